@@ -1,0 +1,146 @@
+//! Directories of procfs as handles: what is opened through a handle belongs to the process or
+//! thread that the handle was made for, even after its id has been given away again.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, faccessat, read};
+
+use crate::sys::directory;
+
+/// First size of a read buffer: more than any file of a thread has on an ordinary host.
+const BUFFER: usize = 16 * 1024;
+/// Where a file that does not end is cut off.
+const MAX_FILE: usize = 16 * 1024 * 1024;
+
+/// An open directory.
+pub(super) struct Folder(OwnedFd);
+
+/// The decimal name of an id, NUL-terminated, without an allocation.
+pub(super) struct IdName([u8; 11]);
+
+impl IdName {
+    pub(super) fn new(id: u32) -> Self {
+        let mut name = [0; 11];
+        let mut at = 10;
+        let mut rest = id;
+        loop {
+            at -= 1;
+            name[at] = b'0' + u8::try_from(rest % 10).expect("a digit");
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        name.rotate_left(at);
+        Self(name)
+    }
+
+    pub(super) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).expect("ten digits leave room for the NUL")
+    }
+}
+
+impl Folder {
+    /// Opens `path`, for files below it.
+    pub(super) fn open(path: &Path) -> Result<Self, Errno> {
+        open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map(Self)
+    }
+
+    /// Opens a directory of this one, for files below it.
+    pub(super) fn folder(&self, name: &CStr) -> Result<Self, Errno> {
+        self.open_at(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Self)
+    }
+
+    /// Opens a directory of this one, for files below it and for [`ids`](Self::ids).
+    pub(super) fn listing(&self, name: &CStr) -> Result<Self, Errno> {
+        self.open_at(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
+    }
+
+    fn open_at(&self, name: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty())
+    }
+
+    /// Puts the entries that are numbers into `ids`, ascending.
+    pub(super) fn ids(&self, buffer: &mut Vec<u8>, ids: &mut Vec<u32>) -> Result<(), Errno> {
+        buffer.resize(buffer.len().max(BUFFER), 0);
+        ids.clear();
+        directory::numeric_entries(&self.0, buffer, ids)?;
+        ids.sort_unstable();
+        Ok(())
+    }
+
+    /// The content of a file, in `buffer`.
+    pub(super) fn read<'b>(&self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
+        let file = self.open_at(name, OFlag::O_RDONLY)?;
+        let length = read_whole(&file, buffer)?;
+        Ok(&buffer[..length])
+    }
+
+    /// Whether a file of that name is there.
+    pub(super) fn has(&self, name: &CStr) -> bool {
+        faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_ok()
+    }
+}
+
+/// Fills `buffer` from its start; the length of the content. A read that leaves room has seen the
+/// end: a thread's files are single records to the kernel (`single_open`), which it gives whole.
+fn read_whole(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
+    buffer.resize(buffer.len().max(BUFFER), 0);
+    let mut length = 0;
+    loop {
+        match read(file, &mut buffer[length..]) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(more) => {
+                length += more;
+                if length < buffer.len() || length >= MAX_FILE {
+                    return Ok(length);
+                }
+                buffer.resize(length * 2, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_spelt_in_decimal() {
+        for id in [0, 7, 10, 32768, u32::MAX] {
+            assert_eq!(IdName::new(id).as_c_str().to_str().unwrap(), id.to_string());
+        }
+    }
+
+    #[test]
+    fn a_file_larger_than_the_buffer_is_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..=255).cycle().take(3 * BUFFER + 7).collect();
+        std::fs::write(dir.path().join("large"), &content).unwrap();
+        let folder = Folder::open(dir.path()).unwrap();
+        let mut buffer = Vec::new();
+        assert_eq!(folder.read(c"large", &mut buffer).unwrap(), content);
+        std::fs::write(dir.path().join("small"), b"x").unwrap();
+        assert_eq!(folder.read(c"small", &mut buffer).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_handle_stays_with_its_directory_when_the_name_goes_to_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("1"), dir.path().join("2"));
+        std::fs::create_dir(&old).unwrap();
+        std::fs::write(old.join("stat"), b"first").unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        let handle = root.folder(c"1").unwrap();
+        std::fs::rename(&old, &new).unwrap();
+        std::fs::create_dir(&old).unwrap();
+        std::fs::write(old.join("stat"), b"second").unwrap();
+        assert_eq!(handle.read(c"stat", &mut Vec::new()).unwrap(), b"first");
+    }
+}

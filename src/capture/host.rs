@@ -1,0 +1,229 @@
+//! The host context: what the comparison of two hosts, or of one host at two times, has to know.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::Roots;
+use super::task::Tree;
+use super::text::cpu_list;
+use crate::model::{CgroupLayout, HostContext, Switch, printable};
+
+/// Reads the host's context. A file that can't be read leaves its field absent.
+pub(super) fn read(roots: &Roots, tree: Tree) -> HostContext {
+    let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
+    let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
+    let meminfo = Table::read(&roots.procfs.join("meminfo"));
+    let cpuinfo = Table::read(&roots.procfs.join("cpuinfo"));
+    let release = kernel("osrelease");
+    let (cgroup_layout, cgroup_mount) = cgroups(&roots.procfs).unzip();
+    HostContext {
+        hostname: kernel("hostname"),
+        boot_id: kernel("random/boot_id"),
+        uptime_ns: uptime(&roots.procfs),
+        kernel_name: kernel("ostype"),
+        kernel_version: kernel("version"),
+        arch: (tree == Tree::Live).then(machine).flatten(),
+        kernel_cmdline: line(&roots.procfs.join("cmdline")),
+        cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
+        cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
+        online_cpus: count_listed(&roots.sysfs.join("devices/system/cpu/online")),
+        numa_nodes: count_listed(&roots.sysfs.join("devices/system/node/online")),
+        cpufreq_governor: governors(&roots.sysfs),
+        clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
+        page_size: setting(SysconfVar::PAGE_SIZE),
+        total_memory_kib: meminfo.number("MemTotal"),
+        hugepages_total: meminfo.number("HugePages_Total"),
+        hugepages_free: meminfo.number("HugePages_Free"),
+        hugepages_size_kib: meminfo.number("Hugepagesize"),
+        thp_enabled: thp("enabled"),
+        thp_defrag: thp("defrag"),
+        sched_tunables: tunables(&roots.procfs),
+        loadavg: line(&roots.procfs.join("loadavg")),
+        task_delayacct: Some(switch(kernel("task_delayacct").as_deref(), || {
+            // The sysctl came with Linux 5.14; before that its absence says nothing.
+            if at_least(release.as_deref(), (5, 14)) { Switch::ConfigOff } else { Switch::Unknown }
+        })),
+        sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref(), || Switch::ConfigOff)),
+        kernel_release: release.clone(),
+        cgroup_layout,
+        cgroup_mount: cgroup_mount.flatten(),
+    }
+}
+
+/// `sysconf(3)`, where the answer is a number.
+pub(super) fn setting(variable: SysconfVar) -> Option<u64> {
+    u64::try_from(sysconf(variable).ok().flatten()?).ok()
+}
+
+fn machine() -> Option<String> {
+    Some(nix::sys::utsname::uname().ok()?.machine().to_str()?.to_owned())
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    Some(printable(text.trim_ascii()).into_owned())
+}
+
+fn uptime(procfs: &Path) -> Option<u64> {
+    let text = line(&procfs.join("uptime"))?;
+    let seconds = f64::from_str(text.split(' ').next()?).ok()?;
+    u64::try_from(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
+}
+
+/// A run-time switch by the text of its sysctl.
+fn switch(text: Option<&str>, absent: impl Fn() -> Switch) -> Switch {
+    match text {
+        Some("0") => Switch::RuntimeOff,
+        Some("1") => Switch::On,
+        Some(_) => Switch::Unknown,
+        None => absent(),
+    }
+}
+
+fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
+    let mut numbers = release.unwrap_or_default().split(|c: char| !c.is_ascii_digit()).map(u32::from_str);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(a)), Some(Ok(b))) if (a, b) >= (major, minor))
+}
+
+fn count_listed(path: &Path) -> Option<u64> {
+    u64::try_from(cpu_list(line(path)?.as_bytes())?.len()).ok()
+}
+
+fn governors(sysfs: &Path) -> Option<BTreeMap<String, String>> {
+    let cpus = cpu_list(line(&sysfs.join("devices/system/cpu/online"))?.as_bytes())?;
+    let governor = |cpu: u32| {
+        let path = sysfs.join(format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"));
+        Some((cpu.to_string(), line(&path)?))
+    };
+    Some(cpus.into_iter().filter_map(governor).collect::<BTreeMap<_, _>>()).filter(|map| !map.is_empty())
+}
+
+fn tunables(procfs: &Path) -> Option<BTreeMap<String, String>> {
+    let entries = fs::read_dir(procfs.join("sys/kernel")).ok()?.flatten();
+    let tunables = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| name.starts_with("sched_"))?;
+        Some((name, line(&entry.path())?))
+    });
+    Some(tunables.collect())
+}
+
+/// A file of `key : value` lines.
+struct Table(BTreeMap<String, String>);
+
+impl Table {
+    /// Reads the file; the first line of a key counts.
+    fn read(path: &Path) -> Self {
+        let text = fs::read(path).unwrap_or_default();
+        let text = printable(&text);
+        let pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
+        Self(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        self.0.get(key).cloned()
+    }
+
+    /// The number of a value, its unit left out.
+    fn number(&self, key: &str) -> Option<u64> {
+        self.0.get(key)?.split(' ').next()?.parse().ok()
+    }
+}
+
+/// The layout of cgroups, and where version 2, or else a hierarchy of version 1, is mounted.
+fn cgroups(procfs: &Path) -> Option<(CgroupLayout, Option<String>)> {
+    let text = fs::read(procfs.join("self/mountinfo")).ok()?;
+    let text = printable(&text);
+    let of = |fs_type: &str| text.lines().find_map(|line| mounted(line, fs_type));
+    Some(match (of("cgroup2"), of("cgroup")) {
+        (Some(unified), None) => (CgroupLayout::Unified, Some(unified)),
+        (Some(unified), Some(_)) => (CgroupLayout::Hybrid, Some(unified)),
+        (None, Some(legacy)) => (CgroupLayout::Legacy, Some(legacy)),
+        (None, None) => (CgroupLayout::None, None),
+    })
+}
+
+/// The mount point in a line of mountinfo, if the file system is of the given type.
+fn mounted(line: &str, fs_type: &str) -> Option<String> {
+    let (front, back) = line.split_once(" - ")?;
+    (back.split(' ').next()? == fs_type).then_some(())?;
+    Some(unescaped(front.split(' ').nth(4)?))
+}
+
+/// A path of mountinfo, where blanks, tabs, newlines and backslashes are octal escapes.
+fn unescaped(path: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(path.to_owned(), |path, (escape, c)| path.replace(escape, c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, HostContext) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
+        let host = read(&roots, Tree::Elsewhere);
+        (dir, host)
+    }
+
+    #[test]
+    fn an_empty_tree_gives_absence_not_zeros() {
+        let (_dir, host) = tree(&[]);
+        assert_eq!((host.hostname, host.total_memory_kib, host.online_cpus), (None, None, None));
+        assert_eq!((host.cgroup_layout, host.loadavg), (None, None));
+    }
+
+    #[test]
+    fn fields_come_from_their_files() {
+        let (_dir, host) = tree(&[
+            ("proc/sys/kernel/hostname", "db1\n"),
+            ("proc/sys/kernel/osrelease", "7.3.4+deb13-cloud-amd64\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
+            ("proc/uptime", "2.31 0.90\n"),
+            ("proc/meminfo", "MemTotal:        2017892 kB\nHugePages_Total:       3\nHugepagesize:       2048 kB\n"),
+            ("proc/cpuinfo", "processor\t: 0\nmodel name\t: First\n\nprocessor\t: 1\nmodel name\t: Second\n"),
+            ("sys/devices/system/cpu/online", "0-3\n"),
+            ("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "performance\n"),
+        ]);
+        assert_eq!(host.hostname.as_deref(), Some("db1"));
+        assert_eq!(host.uptime_ns, Some(2_310_000_000));
+        assert_eq!((host.total_memory_kib, host.hugepages_total), (Some(2_017_892), Some(3)));
+        assert_eq!(host.cpu_model.as_deref(), Some("First"));
+        assert_eq!(host.online_cpus, Some(4));
+        assert_eq!(host.cpufreq_governor.unwrap()["2"], "performance");
+        assert_eq!(host.sched_tunables.unwrap()["sched_rt_runtime_us"], "950000");
+    }
+
+    #[test]
+    fn a_missing_switch_is_unknown_where_the_kernel_is_too_old_to_have_one() {
+        let of = |release: &str| tree(&[("proc/sys/kernel/osrelease", release)]).1.task_delayacct;
+        assert_eq!(of("5.10.0-32-cloud-amd64"), Some(Switch::Unknown));
+        assert_eq!(of("6.12.107+deb13"), Some(Switch::ConfigOff));
+        assert_eq!(of("nonsense"), Some(Switch::Unknown));
+        assert_eq!(tree(&[("proc/sys/kernel/task_delayacct", "0\n")]).1.task_delayacct, Some(Switch::RuntimeOff));
+    }
+
+    #[test]
+    fn the_cgroup_layout_is_what_is_mounted() {
+        let layout = |mounts: &str| {
+            let host = tree(&[("proc/self/mountinfo", mounts)]).1;
+            (host.cgroup_layout.unwrap(), host.cgroup_mount)
+        };
+        let v2 = "35 29 0:31 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
+        let v1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n";
+        let unified = Some("/sys/fs/cgroup/uni fied".to_owned());
+        assert_eq!(layout(v2), (CgroupLayout::Unified, unified.clone()));
+        assert_eq!(layout(&format!("{v1}{v2}")), (CgroupLayout::Hybrid, unified));
+        assert_eq!(layout(v1), (CgroupLayout::Legacy, Some("/sys/fs/cgroup/memory".to_owned())));
+        assert_eq!(layout("22 27 0:21 / /proc rw - proc proc rw\n"), (CgroupLayout::None, None));
+    }
+}

@@ -1,0 +1,110 @@
+//! Counting what could not be read, while the walk goes on.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::model::CtprofParseSummary;
+
+/// A file that the walk reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum File {
+    Stat,
+    Schedstat,
+    Io,
+    Status,
+    Sched,
+    Cgroup,
+    SmapsRollup,
+}
+
+impl File {
+    pub(super) fn name(self) -> &'static CStr {
+        match self {
+            Self::Stat => c"stat",
+            Self::Schedstat => c"schedstat",
+            Self::Io => c"io",
+            Self::Status => c"status",
+            Self::Sched => c"sched",
+            Self::Cgroup => c"cgroup",
+            Self::SmapsRollup => c"smaps_rollup",
+        }
+    }
+}
+
+/// One worker's counts.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) walked: u64,
+    pub(super) ghosts: u64,
+    pub(super) negative_times: u64,
+    pub(super) smaps_skipped: u64,
+    pub(super) smaps_time: Duration,
+    /// A handful at most: a list is enough.
+    failures: Vec<(File, Errno, u64)>,
+}
+
+impl Tally {
+    pub(super) fn failed(&mut self, file: File, errno: Errno) {
+        tracing::debug!(?file, %errno, "not read");
+        self.count(file, errno, 1);
+    }
+
+    fn count(&mut self, file: File, errno: Errno, more: u64) {
+        match self.failures.iter_mut().find(|known| (known.0, known.1) == (file, errno)) {
+            Some((.., count)) => *count += more,
+            None => self.failures.push((file, errno, more)),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        let Self { walked, ghosts, negative_times, smaps_skipped, smaps_time, failures } = other;
+        self.walked += walked;
+        self.ghosts += ghosts;
+        self.negative_times += negative_times;
+        self.smaps_skipped += smaps_skipped;
+        self.smaps_time += smaps_time;
+        for (file, errno, count) in failures {
+            self.count(file, errno, count);
+        }
+    }
+
+    pub(super) fn summary(&self) -> CtprofParseSummary {
+        let mut summary = CtprofParseSummary {
+            tids_walked: self.walked,
+            ghosts: self.ghosts,
+            negative_dotted_values: self.negative_times,
+            smaps_skipped: self.smaps_skipped,
+            ..CtprofParseSummary::default()
+        };
+        for &(file, errno, count) in &self.failures {
+            let file = file.name().to_string_lossy().into_owned();
+            let errnos = summary.read_failures_by_errno.entry(file).or_default();
+            errnos.insert(format!("{errno:?}"), count);
+        }
+        summary.concluded()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn workers_counts_add_up() {
+        let mut a = Tally { walked: 2, ghosts: 1, ..Tally::default() };
+        a.failed(File::Io, Errno::EACCES);
+        let mut b = Tally { walked: 3, negative_times: 4, smaps_skipped: 5, ..Tally::default() };
+        b.failed(File::Io, Errno::EACCES);
+        b.failed(File::SmapsRollup, Errno::EIO);
+        a.merge(b);
+        let summary = a.summary();
+        assert_eq!((summary.tids_walked, summary.ghosts), (5, 1));
+        assert_eq!((summary.negative_dotted_values, summary.smaps_skipped), (4, 5));
+        assert_eq!(summary.read_failures_by_file, BTreeMap::from([("io".into(), 2), ("smaps_rollup".into(), 1)]));
+        assert_eq!(summary.read_failures_by_errno["smaps_rollup"], BTreeMap::from([("EIO".into(), 1)]));
+    }
+}

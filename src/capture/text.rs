@@ -1,0 +1,309 @@
+//! Parsers of kernel text: bytes in, values out. Nothing here opens a file.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use memchr::{memchr, memchr_iter, memrchr};
+
+use crate::model::{Metric, Shape, Unit, Value};
+
+/// CPU numbers beyond any kernel's are not believed.
+const MAX_CPU: u32 = 65_535;
+
+/// A whole number without sign.
+pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then_some(())?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+/// A whole number with or without sign.
+pub(super) fn signed(text: &[u8]) -> Option<i64> {
+    match text.strip_prefix(b"-") {
+        Some(digits) => 0i64.checked_sub_unsigned(unsigned(digits)?),
+        None => i64::try_from(unsigned(text)?).ok(),
+    }
+}
+
+/// A time that the kernel prints as `milliseconds.nanoseconds`, in nanoseconds: six digits after
+/// the point, padded or cut.
+pub(super) fn dotted_ms(text: &[u8]) -> Option<u64> {
+    let point = memchr(b'.', text)?;
+    let fraction = &text[point + 1..];
+    let six = &fraction[..fraction.len().min(6)];
+    let padding = 10u64.pow(u32::try_from(6 - six.len()).ok()?);
+    fraction.iter().all(u8::is_ascii_digit).then_some(())?;
+    let ms = unsigned(&text[..point])?.checked_mul(1_000_000)?;
+    ms.checked_add(unsigned(six)?.checked_mul(padding)?)
+}
+
+/// A list of ranges such as `0-3,8`.
+pub(super) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for range in text.trim_ascii().split(|&b| b == b',').filter(|range| !range.is_empty()) {
+        let (first, last) = match memchr(b'-', range) {
+            Some(at) => (&range[..at], &range[at + 1..]),
+            None => (range, range),
+        };
+        let end = |text| unsigned(text).and_then(|n| u32::try_from(n).ok()).filter(|&n| n <= MAX_CPU);
+        cpus.extend(end(first)?..=end(last)?);
+        (cpus.len() <= MAX_CPU as usize + 1).then_some(())?;
+    }
+    Some(cpus)
+}
+
+/// A text of `stat`: the name, and the fields after it, the first of which is field 3. The name
+/// ends at the last `)`, since it may hold any.
+pub(super) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
+    let name = memchr(b'(', text)? + 1;
+    let end = memrchr(b')', text).filter(|&end| end >= name)?;
+    Some((&text[name..end], Fields { rest: text[end + 1..].trim_ascii(), number: 3 }))
+}
+
+/// Numbered fields with blanks between them.
+pub(super) struct Fields<'t> {
+    rest: &'t [u8],
+    number: u8,
+}
+
+impl<'t> Iterator for Fields<'t> {
+    type Item = (u8, &'t [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = memchr(b' ', self.rest).unwrap_or(self.rest.len());
+        let field = (self.number, &self.rest[..end]);
+        self.rest = self.rest.get(end + 1..).unwrap_or_default();
+        self.number = self.number.saturating_add(1);
+        Some(field)
+    }
+}
+
+/// The path in a text of `cgroup`. A host of mixed or old layout keeps its threads in the root of
+/// version 2: there the hierarchy that carries the accounting tells.
+pub(super) fn cgroup(text: &[u8]) -> Option<&[u8]> {
+    let lines = || text.split(|&b| b == b'\n').filter_map(cgroup_line);
+    let unified = lines().find(|(controllers, _)| controllers.is_empty()).map(|(_, path)| path);
+    let of = |wanted: &'static [u8]| {
+        let has = move |controllers: &[u8]| controllers.split(|&b| b == b',').any(|one| one == wanted);
+        lines().find(|(controllers, _)| has(controllers)).map(|(_, path)| path)
+    };
+    let older = || [&b"memory"[..], b"cpu", b"name=systemd"].into_iter().filter_map(of);
+    match unified {
+        Some(path) if path != b"/" => Some(path),
+        root => older().find(|path| *path != b"/").or_else(|| older().next()).or(root),
+    }
+}
+
+/// `hierarchy:controllers:path`; the path may hold colons.
+fn cgroup_line(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut colons = memchr_iter(b':', line);
+    let (first, second) = (colons.next()?, colons.next()?);
+    Some((&line[first + 1..second], &line[second + 1..]))
+}
+
+/// The value of a metric in kernel text, by the metric's shape. A time with a point is a
+/// [`dotted_ms`].
+pub(super) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'static>> {
+    match metric.shape {
+        Shape::Unsigned if metric.unit == Unit::Ns && memchr(b'.', text).is_some() => {
+            dotted_ms(text).map(Value::Unsigned)
+        }
+        Shape::Unsigned => unsigned(text).map(Value::Unsigned),
+        Shape::Signed => signed(text).map(Value::Signed),
+        Shape::Letter => text.first().map(|&letter| Value::Letter(letter.into())),
+        Shape::Flag => unsigned(text).map(|flag| Value::Flag(flag != 0)),
+        Shape::Cpus => cpu_list(text).map(|cpus| Value::Cpus(Cow::Owned(cpus))),
+        _ => None,
+    }
+}
+
+/// Reads `key: value` files and remembers, line by line, what it found there: the kernel prints
+/// the files of all threads alike, so most lines need one comparison.
+pub(super) struct Keyed {
+    known: HashMap<&'static [u8], &'static Metric>,
+    seen: Vec<Line>,
+}
+
+struct Line {
+    key: Box<[u8]>,
+    metric: Option<&'static Metric>,
+}
+
+impl Keyed {
+    /// A reader of the given keys. A key in a file may have more in front, up to a point.
+    pub(super) fn new(known: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
+        let known = known.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
+        Self { known, seen: Vec::new() }
+    }
+
+    /// Calls `found` for each line of `text` with a known key.
+    pub(super) fn each(&mut self, text: &[u8], mut found: impl FnMut(&'static Metric, &[u8])) {
+        let mut start = 0;
+        for (number, end) in memchr_iter(b'\n', text).chain([text.len()]).enumerate() {
+            let line = &text[start..end];
+            start = (end + 1).min(text.len());
+            if let Some((metric, value)) = self.line(number, line) {
+                found(metric, value.trim_ascii());
+            }
+        }
+    }
+
+    fn line<'t>(&mut self, number: usize, line: &'t [u8]) -> Option<(&'static Metric, &'t [u8])> {
+        if let Some(seen) = self.seen.get(number)
+            && let Some(rest) = line.strip_prefix(&*seen.key)
+            && let [b' ' | b':', ..] = rest
+        {
+            let metric = seen.metric?;
+            return Some((metric, &rest[memchr(b':', rest)? + 1..]));
+        }
+        let colon = memchr(b':', line)?;
+        let key = line[..colon].trim_ascii_end();
+        let metric = self.find(key);
+        self.remember(number, key, metric);
+        Some((metric?, &line[colon + 1..]))
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&'static Metric> {
+        let last = memrchr(b'.', key).map_or(key, |point| &key[point + 1..]);
+        self.known.get(key).or_else(|| self.known.get(last)).copied()
+    }
+
+    /// Lines beyond those of any kernel are not remembered, nor are keys that no kernel prints.
+    fn remember(&mut self, number: usize, key: &[u8], metric: Option<&'static Metric>) {
+        if number < 256 && key.len() <= 64 {
+            let empty = || Line { key: Box::default(), metric: None };
+            self.seen.resize_with(self.seen.len().max(number + 1), empty);
+            self.seen[number] = Line { key: key.into(), metric };
+        }
+    }
+}
+
+/// The part of a text of `sched` after its heading. The heading starts with the thread's name,
+/// which may hold newlines and so could look like any line; the rule under it is longer than a
+/// name can be.
+pub(super) fn after_heading(text: &[u8]) -> &[u8] {
+    const RULE: &[u8] = b"\n--------------------------------";
+    match memchr::memmem::find(text, RULE) {
+        Some(at) => memchr(b'\n', &text[at + 1..]).map_or(&[], |end| &text[at + end + 2..]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::METRICS;
+
+    #[test]
+    fn numbers_are_digits_and_nothing_else() {
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [&b""[..], b"18446744073709551616", b"-1", b"1 ", b"0x1", b"1.5"] {
+            assert_eq!(unsigned(bad), None, "{}", bad.escape_ascii());
+        }
+        assert_eq!(signed(b"-100"), Some(-100));
+        assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(signed(b"9223372036854775808"), None);
+    }
+
+    #[test]
+    fn dotted_times_are_padded_or_cut_to_nanoseconds() {
+        for (text, ns) in [
+            (&b"867.284409"[..], 867_284_409),
+            (b"0.000000", 0),
+            (b"1.5", 1_500_000),
+            (b"2.1234567", 2_123_456),
+            (b"18446744073709.551615", u64::MAX),
+        ] {
+            assert_eq!(dotted_ms(text), Some(ns), "{}", text.escape_ascii());
+        }
+        for bad in [&b"18446744073709.551616"[..], b"-1.000000", b"1.", b".5", b"1.2x", b"12", b"1.0000000x"] {
+            assert_eq!(dotted_ms(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn cpu_lists_are_expanded_within_reason() {
+        assert_eq!(cpu_list(b"0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(cpu_list(b"\n"), Some(vec![]));
+        for bad in [&b"0-4294967295"[..], b"x", b"1-", b"65536"] {
+            assert_eq!(cpu_list(bad), None, "{}", bad.escape_ascii());
+        }
+        assert_eq!(cpu_list(&b"0-65535,".repeat(9)), None);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_blanks_and_newlines_does_not_shift_the_fields() {
+        let (name, mut fields) = stat(b"7 (a) S 1 (b\n) R 0 0\n").unwrap();
+        assert_eq!(name, b"a) S 1 (b\n");
+        assert_eq!(fields.next(), Some((3, &b"R"[..])));
+        for bad in [&b""[..], b"7 name S", b"7 )(", b"7 ("] {
+            assert!(stat(bad).is_none(), "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_cgroup_is_taken_from_the_hierarchy_that_has_it() {
+        for (text, path) in [
+            // systemd on Linux 6.12, unified.
+            (&b"0::/system.slice/ssh.service\n"[..], &b"/system.slice/ssh.service"[..]),
+            (b"0::/a:b\n", b"/a:b"),
+            // Hybrid, Linux 6.18: version 2 without controllers.
+            (b"9:name=systemd:/\n4:memory:/job/7\n1:cpu:/other\n0::/\n", b"/job/7"),
+            (b"4:memory:/\n2:cpu,cpuacct:/burst\n0::/\n", b"/burst"),
+            // Legacy, Linux 5.10.
+            (b"3:cpuset:/x\n1:name=systemd:/user.slice\n", b"/user.slice"),
+            (b"4:memory:/\n0::/\n", b"/"),
+            (b"0::/\n", b"/"),
+        ] {
+            assert_eq!(cgroup(text), Some(path), "{}", text.escape_ascii());
+        }
+        assert_eq!(cgroup(b""), None);
+        assert_eq!(cgroup(b"3:cpuset:/x\n"), None);
+    }
+
+    fn metric(name: &str) -> &'static Metric {
+        METRICS.iter().find(|metric| metric.name == name).unwrap()
+    }
+
+    fn all(keyed: &mut Keyed, text: &str) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        keyed.each(text.as_bytes(), |m, value| found.push((m.name, String::from_utf8_lossy(value).into_owned())));
+        found
+    }
+
+    #[test]
+    fn keys_are_found_by_their_last_part_wherever_the_kernel_puts_them() {
+        let mut keyed = Keyed::new([("wait_max", metric("wait_max")), ("ext.enabled", metric("ext_enabled"))]);
+        let wait = |value: &str| ("wait_max", value.to_owned());
+        // Linux 5.10, then 6.1 and later, then a thread whose lines differ.
+        assert_eq!(all(&mut keyed, "se.statistics.wait_max    :   0.009879\nx : 1\n"), [wait("0.009879")]);
+        assert_eq!(all(&mut keyed, "wait_max         :   4.497269\n"), [wait("4.497269")]);
+        assert_eq!(all(&mut keyed, "y : 2\nwait_max:3\nprev_wait_max : 4"), [wait("3")]);
+        assert_eq!(all(&mut keyed, "wait_max_x : 1\n"), []);
+        assert_eq!(all(&mut keyed, "ext.enabled : 1\nse.enabled : 0\n"), [("ext_enabled", "1".to_owned())]);
+    }
+
+    #[test]
+    fn a_line_remembered_under_one_key_is_not_read_as_another() {
+        let mut keyed = Keyed::new([("a", metric("minflt")), ("ab", metric("majflt"))]);
+        assert_eq!(all(&mut keyed, "a: 1"), [("minflt", "1".to_owned())]);
+        assert_eq!(all(&mut keyed, "ab: 2"), [("majflt", "2".to_owned())]);
+        assert_eq!(all(&mut keyed, "a : 3"), [("minflt", "3".to_owned())]);
+    }
+
+    #[test]
+    fn a_thread_name_cannot_forge_a_line_of_sched() {
+        let text = b"x\nwait_max:9.9 (7, #threads: 1)\n-------------------------------------------------------------------\nnr_switches : 1\n";
+        assert_eq!(after_heading(text), b"nr_switches : 1\n");
+        assert_eq!(after_heading(b"no heading : 1\n"), b"no heading : 1\n");
+        assert_eq!(after_heading(b"x\n----------------------------------"), b"");
+    }
+}

@@ -1,0 +1,153 @@
+//! The walk over processes and threads, by workers that share nothing on the way.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use rayon::{Scope, ThreadPool};
+
+use super::Progress;
+use super::folder::{Folder, IdName};
+use super::smaps::{self, Smaps};
+use super::tally::{File, Tally};
+use super::task::{Reader, Tree};
+use crate::model::{Name, ThreadState};
+
+/// A process with more threads than this is shared out between the workers.
+const THREADS_AT_ONCE: usize = 256;
+
+/// What the workers have in common, all of it fixed before they start.
+pub(super) struct Walk<'a> {
+    pub(super) procfs: &'a Folder,
+    pub(super) tree: Tree,
+    pub(super) smaps: Smaps,
+    pub(super) page_size: u64,
+    pub(super) begin: Instant,
+    pub(super) progress: &'a Progress,
+}
+
+/// What one worker keeps to itself.
+struct Worker {
+    reader: Reader,
+    listing: Vec<u8>,
+    threads: Vec<ThreadState>,
+    tally: Tally,
+}
+
+/// One process, by handles that stay with it.
+struct Process {
+    tgid: u32,
+    folder: Folder,
+    tasks: Folder,
+}
+
+impl Walk<'_> {
+    /// Reads all threads of `pids`, ordered by process and thread id.
+    pub(super) fn run(&self, pids: &[u32], pool: &ThreadPool) -> (Vec<ThreadState>, Tally) {
+        let workers: Vec<_> = (0..pool.current_num_threads()).map(|_| Mutex::new(self.worker())).collect();
+        self.progress.total.store(pids.len(), Ordering::Relaxed);
+        let next = AtomicUsize::new(0);
+        pool.scope(|scope| {
+            for _ in &workers {
+                scope.spawn(|scope| self.take_processes(scope, &workers, pids, &next));
+            }
+        });
+        let mut threads = Vec::new();
+        let mut tally = Tally::default();
+        for worker in workers {
+            let mut worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
+            threads.append(&mut worker.threads);
+            tally.merge(worker.tally);
+        }
+        threads.sort_unstable_by_key(|thread| (thread.tgid, thread.tid));
+        name_processes(&mut threads);
+        (threads, tally)
+    }
+
+    fn worker(&self) -> Worker {
+        let reader = Reader::new(self.tree);
+        Worker { reader, listing: Vec::new(), threads: Vec::new(), tally: Tally::default() }
+    }
+
+    fn take_processes<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        workers: &'s [Mutex<Worker>],
+        pids: &'s [u32],
+        next: &'s AtomicUsize,
+    ) {
+        while let Some(&tgid) = pids.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut worker = mine(workers);
+            if let Some((process, tids)) = worker.open(self.procfs, tgid) {
+                let process = Arc::new(process);
+                let mut parts = tids.chunks(THREADS_AT_ONCE);
+                let first = parts.next().unwrap_or_default();
+                for part in parts.map(<[u32]>::to_vec) {
+                    let process = Arc::clone(&process);
+                    scope.spawn(move |_| mine(workers).read(self, &process, &part));
+                }
+                worker.read(self, &process, first);
+            }
+            drop(worker);
+            // The shares of a large process hold its handles open: done now, few are open at a time.
+            while rayon::yield_local() == Some(rayon::Yield::Executed) {}
+            self.progress.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The state of the worker that this code runs on; nobody else ever locks it at the same time.
+fn mine(workers: &[Mutex<Worker>]) -> std::sync::MutexGuard<'_, Worker> {
+    let index = rayon::current_thread_index().expect("the walk runs on the pool");
+    workers[index].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Worker {
+    /// Opens a process and lists its threads; `None` if it has ended or can't be entered.
+    fn open(&mut self, procfs: &Folder, tgid: u32) -> Option<(Process, Vec<u32>)> {
+        let mut tids = Vec::new();
+        let mut listed = || {
+            let folder = procfs.folder(IdName::new(tgid).as_c_str())?;
+            let tasks = folder.listing(c"task")?;
+            tasks.ids(&mut self.listing, &mut tids)?;
+            Ok(Process { tgid, folder, tasks })
+        };
+        match listed() {
+            Ok(process) => Some((process, tids)),
+            Err(Errno::ENOENT | Errno::ESRCH) => None,
+            // procfs mounted with hidepid=1 lets nobody in.
+            Err(errno) => {
+                self.tally.failed(File::Stat, errno);
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, walk: &Walk<'_>, process: &Process, tids: &[u32]) {
+        for &tid in tids {
+            self.tally.walked += 1;
+            let read_at = u64::try_from(walk.begin.elapsed().as_nanos()).ok();
+            let Ok(folder) = process.tasks.folder(IdName::new(tid).as_c_str()) else {
+                self.tally.ghosts += 1;
+                continue;
+            };
+            let Some(mut read) = self.reader.thread(&folder, process.tgid, tid, &mut self.tally) else { continue };
+            if read.thread.is_leader() {
+                smaps::read(walk.smaps, walk.page_size, &process.folder, &mut read, &mut self.tally);
+            }
+            read.thread.read_at_ns = read_at;
+            self.threads.push(read.thread);
+        }
+    }
+}
+
+/// Gives all threads of a process the name of its leader, or of its first thread if the leader
+/// could not be read.
+fn name_processes(threads: &mut [ThreadState]) {
+    for process in threads.chunk_by_mut(|a, b| a.tgid == b.tgid) {
+        let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);
+        let name = Name::clone(&leader.comm);
+        process.iter_mut().for_each(|thread| thread.pcomm = Name::clone(&name));
+    }
+}

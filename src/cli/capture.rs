@@ -1,0 +1,55 @@
+//! `ctprof capture`.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+
+use super::args::Capture;
+use super::output::to_stdout;
+use super::progress;
+use crate::capture::{Options, Roots, capture_with};
+use crate::report::{capture_summary, escaped};
+use crate::store::Target;
+
+pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
+    let path = args.output.clone().unwrap_or_else(default_path);
+    if path == Path::new("-") && io::stdout().is_terminal() {
+        bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
+    }
+    let target = Target::create(&path)?;
+    let options = options(args);
+    let watch = (!quiet && io::stderr().is_terminal()).then(|| progress::watch(&options.progress));
+    let snapshot = capture_with(&options);
+    drop(watch);
+    let snapshot = snapshot?;
+    let bytes = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
+    let name = escaped(&path.to_string_lossy()).into_owned();
+    if !quiet {
+        let file = if name == "-" { "to stdout" } else { &name };
+        capture_summary(&mut io::stderr().lock(), &snapshot, file, bytes).context("cannot write to standard error")?;
+    }
+    if args.output.is_none() {
+        to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
+    }
+    Ok(())
+}
+
+fn options(args: &Capture) -> Options {
+    Options {
+        roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: None },
+        pids: args.pids.clone(),
+        jobs: args.jobs,
+        smaps: args.smaps(),
+        ..Options::default()
+    }
+}
+
+/// A name that says where and when, in the working directory.
+fn default_path() -> PathBuf {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");
+    let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    format!("ctprof-{host}-{now}.ctprof.zst").into()
+}

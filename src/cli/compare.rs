@@ -1,0 +1,26 @@
+//! `ctprof compare`.
+
+use std::path::Path;
+
+use anyhow::bail;
+
+use super::args::{Compare, Format};
+use super::output::{style, to_stdout};
+use crate::compare::{Sides, compare};
+use crate::report;
+use crate::store::load;
+
+pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
+    let paths = Sides { baseline: &args.baseline, candidate: &args.candidate };
+    if paths.baseline == Path::new("-") && paths.candidate == Path::new("-") {
+        bail!("only one of the two snapshots can come from standard input");
+    }
+    let options = args.view.options(paths.map(|path| path.display().to_string()));
+    let limit = args.view.limits.max_snapshot_bytes;
+    let (baseline, candidate) = rayon::join(|| load(&args.baseline, limit), || load(&args.candidate, limit));
+    let comparison = compare(&baseline?, &candidate?, &options);
+    to_stdout(|out| match args.view.format {
+        Format::Table => report::comparison(out, &comparison, &style(&args.view)),
+        Format::Json => report::comparison_json(out, &comparison),
+    })
+}

@@ -1,0 +1,57 @@
+//! The command line: arguments to plain options to one call.
+
+mod args;
+mod capture;
+mod compare;
+mod metrics;
+mod output;
+mod progress;
+mod show;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use self::args::{Args, Command};
+
+/// Exit status of a command that failed; that of a usage error, 2, is clap's.
+const FAILED: u8 = 1;
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn run() -> ExitCode {
+    let args = Args::parse();
+    log(&args);
+    let done = match args.command {
+        Command::Capture(command) => capture::run(&command, args.quiet),
+        Command::Show(command) => show::run(&command),
+        Command::Compare(command) => compare::run(&command),
+        Command::Metrics(command) => metrics::run(&command),
+    };
+    match done {
+        Err(error) if !is_broken_pipe(&error) => {
+            eprintln!("ctprof: {error:#}");
+            ExitCode::from(FAILED)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Whoever closes the pipe has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io_errors.map(io::Error::kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
+}
+
+fn log(args: &Args) {
+    let level = match (args.quiet, args.verbose) {
+        (true, _) => "error",
+        (_, 0) => "warn",
+        (_, 1) => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().init();
+}

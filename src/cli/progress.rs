@@ -1,0 +1,49 @@
+//! A progress bar for captures that last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use crate::capture::Progress;
+
+/// A capture that ends before this needs no bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// A bar that is drawn until this is dropped.
+pub(super) struct Watch {
+    end: Option<Sender<()>>,
+    drawing: Option<JoinHandle<()>>,
+}
+
+pub(super) fn watch(progress: &Arc<Progress>) -> Watch {
+    let (end, ended) = channel();
+    let progress = Arc::clone(progress);
+    let draw = move || {
+        if ended.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let bar = ProgressBar::new(0);
+        while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+            let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+            bar.set_length(count(progress.total.load(Ordering::Relaxed)));
+            bar.set_position(count(progress.done.load(Ordering::Relaxed)));
+        }
+        bar.finish_and_clear();
+    };
+    // Without a thread there is no bar, and nothing else is lost.
+    Watch { end: Some(end), drawing: thread::Builder::new().spawn(draw).ok() }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(drawing) = self.drawing.take() {
+            let _ = drawing.join();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The difference of two readings of a group.
+
+use serde::Serialize;
+
+use crate::model::Cell;
+
+/// How a reading differs from the other side's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Delta {
+    /// Candidate less baseline.
+    Number(i128),
+    /// The same of both ends.
+    Range {
+        /// Of the smallest.
+        min: i64,
+        /// Of the largest.
+        max: i64,
+    },
+    /// The most frequent value is another.
+    Changed {
+        /// The baseline's.
+        from: String,
+        /// The candidate's.
+        to: String,
+    },
+    /// The most frequent value is the same.
+    Same,
+    /// CPU counts of the smallest and the largest set.
+    Cpus {
+        /// Of the smallest set.
+        fewest: i128,
+        /// Of the largest set.
+        most: i128,
+        /// Whether it is another set, though of the same size.
+        moved: bool,
+    },
+}
+
+/// Whether a row has something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Both sides have a reading, and they differ.
+    Moved,
+    /// The group exists in the baseline only.
+    BaselineOnly,
+    /// The group exists in the candidate only.
+    CandidateOnly,
+    /// One side has no reading, though its threads are there.
+    Incomparable,
+    /// Both sides have the same reading.
+    Unchanged,
+    /// No side has a reading.
+    Absent,
+}
+
+impl Delta {
+    /// The difference of two readings of one metric; `None` if they are not of one kind.
+    pub(super) fn of(baseline: &Cell, candidate: &Cell) -> Option<Self> {
+        Some(match (baseline, candidate) {
+            (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
+            (Cell::Range { min: a, max: b }, Cell::Range { min: c, max: d }) => {
+                Self::Range { min: c.saturating_sub(*a), max: d.saturating_sub(*b) }
+            }
+            (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) if from == to => Self::Same,
+            (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) => {
+                Self::Changed { from: from.clone(), to: to.clone() }
+            }
+            (Cell::Cpus { fewest: a, most: b, cpus: s }, Cell::Cpus { fewest: c, most: d, cpus: t }) => {
+                let (fewest, most) = (i128::from(*c) - i128::from(*a), i128::from(*d) - i128::from(*b));
+                Self::Cpus { fewest, most, moved: fewest == 0 && most == 0 && s != t }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether it is none.
+    pub(super) fn is_none(&self) -> bool {
+        match self {
+            Self::Number(delta) => *delta == 0,
+            Self::Range { min, max } => (*min, *max) == (0, 0),
+            Self::Changed { .. } => false,
+            Self::Same => true,
+            Self::Cpus { fewest, most, moved } => (*fewest, *most) == (0, 0) && !moved,
+        }
+    }
+
+    /// The number to sort by, where there is one.
+    pub(super) fn number(&self) -> Option<i128> {
+        match self {
+            Self::Number(delta) => Some(*delta),
+            Self::Range { max, .. } => Some((*max).into()),
+            Self::Cpus { most, .. } => Some(*most),
+            Self::Changed { .. } | Self::Same => None,
+        }
+    }
+}
+
+/// The difference in percent of the baseline; `None` where that is 0 or no number.
+pub(super) fn percent(baseline: &Cell, delta: &Delta) -> Option<f64> {
+    match (baseline, delta) {
+        (Cell::Number(base @ 1..), Delta::Number(delta)) => Some(*delta as f64 / *base as f64 * 100.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(fewest: u64, most: u64, cpus: Option<&[u32]>) -> Cell {
+        Cell::Cpus { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }
+    }
+
+    fn mode(value: &str, count: u64) -> Cell {
+        Cell::Mode { value: value.to_owned(), count, total: 9 }
+    }
+
+    #[test]
+    fn numbers_have_a_signed_difference_over_their_whole_range() {
+        let of = |a, b| Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap();
+        assert_eq!(of(3, 10), Delta::Number(7));
+        assert_eq!(of(u64::MAX, 0), Delta::Number(-i128::from(u64::MAX)));
+    }
+
+    #[test]
+    fn a_percentage_needs_a_baseline() {
+        let of = |a, b| percent(&Cell::Number(a), &Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap());
+        assert_eq!(of(4, 3), Some(-25.0));
+        assert_eq!(of(0, 3), None);
+    }
+
+    #[test]
+    fn a_category_changes_only_with_its_most_frequent_value() {
+        assert_eq!(Delta::of(&mode("S", 3), &mode("S", 8)), Some(Delta::Same));
+        assert!(Delta::Same.is_none());
+        let changed = Delta::of(&mode("S", 3), &mode("R", 8)).unwrap();
+        assert_eq!(changed, Delta::Changed { from: "S".into(), to: "R".into() });
+        assert!(!changed.is_none());
+    }
+
+    #[test]
+    fn a_cpu_set_can_move_without_growing() {
+        let of = |a, b| Delta::of(&a, &b).unwrap();
+        let moved = of(cpus(2, 2, Some(&[0, 1])), cpus(2, 2, Some(&[2, 3])));
+        assert_eq!(moved, Delta::Cpus { fewest: 0, most: 0, moved: true });
+        assert!(!moved.is_none());
+        assert!(of(cpus(1, 2, None), cpus(1, 2, None)).is_none());
+        assert_eq!(of(cpus(2, 2, None), cpus(1, 4, None)), Delta::Cpus { fewest: -1, most: 2, moved: false });
+    }
+
+    #[test]
+    fn ranges_differ_by_their_ends() {
+        let range = |min, max| Cell::Range { min, max };
+        assert_eq!(Delta::of(&range(-5, 0), &range(0, 19)), Some(Delta::Range { min: 5, max: 19 }));
+        assert_eq!(Delta::of(&range(0, 1), &Cell::Number(1)), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a user selects by name: metrics, and keys to sort by. Checked before any file is opened.
+
+use crate::model::{METRICS, Metric, Reduction};
+
+/// Which way a key sorts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Smallest first.
+    Asc,
+    /// Largest first.
+    #[default]
+    Desc,
+    /// Furthest from 0 first.
+    Abs,
+}
+
+/// What a key sorts by.
+#[derive(Clone, Copy, Debug)]
+pub enum SortBy {
+    /// The group's number of threads.
+    ThreadCount,
+    /// A metric's total, or its delta.
+    Metric(&'static Metric),
+}
+
+/// One key of an order of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct SortKey {
+    /// What it looks at.
+    pub by: SortBy,
+    /// Which way.
+    pub order: Order,
+}
+
+/// A selection that can't be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// There is no metric of that name.
+    #[error("no metric is called `{name}`{}", nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?")))]
+    NoSuchMetric {
+        /// The name given.
+        name: String,
+        /// The nearest name there is.
+        nearest: Option<&'static str>,
+    },
+    /// The metric has no order.
+    #[error("`{0}` is a category and can't be sorted by")]
+    Unsortable(&'static str),
+    /// The direction is none of asc, desc, abs.
+    #[error("`{0}` is no direction: asc, desc or abs")]
+    NoSuchOrder(String),
+}
+
+const THREAD_COUNT: &str = "thread_count";
+
+/// The metric of that name.
+///
+/// # Errors
+/// [`SelectError::NoSuchMetric`], with the nearest name.
+pub fn metric(name: &str) -> Result<&'static Metric, SelectError> {
+    let found = METRICS.iter().find(|metric| metric.name == name);
+    found.ok_or_else(|| SelectError::NoSuchMetric { name: name.to_owned(), nearest: nearest(name) })
+}
+
+/// The name of a metric that `name` was probably meant to be.
+fn nearest(name: &str) -> Option<&'static str> {
+    let names = METRICS.iter().map(|metric| metric.name).chain([THREAD_COUNT]);
+    let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
+    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+}
+
+/// Metrics by name, separated by commas.
+///
+/// # Errors
+/// [`SelectError::NoSuchMetric`] for the first unknown name.
+pub fn parse_metrics(names: &str) -> Result<Vec<&'static Metric>, SelectError> {
+    names.split(',').map(|name| metric(name.trim())).collect()
+}
+
+/// Keys `metric[:asc|desc|abs]`, separated by commas.
+///
+/// # Errors
+/// [`SelectError`] for the first key that does not work.
+pub fn parse_sort(keys: &str) -> Result<Vec<SortKey>, SelectError> {
+    keys.split(',').map(|key| sort_key(key.trim())).collect()
+}
+
+fn sort_key(key: &str) -> Result<SortKey, SelectError> {
+    let (name, order) = match key.split_once(':') {
+        None => (key, Order::default()),
+        Some((name, "asc")) => (name, Order::Asc),
+        Some((name, "desc")) => (name, Order::Desc),
+        Some((name, "abs")) => (name, Order::Abs),
+        Some((_, other)) => return Err(SelectError::NoSuchOrder(other.to_owned())),
+    };
+    if name == THREAD_COUNT {
+        return Ok(SortKey { by: SortBy::ThreadCount, order });
+    }
+    match metric(name)? {
+        category if category.reduction == Reduction::Mode => Err(SelectError::Unsortable(category.name)),
+        number => Ok(SortKey { by: SortBy::Metric(number), order }),
+    }
+}
+
+impl Order {
+    /// How two numbers stand in this order; what has none comes last.
+    pub(super) fn compare(self, a: Option<i128>, b: Option<i128>) -> std::cmp::Ordering {
+        let key = |number: i128| match self {
+            Self::Asc => number,
+            Self::Desc => -number,
+            Self::Abs => -number.abs(),
+        };
+        let placed = |number: Option<i128>| (number.is_none(), number.map(key));
+        placed(a).cmp(&placed(b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_gets_the_nearest_one() {
+        let error = metric("run_tme_ns").map(|m| m.name).unwrap_err().to_string();
+        assert_eq!(error, "no metric is called `run_tme_ns`; did you mean `run_time_ns`?");
+        assert_eq!(metric("zzz").map(|m| m.name).unwrap_err().to_string(), "no metric is called `zzz`");
+    }
+
+    #[test]
+    fn sort_keys_have_a_name_and_a_way() {
+        let keys = parse_sort("wait_max, thread_count:asc").unwrap();
+        assert!(matches!(keys[0], SortKey { by: SortBy::Metric(m), order: Order::Desc } if m.name == "wait_max"));
+        assert!(matches!(keys[1], SortKey { by: SortBy::ThreadCount, order: Order::Asc }));
+        assert_eq!(parse_sort("policy").unwrap_err(), SelectError::Unsortable("policy"));
+        assert_eq!(parse_sort("wait_max:up").unwrap_err(), SelectError::NoSuchOrder("up".into()));
+    }
+
+    #[test]
+    fn what_has_no_number_comes_last_either_way() {
+        for order in [Order::Asc, Order::Desc, Order::Abs] {
+            assert!(order.compare(Some(0), None).is_lt());
+        }
+        assert!(Order::Abs.compare(Some(-9), Some(3)).is_lt());
+        assert!(Order::Desc.compare(Some(-9), Some(3)).is_gt());
+    }
+}

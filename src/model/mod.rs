@@ -1,0 +1,46 @@
+//! What is known of a host and its threads. No I/O, no operating system, no printing.
+
+/// A record whose fields are all optional: absent in memory is absent in the file.
+macro_rules! optional_record {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$field_meta])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)+
+        }
+    };
+}
+
+mod foreign;
+mod gaps;
+mod host;
+mod metrics;
+mod name;
+mod reduce;
+mod snapshot;
+mod summary;
+mod table;
+mod thread;
+mod unit;
+mod value;
+mod wire;
+
+pub(crate) use gaps::sources;
+pub use gaps::{Gap, gaps};
+pub use host::{CgroupLayout, HostContext, Switch};
+pub use metrics::{METRICS, Metrics, Totals};
+pub use name::{Name, decoded_len, printable};
+pub use reduce::{
+    Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
+    Summable,
+};
+pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
+pub use summary::{CtprofParseSummary, dominant};
+pub use table::{Class, Metric, Section, Source, Total};
+pub use thread::ThreadState;
+pub use unit::{
+    Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
+    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
+};
+pub use value::{Mismatch, Value};

@@ -1,0 +1,295 @@
+//! How a group of readings becomes one: each reduction demands the trait of the types it fits.
+//!
+//! A high-water mark can't be added up, and a sum can't be asked for its mode:
+//!
+//! ```compile_fail
+//! use ctprof::model::{PeakNs, Reduce, Sum};
+//! Sum::of(&PeakNs(7));
+//! ```
+//!
+//! ```compile_fail
+//! use ctprof::model::{Mode, MonotonicNs, Reduce};
+//! Mode::of(&MonotonicNs(7));
+//! ```
+//!
+//! ```
+//! use ctprof::model::{Largest, PeakNs, Reduce};
+//! let mut peak = Largest::of(&PeakNs(7));
+//! peak.add(&PeakNs(3));
+//! assert_eq!(peak.0, PeakNs(7));
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::unit::CpuSet;
+
+/// Totals of these are sums.
+pub trait Summable: Copy + From<u64> + Into<u64> {}
+
+/// The largest of these stands for a group.
+pub trait Maxable: Copy + Ord + Into<u64> {}
+
+/// The smallest of these stands for a group; 0 stands for "no event".
+pub trait Minable: Copy + Ord + Into<u64> {}
+
+/// A group of these spans from the smallest to the largest.
+pub trait Rangeable: Copy + Ord + Into<i64> {}
+
+/// The most frequent of these stands for a group.
+pub trait Modeable: Clone + Ord {
+    /// How it is written.
+    fn label(&self) -> String;
+}
+
+/// The name of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Reduction {
+    /// Saturating sum.
+    Sum,
+    /// Largest.
+    Max,
+    /// Smallest.
+    Min,
+    /// Smallest to largest.
+    Range,
+    /// Most frequent.
+    Mode,
+    /// Fewest and most CPUs, and the set if all agree.
+    Cpus,
+}
+
+impl Reduction {
+    /// The reduction's name in listings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Range => "range",
+            Self::Mode => "mode",
+            Self::Cpus => "cpus",
+        }
+    }
+}
+
+/// What a group's readings of one metric come to, as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Cell {
+    /// A sum, a largest or a smallest.
+    Number(u64),
+    /// Both ends of a range.
+    Range {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
+    /// The most frequent value, and how many of how many have it.
+    Mode {
+        /// The value.
+        value: String,
+        /// Threads with this value.
+        count: u64,
+        /// Threads with any.
+        total: u64,
+    },
+    /// Sizes of CPU sets.
+    Cpus {
+        /// CPUs in the smallest set.
+        fewest: u64,
+        /// CPUs in the largest set.
+        most: u64,
+        /// The set itself, where all threads have the same.
+        cpus: Option<Vec<u32>>,
+    },
+}
+
+/// A reduction over readings of type `T`, fed one at a time; the order does not matter.
+pub trait Reduce<T>: Clone {
+    /// Its name.
+    const REDUCTION: Reduction;
+
+    /// The reduction of a single reading.
+    fn of(reading: &T) -> Self;
+
+    /// Takes in one more.
+    fn add(&mut self, reading: &T) {
+        self.merge(Self::of(reading));
+    }
+
+    /// Takes in all that another has taken in.
+    fn merge(&mut self, other: Self);
+
+    /// The result.
+    fn cell(&self) -> Cell;
+
+    /// The reading itself, or `None` where it is the type's sign for "no event".
+    fn measured(reading: T) -> Option<T> {
+        Some(reading)
+    }
+}
+
+/// Saturating sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum<T>(pub T);
+
+/// Largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Largest<T>(pub T);
+
+/// Smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Smallest<T>(pub T);
+
+/// Smallest and largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range<T> {
+    /// The smallest.
+    pub min: T,
+    /// The largest.
+    pub max: T,
+}
+
+/// How often each value occurs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mode<T>(pub BTreeMap<T, u64>);
+
+/// Sizes of CPU sets, and the set itself as long as all agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuSets {
+    fewest: usize,
+    most: usize,
+    common: Option<CpuSet>,
+}
+
+impl<T: Summable> Reduce<T> for Sum<T> {
+    const REDUCTION: Reduction = Reduction::Sum;
+
+    fn of(reading: &T) -> Self {
+        Self(*reading)
+    }
+
+    fn merge(&mut self, other: Self) {
+        let (total, more): (u64, u64) = (self.0.into(), other.0.into());
+        self.0 = total.saturating_add(more).into();
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Number(self.0.into())
+    }
+}
+
+impl<T: Maxable> Reduce<T> for Largest<T> {
+    const REDUCTION: Reduction = Reduction::Max;
+
+    fn of(reading: &T) -> Self {
+        Self(*reading)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.max(other.0);
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Number(self.0.into())
+    }
+}
+
+impl<T: Minable> Reduce<T> for Smallest<T> {
+    const REDUCTION: Reduction = Reduction::Min;
+
+    fn of(reading: &T) -> Self {
+        Self(*reading)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.min(other.0);
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Number(self.0.into())
+    }
+
+    fn measured(reading: T) -> Option<T> {
+        Some(reading).filter(|&r| Into::<u64>::into(r) != 0)
+    }
+}
+
+impl<T: Rangeable> Reduce<T> for Range<T> {
+    const REDUCTION: Reduction = Reduction::Range;
+
+    fn of(reading: &T) -> Self {
+        Self { min: *reading, max: *reading }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Range { min: self.min.into(), max: self.max.into() }
+    }
+}
+
+impl<T: Modeable> Reduce<T> for Mode<T> {
+    const REDUCTION: Reduction = Reduction::Mode;
+
+    fn of(reading: &T) -> Self {
+        Self(BTreeMap::from([(reading.clone(), 1)]))
+    }
+
+    fn add(&mut self, reading: &T) {
+        match self.0.get_mut(reading) {
+            Some(count) => *count += 1,
+            None => drop(self.0.insert(reading.clone(), 1)),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (value, count) in other.0 {
+            *self.0.entry(value).or_default() += count;
+        }
+    }
+
+    fn cell(&self) -> Cell {
+        let total = self.0.values().sum();
+        // The reversed scan gives a tie to the smallest value: `max_by_key` keeps the last it sees.
+        let (value, count) = self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`of` starts with one value");
+        Cell::Mode { value: value.label(), count: *count, total }
+    }
+}
+
+impl Reduce<CpuSet> for CpuSets {
+    const REDUCTION: Reduction = Reduction::Cpus;
+
+    fn of(reading: &CpuSet) -> Self {
+        let cpus = reading.0.len();
+        Self { fewest: cpus, most: cpus, common: Some(reading.clone()) }
+    }
+
+    fn add(&mut self, reading: &CpuSet) {
+        self.fewest = self.fewest.min(reading.0.len());
+        self.most = self.most.max(reading.0.len());
+        self.common.take_if(|common| common != reading);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.fewest = self.fewest.min(other.fewest);
+        self.most = self.most.max(other.most);
+        self.common.take_if(|common| Some(&*common) != other.common.as_ref());
+    }
+
+    fn cell(&self) -> Cell {
+        let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
+        let cpus = self.common.as_ref().map(|common| common.0.clone());
+        Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
+    }
+}

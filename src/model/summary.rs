@@ -1,0 +1,112 @@
+//! What could not be read, counted by reason.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What could not be read of procfs. Threads that ended on the way are not failures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct CtprofParseSummary {
+    /// Threads listed.
+    pub tids_walked: u64,
+    /// Threads that ended before they could be read.
+    pub ghosts: u64,
+    /// Files that could not be read, of threads that could.
+    pub read_failures: u64,
+    /// The same by file: stat, schedstat, io, status, sched, cgroup, smaps_rollup.
+    pub read_failures_by_file: BTreeMap<String, u64>,
+    /// The same by file, then by errno name.
+    pub read_failures_by_errno: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The file that failed most often.
+    pub dominant_read_failure: Option<String>,
+    /// Whether at least half of the failures say that the kernel has no `schedstat` or `io`.
+    pub kernel_config_dominant: bool,
+    /// Whether at least half of the failures are refusals.
+    pub permission_dominant: bool,
+    /// Times that the kernel printed as negative, after a clock step.
+    pub negative_dotted_values: u64,
+    /// Processes whose `smaps_rollup` was not read because they are over the size limit.
+    pub smaps_skipped: u64,
+}
+
+impl CtprofParseSummary {
+    /// Fills the totals and verdicts from [`read_failures_by_errno`](Self::read_failures_by_errno).
+    #[must_use]
+    pub fn concluded(mut self) -> Self {
+        let by_file = self.read_failures_by_errno.iter();
+        self.read_failures_by_file = by_file.map(|(file, errnos)| (file.clone(), errnos.values().sum())).collect();
+        self.read_failures = self.read_failures_by_file.values().sum();
+        self.dominant_read_failure = dominant(&self.read_failures_by_file).map(str::to_owned);
+        let failures = |wanted: fn(&str, &str) -> bool| -> u64 {
+            let all = self.read_failures_by_errno.iter();
+            let flat = all.flat_map(|(file, errnos)| errnos.iter().map(move |(errno, n)| (file, errno, n)));
+            flat.filter(|(file, errno, _)| wanted(file, errno)).map(|(.., n)| n).sum()
+        };
+        let half = |part: u64| part > 0 && part >= self.read_failures.div_ceil(2);
+        let config = failures(|file, errno| matches!(file, "schedstat" | "io") && errno == "ENOENT");
+        let permission = failures(|_, errno| matches!(errno, "EACCES" | "EPERM"));
+        (self.kernel_config_dominant, self.permission_dominant) = (half(config), half(permission));
+        self
+    }
+
+    /// What to do about the kernel's configuration, if that is what most failures come from.
+    #[must_use]
+    pub fn kernel_config_hint(&self) -> Option<&'static str> {
+        self.kernel_config_dominant.then_some(
+            "the kernel was built without CONFIG_SCHED_INFO (schedstat) or CONFIG_TASK_IO_ACCOUNTING (io): \
+             boot a kernel that has both",
+        )
+    }
+}
+
+/// The tag with the highest count; a tie goes to the alphabetically first.
+#[must_use]
+pub fn dominant(counts: &BTreeMap<String, u64>) -> Option<&str> {
+    let most = counts.iter().rev().max_by_key(|(_, count)| **count)?;
+    Some(most.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(failures: &[(&str, &str, u64)]) -> CtprofParseSummary {
+        let mut summary = CtprofParseSummary::default();
+        for &(file, errno, count) in failures {
+            let errnos = summary.read_failures_by_errno.entry(file.to_owned()).or_default();
+            errnos.insert(errno.to_owned(), count);
+        }
+        summary.concluded()
+    }
+
+    #[test]
+    fn refusals_are_never_blamed_on_the_kernels_configuration() {
+        let refused = summary(&[("io", "EACCES", 90), ("smaps_rollup", "EPERM", 9), ("schedstat", "ENOENT", 1)]);
+        assert_eq!(refused.read_failures, 100);
+        assert!(refused.permission_dominant && !refused.kernel_config_dominant);
+        assert_eq!(refused.kernel_config_hint(), None);
+        assert_eq!(refused.dominant_read_failure.as_deref(), Some("io"));
+    }
+
+    #[test]
+    fn a_kernel_without_the_files_is_named() {
+        let bare = summary(&[("io", "ENOENT", 10), ("schedstat", "ENOENT", 10), ("cgroup", "ENOENT", 20)]);
+        assert!(bare.kernel_config_dominant && !bare.permission_dominant);
+        assert!(bare.kernel_config_hint().unwrap().contains("CONFIG_SCHED_INFO"));
+        assert!(!summary(&[("io", "ENOENT", 1), ("cgroup", "ENOENT", 2)]).kernel_config_dominant);
+    }
+
+    #[test]
+    fn nothing_failed_is_no_verdict() {
+        let clean = summary(&[]);
+        assert!(!clean.permission_dominant && !clean.kernel_config_dominant);
+        assert_eq!(clean.dominant_read_failure, None);
+    }
+
+    #[test]
+    fn a_tie_goes_to_the_alphabetically_first() {
+        assert_eq!(summary(&[("stat", "EIO", 3), ("io", "EIO", 3)]).dominant_read_failure.as_deref(), Some("io"));
+    }
+}

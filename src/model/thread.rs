@@ -1,0 +1,59 @@
+//! One thread of a snapshot.
+
+use std::collections::BTreeMap;
+
+use super::{Metrics, Name};
+
+/// One thread: who it is, and what was read of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ThreadState {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id: the thread group's.
+    pub tgid: u32,
+    /// Name of the process: that of its leader.
+    pub pcomm: Name,
+    /// Name of the thread.
+    pub comm: Name,
+    /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
+    pub cgroup: Option<Name>,
+    /// When it began, in `USER_HZ` ticks since boot. With tid and tgid the identity of a thread
+    /// within one boot.
+    pub start_time_clock_ticks: Option<u64>,
+    /// Whether it is a kernel thread: `PF_KTHREAD` in field 9 of `stat`.
+    pub kernel_thread: bool,
+    /// Nanoseconds from the start of the capture to the reading of this thread.
+    pub read_at_ns: Option<u64>,
+    /// Its readings.
+    pub metrics: Box<Metrics>,
+    /// `/proc/<tgid>/smaps_rollup` in KiB, on the leader only.
+    pub smaps_rollup_kib: Option<BTreeMap<String, u64>>,
+}
+
+impl ThreadState {
+    /// Whether this is its process's first thread.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.tid == self.tgid
+    }
+
+    /// The keys of `smaps_rollup` with their bytes, saturating.
+    pub fn smaps_rollup_bytes(&self) -> impl Iterator<Item = (&str, u64)> {
+        let all = self.smaps_rollup_kib.iter().flatten();
+        all.map(|(key, kib)| (key.as_str(), kib.saturating_mul(1024)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaps_are_bytes_and_saturate() {
+        let kib = BTreeMap::from([("Pss".to_owned(), 3), ("Rss".to_owned(), u64::MAX)]);
+        let thread = ThreadState { smaps_rollup_kib: Some(kib), ..ThreadState::default() };
+        assert_eq!(thread.smaps_rollup_bytes().collect::<Vec<_>>(), [("Pss", 3072), ("Rss", u64::MAX)]);
+        assert_eq!(ThreadState::default().smaps_rollup_bytes().count(), 0);
+    }
+}

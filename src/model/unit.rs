@@ -1,0 +1,249 @@
+//! The types of readings. A type fixes the unit and the only reduction that makes sense for it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::reduce::{
+    CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable,
+};
+use super::value::{Mismatch, Value};
+
+/// What a number counts; decides how it is scaled for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Unit {
+    /// Events or things.
+    Count,
+    /// Nanoseconds.
+    Ns,
+    /// Clock ticks of `USER_HZ`, as procfs prints them.
+    Ticks,
+    /// Bytes.
+    Bytes,
+    /// Neither counted nor scaled.
+    None,
+}
+
+impl Unit {
+    /// The unit's name in listings and JSON; empty for [`Unit::None`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Ns => "ns",
+            Self::Ticks => "ticks",
+            Self::Bytes => "bytes",
+            Self::None => "",
+        }
+    }
+}
+
+/// The form that one reading has on the wire and in kernel text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// A number without sign.
+    Unsigned,
+    /// A number that may be negative.
+    Signed,
+    /// One letter.
+    Letter,
+    /// Yes or no; 1 or 0 in kernel text.
+    Flag,
+    /// A name.
+    Text,
+    /// A list of CPU numbers.
+    Cpus,
+}
+
+/// A type of reading: how it is stored, read back and reduced over a group of threads.
+pub trait Reading: Sized + 'static {
+    /// What a group of these becomes.
+    type Reduced: Reduce<Self>;
+    /// The type's name, as documentation gives it.
+    const NAME: &'static str;
+    /// What it counts.
+    const UNIT: Unit;
+    /// Its form as data.
+    const SHAPE: Shape;
+
+    /// The reading as plain data.
+    fn value(&self) -> Value<'_>;
+
+    /// The reading in `value`; `None` where the value is this type's sign for "no event".
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the value is of another shape or out of range.
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch>;
+}
+
+macro_rules! numbers {
+    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[repr(transparent)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl $kind for $name {}
+
+        impl From<$name> for $wide {
+            fn from(reading: $name) -> $wide {
+                reading.0.into()
+            }
+        }
+
+        impl From<$inner> for $name {
+            fn from(number: $inner) -> $name {
+                $name(number)
+            }
+        }
+
+        impl Reading for $name {
+            type Reduced = $reduced<$name>;
+            const NAME: &'static str = stringify!($name);
+            const UNIT: Unit = Unit::$unit;
+            const SHAPE: Shape = Shape::$shape;
+
+            fn value(&self) -> Value<'_> {
+                Value::from(self.0)
+            }
+
+            fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+                let number = <$inner>::try_from(value)?;
+                Ok($reduced::<$name>::measured(number.into()))
+            }
+        }
+    )+};
+}
+
+numbers! {
+    /// Events since the thread began.
+    MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;
+    /// Nanoseconds since the thread began.
+    MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned;
+    /// `USER_HZ` ticks since the thread began.
+    ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned;
+    /// Bytes since the thread began.
+    Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    /// The longest of something in the thread's life, in nanoseconds: high-water marks don't add up.
+    PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
+    /// The most of something in the thread's life, in bytes.
+    PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned;
+    /// The shortest of something in the thread's life, in nanoseconds; 0 stands for "no event".
+    FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned;
+    /// A duration at an instant, in nanoseconds.
+    GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
+    /// A number of things at an instant.
+    GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned;
+    /// A signed place on a scale.
+    OrdinalI32(i32) is Rangeable(i64): Range, None, Signed;
+    /// A place on a scale that starts at 0.
+    OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned;
+}
+
+/// A name out of a small set. Borrowed where the set is known at compile time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(transparent)]
+#[serde(transparent)]
+pub struct CategoricalString(pub Cow<'static, str>);
+
+/// The CPUs a thread may run on, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(transparent)]
+#[serde(transparent)]
+pub struct CpuSet(pub Vec<u32>);
+
+impl Modeable for CategoricalString {
+    fn label(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Modeable for char {
+    fn label(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Modeable for bool {
+    fn label(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Reading for CategoricalString {
+    type Reduced = Mode<Self>;
+    const NAME: &'static str = "CategoricalString";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Text;
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(Cow::Borrowed(&self.0))
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Name(name) => Ok(Some(Self(Cow::Borrowed(name)))),
+            Value::Text(text) => Ok(Some(Self(Cow::Owned(text.into_owned())))),
+            other => Err(other.mismatch("a string")),
+        }
+    }
+}
+
+impl Reading for char {
+    type Reduced = Mode<Self>;
+    const NAME: &'static str = "char";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Letter;
+
+    fn value(&self) -> Value<'_> {
+        Value::Letter(*self)
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match &value {
+            Value::Letter(letter) => Ok(Some(*letter)),
+            Value::Text(text) if text.chars().count() == 1 => Ok(text.chars().next()),
+            other => Err(other.mismatch("one letter")),
+        }
+    }
+}
+
+impl Reading for bool {
+    type Reduced = Mode<Self>;
+    const NAME: &'static str = "bool";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Flag;
+
+    fn value(&self) -> Value<'_> {
+        Value::Flag(*self)
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Flag(flag) => Ok(Some(flag)),
+            other => Err(other.mismatch("true or false")),
+        }
+    }
+}
+
+impl Reading for CpuSet {
+    type Reduced = CpuSets;
+    const NAME: &'static str = "CpuSet";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Cpus;
+
+    fn value(&self) -> Value<'_> {
+        Value::Cpus(Cow::Borrowed(&self.0))
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Cpus(cpus) => Ok(Some(Self(cpus.into_owned()))),
+            other => Err(other.mismatch("a list of CPU numbers")),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A reading without its type: the common ground of kernel text, JSON and the metric table.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// One reading as plain data.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// A number without sign.
+    Unsigned(u64),
+    /// A number below zero, or one of a signed type.
+    Signed(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// One letter.
+    Letter(char),
+    /// A name known at compile time.
+    Name(&'static str),
+    /// Any other name.
+    Text(Cow<'a, str>),
+    /// CPU numbers, ascending.
+    Cpus(Cow<'a, [u32]>),
+}
+
+/// A value that its metric can't hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, found {found}")]
+pub struct Mismatch {
+    expected: &'static str,
+    found: String,
+}
+
+impl Value<'_> {
+    /// The error that says `expected` should have been here.
+    #[must_use]
+    pub fn mismatch(&self, expected: &'static str) -> Mismatch {
+        Mismatch { expected, found: self.to_string() }
+    }
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(n) => n.fmt(f),
+            Self::Signed(n) => n.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Letter(letter) => write!(f, "{letter:?}"),
+            Self::Name(name) => write!(f, "{name:?}"),
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Cpus(cpus) => write!(f, "a list of {}", cpus.len()),
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($int:ty => $variant:ident, $what:literal;)+) => {$(
+        impl From<$int> for Value<'_> {
+            fn from(number: $int) -> Self {
+                Value::$variant(number.into())
+            }
+        }
+
+        impl TryFrom<Value<'_>> for $int {
+            type Error = Mismatch;
+
+            fn try_from(value: Value<'_>) -> Result<Self, Mismatch> {
+                match value {
+                    Value::Unsigned(n) => <$int>::try_from(n).ok(),
+                    Value::Signed(n) => <$int>::try_from(n).ok(),
+                    _ => None,
+                }
+                .ok_or_else(|| value.mismatch($what))
+            }
+        }
+    )+};
+}
+
+integers! {
+    u64 => Unsigned, "a whole number from 0 to 18446744073709551615";
+    u32 => Unsigned, "a whole number from 0 to 4294967295";
+    i32 => Signed, "a whole number from -2147483648 to 2147483647";
+}
+
+impl Serialize for Value<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unsigned(n) => serializer.serialize_u64(*n),
+            Self::Signed(n) => serializer.serialize_i64(*n),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Letter(letter) => serializer.serialize_char(*letter),
+            Self::Name(name) => serializer.serialize_str(name),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Cpus(cpus) => serializer.collect_seq(cpus.iter()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<'static> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyReading)
+    }
+}
+
+struct AnyReading;
+
+impl<'de> Visitor<'de> for AnyReading {
+    type Value = Value<'static>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a string, true or false, or a list of CPU numbers")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Value::Unsigned(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Value::Signed(number))
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Value::Flag(flag))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut cpus = Vec::new();
+        while let Some(cpu) = seq.next_element()? {
+            cpus.push(cpu);
+        }
+        Ok(Value::Cpus(Cow::Owned(cpus)))
+    }
+}

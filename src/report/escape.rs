@@ -1,0 +1,36 @@
+//! Names come from anyone: none of their bytes may steer a terminal.
+
+use std::borrow::Cow;
+
+/// The text with its control characters spelt out, and those that turn the direction of writing.
+#[must_use]
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_steers_a_terminal_gets_through() {
+        assert_eq!(escaped("größe #3"), "größe #3");
+        assert_eq!(escaped("\x1b[31mred\0\n\u{9b}x"), "\\u{1b}[31mred\\u{0}\\n\\u{9b}x");
+        assert_eq!(escaped("a\u{202e}b"), "a\\u{202e}b");
+    }
+}

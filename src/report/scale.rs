@@ -1,0 +1,158 @@
+//! Numbers for people: scaled by the ladder of their unit, three significant digits at least.
+
+use crate::compare::Delta;
+use crate::model::{Cell, Unit};
+
+/// A step of a ladder: how many of the unit, and what it is called.
+type Step = (f64, &'static str);
+
+fn ladder(unit: Unit) -> &'static [Step] {
+    const KIB: f64 = 1024.0;
+    match unit {
+        Unit::Ns => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
+        Unit::Bytes => {
+            &[(1.0, "B"), (KIB, "KiB"), (KIB * KIB, "MiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB * KIB * KIB, "TiB")]
+        }
+        Unit::Ticks => &[(1.0, " ticks")],
+        _ => &[(1.0, ""), (1e3, "K"), (1e6, "M"), (1e9, "G")],
+    }
+}
+
+/// A size without sign in its unit: `1.23ms`, `999ms`, then `1.00s`.
+pub(super) fn scaled(number: u128, unit: Unit) -> String {
+    let steps = ladder(unit);
+    let exact = number as f64;
+    let mut step = steps.iter().rposition(|(size, _)| exact >= *size).unwrap_or(0);
+    loop {
+        let (size, name) = steps[step];
+        if step == 0 {
+            return format!("{number}{name}");
+        }
+        let value = exact / size;
+        let digits = three_digits(value);
+        // Rounding can carry into the next unit: 999.9 µs is 1.00ms.
+        let carried =
+            steps.get(step + 1).is_some_and(|(next, _)| digits.parse::<f64>().is_ok_and(|v| v * size >= *next));
+        if !carried {
+            return format!("{digits}{name}");
+        }
+        step += 1;
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    [(9.995, 2), (99.95, 1)]
+        .iter()
+        .find(|(below, _)| value < *below)
+        .map_or_else(|| format!("{value:.0}"), |(_, decimals)| format!("{value:.decimals$}"))
+}
+
+/// The same with its sign; 0 has none.
+pub(super) fn signed(number: i128, unit: Unit) -> String {
+    let sign = match number {
+        0 => "",
+        1.. => "+",
+        _ => "−",
+    };
+    format!("{sign}{}", scaled(number.unsigned_abs(), unit))
+}
+
+/// A difference in percent, with one decimal.
+pub(super) fn percent(percent: Option<f64>) -> String {
+    percent.map_or_else(String::new, |percent| {
+        let sign = if percent < 0.0 { "−" } else { "+" };
+        format!("{sign}{:.1}%", percent.abs())
+    })
+}
+
+/// A group's reading; `-` where there is none.
+pub(super) fn cell(cell: Option<&Cell>, unit: Unit) -> String {
+    match cell {
+        None => "-".to_owned(),
+        Some(Cell::Number(number)) => scaled((*number).into(), unit),
+        Some(Cell::Range { min, max }) if min == max => min.to_string(),
+        Some(Cell::Range { min, max }) => format!("{min}..{max}"),
+        Some(Cell::Mode { value, count, total }) if count == total => value.clone(),
+        Some(Cell::Mode { value, count, total }) => format!("{value} ({count}/{total})"),
+        Some(Cell::Cpus { fewest, cpus: Some(cpus), .. }) => format!("{fewest} cpus ({})", ranges(cpus)),
+        Some(Cell::Cpus { fewest, most, .. }) if fewest == most => format!("{fewest} cpus (mixed)"),
+        Some(Cell::Cpus { fewest, most, .. }) => format!("{fewest}-{most} cpus (mixed)"),
+    }
+}
+
+/// A difference; `-` where there is none to give.
+pub(super) fn delta(delta: Option<&Delta>, unit: Unit) -> String {
+    let count = |number: i128| signed(number, Unit::Count);
+    match delta {
+        None => "-".to_owned(),
+        Some(Delta::Number(number)) => signed(*number, unit),
+        Some(Delta::Range { min, max }) if min == max => count((*min).into()),
+        Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
+        Some(Delta::Changed { from, to }) => format!("{from} → {to}"),
+        Some(Delta::Same) => "same".to_owned(),
+        Some(Delta::Cpus { moved: true, .. }) => "moved".to_owned(),
+        Some(Delta::Cpus { fewest, most, .. }) if fewest == most => count(*fewest),
+        Some(Delta::Cpus { fewest, most, .. }) => format!("{} / {}", count(*fewest), count(*most)),
+    }
+}
+
+/// CPU numbers as the kernel lists them: `0-3,8`.
+pub(super) fn ranges(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let run = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        one => one.iter().map(u32::to_string).collect(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_rounding_that_carries_into_the_next_unit() {
+        for (number, unit, text) in [
+            (0, Unit::Ns, "0ns"),
+            (999, Unit::Ns, "999ns"),
+            (1_000, Unit::Ns, "1.00µs"),
+            (1_234_567, Unit::Ns, "1.23ms"),
+            (99_950_000, Unit::Ns, "100ms"),
+            (999_499_999, Unit::Ns, "999ms"),
+            (999_999_999, Unit::Ns, "1.00s"),
+            (1_234_567_890_123, Unit::Ns, "1235s"),
+            (1023, Unit::Bytes, "1023B"),
+            (1024, Unit::Bytes, "1.00KiB"),
+            (1_048_575, Unit::Bytes, "1.00MiB"),
+            (1_047_000, Unit::Bytes, "1022KiB"),
+            (5 << 40, Unit::Bytes, "5.00TiB"),
+            (999_999, Unit::Count, "1.00M"),
+            (12_345, Unit::Count, "12.3K"),
+            (12_345, Unit::Ticks, "12345 ticks"),
+        ] {
+            assert_eq!(scaled(number, unit), text);
+        }
+    }
+
+    #[test]
+    fn differences_carry_their_sign() {
+        assert_eq!(signed(0, Unit::Ns), "0ns");
+        assert_eq!(signed(1500, Unit::Ns), "+1.50µs");
+        assert_eq!(signed(-1500, Unit::Ns), "−1.50µs");
+        assert_eq!(percent(Some(-4.04)), "−4.0%");
+        assert_eq!(percent(None), "");
+    }
+
+    #[test]
+    fn readings_are_written_by_their_kind() {
+        let mode = Cell::Mode { value: "S".into(), count: 2, total: 3 };
+        assert_eq!(cell(Some(&mode), Unit::None), "S (2/3)");
+        assert_eq!(cell(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
+        let one = Cell::Cpus { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) };
+        assert_eq!(cell(Some(&one), Unit::None), "5 cpus (0-3,8)");
+        assert_eq!(cell(Some(&Cell::Cpus { fewest: 1, most: 4, cpus: None }), Unit::None), "1-4 cpus (mixed)");
+        assert_eq!(cell(None, Unit::Ns), "-");
+        assert_eq!(delta(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
+        assert_eq!(delta(Some(&Delta::Cpus { fewest: 0, most: 0, moved: true }), Unit::None), "moved");
+    }
+}

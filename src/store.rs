@@ -1,0 +1,35 @@
+//! Snapshots as files: one zstd frame of one JSON object, streamed, bounded, replaced atomically.
+
+mod error;
+mod source;
+mod target;
+
+pub use self::error::StoreError;
+pub use self::source::load;
+pub use self::target::Target;
+
+use std::path::Path;
+
+use crate::model::CtprofSnapshot;
+
+/// How large a snapshot may be once decompressed, unless told otherwise: 1 GiB. A hostile file
+/// can't exhaust memory, and nothing is written that could not be read back.
+pub const MAX_DECOMPRESSED_SNAPSHOT_BYTES: u64 = 1 << 30;
+
+impl CtprofSnapshot {
+    /// Reads a snapshot from a file.
+    ///
+    /// # Errors
+    /// [`StoreError`], with the path, the operation and what was wrong.
+    pub fn load(path: &Path) -> Result<Self, StoreError> {
+        load(path, MAX_DECOMPRESSED_SNAPSHOT_BYTES)
+    }
+
+    /// Writes the snapshot to a file: wholly, or the old file stays as it was.
+    ///
+    /// # Errors
+    /// [`StoreError`], with the path, the operation and what was wrong.
+    pub fn write(&self, path: &Path) -> Result<(), StoreError> {
+        Target::create(path)?.write(self, MAX_DECOMPRESSED_SNAPSHOT_BYTES).map(|_| ())
+    }
+}

@@ -1,0 +1,78 @@
+//! What can go wrong with a snapshot file.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a snapshot could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file can't be opened or read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not a zstd frame.
+    #[error("cannot read {}: not a zstd frame, so not a snapshot; ctprof capture -o FILE makes one", .0.display())]
+    NotZstd(PathBuf),
+    /// The file ends early.
+    #[error("cannot read {}: truncated; copy it again or make a new one", .0.display())]
+    Truncated(PathBuf),
+    /// The zstd frame is damaged.
+    #[error("cannot decompress {}: damaged; copy it again or make a new one", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file decompresses to more than the limit.
+    #[error("cannot read {}: larger than {limit} bytes once decompressed; if you trust it, raise --max-snapshot-bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// The content is not JSON.
+    #[error("cannot parse {}: not JSON at line {line}, column {column}", path.display())]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The content is JSON, but no snapshot.
+    #[error("cannot parse {}: {field}: {reason}", path.display())]
+    WrongType {
+        /// The file.
+        path: PathBuf,
+        /// The field, as a path from the top.
+        field: String,
+        /// What was expected and found there.
+        reason: String,
+    },
+    /// The file can't be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The snapshot is larger than the limit.
+    #[error("cannot write {}: the snapshot is larger than {limit} bytes, which readers refuse; raise --max-snapshot-bytes here and there", path.display())]
+    TooLargeToWrite {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+}
