@@ -20,11 +20,11 @@ use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Say more on stderr; twice for every file that could not be read
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    /// Say more on stderr; -vv names every file that could not be read
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Messages")]
     pub(super) verbose: u8,
     /// Say nothing on stderr but errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Messages")]
     pub(super) quiet: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Compare {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
-    /// What makes threads a group
+    /// What makes threads a group: process name, thread name, or exactly that name
     #[arg(short, long, value_enum, value_name = "AXIS", default_value = "pcomm")]
     group_by: Axis,
     /// Metrics to show, separated by commas
@@ -131,7 +131,7 @@ pub(super) struct View {
     #[arg(long)]
     no_thread_normalize: bool,
     /// How to print
-    #[arg(short, long, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: Format,
     #[command(flatten)]
     pub(super) limits: Limits,
@@ -139,19 +139,14 @@ pub(super) struct View {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Axis {
-    /// Process name
     Pcomm,
-    /// Thread name
     Comm,
-    /// Thread name, taken as it is
     CommExact,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
-    /// For people
     Table,
-    /// For programs
     Json,
 }
 
@@ -178,17 +173,14 @@ impl View {
 #[derive(Debug, ClapArgs)]
 pub(super) struct Metrics {
     /// How to print
-    #[arg(short, long, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: ListingFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum ListingFormat {
-    /// For people
     Table,
-    /// For programs
     Json,
-    /// For documents
     Markdown,
 }
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::bail;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 
-use super::args::{Compare, Format};
+use super::args::{Args, Compare, Format};
 use super::output::{style, to_stdout};
 use crate::compare::{Sides, compare};
 use crate::report;
@@ -13,7 +14,8 @@ use crate::store::load;
 pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
     let paths = Sides { baseline: &args.baseline, candidate: &args.candidate };
     if paths.baseline == Path::new("-") && paths.candidate == Path::new("-") {
-        bail!("only one of the two snapshots can come from standard input");
+        let message = "only one of the two snapshots can come from standard input";
+        return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
     }
     let options = args.view.options(paths.map(|path| path.display().to_string()));
     let limit = args.view.limits.max_snapshot_bytes;

@@ -31,11 +31,15 @@ pub fn run() -> ExitCode {
         Command::Metrics(command) => metrics::run(&command),
     };
     match done {
-        Err(error) if !is_broken_pipe(&error) => {
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                usage.exit();
+            }
             eprintln!("ctprof: {error:#}");
             ExitCode::from(FAILED)
         }
-        _ => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn described(side: &Side) -> String {
         known(&side.arch),
         side.threads,
         side.processes,
-        known(&side.tool),
+        escaped(side.tool.as_deref().unwrap_or("no word on what made it")),
     )
 }
 
@@ -135,7 +135,8 @@ fn one_sided(out: &mut dyn Write, all: &Rows, change: Change, style: &Style) -> 
     let mut groups: Vec<_> = rows.iter().map(|row| row.group).collect();
     groups.sort_unstable();
     groups.dedup();
-    writeln!(out, "\nonly in the {heading}: {} groups", groups.len())?;
+    let s = if groups.len() == 1 { "" } else { "s" };
+    writeln!(out, "\nonly in the {heading}: {} group{s}", groups.len())?;
     let columns = [Column::Left("group"), Column::Right("threads"), Column::Left("metric"), Column::Right(heading)];
     let line = |row: &&Row| {
         let Sides { baseline, candidate } = all.groups[row.group].threads;

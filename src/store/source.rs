@@ -32,6 +32,9 @@ fn parse(mut source: impl Read + Seek, path: &Path, limit: u64) -> Result<Ctprof
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     let mut magic = Vec::new();
     (&mut source).take(4).read_to_end(&mut magic).map_err(unreadable)?;
+    if magic.is_empty() {
+        return Err(StoreError::Empty(path.to_owned()));
+    }
     if magic != ZSTD_MAGIC {
         return Err(StoreError::NotZstd(path.to_owned()));
     }

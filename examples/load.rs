@@ -1,0 +1,61 @@
+//! A host full of threads to capture: `load PROCESSES THREADS`.
+//!
+//! Each process has that many threads besides its first, named `load-<n>`, that sleep. It prints
+//! `ready` once all are there, and ends when its standard input does.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Barrier};
+use std::{env, thread};
+
+/// Threads that only sleep need next to no stack.
+const STACK: usize = 32 * 1024;
+
+fn main() -> io::Result<()> {
+    let numbers: Vec<usize> = env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
+    match numbers[..] {
+        [processes, threads] => parent(processes, threads),
+        [threads] => child(threads),
+        _ => Err(io::Error::other("usage: load PROCESSES THREADS")),
+    }
+}
+
+fn parent(processes: usize, threads: usize) -> io::Result<()> {
+    let start = |_| {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg(threads.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    };
+    let mut children = (0..processes).map(start).collect::<io::Result<Vec<Child>>>()?;
+    for child in &mut children {
+        let stdout = child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut String::new())?;
+    }
+    ready_until_told()?;
+    for mut child in children {
+        drop(child.stdin.take());
+        child.wait()?;
+    }
+    Ok(())
+}
+
+fn child(threads: usize) -> io::Result<()> {
+    let barrier = Arc::new(Barrier::new(threads + 1));
+    for number in 0..threads {
+        let barrier = Arc::clone(&barrier);
+        let sleep = move || {
+            barrier.wait();
+            loop {
+                thread::park();
+            }
+        };
+        thread::Builder::new().name(format!("load-{number}")).stack_size(STACK).spawn(sleep)?;
+    }
+    barrier.wait();
+    ready_until_told()
+}
+
+fn ready_until_told() -> io::Result<()> {
+    println!("ready");
+    io::stdout().flush()?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map(drop)
+}

@@ -1,0 +1,172 @@
+//! The command line: help, errors, exit statuses, and what it does to files.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn ctprof(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    ctprof(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const A: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
+const B: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-b.ctprof.zst");
+
+#[test]
+fn help_errors_and_reports_are_as_recorded() {
+    trycmd::TestCases::new().case("tests/cli/*.toml");
+}
+
+#[test]
+fn a_capture_of_one_process_is_a_file_that_show_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap").display().to_string();
+    let pid = std::process::id().to_string();
+    let captured = run(&["capture", "-o", &path, "--pid", &pid]);
+    assert!(captured.status.success() && captured.stdout.is_empty());
+    assert!(text(&captured.stderr).contains("of 1 processes"), "{}", text(&captured.stderr));
+    let shown = run(&["show", &path, "-m", "nr_threads", "-f", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(json["rows"][0]["metric"], "nr_threads");
+    assert!(json["rows"][0]["value"].as_u64() >= Some(1));
+}
+
+#[test]
+fn without_a_name_the_file_goes_to_the_working_directory_and_its_name_to_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = std::process::id().to_string();
+    let out = ctprof(&["capture", "-q", "--pid", &pid]).current_dir(dir.path()).output().unwrap();
+    let name = text(&out.stdout);
+    assert!(name.starts_with("ctprof-") && name.ends_with(".ctprof.zst\n"), "{name}");
+    assert!(out.stderr.is_empty() && dir.path().join(name.trim()).is_file());
+}
+
+#[test]
+fn snapshots_go_through_pipes() {
+    let captured = run(&["capture", "-q", "-o", "-", "--pid", &std::process::id().to_string()]);
+    assert!(captured.status.success());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("piped");
+    fs::write(&path, &captured.stdout).unwrap();
+    let shown = ctprof(&["show", "-"]).stdin(fs::File::open(&path).unwrap()).output().unwrap();
+    assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"));
+}
+
+#[test]
+fn whoever_closes_the_pipe_has_seen_enough() {
+    let mut show = ctprof(&["show", A, "--unchanged"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(16, show.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let out = show.wait_with_output().unwrap();
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_full_disk_fails_and_leaves_the_old_file_whole() {
+    let out = run(&["capture", "-q", "-o", "/dev/full"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(text(&out.stderr), "ctprof: cannot write /dev/full: No space left on device (os error 28)\n");
+
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(dir.path()).output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        return eprintln!("skipped: a small tmpfs can't be mounted here");
+    }
+    let path = dir.path().join("snap");
+    fs::write(&path, "old").unwrap();
+    let out = run(&["capture", "-q", "-o", &path.display().to_string()]);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let old = fs::read_to_string(&path);
+    assert!(Command::new("umount").arg(dir.path()).status().unwrap().success());
+    assert_eq!((out.status.code(), left), (Some(1), vec!["snap".into()]));
+    assert_eq!(old.unwrap(), "old");
+}
+
+#[test]
+fn devices_and_pipes_are_written_to_and_not_replaced() {
+    let pid = std::process::id().to_string();
+    assert!(run(&["capture", "-q", "-o", "/dev/null", "--pid", &pid]).status.success());
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn names_that_steer_a_terminal_are_spelt_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    let json =
+        r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"pcomm":"\u001b[31m\u0000\n","comm":"x","minflt":5}]}"#;
+    fs::write(&path, zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+    let shown = run(&["show", &path.display().to_string()]);
+    assert!(text(&shown.stdout).contains("\\u{1b}[31m\\u{0}\\n"), "{}", text(&shown.stdout));
+    assert!(!shown.stdout.iter().any(|&b| b == 0x1b || b == 0));
+}
+
+#[test]
+fn a_snapshot_compared_with_itself_has_nothing_that_moved() {
+    let out = run(&["compare", A, A, "-f", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert!(rows.len() > 1000 && rows.iter().all(|row| row["change"] == "unchanged" || row["change"] == "absent"));
+    assert_eq!((json["format_version"].as_u64(), &json["warnings"]), (Some(1), &serde_json::json!([])));
+}
+
+#[test]
+fn sides_swapped_negate_every_difference() {
+    let rows = |a, b| {
+        let json: serde_json::Value = serde_json::from_slice(&run(&["compare", a, b, "-f", "json"]).stdout).unwrap();
+        let rows = json["rows"].as_array().unwrap().clone();
+        let place = |row: &serde_json::Value| (row["group"].to_string(), row["metric"].to_string());
+        rows.into_iter().map(|row| (place(&row), row)).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (forward, backward) = (rows(A, B), rows(B, A));
+    assert_eq!(forward.len(), backward.len());
+    for (place, row) in forward {
+        let other = &backward[&place];
+        assert_eq!(row["delta"].as_i64(), other["delta"].as_i64().map(|delta| -delta), "{place:?}");
+        assert_eq!((&row["baseline"], &row["candidate"]), (&other["candidate"], &other["baseline"]), "{place:?}");
+    }
+}
+
+#[test]
+fn an_unprivileged_capture_names_its_true_gaps() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: not root, so nobody to become");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let binary = dir.path().join("ctprof");
+    fs::copy(env!("CARGO_BIN_EXE_ctprof"), &binary).unwrap();
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(dir.path(), everyone).unwrap();
+    let nobody = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"])
+        .arg(&binary)
+        .args(["capture", "-o", "/dev/null"])
+        .output();
+    let Ok(out) = nobody else { return eprintln!("skipped: no setpriv") };
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("missing: io: not read of") && said.contains("permission denied (EACCES)"), "{said}");
+    assert!(said.contains("setcap cap_sys_ptrace"), "{said}");
+    assert!(!said.contains("CONFIG_TASK_IO_ACCOUNTING"), "{said}");
+}
+
+#[test]
+fn the_listing_in_the_documentation_is_the_programs_own() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let listing = text(&run(&["metrics", "--format", "markdown"]).stdout);
+    assert_eq!(
+        fs::read_to_string(path).unwrap(),
+        listing,
+        "run: cargo run -- metrics --format markdown > docs/metrics.md"
+    );
+}

@@ -1,0 +1,141 @@
+//! Files: what was written reads back, and whatever else is read is a clear error.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use ctprof::CtprofSnapshot;
+use ctprof::store::{StoreError, Target, load};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// A file of `json`, compressed, and what loading it says.
+fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+    load(file.path(), limit)
+}
+
+fn error(json: &str) -> String {
+    loaded(json, 1 << 20).unwrap_err().to_string()
+}
+
+#[test]
+fn a_capture_reads_back_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    let snapshot = ctprof::capture_pid(std::process::id()).unwrap();
+    snapshot.write(&path).unwrap();
+    assert_eq!(CtprofSnapshot::load(&path).unwrap(), snapshot);
+    let first = fs::read(&path).unwrap();
+    snapshot.write(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), first, "same data, same bytes");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
+}
+
+#[test]
+fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
+    let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
+    assert_eq!((snapshot.threads.len(), snapshot.format_version), (107, None));
+    let threads = || snapshot.threads.iter().map(|thread| &thread.metrics);
+    assert!(threads().all(|m| m.core_forceidle_sum.is_none()));
+    assert_eq!(threads().filter(|m| m.allocated_bytes.is_some()).count(), 15);
+    assert!(threads().all(|m| m.cpu_delay_count.is_some() && m.nr_wakeups.is_some() && m.wchar.is_some()));
+    assert!(threads().all(|m| m.blkio_delay_min_ns != Some(0.into()) && m.fair_slice_ns != Some(0.into())));
+    let rolled_up = snapshot.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()).count();
+    assert!(rolled_up > 0 && rolled_up < 20, "{rolled_up} processes have memory");
+}
+
+#[test]
+fn a_file_cut_anywhere_is_an_error_and_never_a_panic() {
+    let whole = fs::read(fixture("ktstr-a.ctprof.zst")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut");
+    for end in (0..whole.len()).step_by(61).chain([whole.len() - 1]) {
+        fs::write(&path, &whole[..end]).unwrap();
+        let error = CtprofSnapshot::load(&path).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Empty(_) | StoreError::NotZstd(_) | StoreError::Truncated(_)),
+            "{end}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, rewritten) = (dir.path().join("flipped"), dir.path().join("good"));
+    CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&rewritten).unwrap();
+    let good = fs::read(&rewritten).unwrap();
+    // What comes before may say another size of the window, which harms nothing.
+    for at in (6..good.len()).step_by(97) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        fs::write(&path, bytes).unwrap();
+        assert!(CtprofSnapshot::load(&path).is_err(), "bit of byte {at}");
+    }
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    let wrong = error(r#"{"threads":[{"tid":1,"tgid":2,"nice":"x"}]}"#);
+    assert!(wrong.contains("threads[0]: nice: expected a whole number"), "{wrong}");
+    assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
+    assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
+    assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
+    assert!(error(r#"{"format_version":2,"threads":[]}"#).contains("format version 2, this ctprof reads up to 1"));
+    assert!(error(r#"{"threads":[]} trailing"#).contains("not JSON"));
+    let deep = "[".repeat(100_000);
+    assert!(error(&format!(r#"{{"threads":{deep}"#)).contains("cannot parse"));
+    let missing = CtprofSnapshot::load(Path::new("/no/such/file")).unwrap_err();
+    assert!(missing.to_string().contains("cannot read /no/such/file"));
+}
+
+#[test]
+fn a_bomb_stops_at_the_limit() {
+    let bomb = format!(r#"{{"threads":[],"x":"{}"}}"#, "x".repeat(8 << 20));
+    assert!(matches!(loaded(&bomb, 1 << 20), Err(StoreError::TooLarge { limit: 1_048_576, .. })));
+    assert!(loaded(&bomb, 16 << 20).is_ok());
+}
+
+#[test]
+fn what_readers_would_refuse_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    fs::write(&path, "old").unwrap();
+    let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
+    let error = Target::create(&path).unwrap().write(&snapshot, 1000).unwrap_err().to_string();
+    assert!(error.contains("--max-snapshot-bytes"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+}
+
+#[test]
+fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, &link).unwrap();
+    CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&link).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(CtprofSnapshot::load(&link).is_ok());
+}
+
+#[test]
+fn what_root_writes_is_for_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&path).unwrap();
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: not root");
+    }
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_found_before_the_capture() {
+    let error = Target::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
+    assert_eq!(error, "cannot write /no/such/dir/snap");
+}

@@ -1,0 +1,105 @@
+//! Rules of the table of metrics that the compiler does not check.
+
+use std::collections::BTreeSet;
+
+use ctprof::compare::{compare, show};
+use ctprof::model::{METRICS, Source, Totals};
+use ctprof::{CtprofSnapshot, ThreadState};
+
+#[test]
+fn there_are_86_metrics_with_names_of_their_own() {
+    let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!((METRICS.len(), names.len()), (86, 86));
+    for name in names {
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+    }
+}
+
+#[test]
+fn every_meaning_is_a_sentence_that_fits_a_line() {
+    for metric in METRICS {
+        let meaning = metric.doc.trim();
+        assert!(meaning.len() <= 85 && meaning.ends_with('.'), "{}: {meaning}", metric.name);
+        assert!(meaning.starts_with(char::is_uppercase), "{}: {meaning}", metric.name);
+    }
+}
+
+#[test]
+fn no_two_metrics_read_the_same_place() {
+    let places: BTreeSet<_> = METRICS.iter().map(|metric| (metric.source.file(), metric.source.place())).collect();
+    assert_eq!(places.len(), METRICS.len());
+}
+
+#[test]
+fn tags_have_no_config_prefix_and_files_need_their_options() {
+    for metric in METRICS {
+        assert!(metric.gates.iter().all(|gate| !gate.starts_with("CONFIG_")), "{}", metric.name);
+        let gate = match metric.source {
+            Source::Schedstat(_) => "SCHED_INFO",
+            Source::Io(_) => "TASK_IO_ACCOUNTING",
+            Source::Taskstats { .. } => "TASKSTATS",
+            _ => continue,
+        };
+        assert_eq!(metric.gates.first(), Some(&gate), "{}", metric.name);
+    }
+}
+
+#[test]
+fn every_taskstats_field_is_inside_the_struct_of_its_version() {
+    // Sizes of `struct taskstats` from version 8 on.
+    let size = |version: u16| match version {
+        ..=8 => 328,
+        9 => 344,
+        10 | 11 => 368,
+        12 | 13 => 416,
+        14 => 432,
+        _ => 560,
+    };
+    for metric in METRICS {
+        if let Source::Taskstats { at, since, .. } = metric.source {
+            assert!(at % 8 == 0 && at + 8 <= size(since), "{}", metric.name);
+        }
+    }
+}
+
+fn threads() -> Vec<ThreadState> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
+    CtprofSnapshot::load(path.as_ref()).unwrap().threads
+}
+
+fn totals<'t>(threads: impl Iterator<Item = &'t ThreadState>) -> Totals {
+    let mut totals = Totals::default();
+    threads.for_each(|thread| totals.add(&thread.metrics));
+    totals
+}
+
+#[test]
+fn totals_do_not_depend_on_the_order_or_the_grouping_of_threads() {
+    let threads = threads();
+    let forward = totals(threads.iter());
+    assert_eq!(forward, totals(threads.iter().rev()));
+    let (left, right) = threads.split_at(threads.len() / 3);
+    let mut merged = totals(left.iter());
+    merged.merge(totals(right.iter()));
+    assert_eq!(forward, merged);
+}
+
+#[test]
+fn the_total_of_one_thread_is_that_thread() {
+    for thread in threads() {
+        let alone = totals([&thread].into_iter());
+        for metric in METRICS {
+            let read = metric.get(&thread.metrics).is_some();
+            assert_eq!((metric.total(&alone).is_some(), metric.covered(&alone)), (read, u64::from(read)));
+        }
+    }
+}
+
+#[test]
+fn every_metric_is_a_row_of_every_group() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
+    let snapshot = CtprofSnapshot::load(path.as_ref()).unwrap();
+    let rows = compare(&snapshot, &snapshot, &Default::default()).rows;
+    assert_eq!(rows.rows.len(), rows.groups.len() * METRICS.len());
+    assert_eq!(show(&snapshot, &Default::default()).rows.len(), rows.groups.len() * METRICS.len());
+}
