@@ -1,7 +1,7 @@
 //! What did every thread on this host do, and what changed?
 //!
 //! [`capture`](fn@capture) reads the scheduler's, memory's and I/O counters of every thread into a
-//! [`CtprofSnapshot`](model::CtprofSnapshot); [`compare`](fn@compare) groups the threads of two
+//! [`CtprofSnapshot`]; [`compare`](fn@compare) groups the threads of two
 //! and says what moved.
 //!
 //! ```no_run

@@ -1,4 +1,5 @@
 //! Captures of this process's own threads, which do known amounts of work.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,5 +1,6 @@
 //! Captures of recorded trees: real kernels' text, read through the whole of the capture and held
 //! against a reading of the same files by the plainest means.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

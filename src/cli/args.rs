@@ -43,7 +43,7 @@ pub(super) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Capture {
-    /// File to write; `-` for stdout [default: ctprof-<host>-<UTC time>.ctprof.zst]
+    /// File to write; `-` for stdout [default: ctprof-HOST-TIME.ctprof.zst]
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
     /// Capture this process only; repeatable

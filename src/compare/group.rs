@@ -60,7 +60,7 @@ struct Members {
 }
 
 /// The groups of one snapshot by key.
-fn groups(snapshot: &CtprofSnapshot, keys: &Keys<'_>, by: GroupBy) -> BTreeMap<String, Members> {
+fn groups(snapshot: &CtprofSnapshot, keys: &Keys, by: GroupBy) -> BTreeMap<String, Members> {
     // Names are shared between threads, so that most look-ups find the name seen before.
     let mut by_name: HashMap<&Name, Members> = HashMap::new();
     for thread in &snapshot.threads {
@@ -108,7 +108,7 @@ pub(super) fn single(snapshot: &CtprofSnapshot, options: &Options) -> Vec<(Strin
     groups.into_iter().map(|(name, m)| (name, m.name_cut, m.threads, m.totals)).collect()
 }
 
-fn keys<'s, const N: usize>(snapshots: [&'s CtprofSnapshot; N], options: &Options) -> Keys<'s> {
+fn keys<const N: usize>(snapshots: [&CtprofSnapshot; N], options: &Options) -> Keys {
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }

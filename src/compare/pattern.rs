@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Names;
+
 /// The pattern of a name: its tokens that are instance numbers replaced by placeholders.
 ///
 /// ```
@@ -71,30 +73,46 @@ fn is_hex_id(token: &str) -> bool {
     token.len() >= 4 && (lower || upper) && token.bytes().any(|b| b.is_ascii_digit())
 }
 
+/// The part of a name that stays with its thread. The kernel writes after a worker's number what it
+/// happens to work on (`wq_worker_comm` in `kernel/workqueue.c`), so that from one capture to the
+/// next the same thread would leave one group for another.
+fn lasting(name: &str) -> &str {
+    let worker = name.starts_with("kworker/");
+    let end = worker.then(|| name.find(['-', '+'])).flatten();
+    &name[..end.unwrap_or(name.len())]
+}
+
 /// The keys of a set of names: a pattern where at least two different names share it, else the
 /// name itself.
-pub(super) struct Keys<'n>(BTreeMap<&'n str, String>);
+pub(super) struct Keys {
+    names: Names,
+    shared: BTreeSet<String>,
+}
 
-impl<'n> Keys<'n> {
+impl Keys {
     /// Learns the patterns of all `names`, of both sides together, so that both decide alike.
-    pub(super) fn learn(names: impl IntoIterator<Item = &'n str>) -> Self {
-        let distinct: BTreeSet<&str> = names.into_iter().collect();
-        let patterns: BTreeMap<&str, String> = distinct.into_iter().map(|name| (name, pattern_key(name))).collect();
-        let mut shared: BTreeMap<String, u32> = BTreeMap::new();
-        for pattern in patterns.values() {
-            *shared.entry(pattern.clone()).or_default() += 1;
+    pub(super) fn learn<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let distinct: BTreeSet<&str> = names.into_iter().map(lasting).collect();
+        let mut sharing: BTreeMap<String, u32> = BTreeMap::new();
+        for name in distinct {
+            *sharing.entry(pattern_key(name)).or_default() += 1;
         }
-        let kept = patterns.into_iter().filter(|(_, pattern)| shared[pattern] > 1);
-        Self(kept.collect())
+        let shared = sharing.into_iter().filter(|(_, names)| *names > 1).map(|(pattern, _)| pattern);
+        Self { names: Names::Patterns, shared: shared.collect() }
     }
 
     /// Takes every name as it is.
     pub(super) fn literal() -> Self {
-        Self(BTreeMap::new())
+        Self { names: Names::Literal, shared: BTreeSet::new() }
     }
 
     pub(super) fn key(&self, name: &str) -> String {
-        self.0.get(name).cloned().unwrap_or_else(|| name.to_owned())
+        if self.names == Names::Literal {
+            return name.to_owned();
+        }
+        let name = lasting(name);
+        let pattern = pattern_key(name);
+        if self.shared.contains(&pattern) { pattern } else { name.to_owned() }
     }
 }
 
@@ -134,5 +152,15 @@ mod tests {
         assert_eq!(keys.key("worker-7"), "worker-{N}");
         assert_eq!(keys.key("solo-1"), "solo-1");
         assert_eq!(Keys::literal().key("worker-7"), "worker-7");
+    }
+
+    #[test]
+    fn a_kernel_worker_keeps_its_group_when_it_takes_other_work() {
+        let keys =
+            Keys::learn(["kworker/u8:7-events", "kworker/u8:7+flush-254:0", "kworker/u8:1", "kworker/0:1H-kblockd"]);
+        assert_eq!(keys.key("kworker/u8:7-events"), "kworker/u{N}:{N}");
+        assert_eq!(keys.key("kworker/u8:7-writeback"), "kworker/u{N}:{N}");
+        assert_eq!(keys.key("kworker/0:1H-kblockd"), "kworker/0:1H");
+        assert_eq!(Keys::literal().key("kworker/u8:7-events"), "kworker/u8:7-events");
     }
 }
