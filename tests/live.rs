@@ -139,6 +139,14 @@ fn a_thread_is_known_by_its_process_and_its_start() {
 }
 
 #[test]
+fn a_thread_asked_for_as_a_process_is_an_error_that_names_the_process() {
+    let worker = Worker::after("no-process", || ());
+    let error = capture_pid(worker.tid).unwrap_err().to_string();
+    let pid = std::process::id();
+    assert_eq!(error, format!("{} is a thread of process {pid}: ask for --pid {pid}", worker.tid));
+}
+
+#[test]
 fn threads_that_come_and_go_harm_no_capture() {
     let begin = Instant::now();
     let churn = thread::spawn(move || {

@@ -92,6 +92,14 @@ pub enum CaptureError {
         /// Why.
         errno: Errno,
     },
+    /// The id that was asked for is a thread's.
+    #[error("{tid} is a thread of process {tgid}: ask for --pid {tgid}")]
+    NotAProcess {
+        /// The id asked for.
+        tid: u32,
+        /// The process.
+        tgid: u32,
+    },
 }
 
 /// Captures every thread of every process.
@@ -161,9 +169,21 @@ fn processes(path: &Path, procfs: &Folder, chosen: &[u32]) -> Result<Vec<u32>, C
     pids.dedup();
     for &pid in chosen {
         let opened = procfs.folder(IdName::new(pid).as_c_str());
-        opened.map_err(|errno| CaptureError::NoSuchProcess { pid, path: path.to_owned(), errno })?;
+        let folder = opened.map_err(|errno| CaptureError::NoSuchProcess { pid, path: path.to_owned(), errno })?;
+        match process_of(&folder) {
+            Some(tgid) if tgid != pid => return Err(CaptureError::NotAProcess { tid: pid, tgid }),
+            _ => {}
+        }
     }
     Ok(pids)
+}
+
+/// The process that a directory of procfs belongs to: threads have such directories too, unlisted.
+fn process_of(folder: &Folder) -> Option<u32> {
+    let mut buffer = Vec::new();
+    let status = folder.read(c"status", &mut buffer).ok()?;
+    let tgid = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    u32::try_from(text::unsigned(tgid.trim_ascii())?).ok()
 }
 
 /// As many workers as CPUs are idle, at least one, at most a little over half of them: a capture
