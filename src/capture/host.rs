@@ -7,19 +7,23 @@ use std::str::FromStr;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use super::Roots;
+use super::kconfig::Kconfig;
+use super::mounts::Mounts;
 use super::task::Tree;
 use super::text::cpu_list;
-use crate::model::{CgroupLayout, HostContext, Switch, printable};
+use super::{Roots, heap};
+use crate::model::{Built, HostContext, Switch, printable};
 
 /// Reads the host's context. A file that can't be read leaves its field absent.
-pub(super) fn read(roots: &Roots, tree: Tree) -> HostContext {
+pub(super) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
     let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
     let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
     let meminfo = Table::read(&roots.procfs.join("meminfo"));
     let cpuinfo = Table::read(&roots.procfs.join("cpuinfo"));
     let release = kernel("osrelease");
-    let (cgroup_layout, cgroup_mount) = cgroups(&roots.procfs).unzip();
+    let cmdline = line(&roots.procfs.join("cmdline"));
+    let boot = if tree == Tree::Live { Path::new("/boot") } else { Path::new("") };
+    let kconfig = Kconfig::read(&roots.procfs, boot, release.as_deref());
     HostContext {
         hostname: kernel("hostname"),
         boot_id: kernel("random/boot_id"),
@@ -27,7 +31,7 @@ pub(super) fn read(roots: &Roots, tree: Tree) -> HostContext {
         kernel_name: kernel("ostype"),
         kernel_version: kernel("version"),
         arch: (tree == Tree::Live).then(machine).flatten(),
-        kernel_cmdline: line(&roots.procfs.join("cmdline")),
+        kernel_cmdline: cmdline.clone(),
         cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
         cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
         online_cpus: count_listed(&roots.sysfs.join("devices/system/cpu/online")),
@@ -43,14 +47,18 @@ pub(super) fn read(roots: &Roots, tree: Tree) -> HostContext {
         thp_defrag: thp("defrag"),
         sched_tunables: tunables(&roots.procfs),
         loadavg: line(&roots.procfs.join("loadavg")),
-        task_delayacct: Some(switch(kernel("task_delayacct").as_deref(), || {
-            // The sysctl came with Linux 5.14; before that its absence says nothing.
-            if at_least(release.as_deref(), (5, 14)) { Switch::ConfigOff } else { Switch::Unknown }
-        })),
-        sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref(), || Switch::ConfigOff)),
+        task_delayacct: Some(delay_accounting(
+            kernel("task_delayacct").as_deref(),
+            release.as_deref(),
+            cmdline.as_deref(),
+            &kconfig,
+        )),
+        sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref()).unwrap_or(Switch::ConfigOff)),
+        config_task_xacct: Some(kconfig.built("TASK_XACCT")),
         kernel_release: release.clone(),
-        cgroup_layout,
-        cgroup_mount: cgroup_mount.flatten(),
+        cgroup_layout: Some(mounts.layout()),
+        cgroup_mount: mounts.point(),
+        heap_state: heap::state(),
     }
 }
 
@@ -63,7 +71,8 @@ fn machine() -> Option<String> {
     Some(nix::sys::utsname::uname().ok()?.machine().to_str()?.to_owned())
 }
 
-fn line(path: &Path) -> Option<String> {
+/// A file's text without the white space around it.
+pub(super) fn line(path: &Path) -> Option<String> {
     let text = fs::read(path).ok()?;
     Some(printable(text.trim_ascii()).into_owned())
 }
@@ -75,12 +84,27 @@ fn uptime(procfs: &Path) -> Option<u64> {
 }
 
 /// A run-time switch by the text of its sysctl.
-fn switch(text: Option<&str>, absent: impl Fn() -> Switch) -> Switch {
-    match text {
-        Some("0") => Switch::RuntimeOff,
-        Some("1") => Switch::On,
-        Some(_) => Switch::Unknown,
-        None => absent(),
+fn switch(text: Option<&str>) -> Option<Switch> {
+    Some(match text? {
+        "0" => Switch::RuntimeOff,
+        "1" => Switch::On,
+        _ => Switch::Unknown,
+    })
+}
+
+/// Delay accounting. Its sysctl came with Linux 5.14; before that it is on wherever it is built in,
+/// unless the command line says otherwise.
+fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
+    let asked_off = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
+    match switch(sysctl) {
+        Some(switch) => switch,
+        None if at_least(release, (5, 14)) => Switch::ConfigOff,
+        None => match kconfig.built("TASK_DELAY_ACCT") {
+            Built::Off => Switch::ConfigOff,
+            Built::On if asked_off() => Switch::RuntimeOff,
+            Built::On => Switch::On,
+            Built::Unknown => Switch::Unknown,
+        },
     }
 }
 
@@ -133,32 +157,6 @@ impl Table {
     }
 }
 
-/// The layout of cgroups, and where version 2, or else a hierarchy of version 1, is mounted.
-fn cgroups(procfs: &Path) -> Option<(CgroupLayout, Option<String>)> {
-    let text = fs::read(procfs.join("self/mountinfo")).ok()?;
-    let text = printable(&text);
-    let of = |fs_type: &str| text.lines().find_map(|line| mounted(line, fs_type));
-    Some(match (of("cgroup2"), of("cgroup")) {
-        (Some(unified), None) => (CgroupLayout::Unified, Some(unified)),
-        (Some(unified), Some(_)) => (CgroupLayout::Hybrid, Some(unified)),
-        (None, Some(legacy)) => (CgroupLayout::Legacy, Some(legacy)),
-        (None, None) => (CgroupLayout::None, None),
-    })
-}
-
-/// The mount point in a line of mountinfo, if the file system is of the given type.
-fn mounted(line: &str, fs_type: &str) -> Option<String> {
-    let (front, back) = line.split_once(" - ")?;
-    (back.split(' ').next()? == fs_type).then_some(())?;
-    Some(unescaped(front.split(' ').nth(4)?))
-}
-
-/// A path of mountinfo, where blanks, tabs, newlines and backslashes are octal escapes.
-fn unescaped(path: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(path.to_owned(), |path, (escape, c)| path.replace(escape, c))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +169,7 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        let host = read(&roots, Tree::Elsewhere);
+        let host = read(&roots, Tree::Elsewhere, &Mounts::read(&roots));
         (dir, host)
     }
 
@@ -179,7 +177,7 @@ mod tests {
     fn an_empty_tree_gives_absence_not_zeros() {
         let (_dir, host) = tree(&[]);
         assert_eq!((host.hostname, host.total_memory_kib, host.online_cpus), (None, None, None));
-        assert_eq!((host.cgroup_layout, host.loadavg), (None, None));
+        assert_eq!((host.cgroup_mount, host.loadavg), (None, None));
     }
 
     #[test]
@@ -210,20 +208,5 @@ mod tests {
         assert_eq!(of("6.12.107+deb13"), Some(Switch::ConfigOff));
         assert_eq!(of("nonsense"), Some(Switch::Unknown));
         assert_eq!(tree(&[("proc/sys/kernel/task_delayacct", "0\n")]).1.task_delayacct, Some(Switch::RuntimeOff));
-    }
-
-    #[test]
-    fn the_cgroup_layout_is_what_is_mounted() {
-        let layout = |mounts: &str| {
-            let host = tree(&[("proc/self/mountinfo", mounts)]).1;
-            (host.cgroup_layout.unwrap(), host.cgroup_mount)
-        };
-        let v2 = "35 29 0:31 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
-        let v1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n";
-        let unified = Some("/sys/fs/cgroup/uni fied".to_owned());
-        assert_eq!(layout(v2), (CgroupLayout::Unified, unified.clone()));
-        assert_eq!(layout(&format!("{v1}{v2}")), (CgroupLayout::Hybrid, unified));
-        assert_eq!(layout(v1), (CgroupLayout::Legacy, Some("/sys/fs/cgroup/memory".to_owned())));
-        assert_eq!(layout("22 27 0:21 / /proc rw - proc proc rw\n"), (CgroupLayout::None, None));
     }
 }

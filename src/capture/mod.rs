@@ -1,15 +1,23 @@
 //! From the kernel to the model: walks procfs and fills a snapshot. What can't be read is absent
 //! and counted; a capture fails only where nothing useful can come out.
 
+mod cgroup;
 mod folder;
+mod heap;
 mod host;
+mod kconfig;
+mod mounts;
 mod myself;
+mod psi;
+mod sched_ext;
 mod smaps;
 mod tally;
 mod task;
+mod taskstats;
 mod text;
 mod walk;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +26,14 @@ use std::time::{Instant, SystemTime};
 
 use nix::errno::Errno;
 use nix::unistd::SysconfVar;
+use rayon::prelude::*;
 
 use self::folder::{Folder, IdName};
+use self::mounts::Mounts;
 pub use self::smaps::Smaps;
 use self::task::Tree;
 use self::walk::Walk;
-use crate::model::{CtprofSnapshot, FORMAT_VERSION, HostContext};
+use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
 
 /// Where the kernel's file systems are.
 #[derive(Clone, Debug)]
@@ -54,8 +64,20 @@ pub struct Options {
     pub jobs: Option<NonZeroUsize>,
     /// When to read `smaps_rollup`.
     pub smaps: Smaps,
+    /// Whether to ask taskstats.
+    pub taskstats: Ask,
     /// Told how far the walk has come.
     pub progress: Arc<Progress>,
+}
+
+/// Whether to use a source that costs something or needs privileges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ask {
+    /// Use it.
+    #[default]
+    Yes,
+    /// Leave it alone.
+    No,
 }
 
 /// How far a walk has come, for whoever watches.
@@ -129,26 +151,42 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let tree = if path == Path::new("/proc") { Tree::Live } else { Tree::Elsewhere };
     let procfs = Folder::open(path).map_err(|errno| no_procfs(path, errno))?;
     let pids = processes(path, &procfs, &options.pids)?;
-    let host = host::read(&options.roots, tree);
+    let mounts = Mounts::read(&options.roots);
+    let host = host::read(&options.roots, tree, &mounts);
+    let psi = psi::host(path);
+    let sched_ext = sched_ext::read(&options.roots.sysfs);
     let pool = pool(options.jobs.map_or_else(|| default_jobs(&host), NonZeroUsize::get));
     let walk = Walk {
         procfs: &procfs,
         tree,
         smaps: options.smaps,
+        taskstats: (tree == Tree::Live && options.taskstats == Ask::Yes).then(|| taskstats::Kept::on(&host)),
         page_size: host::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
         begin,
         progress: &options.progress,
     };
-    let (threads, tally) = walk.run(&pids, &pool);
+    let walked = walk.run(&pids, &pool);
+    let cgroup_stats = cgroups(&walked.threads, &mounts, &pool);
 
     Ok(CtprofSnapshot {
         format_version: Some(FORMAT_VERSION),
         captured_at_unix_ns: u64::try_from(captured_at.as_nanos()).unwrap_or(u64::MAX),
-        capture: Some(myself::info(options, &pool, &tally, begin)),
+        capture: Some(myself::info(options, &pool, &walked.tally, begin)),
         host: Some(host),
-        threads,
-        parse_summary: Some(tally.summary()),
+        threads: walked.threads,
+        cgroup_stats,
+        parse_summary: Some(walked.tally.summary()),
+        taskstats_summary: walked.taskstats,
+        psi,
+        sched_ext,
     })
+}
+
+/// The statistics of every cgroup that a thread is in, each read once.
+fn cgroups(threads: &[ThreadState], mounts: &Mounts, pool: &rayon::ThreadPool) -> BTreeMap<String, CgroupStats> {
+    let paths: BTreeSet<&Name> = threads.iter().filter_map(|thread| thread.cgroup.as_ref()).collect();
+    let paths: Vec<_> = paths.into_iter().collect();
+    pool.install(|| paths.par_iter().map(|path| (path.to_string(), cgroup::read(mounts, path))).collect())
 }
 
 fn no_procfs(path: &Path, errno: Errno) -> CaptureError {

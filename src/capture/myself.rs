@@ -8,7 +8,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use super::tally::Tally;
-use super::{Options, Roots, Smaps};
+use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 
 pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, tally: &Tally, begin: Instant) -> CaptureInfo {
@@ -26,11 +26,13 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, tally: &Tally, b
 }
 
 fn chosen(options: &Options) -> CaptureOptions {
-    let Roots { procfs, sysfs, cgroupfs: _ } = &options.roots;
+    let Roots { procfs, sysfs, cgroupfs } = &options.roots;
     let other = |path: &Path, usual: &str| (path != Path::new(usual)).then(|| path.display().to_string());
     CaptureOptions {
         procfs: other(procfs, "/proc"),
         sysfs: other(sysfs, "/sys"),
+        cgroupfs: cgroupfs.as_ref().map(|path| path.display().to_string()),
+        no_taskstats: options.taskstats == Ask::No,
         pids: options.pids.clone(),
         smaps: options.smaps.name().to_owned(),
         smaps_max_rss_bytes: match options.smaps {

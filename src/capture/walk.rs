@@ -12,7 +12,8 @@ use super::folder::{Folder, IdName};
 use super::smaps::{self, Smaps};
 use super::tally::{File, Tally};
 use super::task::{Reader, Tree};
-use crate::model::{Name, ThreadState};
+use super::taskstats::{self, Client, Kept, Threads};
+use crate::model::{Name, TaskstatsSummary, ThreadState};
 
 /// A process with more threads than this is shared out between the workers.
 const THREADS_AT_ONCE: usize = 256;
@@ -22,6 +23,8 @@ pub(super) struct Walk<'a> {
     pub(super) procfs: &'a Folder,
     pub(super) tree: Tree,
     pub(super) smaps: Smaps,
+    /// What taskstats keeps; `None` not to ask it.
+    pub(super) taskstats: Option<Kept>,
     pub(super) page_size: u64,
     pub(super) begin: Instant,
     pub(super) progress: &'a Progress,
@@ -31,8 +34,19 @@ pub(super) struct Walk<'a> {
 struct Worker {
     reader: Reader,
     listing: Vec<u8>,
+    taskstats: Option<Client>,
     threads: Vec<ThreadState>,
     tally: Tally,
+}
+
+/// What a walk has read.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// Ordered by process and thread id.
+    pub(super) threads: Vec<ThreadState>,
+    pub(super) tally: Tally,
+    /// `None` if taskstats was not asked.
+    pub(super) taskstats: Option<TaskstatsSummary>,
 }
 
 /// One process, by handles that stay with it.
@@ -43,8 +57,8 @@ struct Process {
 }
 
 impl Walk<'_> {
-    /// Reads all threads of `pids`, ordered by process and thread id.
-    pub(super) fn run(&self, pids: &[u32], pool: &ThreadPool) -> (Vec<ThreadState>, Tally) {
+    /// Reads all threads of `pids`.
+    pub(super) fn run(&self, pids: &[u32], pool: &ThreadPool) -> Walked {
         let workers: Vec<_> = (0..pool.current_num_threads()).map(|_| Mutex::new(self.worker())).collect();
         self.progress.total.store(pids.len(), Ordering::Relaxed);
         let next = AtomicUsize::new(0);
@@ -53,21 +67,30 @@ impl Walk<'_> {
                 scope.spawn(|scope| self.take_processes(scope, &workers, pids, &next));
             }
         });
-        let mut threads = Vec::new();
-        let mut tally = Tally::default();
+        let mut walked = Walked::default();
         for worker in workers {
             let mut worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
-            threads.append(&mut worker.threads);
-            tally.merge(worker.tally);
+            walked.threads.append(&mut worker.threads);
+            walked.tally.merge(worker.tally);
+            let answers = worker.taskstats.map(Client::summary);
+            walked.taskstats = match (walked.taskstats, answers) {
+                (Some(a), Some(b)) => Some(taskstats::merge(a, b)),
+                (a, b) => a.or(b),
+            };
         }
-        threads.sort_unstable_by_key(|thread| (thread.tgid, thread.tid));
-        name_processes(&mut threads);
-        (threads, tally)
+        walked.threads.sort_unstable_by_key(|thread| (thread.tgid, thread.tid));
+        name_processes(&mut walked.threads);
+        walked
     }
 
     fn worker(&self) -> Worker {
-        let reader = Reader::new(self.tree);
-        Worker { reader, listing: Vec::new(), threads: Vec::new(), tally: Tally::default() }
+        Worker {
+            reader: Reader::new(self.tree),
+            listing: Vec::new(),
+            taskstats: self.taskstats.map(Client::open),
+            threads: Vec::new(),
+            tally: Tally::default(),
+        }
     }
 
     fn take_processes<'s>(
@@ -135,6 +158,10 @@ impl Worker {
             let Some(mut read) = self.reader.thread(&folder, process.tgid, tid, &mut self.tally) else { continue };
             if read.thread.is_leader() {
                 smaps::read(walk.smaps, walk.page_size, &process.folder, &mut read, &mut self.tally);
+            }
+            if let Some(taskstats) = &mut self.taskstats {
+                let of = if read.thread.kernel_thread { Threads::Kernel } else { Threads::User };
+                taskstats.read(tid, of, &mut read.thread.metrics);
             }
             read.thread.read_at_ns = read_at;
             self.threads.push(read.thread);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::capture::Smaps;
+use crate::capture::{Ask, Smaps};
 use crate::compare::{GroupBy, Names, Options, Sides, SortKey, parse_metrics, parse_sort};
 use crate::model::Metric;
 use crate::report::Unchanged;
@@ -58,12 +58,18 @@ pub(super) struct Capture {
     /// Largest resident set for which auto reads smaps_rollup
     #[arg(long, value_name = "SIZE", default_value = "32G", value_parser = size)]
     smaps_max_rss: u64,
+    /// Ask nothing of taskstats: no delay accounting, no memory high-water marks
+    #[arg(long)]
+    no_taskstats: bool,
     /// Root of procfs
     #[arg(long, value_name = "PATH", default_value = "/proc", help_heading = "Roots")]
     pub(super) procfs: PathBuf,
     /// Root of sysfs
     #[arg(long, value_name = "PATH", default_value = "/sys", help_heading = "Roots")]
     pub(super) sysfs: PathBuf,
+    /// Root of cgroup version 2 [default: where it is mounted]
+    #[arg(long, value_name = "PATH", help_heading = "Roots")]
+    pub(super) cgroupfs: Option<PathBuf>,
     #[command(flatten)]
     pub(super) limits: Limits,
 }
@@ -76,6 +82,10 @@ enum SmapsWhen {
 }
 
 impl Capture {
+    pub(super) fn taskstats(&self) -> Ask {
+        if self.no_taskstats { Ask::No } else { Ask::Yes }
+    }
+
     pub(super) fn smaps(&self) -> Smaps {
         match self.smaps {
             SmapsWhen::Auto => Smaps::Auto { max_rss_bytes: self.smaps_max_rss },

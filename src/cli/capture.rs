@@ -38,10 +38,11 @@ pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
 
 fn options(args: &Capture) -> Options {
     Options {
-        roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: None },
+        roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },
         pids: args.pids.clone(),
         jobs: args.jobs,
         smaps: args.smaps(),
+        taskstats: args.taskstats(),
         ..Options::default()
     }
 }

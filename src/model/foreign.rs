@@ -1,6 +1,6 @@
 //! Snapshots that ktstr wrote: there every field is present and a missing reading is 0.
 
-use super::{CtprofSnapshot, METRICS, Metric, Source, ThreadState, Value};
+use super::{CtprofSnapshot, METRICS, Metric, Source, TaskstatsFamily, ThreadState, Value};
 
 /// What a ktstr file says of one thread's readings; all true where it says nothing.
 #[derive(Default)]
@@ -21,12 +21,11 @@ impl Flags {
         }
         let [taskstats, cpu, block, xacct, jemalloc] = self.0.map(|flag| flag.unwrap_or(true));
         for metric in METRICS {
-            let measured = match metric.source {
-                Source::Tsd(_) => jemalloc,
-                Source::Taskstats { .. } if metric.gates.contains(&"TASK_XACCT") => taskstats && xacct,
-                Source::Taskstats { .. } if metric.name.starts_with("cpu_delay_") => taskstats && cpu,
-                Source::Taskstats { .. } => taskstats && block,
-                _ => true,
+            let measured = match metric.taskstats_family() {
+                None => jemalloc || !matches!(metric.source, Source::Tsd(_)),
+                Some(TaskstatsFamily::Cpu) => taskstats && cpu,
+                Some(TaskstatsFamily::Delay) => taskstats && block,
+                Some(TaskstatsFamily::Watermark) => taskstats && xacct,
             };
             if !measured || (zero_is_impossible(metric) && is_zero(metric, thread)) {
                 metric.clear(&mut thread.metrics);

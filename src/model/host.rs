@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::HostHeapState;
+
 /// Whether a kernel facility with a run-time switch is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -16,6 +18,20 @@ pub enum Switch {
     /// On.
     On,
     /// Can't be known.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Whether the kernel was built with something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Built {
+    /// With it.
+    On,
+    /// Without it.
+    Off,
+    /// Can't be known: the kernel's configuration can't be read.
     #[serde(other)]
     Unknown,
 }
@@ -89,9 +105,13 @@ optional_record! {
         pub task_delayacct: Switch,
         /// Scheduler statistics of each thread.
         pub sched_schedstats: Switch,
+        /// Whether memory high-water marks are kept (`CONFIG_TASK_XACCT`).
+        pub config_task_xacct: Built,
         /// How cgroups are mounted.
         pub cgroup_layout: CgroupLayout,
         /// Where cgroup version 2, or else the first hierarchy of version 1, is mounted.
         pub cgroup_mount: String,
+        /// ctprof's own heap; absent where its allocator is another.
+        pub heap_state: HostHeapState,
     }
 }

@@ -12,12 +12,16 @@ macro_rules! optional_record {
     };
 }
 
+mod cgroup;
 mod foreign;
 mod gaps;
+mod heap;
 mod host;
 mod metrics;
 mod name;
+mod psi;
 mod reduce;
+mod sched_ext;
 mod snapshot;
 mod summary;
 mod table;
@@ -26,18 +30,22 @@ mod unit;
 mod value;
 mod wire;
 
+pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
 pub(crate) use gaps::sources;
 pub use gaps::{Gap, gaps};
-pub use host::{CgroupLayout, HostContext, Switch};
+pub use heap::HostHeapState;
+pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
+pub use psi::{Psi, PsiHalf, PsiResource};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
     Summable,
 };
+pub use sched_ext::SchedExtSysfs;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
-pub use summary::{CtprofParseSummary, dominant};
-pub use table::{Class, Metric, Section, Source, Total};
+pub use summary::{CtprofParseSummary, TaskstatsSummary, dominant};
+pub use table::{Class, Metric, Section, Source, TaskstatsFamily, Total};
 pub use thread::ThreadState;
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,

@@ -1,9 +1,11 @@
 //! The snapshot: one host at one moment.
 
+use std::collections::BTreeMap;
+
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
-use super::{CtprofParseSummary, HostContext, ThreadState, foreign};
+use super::{CgroupStats, CtprofParseSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary, ThreadState, foreign};
 
 /// Version of the file format that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -30,9 +32,21 @@ pub struct CtprofSnapshot {
     /// Every thread seen, ordered by process id, then thread id.
     #[serde(deserialize_with = "threads")]
     pub threads: Vec<ThreadState>,
+    /// Every cgroup that a captured thread is in, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cgroup_stats: BTreeMap<String, CgroupStats>,
     /// What could not be read of procfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parse_summary: Option<CtprofParseSummary>,
+    /// How taskstats answered; `None` if it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taskstats_summary: Option<TaskstatsSummary>,
+    /// The host's pressure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi: Option<Psi>,
+    /// The state of `sched_ext`; `None` where the kernel has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sched_ext: Option<SchedExtSysfs>,
 }
 
 impl CtprofSnapshot {
@@ -92,6 +106,12 @@ pub struct CaptureOptions {
     /// Root of sysfs, if it was not `/sys`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sysfs: Option<String>,
+    /// Whether taskstats was left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_taskstats: bool,
+    /// Root of cgroups, if it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroupfs: Option<String>,
     /// Processes chosen; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,

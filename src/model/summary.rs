@@ -61,6 +61,30 @@ impl CtprofParseSummary {
     }
 }
 
+/// How taskstats answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct TaskstatsSummary {
+    /// Threads answered for.
+    pub ok_count: u64,
+    /// Threads refused, those included that were not asked for after the first refusal.
+    pub eperm_count: u64,
+    /// Threads that had ended.
+    pub esrch_count: u64,
+    /// Threads without an answer for another reason.
+    pub other_err_count: u64,
+    /// Version of the kernel's struct.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub struct_version: Option<u16>,
+    /// Its length in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub struct_bytes: Option<u64>,
+    /// Why the kernel could not be asked at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_error: Option<String>,
+}
+
 /// The tag with the highest count; a tie goes to the alphabetically first.
 #[must_use]
 pub fn dominant(counts: &BTreeMap<String, u64>) -> Option<&str> {

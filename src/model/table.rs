@@ -113,6 +113,18 @@ impl Class {
     }
 }
 
+/// What decides whether the kernel keeps a field of taskstats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TaskstatsFamily {
+    /// The scheduler, always.
+    Cpu,
+    /// Delay accounting, where `kernel.task_delayacct` is 1 when the thread is born.
+    Delay,
+    /// `CONFIG_TASK_XACCT`, for threads with memory of their own.
+    Watermark,
+}
+
 /// Which section of a report a metric stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -199,6 +211,17 @@ impl Metric {
     #[must_use]
     pub fn covered(&self, totals: &Totals) -> u64 {
         (self.covered)(totals)
+    }
+
+    /// What decides whether the kernel keeps it; `None` for what is not from taskstats.
+    #[must_use]
+    pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
+        match self.source {
+            Source::Taskstats { .. } if self.gates.contains(&"TASK_XACCT") => Some(TaskstatsFamily::Watermark),
+            Source::Taskstats { .. } if self.name.starts_with("cpu_") => Some(TaskstatsFamily::Cpu),
+            Source::Taskstats { .. } => Some(TaskstatsFamily::Delay),
+            _ => None,
+        }
     }
 
     /// Whether `covered` of a group's `threads` leave some out that should have a reading. What

@@ -3,3 +3,4 @@
 
 pub(crate) mod affinity;
 pub(crate) mod directory;
+pub(crate) mod taskstats;

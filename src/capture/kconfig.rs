@@ -1,0 +1,62 @@
+//! What the running kernel was built with, where its configuration can be read.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+
+use crate::model::Built;
+
+/// A configuration is some 300 KB of text.
+const MAX_CONFIG: u64 = 16 << 20;
+
+/// The text of a kernel's configuration.
+pub(super) struct Kconfig(Option<String>);
+
+impl Kconfig {
+    /// Reads `/proc/config.gz`, else `/boot/config-<release>`.
+    pub(super) fn read(procfs: &Path, boot: &Path, release: Option<&str>) -> Self {
+        let zipped = || {
+            let mut text = String::new();
+            let file = GzDecoder::new(File::open(procfs.join("config.gz")).ok()?);
+            file.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
+            Some(text)
+        };
+        let plain = || fs::read_to_string(boot.join(format!("config-{}", release?))).ok();
+        Self(zipped().or_else(plain))
+    }
+
+    /// Whether `CONFIG_<option>` is on.
+    pub(super) fn built(&self, option: &str) -> Built {
+        let Some(text) = &self.0 else { return Built::Unknown };
+        let on = format!("CONFIG_{option}=y");
+        if text.lines().any(|line| line == on) { Built::On } else { Built::Off }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const TEXT: &str = "# CONFIG_SCHEDSTATS is not set\nCONFIG_TASK_XACCT=y\nCONFIG_TASK_XACCT_MORE=m\n";
+
+    fn options(kconfig: &Kconfig) -> [Built; 3] {
+        ["TASK_XACCT", "SCHEDSTATS", "TASK_XACCT_MORE"].map(|option| kconfig.built(option))
+    }
+
+    #[test]
+    fn an_option_is_on_off_or_not_to_be_known() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(options(&Kconfig::read(dir.path(), dir.path(), Some("6.1"))), [Built::Unknown; 3]);
+        fs::write(dir.path().join("config-6.1"), TEXT).unwrap();
+        let expected = [Built::On, Built::Off, Built::Off];
+        assert_eq!(options(&Kconfig::read(dir.path(), dir.path(), Some("6.1"))), expected);
+        let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        zip.write_all(TEXT.as_bytes()).unwrap();
+        fs::write(dir.path().join("config.gz"), zip.finish().unwrap()).unwrap();
+        assert_eq!(options(&Kconfig::read(dir.path(), Path::new("/nonexistent"), None)), expected);
+    }
+}
