@@ -9,7 +9,7 @@
 //! // ... the work in question ...
 //! let after = ctprof::capture()?;
 //! let comparison = ctprof::compare(&before, &after, &ctprof::compare::Options::default());
-//! println!("{} groups", comparison.rows.groups.len());
+//! println!("{} sections", comparison.tables.len());
 //! # Ok::<(), ctprof::capture::CaptureError>(())
 //! ```
 //!

@@ -56,6 +56,9 @@ pub(super) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
         sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref()).unwrap_or(Switch::ConfigOff)),
         config_task_xacct: Some(kconfig.built("TASK_XACCT")),
         kernel_release: release.clone(),
+        psi: psi_switch(&roots.procfs),
+        pid_namespace_initial: (tree == Tree::Live).then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
+        proc_hidepid: hidepid(&roots.procfs),
         cgroup_layout: Some(mounts.layout()),
         cgroup_mount: mounts.point(),
         heap_state: heap::state(),
@@ -106,6 +109,30 @@ fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option
             Built::Unknown => Switch::Unknown,
         },
     }
+}
+
+/// Pressure accounting: where it is switched off, its files are there but refuse to be read.
+fn psi_switch(procfs: &Path) -> Option<Switch> {
+    let file = procfs.join("pressure/cpu");
+    let switch = |refused: bool| if refused { Switch::RuntimeOff } else { Switch::On };
+    Some(if file.exists() { switch(fs::read(file).is_err()) } else { Switch::ConfigOff })
+}
+
+/// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
+    let link = fs::read_link(procfs.join("self/ns/pid")).ok()?;
+    Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
+}
+
+/// The option `hidepid` of the procfs that is mounted last at its place.
+fn hidepid(procfs: &Path) -> Option<String> {
+    let text = fs::read(procfs.join("self/mountinfo")).ok()?;
+    let text = printable(&text);
+    let is_proc = |line: &&str| line.contains(" - proc ") && line.split(' ').nth(4).map(Path::new) == Some(procfs);
+    let options = text.lines().rfind(is_proc)?.rsplit(' ').next()?;
+    options.split(',').find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned)
 }
 
 fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
-use crate::compare::{GroupBy, Names, Options, Sides, SortKey, parse_metrics, parse_sort};
-use crate::model::Metric;
+use crate::compare::{GroupBy, Names, Options, Sides, SortKey, parse_metrics, parse_sections, parse_sort};
+use crate::model::{Metric, Section};
 use crate::report::Unchanged;
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
@@ -36,6 +36,8 @@ pub(super) enum Command {
     Show(Show),
     /// Compare two snapshots: what moved, and by how much
     Compare(Compare),
+    /// Say what a capture here and now can't read, why, and what cures it
+    Doctor(Doctor),
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
     Metrics(Metrics),
@@ -122,7 +124,7 @@ pub(super) struct Compare {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
-    /// What makes threads a group: process name, thread name, or exactly that name
+    /// What makes threads a group: process name, thread name, exactly that name, or cgroup
     #[arg(short, long, value_enum, value_name = "AXIS", default_value = "pcomm")]
     group_by: Axis,
     /// Metrics to show, separated by commas
@@ -140,6 +142,12 @@ pub(super) struct View {
     /// Take names as they are: worker-1 and worker-2 are two groups
     #[arg(long)]
     no_thread_normalize: bool,
+    /// Take cgroup paths as they are
+    #[arg(long)]
+    no_cgroup_normalize: bool,
+    /// Sections to show, separated by commas; `ctprof metrics` lists them
+    #[arg(long, value_name = "NAMES", value_parser = sections)]
+    sections: Option<SectionList>,
     /// How to print
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: Format,
@@ -152,6 +160,7 @@ enum Axis {
     Pcomm,
     Comm,
     CommExact,
+    Cgroup,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -167,8 +176,11 @@ impl View {
                 Axis::Pcomm => GroupBy::Pcomm,
                 Axis::Comm => GroupBy::Comm,
                 Axis::CommExact => GroupBy::CommExact,
+                Axis::Cgroup => GroupBy::Cgroup,
             },
             names: if self.no_thread_normalize { Names::Literal } else { Names::Patterns },
+            cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
+            sections: self.sections.clone().unwrap_or_default().0,
             metrics: self.metrics.clone().unwrap_or_default().0,
             sort_by: self.sort_by.clone().unwrap_or_default().0,
             labels,
@@ -178,6 +190,13 @@ impl View {
     pub(super) fn unchanged(&self) -> Unchanged {
         if self.unchanged { Unchanged::Shown } else { Unchanged::Hidden }
     }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Doctor {
+    /// How to print
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -198,6 +217,9 @@ pub(super) enum ListingFormat {
 #[derive(Clone, Default)]
 struct MetricList(Vec<&'static Metric>);
 
+#[derive(Clone, Debug, Default)]
+struct SectionList(Vec<Section>);
+
 #[derive(Clone, Default)]
 struct SortList(Vec<SortKey>);
 
@@ -215,6 +237,10 @@ impl std::fmt::Debug for SortList {
 
 fn metrics(names: &str) -> Result<MetricList, crate::compare::SelectError> {
     parse_metrics(names).map(MetricList)
+}
+
+fn sections(names: &str) -> Result<SectionList, crate::compare::SelectError> {
+    parse_sections(names).map(SectionList)
 }
 
 fn sort_keys(keys: &str) -> Result<SortList, crate::compare::SelectError> {

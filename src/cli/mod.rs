@@ -3,6 +3,7 @@
 mod args;
 mod capture;
 mod compare;
+mod doctor;
 mod metrics;
 mod output;
 mod progress;
@@ -29,7 +30,13 @@ pub fn run() -> ExitCode {
         Command::Show(command) => show::run(&command),
         Command::Compare(command) => compare::run(&command),
         Command::Metrics(command) => metrics::run(&command),
+        Command::Doctor(command) => return ended(doctor::run(&command)),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit status, and a word on what went wrong.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -39,7 +46,7 @@ pub fn run() -> ExitCode {
             eprintln!("ctprof: {error:#}");
             ExitCode::from(FAILED)
         }
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::Cell;
+use crate::model::{Cell, Unit};
 
 /// How a reading differs from the other side's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,6 +72,10 @@ impl Delta {
                 let (fewest, most) = (i128::from(*c) - i128::from(*a), i128::from(*d) - i128::from(*b));
                 Self::Cpus { fewest, most, moved: fewest == 0 && most == 0 && s != t }
             }
+            (Cell::Word(from), Cell::Word(to)) if from == to => Self::Same,
+            (Cell::Word(_), Cell::Number(_)) | (Cell::Number(_) | Cell::Word(_), Cell::Word(_)) => {
+                Self::Changed { from: word(baseline), to: word(candidate) }
+            }
             _ => return None,
         })
     }
@@ -98,9 +102,19 @@ impl Delta {
     }
 }
 
-/// The difference in percent of the baseline; `None` where that is 0 or no number.
-pub(super) fn percent(baseline: &Cell, delta: &Delta) -> Option<f64> {
+/// A limit as a word: a number, or `max`.
+fn word(cell: &Cell) -> String {
+    match cell {
+        Cell::Number(number) => number.to_string(),
+        Cell::Word(word) => word.clone(),
+        _ => String::new(),
+    }
+}
+
+/// The difference in percent of the baseline; `None` where that is 0, no number, or in percent itself.
+pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64> {
     match (baseline, delta) {
+        _ if unit == Unit::Hundredths => None,
         (Cell::Number(base @ 1..), Delta::Number(delta)) => Some(*delta as f64 / *base as f64 * 100.0),
         _ => None,
     }
@@ -127,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_percentage_needs_a_baseline() {
-        let of = |a, b| percent(&Cell::Number(a), &Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap());
+        let of = |a, b| percent(Unit::Ns, &Cell::Number(a), &Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap());
         assert_eq!(of(4, 3), Some(-25.0));
         assert_eq!(of(0, 3), None);
     }

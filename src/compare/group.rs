@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::pattern::Keys;
+use super::path_pattern::cgroup_pattern;
+use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
 
@@ -20,19 +21,25 @@ pub enum GroupBy {
     Comm,
     /// The thread's name exactly.
     CommExact,
+    /// The cgroup's path.
+    Cgroup,
 }
 
 impl GroupBy {
-    fn name_of(self, thread: &ThreadState) -> &Name {
+    fn name_of(self, thread: &ThreadState) -> Option<&Name> {
         match self {
-            Self::Pcomm => &thread.pcomm,
-            Self::Comm | Self::CommExact => &thread.comm,
+            Self::Pcomm => Some(&thread.pcomm),
+            Self::Comm | Self::CommExact => Some(&thread.comm),
+            Self::Cgroup => thread.cgroup.as_ref(),
         }
     }
 }
 
 /// The longest name the kernel keeps of a thread: `TASK_COMM_LEN` less its NUL.
 const LONGEST_COMM: usize = 15;
+
+/// What threads are called whose cgroup could not be read.
+const NO_CGROUP: &str = "(unknown)";
 
 /// A group, in both snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,8 +49,9 @@ pub struct Group {
     pub name: String,
     /// Whether the kernel may have cut a name in it, so that different threads became one.
     pub name_cut: bool,
-    /// How many threads it has; `None` where it does not exist.
-    pub threads: Sides<Option<u64>>,
+    /// How many it has: threads, or in sections about cgroups, cgroups; `None` where it does not
+    /// exist.
+    pub members: Sides<Option<u64>>,
 }
 
 /// A group and its totals on either side.
@@ -61,10 +69,10 @@ struct Members {
 
 /// The groups of one snapshot by key.
 fn groups(snapshot: &CtprofSnapshot, keys: &Keys, by: GroupBy) -> BTreeMap<String, Members> {
-    // Names are shared between threads, so that most look-ups find the name seen before.
+    let unknown = Name::from(NO_CGROUP);
     let mut by_name: HashMap<&Name, Members> = HashMap::new();
     for thread in &snapshot.threads {
-        let members = by_name.entry(by.name_of(thread)).or_default();
+        let members = by_name.entry(by.name_of(thread).unwrap_or(&unknown)).or_default();
         members.threads += 1;
         members.totals.add(&thread.metrics);
     }
@@ -72,17 +80,20 @@ fn groups(snapshot: &CtprofSnapshot, keys: &Keys, by: GroupBy) -> BTreeMap<Strin
     for (name, members) in by_name {
         let group = groups.entry(keys.key(name)).or_default();
         group.threads += members.threads;
-        group.name_cut |= decoded_len(name) == LONGEST_COMM;
+        group.name_cut |= by != GroupBy::Cgroup && decoded_len(name) == LONGEST_COMM;
         group.totals.merge(*members.totals);
     }
     groups
 }
 
-/// The groups of both snapshots, ordered by name.
-pub(super) fn pair(snapshots: Sides<&CtprofSnapshot>, options: &Options) -> Vec<Paired> {
+/// The groups of one or two snapshots, ordered by name.
+pub(super) fn pair(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Vec<Paired> {
     let by = options.group_by;
-    let keys = keys([snapshots.baseline, snapshots.candidate], options);
-    let Sides { baseline, candidate } = snapshots.map(|snapshot| groups(snapshot, &keys, by));
+    let keys = keys(snapshots, options);
+    let Sides { baseline, candidate } = snapshots.map(|snapshot| match snapshot {
+        Some(snapshot) => groups(snapshot, &keys, by),
+        None => BTreeMap::new(),
+    });
     let mut paired: BTreeMap<String, Sides<Option<Members>>> = BTreeMap::new();
     for (name, members) in baseline {
         paired.entry(name).or_default().baseline = Some(members);
@@ -95,23 +106,33 @@ pub(super) fn pair(snapshots: Sides<&CtprofSnapshot>, options: &Options) -> Vec<
         let group = Group {
             name,
             name_cut: name_cut.baseline || name_cut.candidate,
-            threads: sides.as_ref().map(|members| members.as_ref().map(|m| m.threads)),
+            members: sides.as_ref().map(|members| members.as_ref().map(|m| m.threads)),
         };
         Paired { group, totals: sides.map(|members| members.map(|m| m.totals)) }
     };
     paired.into_iter().map(of).collect()
 }
 
-/// The groups of one snapshot, ordered by name: group, threads, totals.
-pub(super) fn single(snapshot: &CtprofSnapshot, options: &Options) -> Vec<(String, bool, u64, Box<Totals>)> {
-    let groups = groups(snapshot, &keys([snapshot], options), options.group_by);
-    groups.into_iter().map(|(name, m)| (name, m.name_cut, m.threads, m.totals)).collect()
-}
-
-fn keys<const N: usize>(snapshots: [&CtprofSnapshot; N], options: &Options) -> Keys {
-    if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
+fn keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Keys {
+    let by = options.group_by;
+    if by == GroupBy::Cgroup {
+        return cgroup_keys(snapshots, options);
+    }
+    if options.names == Names::Literal || by == GroupBy::CommExact {
         return Keys::literal();
     }
-    let threads = snapshots.into_iter().flat_map(|snapshot| &snapshot.threads);
-    Keys::learn(threads.map(|thread| &**options.group_by.name_of(thread)))
+    let threads = snapshots.into_iter().flatten().flat_map(|snapshot| &snapshot.threads);
+    Keys::learn(pattern_key, threads.filter_map(|thread| by.name_of(thread)).map(|name| &**name))
+}
+
+/// The keys of cgroups: the same for the groups of threads and for the sections about cgroups.
+pub(super) fn cgroup_keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Keys {
+    if options.cgroups == Names::Literal {
+        return Keys::literal();
+    }
+    let of = |snapshot: &'_ CtprofSnapshot| -> Vec<String> { snapshot.cgroup_stats.keys().cloned().collect() };
+    let statistics: Vec<String> = snapshots.into_iter().flatten().flat_map(of).collect();
+    let threads = snapshots.into_iter().flatten().flat_map(|snapshot| &snapshot.threads);
+    let paths = threads.filter_map(|thread| thread.cgroup.as_deref());
+    Keys::learn(cgroup_pattern, paths.chain(statistics.iter().map(String::as_str)))
 }

@@ -1,26 +1,26 @@
 //! From two snapshots to what moved between them, or from one to its groups. Pure functions:
 //! everything that a report shows is in the value they return.
 
+mod captures;
 mod delta;
 mod group;
 mod host;
+mod path_pattern;
 mod pattern;
 mod rank;
+mod records;
 mod rows;
 mod select;
-mod show;
 
-use crate::model::CtprofSnapshot;
+use crate::model::{CtprofSnapshot, Finding, Metric, Section, gaps};
 
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
 pub use self::host::{Difference, Header, Side};
+pub use self::path_pattern::cgroup_pattern;
 pub use self::pattern::pattern_key;
-pub use self::rows::{Comparison, Row, Rows};
-pub use self::select::{Order, SelectError, SortBy, SortKey, metric, parse_metrics, parse_sort};
-pub use self::show::{View, ViewRow, show};
-
-use crate::model::Metric;
+pub use self::rows::{Row, Table};
+pub use self::select::{Order, SelectError, SortBy, SortKey, metric, parse_metrics, parse_sections, parse_sort};
 
 /// A value of each side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -43,10 +43,19 @@ impl<T> Sides<T> {
     }
 }
 
-/// Whether thread and process names are made into patterns.
+impl<T> IntoIterator for Sides<T> {
+    type Item = T;
+    type IntoIter = std::array::IntoIter<T, 2>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        [self.baseline, self.candidate].into_iter()
+    }
+}
+
+/// Whether names are made into patterns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {
-    /// Names that differ in numbers only are one group.
+    /// Names that differ in instance numbers only are one group.
     #[default]
     Patterns,
     /// Every name is a group.
@@ -59,8 +68,12 @@ pub enum Names {
 pub struct Options {
     /// What makes a group.
     pub group_by: GroupBy,
-    /// Whether names are made into patterns.
+    /// Whether thread and process names are made into patterns.
     pub names: Names,
+    /// Whether cgroup paths are made into patterns.
+    pub cgroups: Names,
+    /// Sections to report; empty for all that have something to say.
+    pub sections: Vec<Section>,
     /// Metrics to report; empty for all.
     pub metrics: Vec<&'static Metric>,
     /// Order of the groups; empty for the order by how much a row moved.
@@ -69,20 +82,96 @@ pub struct Options {
     pub labels: Sides<String>,
 }
 
+impl Options {
+    fn wants(&self, section: Section) -> bool {
+        self.sections.is_empty() || self.sections.contains(&section)
+    }
+
+    fn wants_metric(&self, metric: &Metric) -> bool {
+        self.metrics.is_empty() || self.metrics.iter().any(|wanted| wanted.name == metric.name)
+    }
+}
+
+/// Two snapshots, compared.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// What is compared, and what makes that doubtful; `None` if the section was not asked for.
+    pub header: Option<Header>,
+    /// What made the groups of threads.
+    pub group_by: GroupBy,
+    /// The sections, in order.
+    pub tables: Vec<Table>,
+}
+
+/// One snapshot, grouped: tables whose candidate side is empty.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct View {
+    /// What is shown; `None` if the section was not asked for.
+    pub side: Option<Side>,
+    /// Facts of the host, by name; empty where it has none.
+    pub host: Vec<(String, String)>,
+    /// What could not be read.
+    pub gaps: Vec<Finding>,
+    /// What made the groups of threads.
+    pub group_by: GroupBy,
+    /// The sections, in order.
+    pub tables: Vec<Table>,
+}
+
 /// Compares two snapshots.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
     let sides = Sides { baseline, candidate };
-    let groups = group::pair(sides, options);
-    Comparison {
-        header: host::header(sides, &options.labels),
+    let snapshots = sides.map(Some);
+    let paired = group::pair(snapshots, options);
+    let order = rows::group_order(&paired, &options.sort_by);
+    let mut tables = rows::metric_tables(&paired, options, |rows| rows::by_movement(rows, &order));
+    tables.extend(records::tables(snapshots, options));
+    let header = options.wants(Section::Host).then(|| host::header(sides, &options.labels));
+    Comparison { header, group_by: options.group_by, tables: finished(tables, snapshots, options) }
+}
+
+/// Groups one snapshot. The groups with the most CPU time come first unless another order is
+/// asked for.
+#[must_use]
+pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
+    let snapshots = Sides { baseline: Some(snapshot), candidate: None };
+    let paired = group::pair(snapshots, options);
+    let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
+    let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
+    let order = rows::group_order(&paired, &keys);
+    let mut tables = rows::metric_tables(&paired, options, |rows| rows.sort_by_key(|row| order[row.group]));
+    tables.extend(records::tables(snapshots, options));
+    let host = options.wants(Section::Host);
+    View {
+        side: host.then(|| host::side(snapshot, &options.labels.baseline)),
+        host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
+        gaps: gaps(snapshot),
         group_by: options.group_by,
-        rows: rows::rows(groups, options),
+        tables: finished(tables, snapshots, options),
     }
 }
 
-impl Options {
-    fn wants(&self, metric: &Metric) -> bool {
-        self.metrics.is_empty() || self.metrics.iter().any(|wanted| wanted.name == metric.name)
+/// Adds the section on the captures themselves, drops sections without a word to say, and says why
+/// where one was asked for by name.
+fn finished(mut tables: Vec<Table>, snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Vec<Table> {
+    if options.wants(Section::Capture) {
+        tables.push(captures::table(snapshots));
     }
+    let silent = |table: &Table| table.rows.iter().all(|row| row.change == Change::Absent) && table.notes.is_empty();
+    if options.sections.is_empty() {
+        tables.retain(|table| !silent(table));
+    } else {
+        for table in tables.iter_mut().filter(|table| silent(table)) {
+            table.notes.push(captures::why_nothing(table.section, snapshots));
+        }
+        let missing = options.sections.iter().filter(|section| section.is_of_cgroups());
+        let missing: Vec<_> =
+            missing.filter(|section| !tables.iter().any(|table| table.section == **section)).collect();
+        tables.extend(missing.into_iter().map(|&section| captures::only_by_cgroup(section)));
+    }
+    tables.sort_by_key(|table| table.section);
+    tables
 }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Names;
-
 /// The pattern of a name: its tokens that are instance numbers replaced by placeholders.
 ///
 /// ```
@@ -85,33 +83,32 @@ fn lasting(name: &str) -> &str {
 /// The keys of a set of names: a pattern where at least two different names share it, else the
 /// name itself.
 pub(super) struct Keys {
-    names: Names,
+    /// `None` to take every name as it is.
+    pattern: Option<fn(&str) -> String>,
     shared: BTreeSet<String>,
 }
 
 impl Keys {
     /// Learns the patterns of all `names`, of both sides together, so that both decide alike.
-    pub(super) fn learn<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+    pub(super) fn learn<'n>(pattern: fn(&str) -> String, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: BTreeSet<&str> = names.into_iter().map(lasting).collect();
         let mut sharing: BTreeMap<String, u32> = BTreeMap::new();
         for name in distinct {
-            *sharing.entry(pattern_key(name)).or_default() += 1;
+            *sharing.entry(pattern(name)).or_default() += 1;
         }
         let shared = sharing.into_iter().filter(|(_, names)| *names > 1).map(|(pattern, _)| pattern);
-        Self { names: Names::Patterns, shared: shared.collect() }
+        Self { pattern: Some(pattern), shared: shared.collect() }
     }
 
     /// Takes every name as it is.
     pub(super) fn literal() -> Self {
-        Self { names: Names::Literal, shared: BTreeSet::new() }
+        Self { pattern: None, shared: BTreeSet::new() }
     }
 
     pub(super) fn key(&self, name: &str) -> String {
-        if self.names == Names::Literal {
-            return name.to_owned();
-        }
+        let Some(pattern) = self.pattern else { return name.to_owned() };
         let name = lasting(name);
-        let pattern = pattern_key(name);
+        let pattern = pattern(name);
         if self.shared.contains(&pattern) { pattern } else { name.to_owned() }
     }
 }
@@ -147,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_pattern_needs_two_names() {
-        let keys = Keys::learn(["python3", "worker-7", "worker-9", "python3", "solo-1"]);
+        let keys = Keys::learn(pattern_key, ["python3", "worker-7", "worker-9", "python3", "solo-1"]);
         assert_eq!(keys.key("python3"), "python3");
         assert_eq!(keys.key("worker-7"), "worker-{N}");
         assert_eq!(keys.key("solo-1"), "solo-1");
@@ -156,8 +153,10 @@ mod tests {
 
     #[test]
     fn a_kernel_worker_keeps_its_group_when_it_takes_other_work() {
-        let keys =
-            Keys::learn(["kworker/u8:7-events", "kworker/u8:7+flush-254:0", "kworker/u8:1", "kworker/0:1H-kblockd"]);
+        let keys = Keys::learn(
+            pattern_key,
+            ["kworker/u8:7-events", "kworker/u8:7+flush-254:0", "kworker/u8:1", "kworker/0:1H-kblockd"],
+        );
         assert_eq!(keys.key("kworker/u8:7-events"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/u8:7-writeback"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/0:1H-kblockd"), "kworker/0:1H");

@@ -1,19 +1,22 @@
 //! How much a row really moved: the order of rows that nobody has asked another order of.
 
-use crate::model::{Cell, Metric, Unit};
+use crate::model::{Cell, Unit};
 
 /// How much a reading moved: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
 /// in the metric's unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
-pub(super) fn moved(metric: &Metric, baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
+pub(super) fn moved(name: &str, unit: Unit, baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
     match (baseline, candidate) {
         (Some(Cell::Range { min: a, max: b }), Some(Cell::Range { min: c, max: d })) => {
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
         (Some(Cell::Mode { value: a, .. }), Some(Cell::Mode { value: b, .. })) if a == b => 0.0,
-        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) if metric.name == "state" => INSTANT,
+        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) if name == "state" => INSTANT,
         (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) => CATEGORY,
+        (Some(a), Some(b)) if matches!((a, b), (Cell::Word(_), _) | (_, Cell::Word(_))) => {
+            f64::from(u8::from(a != b)) * CATEGORY
+        }
         (Some(a @ Cell::Cpus { .. }), Some(b @ Cell::Cpus { .. })) => f64::from(u8::from(a != b)) * CATEGORY,
-        _ => ratio(metric.unit, number(baseline), number(candidate)),
+        _ => ratio(unit, number(baseline), number(candidate)),
     }
 }
 
@@ -40,6 +43,7 @@ fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
 fn floor(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 1e6,
+        Unit::Us => 1e3,
         Unit::Bytes => 65_536.0,
         Unit::Ticks => 10.0,
         _ => 100.0,
@@ -53,7 +57,8 @@ mod tests {
 
     #[test]
     fn a_few_events_do_not_lead_over_a_doubled_time() {
-        let of = |name: &str, a, b| moved(metric(name).unwrap(), Some(&Cell::Number(a)), Some(&Cell::Number(b)));
+        let of =
+            |name: &str, a, b| moved(name, metric(name).unwrap().unit, Some(&Cell::Number(a)), Some(&Cell::Number(b)));
         let doubled = of("run_time_ns", 10_000_000_000, 20_000_000_000);
         assert!(of("majflt", 0, 3) < doubled);
         assert!(of("run_time_ns", 0, 3) < 1e-5);

@@ -1,48 +1,44 @@
-//! The rows of a comparison: one a group and metric.
+//! Tables: a section's groups and their rows, one a group and reading.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::delta::{self, Change, Delta};
-use super::group::{Group, GroupBy, Paired};
-use super::host::Header;
+use super::group::{Group, Paired};
 use super::select::{SortBy, SortKey};
 use super::{Options, Sides, rank};
-use crate::model::{Cell, METRICS, Metric, Totals};
+use crate::model::{Cell, METRICS, Metric, Section, Totals, Unit};
 
-/// Two snapshots, compared.
+/// One section of a report.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Comparison {
-    /// What is compared, and what makes that doubtful.
-    pub header: Header,
-    /// What made the groups.
-    pub group_by: GroupBy,
-    /// What moved, and what did not.
-    pub rows: Rows,
-}
-
-/// Groups, and their rows in the order to be shown.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Rows {
+pub struct Table {
+    /// Which.
+    pub section: Section,
     /// The groups, by name.
     pub groups: Vec<Group>,
-    /// Every group's reading of every metric that was asked for.
+    /// Every group's readings, in the order to be shown.
     pub rows: Vec<Row>,
+    /// What has to be known to read it, or why there is nothing.
+    pub notes: Vec<String>,
 }
 
-/// One metric of one group, on both sides.
+/// One reading of one group, on both sides.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Row {
     /// Index of the group.
     pub group: usize,
-    /// The metric.
-    pub metric: &'static Metric,
+    /// Name of the reading.
+    pub name: Cow<'static, str>,
+    /// What it counts.
+    pub unit: Unit,
     /// The group's readings.
     pub values: Sides<Option<Cell>>,
-    /// How many of the group's threads have one.
+    /// How many of the group's members have one.
     pub covered: Sides<u64>,
+    /// Whether some of them lack one that should have it.
+    pub partial: bool,
     /// The difference, where both sides have a reading.
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
@@ -50,81 +46,112 @@ pub struct Row {
     /// What the row has to say.
     pub change: Change,
     /// By how much it moved.
-    score: f64,
+    pub(super) score: f64,
 }
 
-impl Rows {
-    /// Whether some threads of the row's group have no reading, while others have.
-    #[must_use]
-    pub fn is_partial(&self, row: &Row) -> bool {
-        let threads = self.groups[row.group].threads;
-        let partial = |covered, threads: Option<u64>| row.metric.is_partial(covered, threads.unwrap_or(0));
-        partial(row.covered.baseline, threads.baseline) || partial(row.covered.candidate, threads.candidate)
+impl Row {
+    /// A row whose differences follow from its values.
+    pub(super) fn new(
+        group: usize,
+        name: Cow<'static, str>,
+        unit: Unit,
+        values: Sides<Option<Cell>>,
+        exists: Sides<bool>,
+    ) -> Self {
+        let delta = match &values {
+            Sides { baseline: Some(a), candidate: Some(b) } => Delta::of(a, b),
+            _ => None,
+        };
+        let base = values.baseline.as_ref().zip(delta.as_ref());
+        let percent = base.and_then(|(base, delta)| delta::percent(unit, base, delta));
+        let change = match (&values, &delta, exists) {
+            (Sides { baseline: None, candidate: None }, ..) => Change::Absent,
+            (.., Sides { baseline: false, .. }) => Change::CandidateOnly,
+            (.., Sides { candidate: false, .. }) => Change::BaselineOnly,
+            (_, None, _) => Change::Incomparable,
+            (_, Some(delta), _) if delta.is_none() => Change::Unchanged,
+            _ => Change::Moved,
+        };
+        let score = rank::moved(&name, unit, values.baseline.as_ref(), values.candidate.as_ref());
+        let covered = Sides::default();
+        Self { group, name, unit, values, covered, partial: false, delta, percent, change, score }
     }
 }
 
-pub(super) fn rows(paired: Vec<Paired>, options: &Options) -> Rows {
-    let metrics: Vec<_> = METRICS.iter().filter(|metric| options.wants(metric)).collect();
-    let order = group_order(&paired, &options.sort_by);
-    let mut rows = Vec::with_capacity(paired.len() * metrics.len());
-    for (at, group) in paired.iter().enumerate() {
-        rows.extend(metrics.iter().map(|metric| row(at, group, metric)));
-    }
-    // Stable: ties stay in the order of groups, then of the table of metrics.
-    rows.sort_by(|a, b| {
-        let placed = (a.change.cmp(&b.change)).then_with(|| order[a.group].cmp(&order[b.group]));
-        placed.then_with(|| b.score.total_cmp(&a.score))
-    });
-    Rows { groups: paired.into_iter().map(|paired| paired.group).collect(), rows }
+/// The tables of threads' metrics: one for each section that has any.
+pub(super) fn metric_tables(paired: &[Paired], options: &Options, order: impl Fn(&mut Vec<Row>)) -> Vec<Table> {
+    let sections = [Section::Primary, Section::TaskstatsDelay];
+    let table = |section| {
+        let wanted = |metric: &&Metric| metric.section == section && options.wants_metric(metric);
+        let metrics: Vec<_> = METRICS.iter().filter(wanted).collect();
+        let groups = paired.iter().enumerate();
+        let mut rows: Vec<_> =
+            groups.flat_map(|(at, group)| metrics.iter().map(move |metric| row(at, group, metric))).collect();
+        order(&mut rows);
+        Table { section, groups: paired.iter().map(|paired| paired.group.clone()).collect(), rows, notes: Vec::new() }
+    };
+    sections.into_iter().filter(|section| options.wants(*section)).map(table).collect()
 }
 
 fn row(at: usize, paired: &Paired, metric: &'static Metric) -> Row {
     let totals = paired.totals.as_ref().map(Option::as_deref);
     let values = totals.map(|totals: Option<&Totals>| totals.and_then(|totals| metric.total(totals)));
     let covered = totals.map(|totals| totals.map_or(0, |totals| metric.covered(totals)));
-    let delta = match &values {
-        Sides { baseline: Some(a), candidate: Some(b) } => Delta::of(a, b),
-        _ => None,
-    };
-    let percent = values.baseline.as_ref().zip(delta.as_ref()).and_then(|(base, delta)| delta::percent(base, delta));
-    let change = match (&values, &delta, paired.group.threads) {
-        (Sides { baseline: None, candidate: None }, ..) => Change::Absent,
-        (.., Sides { baseline: None, .. }) => Change::CandidateOnly,
-        (.., Sides { candidate: None, .. }) => Change::BaselineOnly,
-        (_, None, _) => Change::Incomparable,
-        (_, Some(delta), _) if delta.is_none() => Change::Unchanged,
-        _ => Change::Moved,
-    };
-    let score = rank::moved(metric, values.baseline.as_ref(), values.candidate.as_ref());
-    Row { group: at, metric, values, covered, delta, percent, change, score }
+    let threads = paired.group.members;
+    let partial = |covered, threads: Option<u64>| metric.is_partial(covered, threads.unwrap_or(0));
+    Row {
+        covered,
+        partial: partial(covered.baseline, threads.baseline) || partial(covered.candidate, threads.candidate),
+        ..Row::new(at, metric.name.into(), metric.unit, values, threads.map(|threads| threads.is_some()))
+    }
 }
 
-/// The place of each group in the order that was asked for; all the same where none was.
-fn group_order(paired: &[Paired], keys: &[SortKey]) -> Vec<usize> {
-    let mut order = vec![0; paired.len()];
+/// Puts rows in the order of a comparison: what both sides have first, then groups as asked, then
+/// by how much a row moved. Ties stay in the order of groups, then of the table of metrics.
+pub(super) fn by_movement(rows: &mut [Row], group_order: &[usize]) {
+    let place = |group: usize| group_order.get(group).copied().unwrap_or(0);
+    rows.sort_by(|a, b| {
+        let placed = (a.change.cmp(&b.change)).then_with(|| place(a.group).cmp(&place(b.group)));
+        placed.then_with(|| b.score.total_cmp(&a.score))
+    });
+}
+
+/// The place of each group in the order that `keys` ask for; empty where they ask for none.
+pub(super) fn group_order(paired: &[Paired], keys: &[SortKey]) -> Vec<usize> {
     if keys.is_empty() {
-        return order;
+        return Vec::new();
     }
     let mut sorted: Vec<usize> = (0..paired.len()).collect();
     sorted.sort_by(|&a, &b| {
         let by = |key: &SortKey| key.order.compare(number(&paired[a], key.by), number(&paired[b], key.by));
         keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
+    let mut order = vec![0; paired.len()];
     for (place, group) in sorted.into_iter().enumerate() {
         order[group] = place;
     }
     order
 }
 
-/// What a group is sorted by: the difference of its totals, where it is on both sides.
+/// What a group is sorted by: the difference of its totals where two snapshots are compared, its
+/// total where one is shown.
 fn number(paired: &Paired, by: SortBy) -> Option<i128> {
-    match (by, &paired.group.threads, &paired.totals) {
-        (SortBy::ThreadCount, Sides { baseline: Some(a), candidate: Some(b) }, _) => {
-            Some(i128::from(*b) - i128::from(*a))
-        }
-        (SortBy::Metric(metric), _, Sides { baseline: Some(a), candidate: Some(b) }) => {
-            Delta::of(&metric.total(a)?, &metric.total(b)?)?.number()
-        }
+    let cell = |totals: &Totals, threads: u64| match by {
+        SortBy::ThreadCount => Some(Cell::Number(threads)),
+        SortBy::Metric(metric) => metric.total(totals),
+    };
+    let Sides { baseline, candidate } = &paired.totals;
+    let threads = paired.group.members;
+    let a = baseline.as_deref().and_then(|totals| cell(totals, threads.baseline?));
+    let b = candidate.as_deref().and_then(|totals| cell(totals, threads.candidate?));
+    match (a, b) {
+        (Some(a), Some(b)) => Delta::of(&a, &b)?.number(),
+        (Some(a), None) if candidate.is_none() => match a {
+            Cell::Number(number) => Some(number.into()),
+            Cell::Range { max, .. } => Some(max.into()),
+            Cell::Cpus { most, .. } => Some(most.into()),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! What a user selects by name: metrics, and keys to sort by. Checked before any file is opened.
 
-use crate::model::{METRICS, Metric, Reduction};
+use crate::model::{METRICS, Metric, Reduction, Section};
 
 /// Which way a key sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,14 @@ pub enum SelectError {
         /// The nearest name there is.
         nearest: Option<&'static str>,
     },
+    /// There is no section of that name.
+    #[error("no section is called `{name}`{}", nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?")))]
+    NoSuchSection {
+        /// The name given.
+        name: String,
+        /// The nearest name there is.
+        nearest: Option<&'static str>,
+    },
     /// The metric has no order.
     #[error("`{0}` is a category and can't be sorted by")]
     Unsortable(&'static str),
@@ -60,15 +68,32 @@ const THREAD_COUNT: &str = "thread_count";
 /// [`SelectError::NoSuchMetric`], with the nearest name.
 pub fn metric(name: &str) -> Result<&'static Metric, SelectError> {
     let found = METRICS.iter().find(|metric| metric.name == name);
-    found.ok_or_else(|| SelectError::NoSuchMetric { name: name.to_owned(), nearest: nearest(name) })
+    found.ok_or_else(|| SelectError::NoSuchMetric { name: name.to_owned(), nearest: nearest_metric(name) })
 }
 
-/// The name of a metric that `name` was probably meant to be.
-fn nearest(name: &str) -> Option<&'static str> {
-    let names = METRICS.iter().map(|metric| metric.name).chain([THREAD_COUNT]);
+fn nearest_metric(name: &str) -> Option<&'static str> {
+    nearest(name, METRICS.iter().map(|metric| metric.name).chain([THREAD_COUNT]))
+}
+
+/// The one of `names` that `name` was probably meant to be.
+fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+}
+
+/// Sections by name, separated by commas.
+///
+/// # Errors
+/// [`SelectError::NoSuchSection`] for the first unknown name.
+pub fn parse_sections(names: &str) -> Result<Vec<Section>, SelectError> {
+    let all = || Section::ALL.iter().copied();
+    let section = |name: &str| {
+        let found = all().find(|section| section.name() == name);
+        let nearest = || nearest(name, all().map(Section::name));
+        found.ok_or_else(|| SelectError::NoSuchSection { name: name.to_owned(), nearest: nearest() })
+    };
+    names.split(',').map(|name| section(name.trim())).collect()
 }
 
 /// Metrics by name, separated by commas.
@@ -126,6 +151,13 @@ mod tests {
         let error = metric("run_tme_ns").map(|m| m.name).unwrap_err().to_string();
         assert_eq!(error, "no metric is called `run_tme_ns`; did you mean `run_time_ns`?");
         assert_eq!(metric("zzz").map(|m| m.name).unwrap_err().to_string(), "no metric is called `zzz`");
+    }
+
+    #[test]
+    fn sections_are_known_by_name() {
+        assert_eq!(parse_sections("host, io-stat"), Ok(vec![Section::Host, Section::IoStat]));
+        let error = parse_sections("iostat").unwrap_err().to_string();
+        assert_eq!(error, "no section is called `iostat`; did you mean `io-stat`?");
     }
 
     #[test]

@@ -107,6 +107,12 @@ optional_record! {
         pub sched_schedstats: Switch,
         /// Whether memory high-water marks are kept (`CONFIG_TASK_XACCT`).
         pub config_task_xacct: Built,
+        /// Pressure accounting: `psi=` of the command line.
+        pub psi: Switch,
+        /// Whether the capture was made in the host's own pid namespace, not in a container's.
+        pub pid_namespace_initial: bool,
+        /// Who sees other users' processes: the option `hidepid` of procfs.
+        pub proc_hidepid: String,
         /// How cgroups are mounted.
         pub cgroup_layout: CgroupLayout,
         /// Where cgroup version 2, or else the first hierarchy of version 1, is mounted.

@@ -8,10 +8,11 @@
 //! `include/uapi/linux/taskstats.h`.
 
 use super::reduce::Reduce;
+use super::section::Section;
 use super::table::Source::{
     Affinity, Io, Sched, SchedDifference, Schedstat, Stat, StatPolicy, Status, StatusOfLeader, Tsd,
 };
-use super::table::{Class, Metric, Section, Source, Total, metrics};
+use super::table::{Class, Metric, Source, Total, metrics};
 use super::unit::{
     Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading,

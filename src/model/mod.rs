@@ -13,8 +13,8 @@ macro_rules! optional_record {
 }
 
 mod cgroup;
+mod findings;
 mod foreign;
-mod gaps;
 mod heap;
 mod host;
 mod metrics;
@@ -22,6 +22,7 @@ mod name;
 mod psi;
 mod reduce;
 mod sched_ext;
+mod section;
 mod snapshot;
 mod summary;
 mod table;
@@ -31,8 +32,8 @@ mod value;
 mod wire;
 
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
-pub(crate) use gaps::sources;
-pub use gaps::{Gap, gaps};
+pub(crate) use findings::sources;
+pub use findings::{Coverage, Finding, findings, gaps};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use metrics::{METRICS, Metrics, Totals};
@@ -43,9 +44,10 @@ pub use reduce::{
     Summable,
 };
 pub use sched_ext::SchedExtSysfs;
+pub use section::Section;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use summary::{CtprofParseSummary, TaskstatsSummary, dominant};
-pub use table::{Class, Metric, Section, Source, TaskstatsFamily, Total};
+pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
 pub use thread::ThreadState;
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,

@@ -100,6 +100,8 @@ pub enum Cell {
         /// Threads with any.
         total: u64,
     },
+    /// A word: the kernel's `max`, a state, a name.
+    Word(String),
     /// Sizes of CPU sets.
     Cpus {
         /// CPUs in the smallest set.

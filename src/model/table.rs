@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::reduce::{Cell, Reduce, Reduction};
+use super::section::Section;
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
 use super::{Metrics, Totals};
@@ -123,27 +124,6 @@ pub enum TaskstatsFamily {
     Delay,
     /// `CONFIG_TASK_XACCT`, for threads with memory of their own.
     Watermark,
-}
-
-/// Which section of a report a metric stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Section {
-    /// The main table.
-    Primary,
-    /// Delay accounting.
-    TaskstatsDelay,
-}
-
-impl Section {
-    /// The section's name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::TaskstatsDelay => "taskstats-delay",
-        }
-    }
 }
 
 /// One metric: everything that is known of it, once.

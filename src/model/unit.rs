@@ -10,14 +10,17 @@ use super::reduce::{
 use super::value::{Mismatch, Value};
 
 /// What a number counts; decides how it is scaled for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
     /// Events or things.
     Count,
     /// Nanoseconds.
     Ns,
+    /// Microseconds.
+    Us,
+    /// Hundredths of a percent.
+    Hundredths,
     /// Clock ticks of `USER_HZ`, as procfs prints them.
     Ticks,
     /// Bytes.
@@ -33,6 +36,8 @@ impl Unit {
         match self {
             Self::Count => "count",
             Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Hundredths => "percent/100",
             Self::Ticks => "ticks",
             Self::Bytes => "bytes",
             Self::None => "",

@@ -1,4 +1,4 @@
-//! A comparison as a table: what is compared, what moved, what is on one side only.
+//! A comparison as tables: what is compared, what moved, what is on one side only.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::escape::escaped;
 use super::scale::{cell, delta, percent, scaled};
 use super::table::{self, Column};
 use super::{Style, Unchanged};
-use crate::compare::{Change, Comparison, Header, Row, Rows, Side, Sides};
+use crate::compare::{Change, Comparison, Header, Row, Side, Sides, Table};
 use crate::model::{Section, Unit};
 
 /// Writes a comparison.
@@ -16,15 +16,13 @@ use crate::model::{Section, Unit};
 /// # Errors
 /// Those of `out`.
 pub fn comparison(out: &mut dyn Write, comparison: &Comparison, style: &Style) -> io::Result<()> {
-    header(out, &comparison.header)?;
-    for section in [Section::Primary, Section::TaskstatsDelay] {
-        moved(out, &comparison.rows, section, style)?;
+    if let Some(header) = &comparison.header {
+        write_header(out, header)?;
     }
-    one_sided(out, &comparison.rows, Change::BaselineOnly, style)?;
-    one_sided(out, &comparison.rows, Change::CandidateOnly, style)
+    comparison.tables.iter().try_for_each(|table| section(out, table, style))
 }
 
-fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
+fn write_header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
     let Sides { baseline, candidate } = &header.sides;
     writeln!(out, "baseline   {}", described(baseline))?;
     writeln!(out, "candidate  {}", described(candidate))?;
@@ -63,23 +61,19 @@ pub(super) fn described(side: &Side) -> String {
     )
 }
 
-fn moved(out: &mut dyn Write, all: &Rows, section: Section, style: &Style) -> io::Result<()> {
-    let of_section = || all.rows.iter().filter(|row| row.metric.section == section);
-    let hidden = |row: &&Row| matches!(row.change, Change::Unchanged | Change::Absent);
-    let comparable = |row: &&Row| !matches!(row.change, Change::BaselineOnly | Change::CandidateOnly);
-    let said: Vec<_> = of_section().filter(comparable).collect();
-    if said.iter().all(|row| row.change == Change::Absent) {
-        return Ok(());
-    }
+fn section(out: &mut dyn Write, table: &Table, style: &Style) -> io::Result<()> {
+    let one_sided = |row: &&Row| matches!(row.change, Change::BaselineOnly | Change::CandidateOnly);
+    let silent = |row: &&Row| matches!(row.change, Change::Unchanged | Change::Absent);
+    let common: Vec<_> = table.rows.iter().filter(|row| !one_sided(row)).collect();
     let shown: Vec<_> = match style.unchanged {
-        Unchanged::Hidden => said.iter().copied().filter(|row| !hidden(row)).collect(),
-        Unchanged::Shown => said.clone(),
+        Unchanged::Hidden => common.iter().copied().filter(|row| !silent(row)).collect(),
+        Unchanged::Shown => common.clone(),
     };
-    writeln!(out, "\n{}", section.name())?;
+    heading(out, table)?;
     if !shown.is_empty() {
         let columns = [
-            Column::Left("group"),
-            Column::Right("threads"),
+            Column::Left(group_heading(table.section)),
+            Column::Right(member_heading(table.section)),
             Column::Left("metric"),
             Column::Right("baseline"),
             Column::Right("candidate"),
@@ -87,66 +81,93 @@ fn moved(out: &mut dyn Write, all: &Rows, section: Section, style: &Style) -> io
             Column::Right("%"),
         ];
         let rows = shown.iter().take(style.limit.unwrap_or(usize::MAX));
-        table::write(out, columns, rows.map(|row| moved_row(all, row)), style.width)?;
+        table::write(out, columns, rows.map(|row| moved_row(table, row)), style.width)?;
     }
     footer(out, shown.len(), style)?;
-    if style.unchanged == Unchanged::Hidden {
-        let count = |change| said.iter().filter(|row| row.change == change).count();
+    if style.unchanged == Unchanged::Hidden && !common.is_empty() {
+        let count = |change| common.iter().filter(|row| row.change == change).count();
         let (unchanged, absent) = (count(Change::Unchanged), count(Change::Absent));
         writeln!(out, "hidden: {unchanged} rows unchanged, {absent} rows without a reading (--unchanged shows them)")?;
     }
-    Ok(())
+    only_in(out, table, Change::BaselineOnly, style)?;
+    only_in(out, table, Change::CandidateOnly, style)
 }
 
-fn moved_row(all: &Rows, row: &Row) -> [String; 7] {
-    let unit = row.metric.unit;
-    let partial = if all.is_partial(row) { "*" } else { "" };
-    let Sides { baseline, candidate } = row.values.as_ref().map(|value| cell(value.as_ref(), unit));
+/// The section's name, and what has to be known to read it.
+pub(super) fn heading(out: &mut dyn Write, table: &Table) -> io::Result<()> {
+    writeln!(out, "\n{}", table.section.name())?;
+    table.notes.iter().try_for_each(|note| writeln!(out, "  {}", escaped(note)))
+}
+
+pub(super) fn group_heading(section: Section) -> &'static str {
+    if section.is_of_cgroups() { "cgroup" } else { "group" }
+}
+
+pub(super) fn member_heading(section: Section) -> &'static str {
+    match section {
+        Section::Primary | Section::TaskstatsDelay => "threads",
+        section if section.is_of_cgroups() => "cgroups",
+        _ => "",
+    }
+}
+
+fn moved_row(table: &Table, row: &Row) -> [String; 7] {
+    let Sides { baseline, candidate } = row.values.as_ref().map(|value| cell(value.as_ref(), row.unit));
     [
-        group(all, row),
-        threads(all.groups[row.group].threads),
-        format!("{}{partial}", row.metric.name),
+        group(table, row),
+        members(table, row),
+        reading(row),
         baseline,
         candidate,
-        delta(row.delta.as_ref(), unit),
+        delta(row.delta.as_ref(), row.unit),
         percent(row.percent),
     ]
 }
 
-fn group(all: &Rows, row: &Row) -> String {
-    let group = &all.groups[row.group];
+/// The group's name; `…` where the kernel may have cut it.
+pub(super) fn group(table: &Table, row: &Row) -> String {
+    let group = &table.groups[row.group];
     format!("{}{}", group.name, if group.name_cut { "…" } else { "" })
 }
 
-fn threads(threads: Sides<Option<u64>>) -> String {
-    let count = |threads: Option<u64>| threads.map_or_else(|| "-".to_owned(), |threads| threads.to_string());
-    match threads {
+/// The reading's name; `*` where some of the group lack it.
+pub(super) fn reading(row: &Row) -> String {
+    format!("{}{}", row.name, if row.partial { "*" } else { "" })
+}
+
+/// How many members the group has, on both sides where they differ.
+pub(super) fn members(table: &Table, row: &Row) -> String {
+    let count = |members: Option<u64>| members.map_or_else(|| "-".to_owned(), |members| members.to_string());
+    match table.groups[row.group].members {
+        _ if member_heading(table.section).is_empty() => String::new(),
         Sides { baseline, candidate } if baseline == candidate => count(baseline),
+        Sides { baseline: Some(one), candidate: None } | Sides { baseline: None, candidate: Some(one) } => {
+            one.to_string()
+        }
         Sides { baseline, candidate } => format!("{}→{}", count(baseline), count(candidate)),
     }
 }
 
-fn one_sided(out: &mut dyn Write, all: &Rows, change: Change, style: &Style) -> io::Result<()> {
-    let rows: Vec<_> = all.rows.iter().filter(|row| row.change == change).collect();
+fn only_in(out: &mut dyn Write, table: &Table, change: Change, style: &Style) -> io::Result<()> {
+    let rows: Vec<_> = table.rows.iter().filter(|row| row.change == change).collect();
     if rows.is_empty() {
         return Ok(());
     }
-    let heading = if change == Change::BaselineOnly { "baseline" } else { "candidate" };
+    let side = if change == Change::BaselineOnly { "baseline" } else { "candidate" };
     let mut groups: Vec<_> = rows.iter().map(|row| row.group).collect();
     groups.sort_unstable();
     groups.dedup();
     let s = if groups.len() == 1 { "" } else { "s" };
-    writeln!(out, "\nonly in the {heading}: {} group{s}", groups.len())?;
-    let columns = [Column::Left("group"), Column::Right("threads"), Column::Left("metric"), Column::Right(heading)];
+    writeln!(out, "\n{} only in the {side}: {} group{s}", table.section.name(), groups.len())?;
+    let columns = [
+        Column::Left(group_heading(table.section)),
+        Column::Right(member_heading(table.section)),
+        Column::Left("metric"),
+        Column::Right(side),
+    ];
     let line = |row: &&Row| {
-        let Sides { baseline, candidate } = all.groups[row.group].threads;
-        let threads = baseline.or(candidate).unwrap_or(0).to_string();
-        [
-            group(all, row),
-            threads,
-            row.metric.name.to_owned(),
-            cell(row.values.baseline.as_ref().or(row.values.candidate.as_ref()), row.metric.unit),
-        ]
+        let value = row.values.baseline.as_ref().or(row.values.candidate.as_ref());
+        [group(table, row), members(table, row), reading(row), cell(value, row.unit)]
     };
     let limit = style.limit.unwrap_or(usize::MAX);
     table::write(out, columns, rows.iter().take(limit).map(line), style.width)?;

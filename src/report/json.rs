@@ -1,27 +1,29 @@
 //! Reports as JSON: one object, raw numbers with their units named, every row, absent as null.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
-use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Side, Sides, View};
-use crate::model::{Cell, Gap, Metric};
+use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Row, Side, Sides, Table, View};
+use crate::model::{Cell, Finding};
 
 #[derive(Serialize)]
 struct ComparisonJson<'a> {
     format_version: u32,
     #[serde(flatten)]
-    header: &'a Header,
+    header: Option<&'a Header>,
     group_by: GroupBy,
     rows: Vec<RowJson<'a>>,
+    notes: BTreeMap<&'static str, &'a [String]>,
 }
 
 #[derive(Serialize)]
 struct RowJson<'a> {
     #[serde(flatten)]
     place: Place<'a>,
-    threads: Sides<Option<u64>>,
+    members: Sides<Option<u64>>,
     coverage: Sides<u64>,
     change: Change,
     baseline: Option<&'a Cell>,
@@ -33,18 +35,19 @@ struct RowJson<'a> {
 #[derive(Serialize)]
 struct ViewJson<'a> {
     format_version: u32,
-    snapshot: &'a Side,
-    host: std::collections::BTreeMap<&'a str, &'a str>,
-    gaps: &'a [Gap],
+    snapshot: Option<&'a Side>,
+    host: BTreeMap<&'a str, &'a str>,
+    gaps: &'a [Finding],
     group_by: GroupBy,
     rows: Vec<ViewRowJson<'a>>,
+    notes: BTreeMap<&'static str, &'a [String]>,
 }
 
 #[derive(Serialize)]
 struct ViewRowJson<'a> {
     #[serde(flatten)]
     place: Place<'a>,
-    threads: u64,
+    members: Option<u64>,
     coverage: u64,
     value: Option<&'a Cell>,
 }
@@ -55,13 +58,20 @@ struct Place<'a> {
     section: &'static str,
     group: &'a str,
     name_cut: bool,
-    metric: &'static str,
+    metric: &'a str,
     unit: &'static str,
 }
 
 impl<'a> Place<'a> {
-    fn new(group: &'a str, name_cut: bool, metric: &'static Metric) -> Self {
-        Self { section: metric.section.name(), group, name_cut, metric: metric.name, unit: metric.unit.name() }
+    fn new(table: &'a Table, row: &'a Row) -> Self {
+        let group = &table.groups[row.group];
+        Self {
+            section: table.section.name(),
+            group: &group.name,
+            name_cut: group.name_cut,
+            metric: &row.name,
+            unit: row.unit.name(),
+        }
     }
 }
 
@@ -70,24 +80,12 @@ impl<'a> Place<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn comparison_json(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
-    let rows = comparison.rows.rows.iter().map(|row| {
-        let group = &comparison.rows.groups[row.group];
-        RowJson {
-            place: Place::new(&group.name, group.name_cut, row.metric),
-            threads: group.threads,
-            coverage: row.covered,
-            change: row.change,
-            baseline: row.values.baseline.as_ref(),
-            candidate: row.values.candidate.as_ref(),
-            delta: row.delta.as_ref(),
-            percent: row.percent,
-        }
-    });
     let json = ComparisonJson {
         format_version: REPORT_FORMAT_VERSION,
-        header: &comparison.header,
+        header: comparison.header.as_ref(),
         group_by: comparison.group_by,
-        rows: rows.collect(),
+        rows: rows(&comparison.tables, row),
+        notes: notes(&comparison.tables),
     };
     object(out, &json)
 }
@@ -97,21 +95,48 @@ pub fn comparison_json(out: &mut dyn Write, comparison: &Comparison) -> io::Resu
 /// # Errors
 /// Those of `out`.
 pub fn view_json(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let rows = view.rows.iter().map(|row| ViewRowJson {
-        place: Place::new(&row.group, row.name_cut, row.metric),
-        threads: row.threads,
-        coverage: row.covered,
-        value: row.value.as_ref(),
-    });
     let json = ViewJson {
         format_version: REPORT_FORMAT_VERSION,
-        snapshot: &view.side,
+        snapshot: view.side.as_ref(),
         host: view.host.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect(),
         gaps: &view.gaps,
         group_by: view.group_by,
-        rows: rows.collect(),
+        rows: rows(&view.tables, view_row),
+        notes: notes(&view.tables),
     };
     object(out, &json)
+}
+
+fn rows<'a, J>(tables: &'a [Table], json: fn(&'a Table, &'a Row) -> J) -> Vec<J> {
+    tables.iter().flat_map(|table| table.rows.iter().map(move |row| json(table, row))).collect()
+}
+
+fn row<'a>(table: &'a Table, row: &'a Row) -> RowJson<'a> {
+    RowJson {
+        place: Place::new(table, row),
+        members: table.groups[row.group].members,
+        coverage: row.covered,
+        change: row.change,
+        baseline: row.values.baseline.as_ref(),
+        candidate: row.values.candidate.as_ref(),
+        delta: row.delta.as_ref(),
+        percent: row.percent,
+    }
+}
+
+fn view_row<'a>(table: &'a Table, row: &'a Row) -> ViewRowJson<'a> {
+    ViewRowJson {
+        place: Place::new(table, row),
+        members: table.groups[row.group].members.baseline,
+        coverage: row.covered.baseline,
+        value: row.values.baseline.as_ref(),
+    }
+}
+
+/// What the sections have to say, of those that have something.
+fn notes(tables: &[Table]) -> BTreeMap<&'static str, &[String]> {
+    let told = tables.iter().filter(|table| !table.notes.is_empty());
+    told.map(|table| (table.section.name(), table.notes.as_slice())).collect()
 }
 
 /// One object and a newline.

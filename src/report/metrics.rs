@@ -8,12 +8,13 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
 use super::table::{self, Column};
-use crate::model::{Class, METRICS, Metric};
+use crate::model::{Class, METRICS, Metric, Section};
 
 #[derive(Serialize)]
 struct Listing {
     format_version: u32,
     metrics: Vec<Entry>,
+    sections: BTreeMap<&'static str, &'static str>,
     tags: BTreeMap<&'static str, &'static str>,
 }
 
@@ -54,6 +55,10 @@ fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
     Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
 }
 
+fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
+    Section::ALL.iter().map(|section| (section.name(), section.doc()))
+}
+
 /// Writes the listing as a table.
 ///
 /// # Errors
@@ -65,6 +70,9 @@ pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> 
         [name, unit, reduction, source, &entry.tags.join(" "), entry.meaning].map(str::to_owned)
     };
     table::write(out, columns, entries().map(row), width)?;
+    writeln!(out)?;
+    let columns = ["section", "holds"].map(Column::Left);
+    table::write(out, columns, sections().map(|(name, doc)| [name, doc].map(str::to_owned)), width)?;
     writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
     legend().try_for_each(|(tag, meaning)| writeln!(out, "      {tag}: {meaning}"))
 }
@@ -74,8 +82,12 @@ pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> 
 /// # Errors
 /// Those of `out`.
 pub fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
-    let listing =
-        Listing { format_version: REPORT_FORMAT_VERSION, metrics: entries().collect(), tags: legend().collect() };
+    let listing = Listing {
+        format_version: REPORT_FORMAT_VERSION,
+        metrics: entries().collect(),
+        sections: sections().collect(),
+        tags: legend().collect(),
+    };
     object(out, &listing)
 }
 
@@ -101,6 +113,8 @@ pub fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
     }
+    writeln!(out, "\n## Sections\n")?;
+    sections().try_for_each(|(name, doc)| writeln!(out, "- `{name}`: {doc}"))?;
     writeln!(out, "\n## Tags\n")?;
     writeln!(out, "Names in capitals are the kernel's options, without `CONFIG_`, that the metric needs.\n")?;
     legend().try_for_each(|(tag, meaning)| writeln!(out, "- `{tag}`: {meaning}"))

@@ -3,6 +3,7 @@
 mod capture;
 mod compare;
 mod escape;
+mod findings;
 mod json;
 mod metrics;
 mod scale;
@@ -12,6 +13,7 @@ mod table;
 pub use self::capture::capture_summary;
 pub use self::compare::comparison;
 pub use self::escape::escaped;
+pub use self::findings::{findings_json, findings_table};
 pub use self::json::{comparison_json, view_json};
 pub use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::show::view;

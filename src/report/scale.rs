@@ -20,6 +20,9 @@ fn ladder(unit: Unit) -> &'static [Step] {
 
 /// A size without sign in its unit: `1.23ms`, `999ms`, then `1.00s`.
 pub(super) fn scaled(number: u128, unit: Unit) -> String {
+    if unit == Unit::Hundredths {
+        return format!("{}.{:02}%", number / 100, number % 100);
+    }
     let steps = ladder(unit);
     let exact = number as f64;
     let mut step = steps.iter().rposition(|(size, _)| exact >= *size).unwrap_or(0);
@@ -70,6 +73,7 @@ pub(super) fn cell(cell: Option<&Cell>, unit: Unit) -> String {
     match cell {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
+        Some(Cell::Word(word)) => word.clone(),
         Some(Cell::Range { min, max }) if min == max => min.to_string(),
         Some(Cell::Range { min, max }) => format!("{min}..{max}"),
         Some(Cell::Mode { value, count, total }) if count == total => value.clone(),

@@ -1,13 +1,13 @@
-//! One snapshot as a table.
+//! One snapshot as tables.
 
 use std::io::{self, Write};
 
-use super::compare::{described, footer};
+use super::compare::{described, footer, group, group_heading, heading, member_heading, members, reading};
 use super::escape::escaped;
 use super::scale::cell;
 use super::table::{self, Column};
 use super::{Style, Unchanged};
-use crate::compare::{View, ViewRow};
+use crate::compare::{Row, Table, View};
 use crate::model::Cell;
 
 /// Writes one snapshot's groups.
@@ -15,34 +15,41 @@ use crate::model::Cell;
 /// # Errors
 /// Those of `out`.
 pub fn view(out: &mut dyn Write, view: &View, style: &Style) -> io::Result<()> {
-    writeln!(out, "{}", described(&view.side))?;
-    for gap in &view.gaps {
-        writeln!(out, "missing    {}: {}", escaped(&gap.source), escaped(&gap.reason))?;
+    if let Some(side) = &view.side {
+        writeln!(out, "{}", described(side))?;
+        for gap in &view.gaps {
+            writeln!(out, "missing    {}: {}", gap.source, escaped(&gap.reason))?;
+        }
     }
-    let silent = |row: &&ViewRow| matches!(row.value, None | Some(Cell::Number(0)));
+    view.tables.iter().try_for_each(|table| section(out, table, style))
+}
+
+fn section(out: &mut dyn Write, table: &Table, style: &Style) -> io::Result<()> {
+    let silent = |row: &&Row| matches!(row.values.baseline, None | Some(Cell::Number(0)));
     let shown: Vec<_> = match style.unchanged {
-        Unchanged::Hidden => view.rows.iter().filter(|row| !silent(row)).collect(),
-        Unchanged::Shown => view.rows.iter().collect(),
+        Unchanged::Hidden => table.rows.iter().filter(|row| !silent(row)).collect(),
+        Unchanged::Shown => table.rows.iter().collect(),
     };
-    writeln!(out)?;
-    let columns = [Column::Left("group"), Column::Right("threads"), Column::Left("metric"), Column::Right("value")];
-    let limit = style.limit.unwrap_or(usize::MAX);
-    table::write(out, columns, shown.iter().take(limit).map(|row| line(row)), style.width)?;
+    heading(out, table)?;
+    if !shown.is_empty() {
+        let columns = [
+            Column::Left(group_heading(table.section)),
+            Column::Right(member_heading(table.section)),
+            Column::Left("metric"),
+            Column::Right("value"),
+        ];
+        let limit = style.limit.unwrap_or(usize::MAX);
+        table::write(out, columns, shown.iter().take(limit).map(|row| line(table, row)), style.width)?;
+    }
     footer(out, shown.len(), style)?;
-    if style.unchanged == Unchanged::Hidden {
-        let absent = view.rows.iter().filter(|row| row.value.is_none()).count();
-        let zero = view.rows.len() - shown.len() - absent;
+    if style.unchanged == Unchanged::Hidden && !table.rows.is_empty() {
+        let absent = table.rows.iter().filter(|row| row.values.baseline.is_none()).count();
+        let zero = table.rows.len() - shown.len() - absent;
         writeln!(out, "hidden: {zero} rows of 0, {absent} rows without a reading (--unchanged shows them)")?;
     }
     Ok(())
 }
 
-fn line(row: &ViewRow) -> [String; 4] {
-    let partial = if row.metric.is_partial(row.covered, row.threads) { "*" } else { "" };
-    [
-        format!("{}{}", row.group, if row.name_cut { "…" } else { "" }),
-        row.threads.to_string(),
-        format!("{}{partial}", row.metric.name),
-        cell(row.value.as_ref(), row.metric.unit),
-    ]
+fn line(table: &Table, row: &Row) -> [String; 4] {
+    [group(table, row), members(table, row), reading(row), cell(row.values.baseline.as_ref(), row.unit)]
 }

@@ -1,0 +1,70 @@
+//! The sections of a report, in the order in which they are shown.
+
+use serde::{Serialize, Serializer};
+
+macro_rules! sections {
+    ($($(#[doc = $doc:literal])+ $section:ident = $name:literal;)+) => {
+        /// A section of a report.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Section { $($(#[doc = $doc])+ $section,)+ }
+
+        impl Section {
+            /// Every section, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$section,)+];
+
+            /// The section's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$section => $name,)+ }
+            }
+
+            /// What it holds.
+            #[must_use]
+            pub fn doc(self) -> &'static str {
+                match self { $(Self::$section => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+sections! {
+    /// What is compared, what differs between the hosts, and what makes that doubtful.
+    Host = "host";
+    /// The scheduler's, memory's and I/O counters of threads.
+    Primary = "primary";
+    /// Delay accounting of threads.
+    TaskstatsDelay = "taskstats-delay";
+    /// CPU, memory and threads of cgroups.
+    CgroupStats = "cgroup-stats";
+    /// Limits and weights of cgroups.
+    CgroupLimits = "cgroup-limits";
+    /// memory.stat of cgroups.
+    MemoryStat = "memory-stat";
+    /// memory.events of cgroups.
+    MemoryEvents = "memory-events";
+    /// io.stat of cgroups.
+    IoStat = "io-stat";
+    /// Pressure of cgroups.
+    Pressure = "pressure";
+    /// Pressure of the host.
+    HostPressure = "host-pressure";
+    /// The scheduler that sched_ext runs.
+    SchedExt = "sched-ext";
+    /// How the captures were made, and what they could not read.
+    Capture = "capture";
+}
+
+impl Serialize for Section {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl Section {
+    /// Whether it is about cgroups, one by one.
+    #[must_use]
+    pub fn is_of_cgroups(self) -> bool {
+        (Self::CgroupStats..=Self::Pressure).contains(&self)
+    }
+}

@@ -1,0 +1,235 @@
+//! What only root can set up: delay accounting, cgroups. Skipped elsewhere, with a word why.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ctprof::model::{Limit, Metrics};
+use ctprof::{CtprofSnapshot, capture_pid};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, gettid};
+
+/// What is read of a thread of this process once it has done `work`.
+fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
+    let (done, is_done) = channel();
+    let (end, is_end) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            work();
+            done.send(u32::try_from(gettid().as_raw()).unwrap()).unwrap();
+            let _ = is_end.recv();
+        });
+        let tid = is_done.recv().unwrap();
+        let snapshot = capture_pid(std::process::id()).unwrap();
+        drop(end);
+        let thread = snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap();
+        let metrics = (*thread.metrics).clone();
+        (snapshot, metrics)
+    })
+}
+
+/// Whether taskstats answers here; says why not.
+fn taskstats_answers(snapshot: &CtprofSnapshot) -> bool {
+    let summary = snapshot.taskstats_summary.as_ref().unwrap();
+    if summary.ok_count == 0 {
+        eprintln!("skipped: taskstats does not answer here: {summary:?}");
+    }
+    summary.ok_count > 0
+}
+
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {}
+}
+
+#[test]
+fn two_spinners_on_one_cpu_wait_for_it() {
+    let pinned = || {
+        let mut one = CpuSet::new();
+        one.set(0).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+        spin(Duration::from_millis(400));
+    };
+    let (snapshot, metrics) = thread::scope(|scope| {
+        scope.spawn(pinned);
+        metrics_after(pinned)
+    });
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let waited = metrics.cpu_delay_total_ns.unwrap().0;
+    assert!(waited > 50_000_000, "{waited} ns");
+    assert_eq!(Some(waited), metrics.wait_time_ns.map(|ns| ns.0), "the scheduler's own count");
+    assert!(metrics.cpu_delay_count.unwrap().0 > 3);
+    if snapshot.taskstats_summary.unwrap().struct_version >= Some(15) {
+        assert!(metrics.cpu_delay_max_ns.unwrap().0 > metrics.cpu_delay_min_ns.unwrap().0);
+    }
+}
+
+#[test]
+fn memory_high_water_marks_are_those_of_status() {
+    let (snapshot, metrics) = metrics_after(|| drop(black_box(vec![1u8; 32 << 20])));
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let read = metrics.hiwater_vm_bytes.unwrap().0 / 1024;
+    assert!(read > 32 << 10 && read.abs_diff(peak) < 128 << 10, "{read} KiB, VmPeak {peak} KiB");
+}
+
+/// A switch of the kernel, put back as it was.
+struct Sysctl(&'static str, String);
+
+impl Sysctl {
+    fn set(path: &'static str, value: &str) -> Option<Self> {
+        let before = fs::read_to_string(path).ok()?;
+        fs::write(path, value).ok()?;
+        Some(Self(path, before))
+    }
+}
+
+impl Drop for Sysctl {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0, &self.1);
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_the_disk_shows_it() {
+    let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
+        return eprintln!("skipped: kernel.task_delayacct can't be set here");
+    };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, vec![7; 8 << 20]).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let (snapshot, metrics) = metrics_after(|| read_past_the_cache(&path));
+    drop(switch);
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let reads = metrics.read_bytes.map_or(0, |bytes| bytes.0);
+    if reads == 0 {
+        return eprintln!("skipped: the file system of the target directory reads past no cache");
+    }
+    assert!(metrics.blkio_delay_count.unwrap().0 > 0 && metrics.blkio_delay_total_ns.unwrap().0 > 0);
+}
+
+fn read_past_the_cache(path: &Path) {
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECT).open(path) else { return };
+    let mut memory = vec![0; 2 << 20];
+    let aligned = memory.as_ptr().align_offset(4096);
+    while file.read(&mut memory[aligned..aligned + (1 << 20)]).is_ok_and(|read| read > 0) {}
+}
+
+/// A cgroup of this test's own in every hierarchy that it needs, removed at the end.
+struct Cgroup {
+    name: String,
+    folders: Vec<PathBuf>,
+}
+
+impl Cgroup {
+    /// In version 2 where that has the controllers, else in the hierarchies of version 1.
+    fn new() -> Option<Self> {
+        let name = format!("ctprof-test-{}", std::process::id());
+        let unified = Path::new("/sys/fs/cgroup");
+        let controllers = fs::read_to_string(unified.join("cgroup.controllers")).unwrap_or_default();
+        let parents: Vec<PathBuf> = if controllers.contains("memory") && controllers.contains("cpu") {
+            fs::write(unified.join("cgroup.subtree_control"), "+cpu +memory +pids").ok()?;
+            vec![unified.to_owned()]
+        } else {
+            ["cpu", "cpuacct", "memory", "pids"]
+                .map(|one| unified.join(one))
+                .into_iter()
+                .filter(|p| p.is_dir())
+                .collect()
+        };
+        let folders = parents.into_iter().map(|parent| parent.join(&name)).collect::<Vec<_>>();
+        let cgroup = Self { name, folders };
+        let made = cgroup.folders.iter().all(|folder| fs::create_dir(folder).is_ok());
+        (made && !cgroup.folders.is_empty()).then_some(cgroup)
+    }
+
+    /// Writes to the first of the given files that there is.
+    fn set(&self, files: &[(&str, &str)]) {
+        let written = files.iter().any(|(file, value)| {
+            self.folders.iter().any(|folder| folder.join(file).exists() && fs::write(folder.join(file), value).is_ok())
+        });
+        assert!(written, "{files:?}");
+    }
+
+    fn take(&self, pid: u32) {
+        self.folders.iter().for_each(|folder| fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap());
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            while folder.exists() && fs::remove_dir(folder).is_err() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const BURN: &str = "CTPROF_TEST_BURN";
+const EATEN: usize = 64 << 20;
+
+/// The child of the next test: eats memory and burns CPU until it is killed.
+#[test]
+fn burner() {
+    if std::env::var_os(BURN).is_some() {
+        std::io::stdin().read_exact(&mut [0]).unwrap();
+        let mut eaten = vec![1u8; EATEN];
+        loop {
+            black_box(&mut eaten)[0] ^= 1;
+        }
+    }
+}
+
+#[test]
+fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
+    let Some(cgroup) = Cgroup::new() else {
+        return eprintln!("skipped: no cgroup can be made here");
+    };
+    cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
+    cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", "burner"]).env(BURN, "1").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = Killed(child.spawn().unwrap());
+    cgroup.take(child.0.id());
+    std::io::Write::write_all(child.0.stdin.as_mut().unwrap(), b"x").unwrap();
+    thread::sleep(Duration::from_millis(1500));
+
+    let snapshot = capture_pid(child.0.id()).unwrap();
+    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    let used = stats.cpu.usage_usec.unwrap();
+    assert!((100_000..700_000).contains(&used), "{used} µs of CPU at a fifth of 1.5 s");
+    assert!(stats.cpu.nr_throttled.unwrap() > 3 && stats.cpu.throttled_usec.unwrap() > 200_000, "{:?}", stats.cpu);
+    assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(Limit::Number(20_000)), Some(100_000)));
+    let eaten = u64::try_from(EATEN).unwrap();
+    let memory = stats.memory.current.unwrap();
+    assert!((eaten..2 * eaten).contains(&memory), "{memory} bytes");
+    assert!(stats.memory.peak.is_none_or(|peak| peak >= eaten));
+    assert_eq!(stats.memory.max, Some(Limit::Number(536_870_912)));
+    assert!(stats.pids.current.is_none_or(|threads| threads >= 1));
+}
