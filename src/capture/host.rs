@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -56,7 +57,7 @@ pub(super) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
         sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref()).unwrap_or(Switch::ConfigOff)),
         config_task_xacct: Some(kconfig.built("TASK_XACCT")),
         kernel_release: release.clone(),
-        psi: psi_switch(&roots.procfs),
+        psi: Some(pressure_switch(&roots.procfs, cmdline.as_deref(), &kconfig)),
         pid_namespace_initial: (tree == Tree::Live).then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
         proc_hidepid: hidepid(&roots.procfs),
         cgroup_layout: Some(mounts.layout()),
@@ -111,11 +112,19 @@ fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option
     }
 }
 
-/// Pressure accounting: where it is switched off, its files are there but refuse to be read.
-fn psi_switch(procfs: &Path) -> Option<Switch> {
-    let file = procfs.join("pressure/cpu");
-    let switch = |refused: bool| if refused { Switch::RuntimeOff } else { Switch::On };
-    Some(if file.exists() { switch(fs::read(file).is_err()) } else { Switch::ConfigOff })
+/// Pressure accounting. Where it is switched off, its files refuse to be read or are not there.
+fn pressure_switch(procfs: &Path, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
+    let asked_off = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "psi=0"));
+    match fs::read(procfs.join("pressure/cpu")) {
+        Ok(_) => Switch::On,
+        Err(error) if error.kind() != ErrorKind::NotFound => Switch::RuntimeOff,
+        Err(_) if asked_off() => Switch::RuntimeOff,
+        Err(_) => match kconfig.built("PSI") {
+            Built::On => Switch::RuntimeOff,
+            Built::Off => Switch::ConfigOff,
+            Built::Unknown => Switch::Unknown,
+        },
+    }
 }
 
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
@@ -226,6 +235,14 @@ mod tests {
         assert_eq!(host.online_cpus, Some(4));
         assert_eq!(host.cpufreq_governor.unwrap()["2"], "performance");
         assert_eq!(host.sched_tunables.unwrap()["sched_rt_runtime_us"], "950000");
+    }
+
+    #[test]
+    fn pressure_that_is_switched_off_is_told_from_pressure_that_is_not_built_in() {
+        let of = |files: &[(&str, &str)]| tree(files).1.psi.unwrap();
+        assert_eq!(of(&[("proc/pressure/cpu", "some avg10=0.00\n")]), Switch::On);
+        assert_eq!(of(&[("proc/cmdline", "quiet psi=0\n")]), Switch::RuntimeOff);
+        assert_eq!(of(&[("proc/cmdline", "quiet\n")]), Switch::Unknown);
     }
 
     #[test]

@@ -322,7 +322,12 @@ fn pressure(snapshot: &CtprofSnapshot) -> Finding {
     let finding = |coverage, reason, remedy| Finding::new("pressure", coverage, reason, remedy);
     match snapshot.host.as_ref().and_then(|host| host.psi) {
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, "the kernel was built without CONFIG_PSI", ""),
-        Some(_) => finding(Coverage::Missing, "not accounted since boot", "boot with psi=1"),
+        Some(Switch::RuntimeOff) => finding(Coverage::Missing, "switched off at boot", "boot with psi=1"),
+        Some(_) => finding(
+            Coverage::Missing,
+            "switched off at boot, or the kernel was built without CONFIG_PSI",
+            "boot with psi=1",
+        ),
         None => finding(Coverage::NotAsked, "not recorded", ""),
     }
 }

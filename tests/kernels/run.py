@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""run.py DIR: boots every kernel of DIR, captures there, checks the captures, prints a table.
+
+See README.md. The exit status is 1 if a check failed.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = ROOT / "target" / "release"
+CTPROF = RELEASE / "ctprof"
+BOOT_SECONDS = 180
+
+# The guest's first process. Results leave as a tar through the second serial port.
+INIT = """#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /tmp /out
+/bin/busybox --install -s /bin
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
+mount -t cgroup2 cgroup2 /sys/fs/cgroup; mount -t bpf bpf /sys/fs/bpf
+echo '+cpu +memory +pids +io' >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/work; echo 20000 100000 >/sys/fs/cgroup/work/cpu.max
+%(setup)s
+if [ -d /sys/kernel/sched_ext ]; then
+    LD_LIBRARY_PATH=%(bpf_libraries)s %(bpf_loader)s /bpftool/usr/sbin/bpftool struct_ops register /minimal.o /sys/fs/bpf/minimal \
+        >/out/sched_ext.log 2>&1
+fi
+mkfifo /tmp/stop; /load 3 </tmp/stop >/dev/null 2>&1 & exec 9>/tmp/stop
+sh -c 'echo $$ >/sys/fs/cgroup/work/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=1M' 2>/dev/null &
+sleep 1
+for snapshot in a b; do
+    /ctprof capture -o /out/$snapshot.ctprof.zst 2>/out/$snapshot.log; echo $? >>/out/status; sleep 1
+done
+/ctprof doctor >/out/doctor 2>&1
+/ctprof compare /out/a.ctprof.zst /out/b.ctprof.zst --group-by cgroup >/out/compare 2>&1; echo $? >>/out/status
+/ctprof show /out/b.ctprof.zst >/out/show 2>&1; echo $? >>/out/status
+stty -F /dev/ttyS1 raw
+tar -C /out -cf /dev/ttyS1 .
+stty -F /dev/ttyS1 raw
+poweroff -f
+"""
+
+SWITCHED_ON = """
+echo 1 >/proc/sys/kernel/sched_schedstats
+[ -e /proc/sys/kernel/task_delayacct ] && echo 1 >/proc/sys/kernel/task_delayacct
+"""
+
+
+def libraries(program):
+    """The loader and libraries of a dynamically linked program."""
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(/\S+) \(0x", listing)
+
+
+def initramfs(work, kernels, setup):
+    """A cpio archive with everything that the guest needs."""
+    tree = work / "tree"
+    (tree / "bin").mkdir(parents=True)
+    shutil.copy("/bin/busybox", tree / "bin/busybox")
+    for program in (CTPROF, RELEASE / "examples" / "load"):
+        shutil.copy(program, tree / program.name)
+        for library in libraries(program):
+            target = tree / library.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, target)
+    bpftool = kernels / "bpftool"
+    shutil.copytree(bpftool, tree / "bpftool", symlinks=True, ignore=shutil.ignore_patterns("share", "gconv", "locale"))
+    found = {str(path.parent.relative_to(bpftool)) for path in bpftool.rglob("*.so.*")}
+    loader = next(bpftool.rglob("ld-linux-x86-64.so.2")).relative_to(bpftool)
+    subprocess.run(["clang", "-g", "-O2", "-target", "bpf", "-c", ROOT / "tests/kernels/minimal.bpf.c", "-o",
+                    tree / "minimal.o"], check=True)
+    values = {"setup": setup, "bpf_libraries": ":".join(f"/bpftool/{path}" for path in sorted(found)),
+              "bpf_loader": f"/bpftool/{loader}"}
+    (tree / "init").write_text(INIT % values)
+    (tree / "init").chmod(0o755)
+    names = "\n".join(str(path.relative_to(tree)) for path in sorted(tree.rglob("*")))
+    with open(work / "initrd", "wb") as archive:
+        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=tree, input=names.encode(), stdout=archive, check=True)
+    return work / "initrd"
+
+
+def boot(kernel, kernels, cmdline, setup):
+    """What the guest left in /out, as a directory."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        initrd, console, result = initramfs(work, kernels, setup), work / "console", work / "result"
+        subprocess.run(
+            ["qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg",
+             "-cpu", "max,la57=off", "-m", "1G", "-smp", "2", "-kernel", kernel, "-initrd", initrd,
+             "-append", f"console=ttyS0 panic=-1 loglevel=4 {cmdline}",
+             "-serial", f"file:{console}", "-serial", f"file:{result}"],
+            timeout=BOOT_SECONDS, check=True, stdin=subprocess.DEVNULL)
+        out = Path(tempfile.mkdtemp())
+        try:
+            with tarfile.open(result, "r:") as tar:
+                tar.extractall(out, filter="data")
+        except tarfile.TarError as error:
+            sys.exit(f"{kernel.name}: no results ({error}); its console ends:\n{console.read_text(errors='replace')[-2000:]}")
+        return out
+
+
+def snapshot(path):
+    return json.loads(subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout)
+
+
+def checks(out, kernel, expect):
+    """The facts of a boot, and the checks that failed."""
+    taken = snapshot(out / "b.ctprof.zst")
+    threads, host = taken["threads"], taken["host"]
+    having = lambda name: sum(name in thread for thread in threads)
+    load = next(thread for thread in threads if thread["comm"] == "load-1")
+    work = taken["cgroup_stats"].get("/work", {})
+    doctor = (out / "doctor").read_text()
+    scx = taken.get("sched_ext") or {}
+    facts = {
+        "threads": len(threads),
+        "taskstats": taken["taskstats_summary"].get("struct_version"),
+        "schedstats": "on" if "wait_max" in load else "off",
+        "delays": "on" if "blkio_delay_count" in load else "off",
+        "psi": "on" if "psi" in taken else "off",
+        "ext_enabled": load.get("ext_enabled"),
+        "ops": scx.get("ops"),
+        "cgroup": f"{work.get('cpu', {}).get('nr_throttled', 0)} throttled",
+        "missing": sum(line.startswith("missing:") for line in (out / "b.log").read_text().splitlines()),
+    }
+    failed = [name for name, value in expect.items() if facts[name] != value]
+    must = {
+        "every command succeeds": (out / "status").read_text().split() == ["0"] * 4,
+        "all threads have switches and CPU time": having("voluntary_csw") == having("run_time_ns") == len(threads),
+        "taskstats answers for all": taken["taskstats_summary"]["ok_count"] == len(threads),
+        "no file failed": taken["parse_summary"]["read_failures"] == 0,
+        "the release is the kernel's": host["kernel_release"] == kernel,
+        "one layout of cgroups": host["cgroup_layout"] == "unified",
+        # sched_ext's own defaults enforce no cpu.max.
+        "the burner is throttled": facts["ops"] is not None or work.get("cpu", {}).get("nr_throttled", 0) > 0,
+        "the comparison names the cgroup": "/work" in (out / "compare").read_text(),
+        "what is off is named with its cure": all(
+            on == "on" or cure in doctor
+            for on, cure in [(facts["schedstats"], "kernel.sched_schedstats=1"),
+                             (facts["delays"], "kernel.task_delayacct=1"), (facts["psi"], "psi=1")]),
+    }
+    return facts, failed + [what for what, holds in must.items() if not holds]
+
+
+def matrix(kernels):
+    """Each boot: kernel, what is different about it, command line, setup, expectations."""
+    def series(prefix):
+        found = sorted(kernels.glob(f"vmlinuz-{prefix}.*"))
+        return found[-1] if found else sys.exit(f"{kernels}: no kernel {prefix}; run tests/kernels/fetch")
+    version = lambda path: [int(n) for n in re.findall(r"\d+", path.name)[:3]]
+    newest = max(kernels.glob("vmlinuz-*"), key=version)
+    on = {"schedstats": "on", "delays": "on", "psi": "on"}
+    scx = {**on, "ext_enabled": True, "ops": "minimal"}
+    yield series("5.10"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 10, "ext_enabled": None}
+    yield series("6.1"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 13, "ext_enabled": None}
+    yield series("6.12"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 14, "ext_enabled": None}
+    yield series("6.12"), "as it boots", "psi=1", "", {"schedstats": "off", "delays": "off", "psi": "on"}
+    yield series("6.12"), "psi=0", "psi=0", SWITCHED_ON, {**on, "psi": "off"}
+    yield series("6.16"), "sched_ext", "psi=1", SWITCHED_ON, {**scx, "taskstats": 16}
+    yield newest, "newest", "psi=1", SWITCHED_ON, scx
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    kernels, broken, head = Path(sys.argv[1]).resolve(), 0, None
+    for kernel, variant, cmdline, setup, expect in matrix(kernels):
+        release = kernel.name.removeprefix("vmlinuz-")
+        out = boot(kernel, kernels, cmdline, setup)
+        facts, failed = checks(out, release, expect)
+        if head is None:
+            head = ["kernel", "boot", *facts, "result"]
+            print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+        result = "ok" if not failed else "FAILED: " + "; ".join(failed)
+        cells = [release, variant, *("-" if value is None else str(value) for value in facts.values()), result]
+        print("| " + " | ".join(cells) + " |", flush=True)
+        if failed:
+            broken += 1
+            for log in ("sched_ext.log", "b.log", "doctor"):
+                if (out / log).exists():
+                    print((out / log).read_text(), file=sys.stderr)
+        shutil.rmtree(out)
+    sys.exit(1 if broken else 0)
+
+
+if __name__ == "__main__":
+    main()
