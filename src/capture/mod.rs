@@ -5,6 +5,7 @@ mod cgroup;
 mod folder;
 mod heap;
 mod host;
+mod jemalloc;
 mod kconfig;
 mod mounts;
 mod myself;
@@ -29,11 +30,12 @@ use nix::unistd::SysconfVar;
 use rayon::prelude::*;
 
 use self::folder::{Folder, IdName};
+pub use self::jemalloc::{Layout, Offsets, Route, Tag, inspect};
 use self::mounts::Mounts;
 pub use self::smaps::Smaps;
 use self::task::Tree;
 use self::walk::Walk;
-use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
+use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
 
 /// Where the kernel's file systems are.
 #[derive(Clone, Debug)]
@@ -66,6 +68,9 @@ pub struct Options {
     pub smaps: Smaps,
     /// Whether to ask taskstats.
     pub taskstats: Ask,
+    /// Whether to read the counters of processes' allocators, for which threads are stopped for
+    /// microseconds.
+    pub jemalloc: Ask,
     /// Told how far the walk has come.
     pub progress: Arc<Progress>,
 }
@@ -161,6 +166,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         tree,
         smaps: options.smaps,
         taskstats: (tree == Tree::Live && options.taskstats == Ask::Yes).then(|| taskstats::Kept::on(&host)),
+        jemalloc: (tree == Tree::Live && options.jemalloc == Ask::Yes).then(jemalloc::Files::default),
         page_size: host::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
         begin,
         progress: &options.progress,
@@ -171,10 +177,11 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     Ok(CtprofSnapshot {
         format_version: Some(FORMAT_VERSION),
         captured_at_unix_ns: u64::try_from(captured_at.as_nanos()).unwrap_or(u64::MAX),
-        capture: Some(myself::info(options, &pool, &walked.tally, begin)),
+        capture: Some(myself::info(options, &pool, &walked, begin)),
         host: Some(host),
         threads: walked.threads,
         cgroup_stats,
+        probe_summary: walked.probe.map(CtprofProbeSummary::concluded),
         parse_summary: Some(walked.tally.summary()),
         taskstats_summary: walked.taskstats,
         psi,

@@ -7,11 +7,11 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::tally::Tally;
+use super::walk::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 
-pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, tally: &Tally, begin: Instant) -> CaptureInfo {
+pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked, begin: Instant) -> CaptureInfo {
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, tally: &Tally, b
         euid: nix::unistd::geteuid().as_raw(),
         capabilities: capabilities(),
         options: chosen(options),
-        self_cost: Some(cost(tally)),
+        self_cost: Some(cost(walked)),
         duration_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),
     }
 }
@@ -32,6 +32,7 @@ fn chosen(options: &Options) -> CaptureOptions {
         procfs: other(procfs, "/proc"),
         sysfs: other(sysfs, "/sys"),
         cgroupfs: cgroupfs.as_ref().map(|path| path.display().to_string()),
+        no_jemalloc: options.jemalloc == Ask::No,
         no_taskstats: options.taskstats == Ask::No,
         pids: options.pids.clone(),
         smaps: options.smaps.name().to_owned(),
@@ -42,14 +43,15 @@ fn chosen(options: &Options) -> CaptureOptions {
     }
 }
 
-fn cost(tally: &Tally) -> SelfCost {
+fn cost(walked: &Walked) -> SelfCost {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
     SelfCost {
         user_ns: usage.and_then(|usage| nanoseconds(usage.user_time())),
         system_ns: usage.and_then(|usage| nanoseconds(usage.system_time())),
         // The kernel gives KiB.
         peak_rss_bytes: usage.and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib * 1024),
-        smaps_ns: u64::try_from(tally.smaps_time.as_nanos()).ok(),
+        smaps_ns: u64::try_from(walked.tally.smaps_time.as_nanos()).ok(),
+        probe_ns: u64::try_from(walked.probe_time.as_nanos()).ok(),
     }
 }
 

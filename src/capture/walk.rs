@@ -2,18 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
 use super::Progress;
 use super::folder::{Folder, IdName};
+use super::jemalloc::{self, Probe, Target};
 use super::smaps::{self, Smaps};
 use super::tally::{File, Tally};
 use super::task::{Reader, Tree};
 use super::taskstats::{self, Client, Kept, Threads};
-use crate::model::{Name, TaskstatsSummary, ThreadState};
+use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 
 /// A process with more threads than this is shared out between the workers.
 const THREADS_AT_ONCE: usize = 256;
@@ -25,6 +26,8 @@ pub(super) struct Walk<'a> {
     pub(super) smaps: Smaps,
     /// What taskstats keeps; `None` not to ask it.
     pub(super) taskstats: Option<Kept>,
+    /// What files say on allocators; `None` not to read their counters.
+    pub(super) jemalloc: Option<jemalloc::Files>,
     pub(super) page_size: u64,
     pub(super) begin: Instant,
     pub(super) progress: &'a Progress,
@@ -35,6 +38,7 @@ struct Worker {
     reader: Reader,
     listing: Vec<u8>,
     taskstats: Option<Client>,
+    probe: Probe,
     threads: Vec<ThreadState>,
     tally: Tally,
 }
@@ -47,6 +51,10 @@ pub(super) struct Walked {
     pub(super) tally: Tally,
     /// `None` if taskstats was not asked.
     pub(super) taskstats: Option<TaskstatsSummary>,
+    /// `None` if allocators' counters were left out.
+    pub(super) probe: Option<CtprofProbeSummary>,
+    /// Time spent on those, summed over workers.
+    pub(super) probe_time: Duration,
 }
 
 /// One process, by handles that stay with it.
@@ -54,6 +62,8 @@ struct Process {
     tgid: u32,
     folder: Folder,
     tasks: Folder,
+    /// Where its allocator's counters are.
+    target: Option<Target>,
 }
 
 impl Walk<'_> {
@@ -72,6 +82,11 @@ impl Walk<'_> {
             let mut worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
             walked.threads.append(&mut worker.threads);
             walked.tally.merge(worker.tally);
+            if self.jemalloc.is_some() {
+                let (found, time) = worker.probe.finish();
+                walked.probe = Some(jemalloc::merge(walked.probe.unwrap_or_default(), found));
+                walked.probe_time += time;
+            }
             let answers = worker.taskstats.map(Client::summary);
             walked.taskstats = match (walked.taskstats, answers) {
                 (Some(a), Some(b)) => Some(taskstats::merge(a, b)),
@@ -88,6 +103,7 @@ impl Walk<'_> {
             reader: Reader::new(self.tree),
             listing: Vec::new(),
             taskstats: self.taskstats.map(Client::open),
+            probe: Probe::default(),
             threads: Vec::new(),
             tally: Tally::default(),
         }
@@ -102,7 +118,8 @@ impl Walk<'_> {
     ) {
         while let Some(&tgid) = pids.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut worker = mine(workers);
-            if let Some((process, tids)) = worker.open(self.procfs, tgid) {
+            if let Some((mut process, tids)) = worker.open(self.procfs, tgid) {
+                process.target = self.jemalloc.as_ref().and_then(|files| worker.attach(files, tgid));
                 let process = Arc::new(process);
                 let mut parts = tids.chunks(THREADS_AT_ONCE);
                 let first = parts.next().unwrap_or_default();
@@ -134,7 +151,7 @@ impl Worker {
             let folder = procfs.folder(IdName::new(tgid).as_c_str())?;
             let tasks = folder.listing(c"task")?;
             tasks.ids(&mut self.listing, &mut tids)?;
-            Ok(Process { tgid, folder, tasks })
+            Ok(Process { tgid, folder, tasks, target: None })
         };
         match listed() {
             Ok(process) => Some((process, tids)),
@@ -145,6 +162,16 @@ impl Worker {
                 None
             }
         }
+    }
+
+    /// Finds the allocator's counters of a process. This one's own are in the host's context.
+    fn attach(&mut self, files: &jemalloc::Files, tgid: u32) -> Option<Target> {
+        if tgid == std::process::id() {
+            return None;
+        }
+        let attached = jemalloc::guarded(|| jemalloc::attach(tgid, files));
+        self.probe.process(&attached);
+        attached.ok()
     }
 
     fn read(&mut self, walk: &Walk<'_>, process: &Process, tids: &[u32]) {
@@ -162,6 +189,9 @@ impl Worker {
             if let Some(taskstats) = &mut self.taskstats {
                 let of = if read.thread.kernel_thread { Threads::Kernel } else { Threads::User };
                 taskstats.read(tid, of, &mut read.thread.metrics);
+            }
+            if let Some(target) = &process.target {
+                self.probe.thread(target, process.tgid, tid, &mut read.thread.metrics);
             }
             read.thread.read_at_ns = read_at;
             self.threads.push(read.thread);

@@ -60,6 +60,9 @@ pub(super) struct Capture {
     /// Largest resident set for which auto reads smaps_rollup
     #[arg(long, value_name = "SIZE", default_value = "32G", value_parser = size)]
     smaps_max_rss: u64,
+    /// Leave the counters of processes' allocators alone
+    #[arg(long)]
+    no_jemalloc: bool,
     /// Ask nothing of taskstats: no delay accounting, no memory high-water marks
     #[arg(long)]
     no_taskstats: bool,
@@ -84,6 +87,10 @@ enum SmapsWhen {
 }
 
 impl Capture {
+    pub(super) fn jemalloc(&self) -> Ask {
+        if self.no_jemalloc { Ask::No } else { Ask::Yes }
+    }
+
     pub(super) fn taskstats(&self) -> Ask {
         if self.no_taskstats { Ask::No } else { Ask::Yes }
     }

@@ -43,6 +43,7 @@ fn options(args: &Capture) -> Options {
         jobs: args.jobs,
         smaps: args.smaps(),
         taskstats: args.taskstats(),
+        jemalloc: args.jemalloc(),
         ..Options::default()
     }
 }

@@ -74,6 +74,7 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
     findings.push(taskstats(snapshot));
     findings.extend(snapshot.host.as_ref().map(|host| delay_accounting(snapshot, host)));
     findings.extend(snapshot.host.as_ref().and_then(watermarks));
+    findings.push(jemalloc(snapshot));
     findings.push(cgroups(snapshot));
     findings.push(pressure(snapshot));
     findings.push(sched_ext(snapshot));
@@ -290,6 +291,28 @@ fn watermarks(host: &HostContext) -> Option<Finding> {
     let reason = "memory high-water marks are not kept: the kernel was built without CONFIG_TASK_XACCT";
     let off = host.config_task_xacct == Some(Built::Off);
     off.then(|| Finding::new("memory high-water marks", Coverage::Unavailable, reason, ""))
+}
+
+fn jemalloc(snapshot: &CtprofSnapshot) -> Finding {
+    let finding = |coverage, reason: String, remedy| Finding::new("jemalloc", coverage, reason, remedy);
+    let Some(summary) = &snapshot.probe_summary else {
+        let left_out = snapshot.capture.iter().any(|capture| capture.options.no_jemalloc);
+        let reason = if left_out { "left out by --no-jemalloc" } else { "asked on a live host only" };
+        return finding(Coverage::NotAsked, reason.to_owned(), "");
+    };
+    let (failed, dominant) = (summary.failed, summary.dominant_failure.as_deref().unwrap_or_default());
+    let coverage = if summary.probed_ok > 0 { Coverage::Partial } else { Coverage::Missing };
+    match summary.remediation_hint() {
+        _ if failed == 0 => Finding::complete("jemalloc"),
+        Some(_) if holds(snapshot, CAP_SYS_PTRACE) => {
+            let reason = format!(
+                "{failed} could not be attached to in spite of {CAP_SYS_PTRACE}: they are being debugged, or a security module refuses"
+            );
+            finding(coverage, reason, "")
+        }
+        Some(remedy) => finding(coverage, format!("{failed} processes or threads could not be attached to"), remedy),
+        None => finding(coverage, format!("{failed} processes or threads were not read, mostly: {dominant}"), ""),
+    }
 }
 
 fn cgroups(snapshot: &CtprofSnapshot) -> Finding {

@@ -46,7 +46,7 @@ pub use reduce::{
 pub use sched_ext::SchedExtSysfs;
 pub use section::Section;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
-pub use summary::{CtprofParseSummary, TaskstatsSummary, dominant};
+pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
 pub use thread::ThreadState;
 pub use unit::{

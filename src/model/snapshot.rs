@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
-use super::{CgroupStats, CtprofParseSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary, ThreadState, foreign};
+use super::{
+    CgroupStats, CtprofParseSummary, CtprofProbeSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary,
+    ThreadState, foreign,
+};
 
 /// Version of the file format that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -35,6 +38,9 @@ pub struct CtprofSnapshot {
     /// Every cgroup that a captured thread is in, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
+    /// What came of looking for jemalloc's counters; `None` if they were left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_summary: Option<CtprofProbeSummary>,
     /// What could not be read of procfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parse_summary: Option<CtprofParseSummary>,
@@ -106,6 +112,9 @@ pub struct CaptureOptions {
     /// Root of sysfs, if it was not `/sys`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sysfs: Option<String>,
+    /// Whether the allocators' counters were left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_jemalloc: bool,
     /// Whether taskstats was left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_taskstats: bool,
@@ -133,6 +142,8 @@ optional_record! {
         pub peak_rss_bytes: u64,
         /// Time spent in reading `smaps_rollup`, summed over workers, in nanoseconds.
         pub smaps_ns: u64,
+        /// Time spent in reading allocators' counters, summed over workers, in nanoseconds.
+        pub probe_ns: u64,
     }
 }
 

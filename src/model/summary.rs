@@ -61,6 +61,53 @@ impl CtprofParseSummary {
     }
 }
 
+/// What came of looking for jemalloc's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct CtprofProbeSummary {
+    /// Processes looked at.
+    pub tgids_walked: u64,
+    /// Those with jemalloc.
+    pub jemalloc_detected: u64,
+    /// Threads whose counters were read.
+    pub probed_ok: u64,
+    /// Processes and threads that failed for other reasons than the routine ones.
+    pub failed: u64,
+    /// The reason that most of those have.
+    pub dominant_failure: Option<String>,
+    /// Whether at least half of the failures are refusals.
+    pub privilege_dominant: bool,
+    /// How often each reason occurred, the routine ones included.
+    pub failures: BTreeMap<String, u64>,
+}
+
+impl CtprofProbeSummary {
+    /// Reasons that are no failures: most programs have another allocator, kernel threads none.
+    const ROUTINE: [&str; 2] = ["jemalloc-not-found", "readlink-failure"];
+
+    /// Fills totals and verdicts from [`failures`](Self::failures).
+    #[must_use]
+    pub fn concluded(mut self) -> Self {
+        let mut real = self.failures.clone();
+        real.retain(|tag, _| !Self::ROUTINE.contains(&tag.as_str()));
+        self.failed = real.values().sum();
+        self.dominant_failure = dominant(&real).map(str::to_owned);
+        let refused: u64 = ["ptrace-seize", "ptrace-interrupt"].iter().filter_map(|tag| real.get(*tag)).sum();
+        self.privilege_dominant = self.failed > 0 && refused >= self.failed.div_ceil(2);
+        self
+    }
+
+    /// What to do about refusals, if that is what most failures come from.
+    #[must_use]
+    pub fn remediation_hint(&self) -> Option<&'static str> {
+        self.privilege_dominant.then_some(
+            "run as root, or once: sudo setcap cap_sys_ptrace+ep $(command -v ctprof); for your own processes \
+             sudo sysctl kernel.yama.ptrace_scope=0 is enough",
+        )
+    }
+}
+
 /// How taskstats answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -120,6 +167,20 @@ mod tests {
         assert!(bare.kernel_config_dominant && !bare.permission_dominant);
         assert!(bare.kernel_config_hint().unwrap().contains("CONFIG_SCHED_INFO"));
         assert!(!summary(&[("io", "ENOENT", 1), ("cgroup", "ENOENT", 2)]).kernel_config_dominant);
+    }
+
+    #[test]
+    fn routine_reasons_are_no_failures() {
+        let probe = |failures: &[(&str, u64)]| {
+            let failures = failures.iter().map(|(tag, count)| ((*tag).to_owned(), *count)).collect();
+            CtprofProbeSummary { failures, ..CtprofProbeSummary::default() }.concluded()
+        };
+        let routine = probe(&[("jemalloc-not-found", 90), ("readlink-failure", 60)]);
+        assert_eq!((routine.failed, routine.dominant_failure.as_deref(), routine.remediation_hint()), (0, None, None));
+        let refused = probe(&[("jemalloc-not-found", 90), ("ptrace-seize", 2), ("waitpid", 2)]);
+        assert_eq!((refused.failed, refused.dominant_failure.as_deref()), (4, Some("ptrace-seize")));
+        assert!(refused.remediation_hint().unwrap().contains("cap_sys_ptrace"));
+        assert!(!probe(&[("ptrace-seize", 1), ("waitpid", 2)]).privilege_dominant);
     }
 
     #[test]

@@ -10,6 +10,7 @@ fn ladder(unit: Unit) -> &'static [Step] {
     const KIB: f64 = 1024.0;
     match unit {
         Unit::Ns => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
+        Unit::Us => &[(1.0, "µs"), (1e3, "ms"), (1e6, "s")],
         Unit::Bytes => {
             &[(1.0, "B"), (KIB, "KiB"), (KIB * KIB, "MiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB * KIB * KIB, "TiB")]
         }
@@ -125,6 +126,8 @@ mod tests {
             (999_499_999, Unit::Ns, "999ms"),
             (999_999_999, Unit::Ns, "1.00s"),
             (1_234_567_890_123, Unit::Ns, "1235s"),
+            (92_000, Unit::Us, "92.0ms"),
+            (509, Unit::Hundredths, "5.09%"),
             (1023, Unit::Bytes, "1023B"),
             (1024, Unit::Bytes, "1.00KiB"),
             (1_048_575, Unit::Bytes, "1.00MiB"),

@@ -3,4 +3,6 @@
 
 pub(crate) mod affinity;
 pub(crate) mod directory;
+pub(crate) mod memory;
+pub(crate) mod ptrace;
 pub(crate) mod taskstats;

@@ -1,0 +1,221 @@
+//! Stopping a thread for the moment in which its thread pointer is read.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// The step of the stop that failed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopError {
+    /// The thread can't be attached to.
+    Seize(Errno),
+    /// It can't be told to stop.
+    Interrupt(Errno),
+    /// It did not stop in time, or ended.
+    Wait(Errno),
+    /// Its registers can't be read.
+    Registers(Errno),
+}
+
+/// A thread that is attached to. Letting go of it lets it run.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    tid: i32,
+    /// Once it has stopped: the signal to let it go with, 0 for none.
+    stop: Option<i32>,
+}
+
+impl Attached {
+    /// Attaches to thread `tid` without stopping it.
+    fn seize(tid: u32) -> Result<Self, StopError> {
+        let tid = i32::try_from(tid).map_err(|_| StopError::Seize(Errno::ESRCH))?;
+        request(libc::PTRACE_SEIZE.into(), tid, 0).map_err(StopError::Seize)?;
+        Ok(Self { tid, stop: None })
+    }
+
+    /// Tells the thread to stop and waits for that, at most for `patience`.
+    fn stop(&mut self, patience: Duration) -> Result<(), StopError> {
+        request(libc::PTRACE_INTERRUPT.into(), self.tid, 0).map_err(StopError::Interrupt)?;
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(5);
+        while !self.has_stopped().map_err(StopError::Wait)? {
+            if begin.elapsed() >= patience {
+                return Err(StopError::Wait(Errno::ETIMEDOUT));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Whether the thread has come to a stop.
+    fn has_stopped(&mut self) -> Result<bool, Errno> {
+        let mut status = 0;
+        let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+        // SAFETY: `status` is an integer of this frame that the kernel may write.
+        let reaped = Errno::result(unsafe { libc::waitpid(self.tid, &raw mut status, flags) });
+        match reaped {
+            Ok(0) | Err(Errno::EINTR) => Ok(false),
+            Ok(_) if libc::WIFSTOPPED(status) => {
+                // Anything but the stop asked for is a signal on its way, which must not be lost.
+                let asked_for = status >> 16 == libc::PTRACE_EVENT_STOP;
+                self.stop = Some(if asked_for { 0 } else { libc::WSTOPSIG(status) });
+                Ok(true)
+            }
+            Ok(_) => Err(Errno::ESRCH),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(signal) = self.stop {
+            let _ = request(libc::PTRACE_DETACH.into(), self.tid, signal);
+        }
+    }
+}
+
+/// A thread that was told to stop but has not yet: it can't be let go before it does.
+#[derive(Debug)]
+pub(crate) struct Late(Attached);
+
+impl Late {
+    /// Lets the thread go if it has stopped meanwhile, or has ended; gives itself back if not.
+    pub(crate) fn release(mut self) -> Option<Self> {
+        matches!(self.0.has_stopped(), Ok(false)).then_some(self)
+    }
+}
+
+/// The thread pointer of thread `tid`, for which it is stopped, at most for `patience`, and let go
+/// at once. A thread that did not stop in time comes back in `late`.
+pub(crate) fn thread_pointer(tid: u32, patience: Duration, late: &mut Vec<Late>) -> Result<u64, StopError> {
+    let mut attached = Attached::seize(tid)?;
+    match attached.stop(patience) {
+        Ok(()) => registers(tid).map_err(StopError::Registers),
+        Err(error @ StopError::Wait(Errno::ETIMEDOUT)) => {
+            late.push(Late(attached));
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The bare system call: C libraries differ in the types of its wrapper.
+fn request(request: i64, tid: i32, data: i32) -> Result<(), Errno> {
+    // SAFETY: none of the requests made here reads or writes memory of this process: address and
+    // data are numbers to them.
+    let done = unsafe { libc::syscall(libc::SYS_ptrace, request, i64::from(tid), 0i64, i64::from(data)) };
+    Errno::result(done).map(drop)
+}
+
+/// Registers of the thread, by regset, of which the thread pointer is one.
+fn registers(tid: u32) -> Result<u64, Errno> {
+    #[cfg(target_arch = "x86_64")]
+    return regset::<{ size_of::<libc::user_regs_struct>() / 8 }>(tid, libc::NT_PRSTATUS)
+        .map(|words| words[std::mem::offset_of!(libc::user_regs_struct, fs_base) / 8]);
+    #[cfg(target_arch = "aarch64")]
+    return regset::<1>(tid, NT_ARM_TLS).map(|words| words[0]);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return Err(Errno::ENOSYS);
+}
+
+/// `NT_ARM_TLS` of `include/uapi/linux/elf.h`: `tpidr_el0`.
+#[cfg(target_arch = "aarch64")]
+const NT_ARM_TLS: libc::c_int = 0x401;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn regset<const WORDS: usize>(tid: u32, set: libc::c_int) -> Result<[u64; WORDS], Errno> {
+    let mut words = [0u64; WORDS];
+    let mut buffer = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
+    let request = i64::from(libc::PTRACE_GETREGSET);
+    // SAFETY: the kernel writes at most `iov_len` bytes to `iov_base`, which is the array's size and
+    // address; any bit pattern is a valid u64. `buffer` outlives the call.
+    let done = unsafe {
+        libc::syscall(libc::SYS_ptrace, request, i64::from(tid), i64::from(set), std::ptr::from_mut(&mut buffer))
+    };
+    Errno::result(done)?;
+    if buffer.iov_len < size_of_val(&words) { Err(Errno::EIO) } else { Ok(words) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            let sleeper = Self(Command::new("sleep").arg("100").spawn().unwrap());
+            while sleeper.state() != 'S' || !sleeper.field("Name:").contains("sleep") {
+                thread::sleep(Duration::from_millis(1));
+            }
+            sleeper
+        }
+
+        fn field(&self, name: &str) -> String {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+            status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+        }
+
+        fn state(&self) -> char {
+            self.field("State:").chars().next().unwrap()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_millis(250);
+
+    #[test]
+    fn a_thread_is_let_go_at_once() {
+        let sleeper = Sleeper::new();
+        match thread_pointer(sleeper.0.id(), PATIENCE, &mut Vec::new()) {
+            Err(error) => return eprintln!("skipped: nothing can be attached to here: {error:?}"),
+            Ok(pointer) => assert_ne!(pointer, 0),
+        }
+        assert_eq!(sleeper.field("TracerPid:"), "0");
+        assert_eq!(sleeper.state(), 'S');
+    }
+
+    #[test]
+    fn a_stopped_process_stays_stopped() {
+        let sleeper = Sleeper::new();
+        let id = nix::unistd::Pid::from_raw(i32::try_from(sleeper.0.id()).unwrap());
+        nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        while sleeper.state() != 'T' {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = thread_pointer(sleeper.0.id(), PATIENCE, &mut Vec::new());
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!((sleeper.state(), sleeper.field("TracerPid:").as_str()), ('T', "0"));
+    }
+
+    #[test]
+    fn a_panic_while_a_thread_is_held_lets_it_go() {
+        let sleeper = Sleeper::new();
+        let id = sleeper.0.id();
+        let held = move || {
+            let mut attached = Attached::seize(id).unwrap();
+            attached.stop(PATIENCE).unwrap();
+            panic!("on purpose");
+        };
+        let _ = std::panic::catch_unwind(held);
+        assert_eq!((sleeper.state(), sleeper.field("TracerPid:").as_str()), ('S', "0"));
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_is_an_error() {
+        let error = thread_pointer(u32::MAX >> 1, PATIENCE, &mut Vec::new());
+        assert_eq!(error, Err(StopError::Seize(Errno::ESRCH)));
+    }
+}

@@ -1,0 +1,303 @@
+//! Allocators' counters of real programs, held against what the programs' own jemalloc says.
+//!
+//! What is not installed is skipped, with a word: redis-server, libjemalloc2, musl.
+#![cfg(target_arch = "x86_64")]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ctprof::capture::{Route, Tag, inspect};
+use ctprof::{CtprofSnapshot, capture_pid};
+
+/// The program of `examples/heap.rs`, as cargo has built it beside this test.
+fn heap() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples/heap")
+}
+
+/// A program that stands still after it has said what its threads allocated and freed.
+struct Parked {
+    child: Child,
+    _stdin: ChildStdin,
+    said: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Parked {
+    fn start(command: &mut Command) -> Option<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut said = BTreeMap::new();
+        for line in lines {
+            if line == "ready" {
+                return Some(Self { child, _stdin: stdin, said });
+            }
+            let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+            said.insert(u32::try_from(numbers[0]).unwrap(), (numbers[1], numbers[2]));
+        }
+        let _ = child.wait();
+        None
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn counters(snapshot: &CtprofSnapshot) -> BTreeMap<u32, (u64, u64)> {
+    let read = snapshot.threads.iter().filter_map(|thread| {
+        let metrics = &thread.metrics;
+        Some((thread.tid, (metrics.allocated_bytes?.0, metrics.deallocated_bytes?.0)))
+    });
+    read.collect()
+}
+
+/// Whether other processes can be attached to here at all.
+fn may_probe() -> bool {
+    let allowed = Parked::start(&mut Command::new(heap()))
+        .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().probe_summary.unwrap().probed_ok > 0);
+    if !allowed {
+        eprintln!("skipped: no process can be attached to here");
+    }
+    allowed
+}
+
+/// Starts a program and expects its own numbers, to the byte, for every thread.
+fn agrees(what: &str, command: &mut Command) -> bool {
+    let Some(parked) = Parked::start(command) else { return false };
+    let snapshot = capture_pid(parked.child.id()).unwrap();
+    let read = counters(&snapshot);
+    println!("{what}: {} threads read of {}, equal: {}", read.len(), parked.said.len(), read == parked.said);
+    assert_eq!(read, parked.said, "{what}: {:?}", snapshot.probe_summary);
+    true
+}
+
+fn tool(program: &str, args: &[&str], files: &[&Path]) {
+    let done = Command::new(program).args(args).args(files).output().unwrap();
+    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn route(path: &Path) -> Result<Route, Tag> {
+    inspect(&fs::read(path).unwrap()).map(|layout| layout.route)
+}
+
+#[test]
+fn a_program_agrees_however_it_was_built() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let built = |name: &str| dir.path().join(name);
+    fs::copy(heap(), built("whole")).unwrap();
+    for (name, program, args) in [
+        ("without debug information", "strip", &["-g", "-o"][..]),
+        ("compressed by zlib", "objcopy", &["--compress-debug-sections=zlib"]),
+        ("compressed by zstd", "objcopy", &["--compress-debug-sections=zstd"]),
+    ] {
+        let (from, to) = (heap(), built(name));
+        let files = if program == "strip" { [to.as_path(), from.as_path()] } else { [from.as_path(), to.as_path()] };
+        tool(program, args, &files);
+    }
+    for (name, expected) in [
+        ("whole", Route::Dwarf),
+        ("without debug information", Route::Symbol),
+        ("compressed by zlib", Route::Dwarf),
+        ("compressed by zstd", Route::Dwarf),
+    ] {
+        assert_eq!(route(&built(name)), Ok(expected), "{name}");
+        assert!(agrees(&format!("heap, {name}, {expected:?}"), &mut Command::new(built(name))));
+    }
+}
+
+#[test]
+fn a_stripped_program_agrees_by_its_separate_debug_file() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (program, debug) = (dir.path().join("heap"), dir.path().join("heap.debug"));
+    tool("objcopy", &["--only-keep-debug"], &[&heap(), &debug]);
+    tool("strip", &["-o"], &[&program, &heap()]);
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    tool("objcopy", &[&link], &[&program]);
+    assert!(route(&program).is_err(), "by itself it tells nothing");
+    assert!(agrees("heap, debug file apart", &mut Command::new(&program)));
+    // A debug file of another program is not believed.
+    let mut other = fs::read(&debug).unwrap();
+    other.extend(b"x");
+    fs::write(&debug, other).unwrap();
+    tool("objcopy", &["--remove-section=.note.gnu.build-id"], &[&program]);
+    let parked = Parked::start(&mut Command::new(&program)).unwrap();
+    assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), BTreeMap::new());
+}
+
+#[test]
+fn a_program_stripped_whole_is_refused_and_not_guessed() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("heap");
+    tool("strip", &["-o"], &[&program, &heap()]);
+    // Its thread-local block holds more than jemalloc's data, and nothing says where that is.
+    assert!(matches!(route(&program), Err(Tag::UnknownLayout | Tag::JemallocNotFound)));
+    let parked = Parked::start(&mut Command::new(&program)).unwrap();
+    let snapshot = capture_pid(parked.child.id()).unwrap();
+    assert_eq!(counters(&snapshot), BTreeMap::new());
+}
+
+#[test]
+fn a_static_program_agrees() {
+    let target = heap().ancestors().nth(3).unwrap().join("x86_64-unknown-linux-musl/debug/examples/heap");
+    if !target.exists() {
+        return eprintln!("skipped: not built: cargo build --example heap --target x86_64-unknown-linux-musl");
+    }
+    if may_probe() {
+        assert!(agrees("heap, static musl", &mut Command::new(target)));
+    }
+}
+
+#[test]
+fn a_program_in_namespaces_of_its_own_agrees() {
+    let script = "mount -t tmpfs tmpfs /mnt && cp \"$0\" /mnt/heap && exec /mnt/heap";
+    let args = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script];
+    let Some(parked) = Parked::start(Command::new("unshare").args(args).arg(heap())) else {
+        return eprintln!("skipped: no namespaces can be made here");
+    };
+    if !may_probe() {
+        return;
+    }
+    // Its ids are its namespace's own: here the threads are known by their numbers only.
+    let snapshot = ctprof::capture().unwrap();
+    let of_it = |thread: &&ctprof::ThreadState| &*thread.pcomm == "heap" && thread.tgid != parked.child.id();
+    let read = snapshot.threads.iter().filter(of_it).filter_map(|thread| Some(thread.metrics.allocated_bytes?.0));
+    let read: Vec<u64> = read.collect();
+    for (allocated, _) in parked.said.values() {
+        assert!(read.contains(allocated), "{allocated} is not in {read:?}");
+    }
+}
+
+fn library() -> Option<PathBuf> {
+    let found = ["/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/usr/lib64/libjemalloc.so.2"].map(PathBuf::from);
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: libjemalloc.so.2 is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_stripped_library_that_is_preloaded_agrees() {
+    let Some(library) = library() else { return };
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("preload");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jemalloc/preload.c");
+    tool("cc", &["-O1", "-pthread", "-o"], &[&program, &source]);
+    println!("{}: {:?}", library.display(), route(&library));
+    assert!(agrees("C program, LD_PRELOAD", Command::new(&program).env("LD_PRELOAD", &library)));
+}
+
+#[test]
+fn redis_counts_what_it_says_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("redis.sock").display().to_string();
+    let mut server = Command::new("redis-server");
+    let server = server.args(["--port", "0", "--save", "", "--unixsocket", &socket]).current_dir(dir.path());
+    let Ok(server) = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn() else {
+        return eprintln!("skipped: redis-server is not installed");
+    };
+    let server = Ended(server);
+    let ask = |words: &[&str]| {
+        let out = Command::new("redis-cli").args(["-s", &socket]).args(words).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    while !ask(&["ping"]).contains("PONG") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    if !may_probe() {
+        return;
+    }
+    let live = || -> i128 {
+        let snapshot = capture_pid(server.0.id()).unwrap();
+        counters(&snapshot).values().map(|(allocated, freed)| i128::from(*allocated) - i128::from(*freed)).sum()
+    };
+    let own = || -> i128 {
+        let info = ask(&["info", "memory"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("allocator_allocated:")).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let before = live();
+    let fill = "for i = 1, 50000 do redis.call('set', 'key' .. i, string.rep('x', 200)) end";
+    ask(&["eval", fill, "0"]);
+    let (after, says) = (live(), own());
+    println!("redis: {before} bytes live, then {after}; says {says}");
+    assert!(after - before > 50_000 * 200);
+    assert!((after - says).abs() < says / 10, "{after} read, {says} said");
+}
+
+#[test]
+fn a_compiling_rustc_is_read_without_debug_information() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut rustc = Command::new("rustc");
+    let rustc = rustc.args(["-", "--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(dir.path());
+    let Ok(child) = rustc.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        return eprintln!("skipped: no rustc");
+    };
+    // It reads its source from standard input, which does not end.
+    let rustc = Ended(child);
+    let read = (0..200).find_map(|_| {
+        thread::sleep(Duration::from_millis(50));
+        let snapshot = ctprof::capture().unwrap();
+        let threads = snapshot.threads.into_iter().filter(|thread| &*thread.pcomm == "rustc");
+        threads.filter_map(|thread| thread.metrics.allocated_bytes).map(|bytes| bytes.0).max()
+    });
+    drop(rustc);
+    match read {
+        Some(most) => println!("rustc: {most} bytes allocated by its busiest thread"),
+        None => eprintln!("skipped: this rustc has no jemalloc"),
+    }
+}
+
+#[test]
+fn a_program_with_another_allocator_is_passed_over_quietly() {
+    let sleep = Ended(Command::new("sleep").arg("100").spawn().unwrap());
+    thread::sleep(Duration::from_millis(50));
+    let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
+    assert_eq!((summary.failed, summary.jemalloc_detected), (0, 0), "{summary:?}");
+    assert_eq!(summary.failures, BTreeMap::from([("jemalloc-not-found".to_owned(), 1)]));
+}
+
+#[test]
+fn lying_headers_are_a_tag_and_never_a_wild_read() {
+    let whole = fs::read(heap()).unwrap();
+    let tls = (0..64).map(|n| 64 + 56 * n).find(|at| whole[*at..at + 4] == [7, 0, 0, 0]).unwrap();
+    for (at, value) in
+        [(tls + 40, 16u64), (tls + 40, u64::MAX), (tls + 48, 3), (tls + 48, u64::MAX), (tls + 16, u64::MAX)]
+    {
+        let mut lying = whole.clone();
+        lying[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        let outcome = inspect(&lying);
+        assert!(outcome.is_ok() || matches!(outcome, Err(Tag::TlsArithmetic | Tag::UnknownLayout)), "{outcome:?}");
+    }
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
