@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ctprof::capture::{Route, Tag, inspect};
 use ctprof::{CtprofSnapshot, capture_pid};
@@ -24,19 +24,19 @@ fn heap() -> PathBuf {
 /// A program that stands still after it has said what its threads allocated and freed.
 struct Parked {
     child: Child,
-    _stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     said: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Parked {
     fn start(command: &mut Command) -> Option<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take().unwrap();
+        let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut said = BTreeMap::new();
         for line in lines {
             if line == "ready" {
-                return Some(Self { child, _stdin: stdin, said });
+                return Some(Self { child, stdin, said });
             }
             let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
             said.insert(u32::try_from(numbers[0]).unwrap(), (numbers[1], numbers[2]));
@@ -291,6 +291,95 @@ fn lying_headers_are_a_tag_and_never_a_wild_read() {
         let outcome = inspect(&lying);
         assert!(outcome.is_ok() || matches!(outcome, Err(Tag::TlsArithmetic | Tag::UnknownLayout)), "{outcome:?}");
     }
+}
+
+/// Compiles `tests/jemalloc/<source>` into `dir`.
+fn compile(dir: &Path, source: &str, name: &str, args: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jemalloc").join(source);
+    let program = dir.join(name);
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.current_dir(dir).args(["-pthread", "-o"]).arg(&program).arg(source).args(args);
+    let done = compiler.output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    program
+}
+
+#[test]
+fn every_spelling_and_every_place_of_debug_information_is_found() {
+    if !may_probe() {
+        return;
+    }
+    let old = "-DMEMBER(name)=use_a_getter_or_setter_instead_##name";
+    let new = "-DMEMBER(name)=cant_access_tsd_items_directly_use_a_getter_or_setter_##name";
+    for (name, args) in [
+        ("plain", &["-g"][..]),
+        ("prefix je_, of 5.0", &["-g", "-DPREFIX=je_", old]),
+        ("prefix _rjem_je_, of 5.2", &["-g", "-DPREFIX=_rjem_je_", new]),
+        ("version 4 of the format", &["-gdwarf-4", "-fdebug-types-section"]),
+        ("position dependent", &["-g", "-no-pie"]),
+        ("static", &["-g", "-static"]),
+        ("static-pie", &["-g", "-static-pie"]),
+        ("split off into a unit's file", &["-gdwarf-5", "-gsplit-dwarf"]),
+        ("split off into a unit's file, version 4", &["-gsplit-dwarf", "-gdwarf-4"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = compile(dir.path(), "fake.c", "fake", args);
+        assert!(agrees(&format!("fake, {name}"), &mut Command::new(&program)));
+    }
+}
+
+#[test]
+fn a_package_of_split_units_is_found_beside_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake.c", "fake", &["-gsplit-dwarf", "-gdwarf-4"]);
+    let package = Command::new("dwp").arg("-e").arg(&program).arg("-o").arg(dir.path().join("fake.dwp")).output();
+    if !package.is_ok_and(|made| made.status.success()) {
+        return eprintln!("skipped: no dwp");
+    }
+    let units = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let units: Vec<_> = units.filter(|path| path.extension().is_some_and(|extension| extension == "dwo")).collect();
+    assert!(!units.is_empty());
+    units.iter().for_each(|unit| fs::remove_file(unit).unwrap());
+    if may_probe() {
+        assert!(agrees("fake, split off into a package", &mut Command::new(&program)));
+    }
+}
+
+#[test]
+fn a_library_is_found_by_the_slot_that_the_dynamic_linker_filled() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let library = compile(dir.path(), "fake.c", "libfake.so", &["-g", "-shared", "-fPIC", "-DLIBRARY"]);
+    let search = format!("-Wl,-rpath,{}", dir.path().display());
+    let program = compile(dir.path(), "main.c", "main", &[&library.display().to_string(), &search]);
+    assert!(agrees("fake, shared object", &mut Command::new(&program)));
+}
+
+#[test]
+fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake.c", "fake", &["-g", "-DVFORK"]);
+    let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let begin = Instant::now();
+    let snapshot = capture_pid(parked.child.id()).unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
+    let summary = snapshot.probe_summary.as_ref().unwrap();
+    assert_eq!((summary.probed_ok, summary.failures.get("waitpid")), (3, Some(&1)), "{summary:?}");
+    let (read, mut said) = (counters(&snapshot), parked.said.clone());
+    said.remove(&parked.child.id());
+    assert_eq!(read, said);
+    // The child ends with its input; the thread that waited for it must be free to go on.
+    drop(parked.stdin.take());
+    assert!((0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        parked.child.try_wait().unwrap().is_some()
+    }));
 }
 
 struct Ended(Child);

@@ -41,6 +41,11 @@ fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str) -> Result<Cow<'d,
     }
 }
 
+/// A section of a split file; some have none there.
+fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId) -> Result<Cow<'d, [u8]>, Tag> {
+    id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name))
+}
+
 fn of_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
     let mut package = None;
     let mut units = dwarf.units();
@@ -52,6 +57,17 @@ fn of_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option
         };
         if found.is_some() {
             return Ok(found);
+        }
+    }
+    of_type_units(dwarf)
+}
+
+/// Types that have units of their own: `.debug_types` of version 4.
+fn of_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+    let mut units = dwarf.type_units();
+    while let Some(header) = units.next()? {
+        if let Some(offsets) = of_unit(dwarf, &dwarf.unit(header)?)? {
+            return Ok(Some(offsets));
         }
     }
     Ok(None)
@@ -73,7 +89,7 @@ fn of_split(
     let directory = skeleton.comp_dir.map(|directory| directory.slice()).unwrap_or_default();
     let Some(bytes) = split.unit(directory, name.slice()) else { return Ok(None) };
     let Ok(file) = File::parse(bytes.as_slice()) else { return Ok(None) };
-    let load = |id: SectionId| section(&file, id.dwo_name().unwrap_or_default());
+    let load = |id: SectionId| split_section(&file, id);
     let Ok(sections) = gimli::DwarfSections::load(load) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     // What it would take from its parent are addresses, which nothing here needs.
@@ -83,7 +99,7 @@ fn of_split(
 
 fn of_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
-    let load = |id: SectionId| section(&file, id.dwo_name().unwrap_or_default());
+    let load = |id: SectionId| split_section(&file, id);
     let Ok(sections) = gimli::DwarfPackageSections::load(|id| load(id).map_err(|_| gimli::Error::Io)) else {
         return Ok(None);
     };
@@ -103,7 +119,7 @@ fn of_all(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
             return Ok(Some(offsets));
         }
     }
-    Ok(None)
+    of_type_units(dwarf)
 }
 
 /// Looks through a unit, if it is one of C: a large program has thousands of others.

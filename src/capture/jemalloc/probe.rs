@@ -71,13 +71,9 @@ impl Probe {
         *self.summary.failures.entry(tag.name().to_owned()).or_default() += 1;
     }
 
-    /// Lets all threads go, and says what was found.
-    pub(in super::super) fn finish(mut self) -> (CtprofProbeSummary, Duration) {
-        let begin = Instant::now();
-        while !self.late.is_empty() && begin.elapsed() < PATIENCE {
-            self.late = self.late.into_iter().filter_map(Late::release).collect();
-            std::thread::sleep(LEAST_PATIENCE);
-        }
+    /// What was found, and how long it took. Threads that are still late run on when this worker
+    /// ends: the kernel lets go what an ended tracer holds.
+    pub(in super::super) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
 }
