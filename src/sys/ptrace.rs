@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
+/// How long a stop is looked for without sleeping.
+const BRISK: Duration = Duration::from_micros(100);
+
 /// The step of the stop that failed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopError {
@@ -39,13 +42,17 @@ impl Attached {
     fn stop(&mut self, patience: Duration) -> Result<(), StopError> {
         request(libc::PTRACE_INTERRUPT.into(), self.tid, 0).map_err(StopError::Interrupt)?;
         let begin = Instant::now();
-        let mut pause = Duration::from_micros(5);
+        let mut pause = Duration::from_micros(20);
         while !self.has_stopped().map_err(StopError::Wait)? {
-            if begin.elapsed() >= patience {
-                return Err(StopError::Wait(Errno::ETIMEDOUT));
+            match begin.elapsed() {
+                waited if waited >= patience => return Err(StopError::Wait(Errno::ETIMEDOUT)),
+                // Most threads stop at once: sleeping would take longer than that.
+                waited if waited < BRISK => thread::yield_now(),
+                _ => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(2));
+                }
             }
-            thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(2));
         }
         Ok(())
     }

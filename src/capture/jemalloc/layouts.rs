@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_version_is_found_in_its_own_text_only() {
-        let rodata = b"\0usage: x-0-g\0v1.2-0-gabcdef012\05.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0";
+        let rodata = b"\0usage: x-0-g\0v1.2-0-gabcdef012\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0";
         assert_eq!(version(rodata), Some("5.3.0"));
         assert_eq!(version(b"5.3.0-0-gxyz"), None);
         assert_eq!(version(b"-0-g54eaed1d8b"), None);

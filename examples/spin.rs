@@ -1,0 +1,43 @@
+//! What a probed thread feels: a thread pinned to one CPU reads the clock without end. When standard
+//! input ends, it prints the longest time between two readings, in nanoseconds.
+//!
+//! `spin [CPU]`; compare a run with captures beside it with one without.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+fn main() -> io::Result<()> {
+    let cpu = std::env::args().nth(1).and_then(|cpu| cpu.parse().ok()).unwrap_or(0);
+    let spinning = thread::Builder::new().name("spin".to_owned()).spawn(move || spin(cpu))?;
+    println!("ready");
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    ENDED.store(true, Ordering::Relaxed);
+    match spinning.join() {
+        Ok(longest) => println!("{}", longest.as_nanos()),
+        Err(_) => return Err(io::Error::other("the thread could not be pinned")),
+    }
+    Ok(())
+}
+
+fn spin(cpu: usize) -> Duration {
+    let mut one = CpuSet::new();
+    one.set(cpu).expect("a CPU number");
+    sched_setaffinity(Pid::from_raw(0), &one).expect("a CPU that is there");
+    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    while !ENDED.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        longest = longest.max(now - last);
+        last = now;
+    }
+    longest
+}
