@@ -7,7 +7,7 @@ use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
 use crate::compare::{GroupBy, Names, Options, Sides, SortKey, parse_metrics, parse_sections, parse_sort};
-use crate::model::{Metric, Section};
+use crate::model::Section;
 use crate::report::Unchanged;
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
@@ -221,20 +221,14 @@ pub(super) enum ListingFormat {
 }
 
 /// One argument's worth of metrics: clap takes a `Vec` for several arguments.
-#[derive(Clone, Default)]
-struct MetricList(Vec<&'static Metric>);
+#[derive(Clone, Debug, Default)]
+struct MetricList(Vec<&'static str>);
 
 #[derive(Clone, Debug, Default)]
 struct SectionList(Vec<Section>);
 
 #[derive(Clone, Default)]
 struct SortList(Vec<SortKey>);
-
-impl std::fmt::Debug for MetricList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|metric| metric.name)).finish()
-    }
-}
 
 impl std::fmt::Debug for SortList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

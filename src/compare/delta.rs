@@ -11,6 +11,8 @@ use crate::model::{Cell, Unit};
 pub enum Delta {
     /// Candidate less baseline.
     Number(i128),
+    /// Candidate less baseline, of parts of a whole.
+    Points(f64),
     /// The same of both ends.
     Range {
         /// Of the smallest.
@@ -61,6 +63,8 @@ impl Delta {
     pub(super) fn of(baseline: &Cell, candidate: &Cell) -> Option<Self> {
         Some(match (baseline, candidate) {
             (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
+            (Cell::Signed(a), Cell::Signed(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
+            (Cell::Ratio(a), Cell::Ratio(b)) => Self::Points(b - a),
             (Cell::Range { min: a, max: b }, Cell::Range { min: c, max: d }) => {
                 Self::Range { min: c.saturating_sub(*a), max: d.saturating_sub(*b) }
             }
@@ -84,6 +88,7 @@ impl Delta {
     pub(super) fn is_none(&self) -> bool {
         match self {
             Self::Number(delta) => *delta == 0,
+            Self::Points(delta) => *delta == 0.0,
             Self::Range { min, max } => (*min, *max) == (0, 0),
             Self::Changed { .. } => false,
             Self::Same => true,
@@ -92,11 +97,12 @@ impl Delta {
     }
 
     /// The number to sort by, where there is one.
-    pub(super) fn number(&self) -> Option<i128> {
+    pub(super) fn number(&self) -> Option<f64> {
         match self {
-            Self::Number(delta) => Some(*delta),
-            Self::Range { max, .. } => Some((*max).into()),
-            Self::Cpus { most, .. } => Some(*most),
+            Self::Number(delta) => Some(*delta as f64),
+            Self::Points(delta) => Some(*delta),
+            Self::Range { max, .. } => Some(*max as f64),
+            Self::Cpus { most, .. } => Some(*most as f64),
             Self::Changed { .. } | Self::Same => None,
         }
     }
@@ -116,6 +122,9 @@ pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64>
     match (baseline, delta) {
         _ if unit == Unit::Hundredths => None,
         (Cell::Number(base @ 1..), Delta::Number(delta)) => Some(*delta as f64 / *base as f64 * 100.0),
+        (Cell::Signed(base), Delta::Number(delta)) if *base != 0 => {
+            Some(*delta as f64 / base.unsigned_abs() as f64 * 100.0)
+        }
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ mod records;
 mod rows;
 mod select;
 
-use crate::model::{CtprofSnapshot, Finding, Metric, Section, gaps};
+use crate::model::{Context, CtprofSnapshot, Finding, Section, gaps};
 
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
@@ -74,8 +74,8 @@ pub struct Options {
     pub cgroups: Names,
     /// Sections to report; empty for all that have something to say.
     pub sections: Vec<Section>,
-    /// Metrics to report; empty for all.
-    pub metrics: Vec<&'static Metric>,
+    /// Names of metrics to report, derived ones among them; empty for all.
+    pub metrics: Vec<&'static str>,
     /// Order of the groups; empty for the order by how much a row moved.
     pub sort_by: Vec<SortKey>,
     /// What the snapshots are called: their paths.
@@ -87,8 +87,8 @@ impl Options {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    fn wants_metric(&self, metric: &Metric) -> bool {
-        self.metrics.is_empty() || self.metrics.iter().any(|wanted| wanted.name == metric.name)
+    fn wants_metric(&self, name: &str) -> bool {
+        self.metrics.is_empty() || self.metrics.contains(&name)
     }
 }
 
@@ -126,8 +126,9 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     let sides = Sides { baseline, candidate };
     let snapshots = sides.map(Some);
     let paired = group::pair(snapshots, options);
-    let order = rows::group_order(&paired, &options.sort_by);
-    let mut tables = rows::metric_tables(&paired, options, |rows| rows::by_movement(rows, &order));
+    let contexts = sides.map(context);
+    let order = rows::group_order(&paired, &options.sort_by, contexts);
+    let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
     tables.extend(records::tables(snapshots, options));
     let header = options.wants(Section::Host).then(|| host::header(sides, &options.labels));
     Comparison { header, group_by: options.group_by, tables: finished(tables, snapshots, options) }
@@ -141,8 +142,9 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let paired = group::pair(snapshots, options);
     let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
     let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
-    let order = rows::group_order(&paired, &keys);
-    let mut tables = rows::metric_tables(&paired, options, |rows| rows.sort_by_key(|row| order[row.group]));
+    let contexts = Sides { baseline: context(snapshot), candidate: Context::default() };
+    let order = rows::group_order(&paired, &keys, contexts);
+    let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
     tables.extend(records::tables(snapshots, options));
     let host = options.wants(Section::Host);
     View {
@@ -152,6 +154,12 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
         group_by: options.group_by,
         tables: finished(tables, snapshots, options),
     }
+}
+
+/// What the formulas of derived metrics have to know of a snapshot.
+fn context(snapshot: &CtprofSnapshot) -> Context {
+    let summary = snapshot.taskstats_summary.as_ref();
+    Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
 /// Adds the section on the captures themselves, drops sections without a word to say, and says why

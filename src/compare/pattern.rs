@@ -75,9 +75,12 @@ fn is_hex_id(token: &str) -> bool {
 /// happens to work on (`wq_worker_comm` in `kernel/workqueue.c`), so that from one capture to the
 /// next the same thread would leave one group for another.
 fn lasting(name: &str) -> &str {
-    let worker = name.starts_with("kworker/");
-    let end = worker.then(|| name.find(['-', '+'])).flatten();
-    &name[..end.unwrap_or(name.len())]
+    let end = name.strip_prefix("kworker/").and_then(|_| name.find(['-', '+']));
+    match end.map(|end| &name[..end]) {
+        // A rescuer, `kworker/R-…`, has its queue's name for good.
+        Some(pool) if pool.contains(':') => pool,
+        _ => name,
+    }
 }
 
 /// The keys of a set of names: a pattern where at least two different names share it, else the
@@ -160,6 +163,7 @@ mod tests {
         assert_eq!(keys.key("kworker/u8:7-events"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/u8:7-writeback"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/0:1H-kblockd"), "kworker/0:1H");
+        assert_eq!(keys.key("kworker/R-inet_frag_wq"), "kworker/R-inet_frag_wq");
         assert_eq!(Keys::literal().key("kworker/u8:7-events"), "kworker/u8:7-events");
     }
 }

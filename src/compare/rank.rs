@@ -16,12 +16,15 @@ pub(super) fn moved(name: &str, unit: Unit, baseline: Option<&Cell>, candidate: 
             f64::from(u8::from(a != b)) * CATEGORY
         }
         (Some(a @ Cell::Cpus { .. }), Some(b @ Cell::Cpus { .. })) => f64::from(u8::from(a != b)) * CATEGORY,
+        (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) => (a - b).abs() * RATIO,
         _ => ratio(unit, number(baseline), number(candidate)),
     }
 }
 
 /// A category that changed weighs as much as a number that grew e-fold.
 const CATEGORY: f64 = 1.0;
+/// A tenth of the whole weighs as much.
+const RATIO: f64 = 10.0;
 /// The state of a moment changes all the time.
 const INSTANT: f64 = 0.01;
 /// A step on a scale of priorities; the last CPU changes all the time.
@@ -30,6 +33,7 @@ const RANGE_STEP: f64 = 0.01;
 fn number(cell: Option<&Cell>) -> f64 {
     match cell {
         Some(Cell::Number(number)) => *number as f64,
+        Some(Cell::Signed(number)) => number.unsigned_abs() as f64,
         _ => 0.0,
     }
 }

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 use super::delta::{self, Change, Delta};
 use super::group::{Group, Paired};
-use super::select::{SortBy, SortKey};
+use super::select::{SortBy, SortKey, THREAD_COUNT};
 use super::{Options, Sides, rank};
-use crate::model::{Cell, METRICS, Metric, Section, Totals, Unit};
+use crate::model::{Cell, Context, DERIVED, Derived, METRICS, Metric, Section, Totals, Unit};
 
 /// One section of a report.
 #[derive(Debug)]
@@ -79,14 +79,25 @@ impl Row {
 }
 
 /// The tables of threads' metrics: one for each section that has any.
-pub(super) fn metric_tables(paired: &[Paired], options: &Options, order: impl Fn(&mut Vec<Row>)) -> Vec<Table> {
-    let sections = [Section::Primary, Section::TaskstatsDelay];
+pub(super) fn metric_tables(
+    paired: &[Paired],
+    options: &Options,
+    contexts: Sides<Context>,
+    order: impl Fn(&mut Vec<Row>),
+) -> Vec<Table> {
+    let sections = [Section::Primary, Section::TaskstatsDelay, Section::Derived];
     let table = |section| {
-        let wanted = |metric: &&Metric| metric.section == section && options.wants_metric(metric);
-        let metrics: Vec<_> = METRICS.iter().filter(wanted).collect();
-        let groups = paired.iter().enumerate();
-        let mut rows: Vec<_> =
-            groups.flat_map(|(at, group)| metrics.iter().map(move |metric| row(at, group, metric))).collect();
+        let metrics: Vec<_> =
+            METRICS.iter().filter(|metric| metric.section == section && options.wants_metric(metric.name)).collect();
+        let derived: Vec<_> =
+            DERIVED.iter().filter(|derived| derived.section == section && options.wants_metric(derived.name)).collect();
+        let count = section == Section::Primary && options.metrics.contains(&THREAD_COUNT);
+        let mut rows = Vec::with_capacity(paired.len() * (metrics.len() + derived.len()));
+        for (at, group) in paired.iter().enumerate() {
+            rows.extend(count.then(|| thread_count(at, group)));
+            rows.extend(metrics.iter().map(|metric| row(at, group, metric)));
+            rows.extend(derived.iter().map(|derived| derived_row(at, group, derived, contexts)));
+        }
         order(&mut rows);
         Table { section, groups: paired.iter().map(|paired| paired.group.clone()).collect(), rows, notes: Vec::new() }
     };
@@ -102,7 +113,27 @@ fn row(at: usize, paired: &Paired, metric: &'static Metric) -> Row {
     Row {
         covered,
         partial: partial(covered.baseline, threads.baseline) || partial(covered.candidate, threads.candidate),
-        ..Row::new(at, metric.name.into(), metric.unit, values, threads.map(|threads| threads.is_some()))
+        ..Row::new(at, metric.name.into(), metric.unit, values, paired.exists())
+    }
+}
+
+fn derived_row(at: usize, paired: &Paired, derived: &'static Derived, contexts: Sides<Context>) -> Row {
+    let Sides { baseline, candidate } = paired.totals.as_ref().map(Option::as_deref);
+    let values = Sides {
+        baseline: baseline.and_then(|totals: &Totals| derived.total(totals, contexts.baseline)),
+        candidate: candidate.and_then(|totals: &Totals| derived.total(totals, contexts.candidate)),
+    };
+    Row::new(at, derived.name.into(), derived.unit, values, paired.exists())
+}
+
+fn thread_count(at: usize, paired: &Paired) -> Row {
+    let values = paired.group.members.map(|threads| threads.map(Cell::Number));
+    Row::new(at, THREAD_COUNT.into(), Unit::Count, values, paired.exists())
+}
+
+impl Paired {
+    fn exists(&self) -> Sides<bool> {
+        self.group.members.map(|members| members.is_some())
     }
 }
 
@@ -117,13 +148,15 @@ pub(super) fn by_movement(rows: &mut [Row], group_order: &[usize]) {
 }
 
 /// The place of each group in the order that `keys` ask for; empty where they ask for none.
-pub(super) fn group_order(paired: &[Paired], keys: &[SortKey]) -> Vec<usize> {
+pub(super) fn group_order(paired: &[Paired], keys: &[SortKey], contexts: Sides<Context>) -> Vec<usize> {
     if keys.is_empty() {
         return Vec::new();
     }
     let mut sorted: Vec<usize> = (0..paired.len()).collect();
     sorted.sort_by(|&a, &b| {
-        let by = |key: &SortKey| key.order.compare(number(&paired[a], key.by), number(&paired[b], key.by));
+        let by = |key: &SortKey| {
+            key.order.compare(number(&paired[a], key.by, contexts), number(&paired[b], key.by, contexts))
+        };
         keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
     let mut order = vec![0; paired.len()];
@@ -135,21 +168,24 @@ pub(super) fn group_order(paired: &[Paired], keys: &[SortKey]) -> Vec<usize> {
 
 /// What a group is sorted by: the difference of its totals where two snapshots are compared, its
 /// total where one is shown.
-fn number(paired: &Paired, by: SortBy) -> Option<i128> {
-    let cell = |totals: &Totals, threads: u64| match by {
+fn number(paired: &Paired, by: SortBy, contexts: Sides<Context>) -> Option<f64> {
+    let cell = |totals: &Totals, threads: u64, context| match by {
         SortBy::ThreadCount => Some(Cell::Number(threads)),
         SortBy::Metric(metric) => metric.total(totals),
+        SortBy::Derived(derived) => derived.total(totals, context),
     };
     let Sides { baseline, candidate } = &paired.totals;
     let threads = paired.group.members;
-    let a = baseline.as_deref().and_then(|totals| cell(totals, threads.baseline?));
-    let b = candidate.as_deref().and_then(|totals| cell(totals, threads.candidate?));
+    let a = baseline.as_deref().and_then(|totals| cell(totals, threads.baseline?, contexts.baseline));
+    let b = candidate.as_deref().and_then(|totals| cell(totals, threads.candidate?, contexts.candidate));
     match (a, b) {
         (Some(a), Some(b)) => Delta::of(&a, &b)?.number(),
         (Some(a), None) if candidate.is_none() => match a {
-            Cell::Number(number) => Some(number.into()),
-            Cell::Range { max, .. } => Some(max.into()),
-            Cell::Cpus { most, .. } => Some(most.into()),
+            Cell::Number(number) => Some(number as f64),
+            Cell::Signed(number) => Some(number as f64),
+            Cell::Ratio(ratio) => Some(ratio),
+            Cell::Range { max, .. } => Some(max as f64),
+            Cell::Cpus { most, .. } => Some(most as f64),
             _ => None,
         },
         _ => None,

@@ -1,6 +1,6 @@
 //! What a user selects by name: metrics, and keys to sort by. Checked before any file is opened.
 
-use crate::model::{METRICS, Metric, Reduction, Section};
+use crate::model::{DERIVED, Derived, METRICS, Metric, Reduction, Section};
 
 /// Which way a key sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum SortBy {
     ThreadCount,
     /// A metric's total, or its delta.
     Metric(&'static Metric),
+    /// A derived metric's value, or its delta.
+    Derived(&'static Derived),
 }
 
 /// One key of an order of groups.
@@ -60,7 +62,8 @@ pub enum SelectError {
     NoSuchOrder(String),
 }
 
-const THREAD_COUNT: &str = "thread_count";
+/// A column of a group that can be selected and sorted by like a metric.
+pub(super) const THREAD_COUNT: &str = "thread_count";
 
 /// The metric of that name.
 ///
@@ -71,8 +74,19 @@ pub fn metric(name: &str) -> Result<&'static Metric, SelectError> {
     found.ok_or_else(|| SelectError::NoSuchMetric { name: name.to_owned(), nearest: nearest_metric(name) })
 }
 
+/// The derived metric of that name.
+fn derived(name: &str) -> Option<&'static Derived> {
+    DERIVED.iter().find(|derived| derived.name == name)
+}
+
+/// Every name that can be selected.
+fn selectable() -> impl Iterator<Item = &'static str> {
+    let metrics = METRICS.iter().map(|metric| metric.name);
+    metrics.chain(DERIVED.iter().map(|derived| derived.name)).chain([THREAD_COUNT])
+}
+
 fn nearest_metric(name: &str) -> Option<&'static str> {
-    nearest(name, METRICS.iter().map(|metric| metric.name).chain([THREAD_COUNT]))
+    nearest(name, selectable())
 }
 
 /// The one of `names` that `name` was probably meant to be.
@@ -96,12 +110,16 @@ pub fn parse_sections(names: &str) -> Result<Vec<Section>, SelectError> {
     names.split(',').map(|name| section(name.trim())).collect()
 }
 
-/// Metrics by name, separated by commas.
+/// Names of metrics, derived ones and `thread_count`, separated by commas.
 ///
 /// # Errors
 /// [`SelectError::NoSuchMetric`] for the first unknown name.
-pub fn parse_metrics(names: &str) -> Result<Vec<&'static Metric>, SelectError> {
-    names.split(',').map(|name| metric(name.trim())).collect()
+pub fn parse_metrics(names: &str) -> Result<Vec<&'static str>, SelectError> {
+    let known = |name: &str| {
+        let found = selectable().find(|known| *known == name);
+        found.ok_or_else(|| SelectError::NoSuchMetric { name: name.to_owned(), nearest: nearest_metric(name) })
+    };
+    names.split(',').map(|name| known(name.trim())).collect()
 }
 
 /// Keys `metric[:asc|desc|abs]`, separated by commas.
@@ -123,6 +141,9 @@ fn sort_key(key: &str) -> Result<SortKey, SelectError> {
     if name == THREAD_COUNT {
         return Ok(SortKey { by: SortBy::ThreadCount, order });
     }
+    if let Some(derived) = derived(name) {
+        return Ok(SortKey { by: SortBy::Derived(derived), order });
+    }
     match metric(name)? {
         category if category.reduction == Reduction::Mode => Err(SelectError::Unsortable(category.name)),
         number => Ok(SortKey { by: SortBy::Metric(number), order }),
@@ -131,14 +152,14 @@ fn sort_key(key: &str) -> Result<SortKey, SelectError> {
 
 impl Order {
     /// How two numbers stand in this order; what has none comes last.
-    pub(super) fn compare(self, a: Option<i128>, b: Option<i128>) -> std::cmp::Ordering {
-        let key = |number: i128| match self {
+    pub(super) fn compare(self, a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
+        let key = |number: f64| match self {
             Self::Asc => number,
             Self::Desc => -number,
             Self::Abs => -number.abs(),
         };
-        let placed = |number: Option<i128>| (number.is_none(), number.map(key));
-        placed(a).cmp(&placed(b))
+        let (missing, a, b) = (a.is_none().cmp(&b.is_none()), a.map_or(0.0, key), b.map_or(0.0, key));
+        missing.then(a.total_cmp(&b))
     }
 }
 
@@ -172,9 +193,9 @@ mod tests {
     #[test]
     fn what_has_no_number_comes_last_either_way() {
         for order in [Order::Asc, Order::Desc, Order::Abs] {
-            assert!(order.compare(Some(0), None).is_lt());
+            assert!(order.compare(Some(0.0), None).is_lt());
         }
-        assert!(Order::Abs.compare(Some(-9), Some(3)).is_lt());
-        assert!(Order::Desc.compare(Some(-9), Some(3)).is_gt());
+        assert!(Order::Abs.compare(Some(-9.0), Some(3.0)).is_lt());
+        assert!(Order::Desc.compare(Some(-9.0), Some(3.0)).is_gt());
     }
 }

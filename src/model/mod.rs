@@ -13,6 +13,7 @@ macro_rules! optional_record {
 }
 
 mod cgroup;
+mod derived;
 mod findings;
 mod foreign;
 mod heap;
@@ -32,6 +33,7 @@ mod value;
 mod wire;
 
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
+pub use derived::{Context, DERIVED, Derived};
 pub(crate) use findings::sources;
 pub use findings::{Coverage, Finding, findings, gaps};
 pub use heap::HostHeapState;

@@ -100,6 +100,10 @@ pub enum Cell {
         /// Threads with any.
         total: u64,
     },
+    /// A difference that may be negative.
+    Signed(i64),
+    /// A part of a whole.
+    Ratio(f64),
     /// A word: the kernel's `max`, a state, a name.
     Word(String),
     /// Sizes of CPU sets.

@@ -35,6 +35,8 @@ sections! {
     Primary = "primary";
     /// Delay accounting of threads.
     TaskstatsDelay = "taskstats-delay";
+    /// Averages and shares of the groups' totals.
+    Derived = "derived";
     /// CPU, memory and threads of cgroups.
     CgroupStats = "cgroup-stats";
     /// Limits and weights of cgroups.
@@ -49,6 +51,8 @@ sections! {
     Pressure = "pressure";
     /// Pressure of the host.
     HostPressure = "host-pressure";
+    /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once a process.
+    SmapsRollup = "smaps-rollup";
     /// The scheduler that sched_ext runs.
     SchedExt = "sched-ext";
     /// How the captures were made, and what they could not read.

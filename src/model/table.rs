@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::reduce::{Cell, Reduce, Reduction};
+use super::reduce::{Cell, Reduce, Reduction, Sum, Summable};
 use super::section::Section;
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
@@ -263,6 +263,13 @@ impl<T: Reading> Total<T> {
 
     pub(super) fn cell(&self) -> Option<Cell> {
         self.reduced.as_ref().map(Reduce::cell)
+    }
+}
+
+impl<T: Summable + Reading<Reduced = Sum<T>>> Total<T> {
+    /// The sum, as a number.
+    pub fn sum(&self) -> Option<u64> {
+        self.reduced.map(|sum| sum.0.into())
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Unit {
     Us,
     /// Hundredths of a percent.
     Hundredths,
+    /// Parts of a whole.
+    Ratio,
     /// Clock ticks of `USER_HZ`, as procfs prints them.
     Ticks,
     /// Bytes.
@@ -38,6 +40,7 @@ impl Unit {
             Self::Ns => "ns",
             Self::Us => "us",
             Self::Hundredths => "percent/100",
+            Self::Ratio => "ratio",
             Self::Ticks => "ticks",
             Self::Bytes => "bytes",
             Self::None => "",

@@ -105,7 +105,7 @@ pub(super) fn group_heading(section: Section) -> &'static str {
 
 pub(super) fn member_heading(section: Section) -> &'static str {
     match section {
-        Section::Primary | Section::TaskstatsDelay => "threads",
+        Section::Primary | Section::TaskstatsDelay | Section::Derived => "threads",
         section if section.is_of_cgroups() => "cgroups",
         _ => "",
     }

@@ -8,12 +8,13 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
 use super::table::{self, Column};
-use crate::model::{Class, METRICS, Metric, Section};
+use crate::model::{Class, DERIVED, Derived, METRICS, Metric, Section};
 
 #[derive(Serialize)]
 struct Listing {
     format_version: u32,
     metrics: Vec<Entry>,
+    derived: Vec<DerivedEntry>,
     sections: BTreeMap<&'static str, &'static str>,
     tags: BTreeMap<&'static str, &'static str>,
 }
@@ -29,6 +30,22 @@ struct Entry {
     place: String,
     tags: Vec<&'static str>,
     meaning: &'static str,
+}
+
+#[derive(Serialize)]
+struct DerivedEntry {
+    name: &'static str,
+    section: &'static str,
+    unit: &'static str,
+    formula: &'static str,
+    meaning: &'static str,
+}
+
+impl From<&Derived> for DerivedEntry {
+    fn from(derived: &Derived) -> Self {
+        let &Derived { name, section, unit, formula, doc: meaning, .. } = derived;
+        Self { name, section: section.name(), unit: unit.name(), formula, meaning }
+    }
 }
 
 impl From<&Metric> for Entry {
@@ -51,6 +68,10 @@ fn entries() -> impl Iterator<Item = Entry> {
     METRICS.iter().map(Entry::from)
 }
 
+fn derived() -> impl Iterator<Item = DerivedEntry> {
+    DERIVED.iter().map(DerivedEntry::from)
+}
+
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
     Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
 }
@@ -71,6 +92,10 @@ pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> 
     };
     table::write(out, columns, entries().map(row), width)?;
     writeln!(out)?;
+    let columns = ["derived metric", "unit", "formula", "meaning"].map(Column::Left);
+    let row = |entry: DerivedEntry| [entry.name, entry.unit, entry.formula, entry.meaning].map(str::to_owned);
+    table::write(out, columns, derived().map(row), width)?;
+    writeln!(out)?;
     let columns = ["section", "holds"].map(Column::Left);
     table::write(out, columns, sections().map(|(name, doc)| [name, doc].map(str::to_owned)), width)?;
     writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
@@ -85,6 +110,7 @@ pub fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
     let listing = Listing {
         format_version: REPORT_FORMAT_VERSION,
         metrics: entries().collect(),
+        derived: derived().collect(),
         sections: sections().collect(),
         tags: legend().collect(),
     };
@@ -112,6 +138,12 @@ pub fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
                 e.name, e.r#type, e.unit, e.reduction, e.source, e.meaning
             )?;
         }
+    }
+    writeln!(out, "\n## Derived metrics\n")?;
+    writeln!(out, "Computed from a group's totals; absent where an input is, or a denominator is 0.\n")?;
+    writeln!(out, "| metric | section | unit | formula | meaning |\n|---|---|---|---|---|")?;
+    for e in derived() {
+        writeln!(out, "| `{}` | {} | {} | {} | {} |", e.name, e.section, e.unit, e.formula, e.meaning)?;
     }
     writeln!(out, "\n## Sections\n")?;
     sections().try_for_each(|(name, doc)| writeln!(out, "- `{name}`: {doc}"))?;

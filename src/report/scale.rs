@@ -75,6 +75,9 @@ pub(super) fn cell(cell: Option<&Cell>, unit: Unit) -> String {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
         Some(Cell::Word(word)) => word.clone(),
+        Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
+        Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
+        Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
         Some(Cell::Range { min, max }) if min == max => min.to_string(),
         Some(Cell::Range { min, max }) => format!("{min}..{max}"),
         Some(Cell::Mode { value, count, total }) if count == total => value.clone(),
@@ -91,6 +94,10 @@ pub(super) fn delta(delta: Option<&Delta>, unit: Unit) -> String {
     match delta {
         None => "-".to_owned(),
         Some(Delta::Number(number)) => signed(*number, unit),
+        Some(Delta::Points(points)) => {
+            let sign = if *points < 0.0 { "−" } else { "+" };
+            format!("{sign}{:.3}", points.abs())
+        }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
         Some(Delta::Changed { from, to }) => format!("{from} → {to}"),
