@@ -32,7 +32,7 @@ pub mod report;
 pub mod cli;
 
 pub use capture::{capture, capture_pid};
-pub use compare::{compare, show};
+pub use compare::{collect_smaps_rollup, compare, show};
 pub use model::{CtprofSnapshot, ThreadState};
 
 use std::path::Path;

@@ -3,12 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
-use crate::compare::{GroupBy, Names, Options, Sides, SortKey, parse_metrics, parse_sections, parse_sort};
+use crate::compare::{
+    Flatten, GroupBy, Names, Options, Sides, SortKey, nearest, parse_metrics, parse_sections, parse_sort,
+};
 use crate::model::Section;
-use crate::report::Unchanged;
+use crate::report::{Column, Unchanged};
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
 /// What did every thread on this host do, and what changed?
@@ -28,6 +31,15 @@ pub(super) struct Args {
     pub(super) quiet: bool,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  what moved, by process        ctprof compare a.ctprof.zst b.ctprof.zst
+  who waited for a CPU          ctprof compare a b -m wait_time_ns,avg_wait_ns -s wait_time_ns
+  thread pools, whatever runs   ctprof compare a b --group-by comm
+  cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
+  for a pull request            ctprof compare a b --format markdown --limit 20
+  for a script                  ctprof compare a b --format json | jq '.rows[]'";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Capture every thread of this host into a file
@@ -35,7 +47,10 @@ pub(super) enum Command {
     /// Show one snapshot, grouped
     Show(Show),
     /// Compare two snapshots: what moved, and by how much
+    #[command(after_help = EXAMPLES)]
     Compare(Compare),
+    /// Print completions for a shell
+    Completions(Completions),
     /// Say what a capture here and now can't read, why, and what cures it
     Doctor(Doctor),
     /// List every metric: unit, reduction, source, kernel options, meaning
@@ -150,14 +165,26 @@ pub(super) struct View {
     #[arg(long)]
     no_thread_normalize: bool,
     /// Take cgroup paths as they are
-    #[arg(long)]
+    #[arg(long, help_heading = "Cgroups")]
     no_cgroup_normalize: bool,
+    /// Make one of all cgroups that a glob matches: `*` within a segment, `**` across; repeatable
+    #[arg(long, value_name = "GLOB", value_parser = flatten, help_heading = "Cgroups")]
+    cgroup_flatten: Vec<Flatten>,
+    /// Don't pair cgroups that came back under another name
+    #[arg(long, help_heading = "Cgroups")]
+    no_cgroup_match: bool,
+    /// Columns to show, separated by commas
+    #[arg(short, long, value_name = "NAMES", value_parser = columns)]
+    columns: Option<ColumnList>,
     /// Sections to show, separated by commas; `ctprof metrics` lists them
     #[arg(long, value_name = "NAMES", value_parser = sections)]
     sections: Option<SectionList>,
     /// How to print
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: Format,
+    /// When to make headings stand out
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(super) color: ColourWhen,
     #[command(flatten)]
     pub(super) limits: Limits,
 }
@@ -168,12 +195,22 @@ enum Axis {
     Comm,
     CommExact,
     Cgroup,
+    All,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
     Table,
     Json,
+    Csv,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum ColourWhen {
+    Auto,
+    Always,
+    Never,
 }
 
 impl View {
@@ -184,13 +221,28 @@ impl View {
                 Axis::Comm => GroupBy::Comm,
                 Axis::CommExact => GroupBy::CommExact,
                 Axis::Cgroup => GroupBy::Cgroup,
+                Axis::All => GroupBy::All,
             },
-            names: if self.no_thread_normalize { Names::Literal } else { Names::Patterns },
-            cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
+            names: self.no_thread_normalize.into(),
+            cgroups: self.no_cgroup_normalize.into(),
+            flatten: self.cgroup_flatten.clone(),
+            renamed_cgroups: self.no_cgroup_match.into(),
             sections: self.sections.clone().unwrap_or_default().0,
             metrics: self.metrics.clone().unwrap_or_default().0,
             sort_by: self.sort_by.clone().unwrap_or_default().0,
             labels,
+        }
+    }
+
+    /// The columns asked for, which the report has to have.
+    pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
+        let columns = self.columns.clone().unwrap_or_default().0;
+        match columns.iter().find(|column| !is_view(**column)) {
+            None => Ok(columns),
+            Some(other) => {
+                let message = format!("there is no column `{}` in this report", other.name());
+                Err(Args::command().error(ErrorKind::InvalidValue, message).into())
+            }
         }
     }
 
@@ -203,7 +255,20 @@ impl View {
 pub(super) struct Doctor {
     /// How to print
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
-    pub(super) format: Format,
+    pub(super) format: DoctorFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum DoctorFormat {
+    Table,
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Completions {
+    /// Shell to complete for
+    #[arg(value_enum)]
+    pub(super) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -225,6 +290,9 @@ pub(super) enum ListingFormat {
 struct MetricList(Vec<&'static str>);
 
 #[derive(Clone, Debug, Default)]
+struct ColumnList(Vec<Column>);
+
+#[derive(Clone, Debug, Default)]
 struct SectionList(Vec<Section>);
 
 #[derive(Clone, Default)]
@@ -238,6 +306,22 @@ impl std::fmt::Debug for SortList {
 
 fn metrics(names: &str) -> Result<MetricList, crate::compare::SelectError> {
     parse_metrics(names).map(MetricList)
+}
+
+fn flatten(glob: &str) -> Result<Flatten, String> {
+    Flatten::new(glob).map_err(|error| error.kind().to_string())
+}
+
+fn columns(names: &str) -> Result<ColumnList, String> {
+    let known = || Column::ALL.iter().copied();
+    let column = |name: &str| {
+        let found = known().find(|column| column.name() == name);
+        found.ok_or_else(|| match nearest(name, known().map(Column::name)) {
+            Some(near) => format!("no column is called `{name}`; did you mean `{near}`?"),
+            None => format!("no column is called `{name}`"),
+        })
+    };
+    names.split(',').map(|name| column(name.trim())).collect::<Result<_, _>>().map(ColumnList)
 }
 
 fn sections(names: &str) -> Result<SectionList, crate::compare::SelectError> {

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use super::args::{Args, Compare, Format};
 use super::output::{style, to_stdout};
 use crate::compare::{Sides, compare};
-use crate::report;
+use crate::report::{self, Column};
 use crate::store::load;
 
 pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
@@ -18,11 +18,13 @@ pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
         return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
     }
     let options = args.view.options(paths.map(|path| path.display().to_string()));
+    let columns = args.view.columns(|column| column != Column::Value)?;
     let limit = args.view.limits.max_snapshot_bytes;
     let (baseline, candidate) = rayon::join(|| load(&args.baseline, limit), || load(&args.candidate, limit));
     let comparison = compare(&baseline?, &candidate?, &options);
     to_stdout(|out| match args.view.format {
-        Format::Table => report::comparison(out, &comparison, &style(&args.view)),
+        Format::Table | Format::Markdown => report::comparison(out, &comparison, &style(&args.view, columns)),
+        Format::Csv => report::comparison_csv(out, &comparison),
         Format::Json => report::comparison_json(out, &comparison),
     })
 }

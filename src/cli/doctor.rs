@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::FAILED;
-use super::args::{Doctor, Format};
+use super::args::{Doctor, DoctorFormat};
 use super::output::to_stdout;
 use crate::capture::capture;
 use crate::model::{Coverage, findings};
@@ -13,8 +13,8 @@ use crate::report;
 pub(super) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
     let findings = findings(&capture()?);
     to_stdout(|out| match args.format {
-        Format::Table => report::findings_table(out, &findings),
-        Format::Json => report::findings_json(out, &findings),
+        DoctorFormat::Table => report::findings_table(out, &findings),
+        DoctorFormat::Json => report::findings_json(out, &findings),
     })?;
     let curable = |coverage| matches!(coverage, Coverage::Partial | Coverage::Missing);
     let missing = findings.iter().any(|finding| curable(finding.coverage));

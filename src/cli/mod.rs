@@ -3,6 +3,7 @@
 mod args;
 mod capture;
 mod compare;
+mod completions;
 mod doctor;
 mod metrics;
 mod output;
@@ -30,6 +31,7 @@ pub fn run() -> ExitCode {
         Command::Show(command) => show::run(&command),
         Command::Compare(command) => compare::run(&command),
         Command::Metrics(command) => metrics::run(&command),
+        Command::Completions(command) => completions::run(&command),
         Command::Doctor(command) => return ended(doctor::run(&command)),
     };
     ended(done.map(|()| ExitCode::SUCCESS))

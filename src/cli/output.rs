@@ -1,11 +1,12 @@
 //! Standard output, and how tables are drawn on it.
 
+use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anyhow::Context;
 
-use super::args::View;
-use crate::report::Style;
+use super::args::{ColourWhen, Format, View};
+use crate::report::{Colour, Column, Markup, Style};
 
 /// Rows of a section that leave its heading on the screen.
 const TERMINAL_LIMIT: usize = 50;
@@ -24,12 +25,26 @@ pub(super) fn width() -> Option<u16> {
     stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout).map_or(80, |(width, _)| width.0))
 }
 
-pub(super) fn style(view: &View) -> Style {
+/// How to draw, for a view with the given columns.
+pub(super) fn style(view: &View, columns: Vec<Column>) -> Style {
     let width = width();
     let limit = match view.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
         None => width.map(|_| TERMINAL_LIMIT),
     };
-    Style { limit, width, unchanged: view.unchanged() }
+    let markup = if matches!(view.format, Format::Markdown) { Markup::Markdown } else { Markup::Plain };
+    Style { limit, width, unchanged: view.unchanged(), columns, markup, colour: colour(view.color) }
+}
+
+/// Colour by convention: `NO_COLOR` and `CLICOLOR_FORCE` decide where the command line does not.
+fn colour(when: ColourWhen) -> Colour {
+    let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let on = match when {
+        ColourWhen::Always => true,
+        ColourWhen::Never => false,
+        ColourWhen::Auto if set("NO_COLOR") => false,
+        ColourWhen::Auto => set("CLICOLOR_FORCE") || io::stdout().is_terminal(),
+    };
+    if on { Colour::On } else { Colour::Off }
 }

@@ -23,7 +23,9 @@ pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>) -> Table {
         let unit = found.into_iter().flatten().map(|(unit, _)| *unit).next().unwrap_or(Unit::None);
         Row::new(0, name, unit, found.map(|fact| fact.map(|(_, cell)| cell.clone())), exists)
     };
-    let group = Group { name: "capture".to_owned(), name_cut: false, members: exists.map(|there| there.then_some(1)) };
+    let name = "capture".to_owned();
+    let members = exists.map(|there| there.then_some(1));
+    let group = Group { path: vec![name.clone()], name, members, ..Group::default() };
     Table {
         section: Section::Capture,
         groups: vec![group],
@@ -85,6 +87,7 @@ pub(super) fn why_nothing(section: Section, snapshots: Sides<Option<&CtprofSnaps
         Section::TaskstatsDelay => "taskstats",
         Section::HostPressure | Section::Pressure => "pressure",
         Section::SchedExt => "sched_ext",
+        Section::SmapsRollup => "smaps_rollup",
         section if section.is_of_cgroups() => "cgroups",
         _ => "",
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::path_pattern::cgroup_pattern;
+use super::cgroup_keys::CgroupKeys;
 use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
@@ -23,15 +23,15 @@ pub enum GroupBy {
     CommExact,
     /// The cgroup's path.
     Cgroup,
+    /// Cgroup, process and thread: a tree.
+    All,
 }
 
 impl GroupBy {
-    fn name_of(self, thread: &ThreadState) -> Option<&Name> {
-        match self {
-            Self::Pcomm => Some(&thread.pcomm),
-            Self::Comm | Self::CommExact => Some(&thread.comm),
-            Self::Cgroup => thread.cgroup.as_ref(),
-        }
+    /// Whether the sections about cgroups come with it.
+    #[must_use]
+    pub fn is_by_cgroup(self) -> bool {
+        matches!(self, Self::Cgroup | Self::All)
     }
 }
 
@@ -42,16 +42,23 @@ const LONGEST_COMM: usize = 15;
 const NO_CGROUP: &str = "(unknown)";
 
 /// A group, in both snapshots.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Group {
-    /// Its name, or the pattern of its names.
+    /// Its name, or the pattern of its names; of a group in a tree, the last part.
     pub name: String,
+    /// The names from the top of the tree down to its own.
+    pub path: Vec<String>,
     /// Whether the kernel may have cut a name in it, so that different threads became one.
     pub name_cut: bool,
+    /// Whether its cgroup has another name in the candidate.
+    pub renamed: bool,
     /// How many it has: threads, or in sections about cgroups, cgroups; `None` where it does not
     /// exist.
     pub members: Sides<Option<u64>>,
+    /// The share of the time since boot that its threads have lived, on average; `None` where that
+    /// can't be known.
+    pub uptime: Sides<Option<f64>>,
 }
 
 /// A group and its totals on either side.
@@ -64,75 +71,144 @@ pub(super) struct Paired {
 struct Members {
     threads: u64,
     name_cut: bool,
+    /// Shares of the time since boot that its threads have lived, summed, and how many have one.
+    lived: (f64, u64),
     totals: Box<Totals>,
 }
 
-/// The groups of one snapshot by key.
-fn groups(snapshot: &CtprofSnapshot, keys: &Keys, by: GroupBy) -> BTreeMap<String, Members> {
-    let unknown = Name::from(NO_CGROUP);
-    let mut by_name: HashMap<&Name, Members> = HashMap::new();
-    for thread in &snapshot.threads {
-        let members = by_name.entry(by.name_of(thread).unwrap_or(&unknown)).or_default();
-        members.threads += 1;
-        members.totals.add(&thread.metrics);
+impl Members {
+    fn merge(&mut self, other: &Self) {
+        self.threads += other.threads;
+        self.name_cut |= other.name_cut;
+        self.lived = (self.lived.0 + other.lived.0, self.lived.1 + other.lived.1);
+        self.totals.merge((*other.totals).clone());
     }
-    let mut groups: BTreeMap<String, Members> = BTreeMap::new();
-    for (name, members) in by_name {
-        let group = groups.entry(keys.key(name)).or_default();
-        group.threads += members.threads;
-        group.name_cut |= by != GroupBy::Cgroup && decoded_len(name) == LONGEST_COMM;
-        group.totals.merge(*members.totals);
+}
+
+type Groups = BTreeMap<Vec<String>, Members>;
+/// Names of process, thread and cgroup.
+type Names3<'s> = (&'s Name, &'s Name, Option<&'s Name>);
+
+/// How names become keys, on one side.
+struct Naming<'k> {
+    by: GroupBy,
+    process: &'k Keys,
+    thread: &'k Keys,
+    cgroup: &'k dyn Fn(&str) -> String,
+}
+
+impl Naming<'_> {
+    /// The path of a thread's group, from the top of the tree.
+    fn path(&self, thread: &ThreadState) -> Vec<String> {
+        let cgroup = || thread.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), self.cgroup);
+        match self.by {
+            GroupBy::Pcomm => vec![self.process.key(&thread.pcomm)],
+            GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&thread.comm)],
+            GroupBy::Cgroup => vec![cgroup()],
+            GroupBy::All => vec![cgroup(), self.process.key(&thread.pcomm), self.thread.key(&thread.comm)],
+        }
+    }
+
+    fn is_cut(&self, thread: &ThreadState) -> bool {
+        match self.by {
+            GroupBy::Pcomm => decoded_len(&thread.pcomm) == LONGEST_COMM,
+            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => decoded_len(&thread.comm) == LONGEST_COMM,
+            GroupBy::Cgroup => false,
+        }
+    }
+}
+
+/// The groups of one snapshot by path, those above them in the tree included.
+fn groups(snapshot: &CtprofSnapshot, naming: &Naming<'_>) -> Groups {
+    // Most threads have the names of others: a path is made once for each combination.
+    let mut by_names: HashMap<Names3<'_>, (Vec<String>, Members)> = HashMap::new();
+    let since_boot = seconds_since_boot(snapshot);
+    for thread in &snapshot.threads {
+        let names = match naming.by {
+            GroupBy::Pcomm => (&thread.pcomm, &thread.pcomm, None),
+            GroupBy::Comm | GroupBy::CommExact => (&thread.comm, &thread.comm, None),
+            _ => (&thread.pcomm, &thread.comm, thread.cgroup.as_ref()),
+        };
+        let (_, members) = by_names.entry(names).or_insert_with(|| (naming.path(thread), Members::default()));
+        members.threads += 1;
+        members.name_cut |= naming.is_cut(thread);
+        members.totals.add(&thread.metrics);
+        if let Some(share) = since_boot.as_ref().and_then(|boot| boot(thread)) {
+            members.lived = (members.lived.0 + share, members.lived.1 + 1);
+        }
+    }
+    let mut groups = Groups::new();
+    for (path, members) in by_names.into_values() {
+        for depth in 1..=path.len() {
+            groups.entry(path[..depth].to_vec()).or_default().merge(&members);
+        }
     }
     groups
 }
 
-/// The groups of one or two snapshots, ordered by name.
-pub(super) fn pair(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Vec<Paired> {
-    let by = options.group_by;
-    let keys = keys(snapshots, options);
-    let Sides { baseline, candidate } = snapshots.map(|snapshot| match snapshot {
-        Some(snapshot) => groups(snapshot, &keys, by),
-        None => BTreeMap::new(),
-    });
-    let mut paired: BTreeMap<String, Sides<Option<Members>>> = BTreeMap::new();
-    for (name, members) in baseline {
-        paired.entry(name).or_default().baseline = Some(members);
+/// The share of the time since boot that a thread has lived, where the snapshot can tell.
+fn seconds_since_boot(snapshot: &CtprofSnapshot) -> Option<impl Fn(&ThreadState) -> Option<f64>> {
+    let host = snapshot.host.as_ref()?;
+    let uptime = host.uptime_ns? as f64 / 1e9;
+    let hertz = host.clock_ticks_per_second.filter(|hertz| *hertz > 0)? as f64;
+    Some(move |thread: &ThreadState| {
+        let now = uptime + thread.read_at_ns.unwrap_or(0) as f64 / 1e9;
+        let born = thread.start_time_clock_ticks? as f64 / hertz;
+        (now > 0.0).then(|| ((now - born) / now).clamp(0.0, 1.0))
+    })
+}
+
+/// The groups of one or two snapshots, in the order of their paths.
+pub(super) fn pair(
+    snapshots: Sides<Option<&CtprofSnapshot>>,
+    cgroups: &CgroupKeys<'_>,
+    options: &Options,
+) -> Vec<Paired> {
+    let (process, thread) = (keys(snapshots, options, |t| &t.pcomm), keys(snapshots, options, |t| &t.comm));
+    let of = |snapshot: Option<&CtprofSnapshot>, cgroup: &dyn Fn(&str) -> String| {
+        let naming = Naming { by: options.group_by, process: &process, thread: &thread, cgroup };
+        snapshot.map(|snapshot| groups(snapshot, &naming)).unwrap_or_default()
+    };
+    let baseline = of(snapshots.baseline, &|path| cgroups.baseline(path));
+    let candidate = of(snapshots.candidate, &|path| cgroups.candidate(path));
+    let mut paired: BTreeMap<Vec<String>, Sides<Option<Members>>> = BTreeMap::new();
+    for (path, members) in baseline {
+        paired.entry(path).or_default().baseline = Some(members);
     }
-    for (name, members) in candidate {
-        paired.entry(name).or_default().candidate = Some(members);
+    for (path, members) in candidate {
+        paired.entry(path).or_default().candidate = Some(members);
     }
-    let of = |(name, sides): (String, Sides<Option<Members>>)| {
-        let name_cut = sides.as_ref().map(|m| m.as_ref().is_some_and(|m| m.name_cut));
-        let group = Group {
-            name,
-            name_cut: name_cut.baseline || name_cut.candidate,
-            members: sides.as_ref().map(|members| members.as_ref().map(|m| m.threads)),
+    let is_renamed = |path: &[String]| {
+        options.group_by.is_by_cgroup() && cgroups.list.iter().any(|renamed| Some(&renamed.baseline) == path.first())
+    };
+    let of = |(path, sides): (Vec<String>, Sides<Option<Members>>)| {
+        let all = sides.as_ref().map(Option::as_ref);
+        let share = |members: Option<&Members>| {
+            let (lived, threads) = members?.lived;
+            (threads > 0).then(|| lived / threads as f64)
         };
-        Paired { group, totals: sides.map(|members| members.map(|m| m.totals)) }
+        let group = Group {
+            name: path.last().cloned().unwrap_or_default(),
+            name_cut: all.into_iter().flatten().any(|members| members.name_cut) && is_deepest(options.group_by, &path),
+            renamed: is_renamed(&path),
+            members: all.map(|members| members.map(|members| members.threads)),
+            uptime: all.map(share),
+            path,
+        };
+        Paired { group, totals: sides.map(|members| members.map(|members| members.totals)) }
     };
     paired.into_iter().map(of).collect()
 }
 
-fn keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Keys {
-    let by = options.group_by;
-    if by == GroupBy::Cgroup {
-        return cgroup_keys(snapshots, options);
-    }
-    if options.names == Names::Literal || by == GroupBy::CommExact {
-        return Keys::literal();
-    }
-    let threads = snapshots.into_iter().flatten().flat_map(|snapshot| &snapshot.threads);
-    Keys::learn(pattern_key, threads.filter_map(|thread| by.name_of(thread)).map(|name| &**name))
+/// Whether a path names threads, and not what is above them in the tree.
+fn is_deepest(by: GroupBy, path: &[String]) -> bool {
+    by != GroupBy::All || path.len() == 3
 }
 
-/// The keys of cgroups: the same for the groups of threads and for the sections about cgroups.
-pub(super) fn cgroup_keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Keys {
-    if options.cgroups == Names::Literal {
+fn keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options, name: fn(&ThreadState) -> &Name) -> Keys {
+    if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }
-    let of = |snapshot: &'_ CtprofSnapshot| -> Vec<String> { snapshot.cgroup_stats.keys().cloned().collect() };
-    let statistics: Vec<String> = snapshots.into_iter().flatten().flat_map(of).collect();
     let threads = snapshots.into_iter().flatten().flat_map(|snapshot| &snapshot.threads);
-    let paths = threads.filter_map(|thread| thread.cgroup.as_deref());
-    Keys::learn(cgroup_pattern, paths.chain(statistics.iter().map(String::as_str)))
+    Keys::learn(pattern_key, threads.map(|thread| &**name(thread)))
 }

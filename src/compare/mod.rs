@@ -2,6 +2,7 @@
 //! everything that a report shows is in the value they return.
 
 mod captures;
+mod cgroup_keys;
 mod delta;
 mod group;
 mod host;
@@ -11,16 +12,23 @@ mod rank;
 mod records;
 mod rows;
 mod select;
+mod smaps;
 
 use crate::model::{Context, CtprofSnapshot, Finding, Section, gaps};
 
+use self::cgroup_keys::CgroupKeys;
+pub use self::cgroup_keys::{Flatten, Renamed};
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
 pub use self::host::{Difference, Header, Side};
 pub use self::path_pattern::cgroup_pattern;
 pub use self::pattern::pattern_key;
 pub use self::rows::{Row, Table};
-pub use self::select::{Order, SelectError, SortBy, SortKey, metric, parse_metrics, parse_sections, parse_sort};
+pub use self::select::{
+    Order, SelectError, SortBy, SortKey, metric, nearest, parse_metrics, parse_sections, parse_sort,
+};
+
+pub use self::smaps::collect_smaps_rollup;
 
 /// A value of each side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -62,6 +70,13 @@ pub enum Names {
     Literal,
 }
 
+impl From<bool> for Names {
+    /// The answer to "take names as they are?".
+    fn from(literal: bool) -> Self {
+        if literal { Self::Literal } else { Self::Patterns }
+    }
+}
+
 /// How to group and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -72,6 +87,10 @@ pub struct Options {
     pub names: Names,
     /// Whether cgroup paths are made into patterns.
     pub cgroups: Names,
+    /// Globs that cgroup paths are flattened by, before anything else.
+    pub flatten: Vec<Flatten>,
+    /// Whether cgroups that came back under another name are paired with what they were.
+    pub renamed_cgroups: Names,
     /// Sections to report; empty for all that have something to say.
     pub sections: Vec<Section>,
     /// Names of metrics to report, derived ones among them; empty for all.
@@ -102,6 +121,8 @@ pub struct Comparison {
     pub group_by: GroupBy,
     /// The sections, in order.
     pub tables: Vec<Table>,
+    /// Cgroups that came back under another name, if that matters to the groups.
+    pub renamed: Vec<Renamed>,
 }
 
 /// One snapshot, grouped: tables whose candidate side is empty.
@@ -125,13 +146,15 @@ pub struct View {
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
     let sides = Sides { baseline, candidate };
     let snapshots = sides.map(Some);
-    let paired = group::pair(snapshots, options);
+    let cgroups = CgroupKeys::learn(snapshots, options);
+    let paired = group::pair(snapshots, &cgroups, options);
     let contexts = sides.map(context);
     let order = rows::group_order(&paired, &options.sort_by, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
-    tables.extend(records::tables(snapshots, options));
+    tables.extend(records::tables(snapshots, &cgroups, options));
     let header = options.wants(Section::Host).then(|| host::header(sides, &options.labels));
-    Comparison { header, group_by: options.group_by, tables: finished(tables, snapshots, options) }
+    let renamed = if options.group_by.is_by_cgroup() { cgroups.list } else { Vec::new() };
+    Comparison { header, group_by: options.group_by, tables: finished(tables, snapshots, options), renamed }
 }
 
 /// Groups one snapshot. The groups with the most CPU time come first unless another order is
@@ -139,13 +162,14 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let snapshots = Sides { baseline: Some(snapshot), candidate: None };
-    let paired = group::pair(snapshots, options);
+    let cgroups = CgroupKeys::learn(snapshots, options);
+    let paired = group::pair(snapshots, &cgroups, options);
     let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
     let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
     let contexts = Sides { baseline: context(snapshot), candidate: Context::default() };
     let order = rows::group_order(&paired, &keys, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
-    tables.extend(records::tables(snapshots, options));
+    tables.extend(records::tables(snapshots, &cgroups, options));
     let host = options.wants(Section::Host);
     View {
         side: host.then(|| host::side(snapshot, &options.labels.baseline)),

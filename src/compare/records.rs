@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::group::{Group, GroupBy, cgroup_keys};
-use super::pattern::Keys;
+use super::cgroup_keys::CgroupKeys;
+use super::group::Group;
 use super::rows::{Row, Table, by_movement};
-use super::{Options, Sides};
+use super::{Options, Sides, smaps};
 use crate::model::{Cell, CgroupStats, CtprofSnapshot, Limit, Psi, Section, Unit};
 
 /// A reading, and how it combines with those of other cgroups of its group.
@@ -55,11 +55,16 @@ fn limit(name: &'static str, unit: Unit, value: Option<Limit>, combine: Combine)
 }
 
 /// The tables of all sections but those of threads' metrics.
-pub(super) fn tables(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Vec<Table> {
-    let keys = cgroup_keys(snapshots, options);
+pub(super) fn tables(
+    snapshots: Sides<Option<&CtprofSnapshot>>,
+    keys: &CgroupKeys<'_>,
+    options: &Options,
+) -> Vec<Table> {
     let of_cgroups = |section: Section| {
-        let both = snapshots.map(|snapshot| snapshot.map(|snapshot| cgroup_groups(snapshot, section, &keys)));
-        table(section, both)
+        let Sides { baseline, candidate } = snapshots;
+        let baseline = baseline.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.baseline(path)));
+        let candidate = candidate.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.candidate(path)));
+        table(section, Sides { baseline, candidate })
     };
     let host_pressure = || {
         let entries = |snapshot: &CtprofSnapshot| snapshot.psi.as_ref().map(pressure).unwrap_or_default();
@@ -73,10 +78,11 @@ pub(super) fn tables(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Option
     let mut tables = Vec::new();
     for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
         match section {
-            section if section.is_of_cgroups() && options.group_by == GroupBy::Cgroup => {
+            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
                 tables.push(of_cgroups(section));
             }
             Section::HostPressure => tables.push(host_pressure()),
+            Section::SmapsRollup => tables.push(smaps::table(snapshots, options)),
             Section::SchedExt => tables.push(sched_ext()),
             _ => {}
         }
@@ -98,10 +104,10 @@ fn one_group(
 }
 
 /// The readings of a section, of each group of cgroups, in the order of their files.
-fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, keys: &Keys) -> Groups {
+fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
     let mut groups = Groups::new();
     for (path, stats) in &snapshot.cgroup_stats {
-        let (members, entries) = groups.entry(keys.key(path)).or_default();
+        let (members, entries) = groups.entry(key(path)).or_default();
         *members += 1;
         for more in cgroup_entries(section, stats) {
             match entries.iter_mut().find(|entry| entry.name == more.name) {
@@ -263,7 +269,7 @@ fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
     for (at, (name, sides)) in paired.into_iter().enumerate() {
         let members = sides.as_ref().map(|side| side.as_ref().map(|(members, _)| *members));
-        table.groups.push(Group { name, name_cut: false, members });
+        table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
         let entries = sides.map(|side| side.map(|(_, entries)| entries).unwrap_or_default());
         table.rows.extend(rows(at, entries, members.map(|members| members.is_some())));
     }

@@ -39,6 +39,8 @@ pub struct Row {
     pub covered: Sides<u64>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
+    /// Kernel options and scheduling class that the reading depends on.
+    pub tags: Vec<&'static str>,
     /// The difference, where both sides have a reading.
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
@@ -74,7 +76,7 @@ impl Row {
         };
         let score = rank::moved(&name, unit, values.baseline.as_ref(), values.candidate.as_ref());
         let covered = Sides::default();
-        Self { group, name, unit, values, covered, partial: false, delta, percent, change, score }
+        Self { group, name, unit, values, covered, partial: false, tags: Vec::new(), delta, percent, change, score }
     }
 }
 
@@ -112,6 +114,7 @@ fn row(at: usize, paired: &Paired, metric: &'static Metric) -> Row {
     let partial = |covered, threads: Option<u64>| metric.is_partial(covered, threads.unwrap_or(0));
     Row {
         covered,
+        tags: metric.tags().collect(),
         partial: partial(covered.baseline, threads.baseline) || partial(covered.candidate, threads.candidate),
         ..Row::new(at, metric.name.into(), metric.unit, values, paired.exists())
     }

@@ -90,7 +90,8 @@ fn nearest_metric(name: &str) -> Option<&'static str> {
 }
 
 /// The one of `names` that `name` was probably meant to be.
-fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+#[must_use]
+pub fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)

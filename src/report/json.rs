@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
-use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Row, Side, Sides, Table, View};
+use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Renamed, Row, Side, Sides, Table, View};
 use crate::model::{Cell, Finding};
 
 #[derive(Serialize)]
@@ -16,6 +16,7 @@ struct ComparisonJson<'a> {
     header: Option<&'a Header>,
     group_by: GroupBy,
     rows: Vec<RowJson<'a>>,
+    renamed: &'a [Renamed],
     notes: BTreeMap<&'static str, &'a [String]>,
 }
 
@@ -24,6 +25,7 @@ struct RowJson<'a> {
     #[serde(flatten)]
     place: Place<'a>,
     members: Sides<Option<u64>>,
+    uptime: Sides<Option<f64>>,
     coverage: Sides<u64>,
     change: Change,
     baseline: Option<&'a Cell>,
@@ -48,6 +50,7 @@ struct ViewRowJson<'a> {
     #[serde(flatten)]
     place: Place<'a>,
     members: Option<u64>,
+    uptime: Option<f64>,
     coverage: u64,
     value: Option<&'a Cell>,
 }
@@ -57,7 +60,9 @@ struct ViewRowJson<'a> {
 struct Place<'a> {
     section: &'static str,
     group: &'a str,
+    path: &'a [String],
     name_cut: bool,
+    renamed: bool,
     metric: &'a str,
     unit: &'static str,
 }
@@ -68,7 +73,9 @@ impl<'a> Place<'a> {
         Self {
             section: table.section.name(),
             group: &group.name,
+            path: &group.path,
             name_cut: group.name_cut,
+            renamed: group.renamed,
             metric: &row.name,
             unit: row.unit.name(),
         }
@@ -85,6 +92,7 @@ pub fn comparison_json(out: &mut dyn Write, comparison: &Comparison) -> io::Resu
         header: comparison.header.as_ref(),
         group_by: comparison.group_by,
         rows: rows(&comparison.tables, row),
+        renamed: &comparison.renamed,
         notes: notes(&comparison.tables),
     };
     object(out, &json)
@@ -115,6 +123,7 @@ fn row<'a>(table: &'a Table, row: &'a Row) -> RowJson<'a> {
     RowJson {
         place: Place::new(table, row),
         members: table.groups[row.group].members,
+        uptime: table.groups[row.group].uptime,
         coverage: row.covered,
         change: row.change,
         baseline: row.values.baseline.as_ref(),
@@ -128,6 +137,7 @@ fn view_row<'a>(table: &'a Table, row: &'a Row) -> ViewRowJson<'a> {
     ViewRowJson {
         place: Place::new(table, row),
         members: table.groups[row.group].members.baseline,
+        uptime: table.groups[row.group].uptime.baseline,
         coverage: row.covered.baseline,
         value: row.values.baseline.as_ref(),
     }

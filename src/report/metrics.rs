@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
-use super::table::{self, Column};
+use super::table::plain;
 use crate::model::{Class, DERIVED, Derived, METRICS, Metric, Section};
 
 #[derive(Serialize)]
@@ -85,19 +85,19 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// # Errors
 /// Those of `out`.
 pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> {
-    let columns = ["metric", "unit", "reduction", "source", "tags", "meaning"].map(Column::Left);
+    let columns = ["metric", "unit", "reduction", "source", "tags", "meaning"];
     let row = |entry: Entry| {
         let [name, unit, reduction, source] = [entry.name, entry.unit, entry.reduction, entry.source];
-        [name, unit, reduction, source, &entry.tags.join(" "), entry.meaning].map(str::to_owned)
+        [name, unit, reduction, source, &entry.tags.join(" "), entry.meaning].map(str::to_owned).to_vec()
     };
-    table::write(out, columns, entries().map(row), width)?;
+    plain(out, &columns, &[false; 6], entries().map(row), width)?;
     writeln!(out)?;
-    let columns = ["derived metric", "unit", "formula", "meaning"].map(Column::Left);
-    let row = |entry: DerivedEntry| [entry.name, entry.unit, entry.formula, entry.meaning].map(str::to_owned);
-    table::write(out, columns, derived().map(row), width)?;
+    let columns = ["derived metric", "unit", "formula", "meaning"];
+    let row = |entry: DerivedEntry| [entry.name, entry.unit, entry.formula, entry.meaning].map(str::to_owned).to_vec();
+    plain(out, &columns, &[false; 4], derived().map(row), width)?;
     writeln!(out)?;
-    let columns = ["section", "holds"].map(Column::Left);
-    table::write(out, columns, sections().map(|(name, doc)| [name, doc].map(str::to_owned)), width)?;
+    let columns = ["section", "holds"];
+    plain(out, &columns, &[false; 2], sections().map(|(name, doc)| [name, doc].map(str::to_owned).to_vec()), width)?;
     writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
     legend().try_for_each(|(tag, meaning)| writeln!(out, "      {tag}: {meaning}"))
 }

@@ -2,11 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::compare::{described, footer, group, group_heading, heading, member_heading, members, reading};
-use super::escape::escaped;
-use super::scale::cell;
-use super::table::{self, Column};
-use super::{Style, Unchanged};
+use super::compare::{described, fact, heading};
+use super::table::{self, paragraph};
+use super::{Column, Style, Unchanged};
 use crate::compare::{Row, Table, View};
 use crate::model::Cell;
 
@@ -16,9 +14,9 @@ use crate::model::Cell;
 /// Those of `out`.
 pub fn view(out: &mut dyn Write, view: &View, style: &Style) -> io::Result<()> {
     if let Some(side) = &view.side {
-        writeln!(out, "{}", described(side))?;
+        fact(out, "snapshot", &described(side), style)?;
         for gap in &view.gaps {
-            writeln!(out, "missing    {}: {}", gap.source, escaped(&gap.reason))?;
+            fact(out, "missing", &format!("{}: {}", gap.source, gap.reason), style)?;
         }
     }
     view.tables.iter().try_for_each(|table| section(out, table, style))
@@ -30,26 +28,15 @@ fn section(out: &mut dyn Write, table: &Table, style: &Style) -> io::Result<()> 
         Unchanged::Hidden => table.rows.iter().filter(|row| !silent(row)).collect(),
         Unchanged::Shown => table.rows.iter().collect(),
     };
-    heading(out, table)?;
+    heading(out, table, style)?;
     if !shown.is_empty() {
-        let columns = [
-            Column::Left(group_heading(table.section)),
-            Column::Right(member_heading(table.section)),
-            Column::Left("metric"),
-            Column::Right("value"),
-        ];
-        let limit = style.limit.unwrap_or(usize::MAX);
-        table::write(out, columns, shown.iter().take(limit).map(|row| line(table, row)), style.width)?;
+        table::rows(out, table, style.columns(Column::VIEW), &shown, style)?;
     }
-    footer(out, shown.len(), style)?;
     if style.unchanged == Unchanged::Hidden && !table.rows.is_empty() {
         let absent = table.rows.iter().filter(|row| row.values.baseline.is_none()).count();
         let zero = table.rows.len() - shown.len() - absent;
-        writeln!(out, "hidden: {zero} rows of 0, {absent} rows without a reading (--unchanged shows them)")?;
+        let hidden = format!("hidden: {zero} rows of 0, {absent} rows without a reading");
+        writeln!(out, "{}{hidden} (--unchanged shows them)", paragraph(style))?;
     }
     Ok(())
-}
-
-fn line(table: &Table, row: &Row) -> [String; 4] {
-    [group(table, row), members(table, row), reading(row), cell(row.values.baseline.as_ref(), row.unit)]
 }

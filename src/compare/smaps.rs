@@ -1,0 +1,102 @@
+//! Memory of processes by kind, out of `smaps_rollup`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::group::Group;
+use super::pattern::pattern_key;
+use super::rows::{Row, Table, by_movement};
+use super::{Names, Options, Sides};
+use crate::model::{Cell, CtprofSnapshot, Section, ThreadState, Unit};
+
+/// The kinds of memory of each process name, in bytes, summed over the processes of that name with
+/// saturation. Names are made into patterns even where one process has them, because process ids do
+/// not survive; with [`Names::Literal`], or `true` for "don't normalise", each process is for itself, as
+/// `name[tgid]`.
+///
+/// `Shared_*` counts shared pages once a process: prefer `Pss`.
+#[must_use]
+pub fn collect_smaps_rollup(
+    snapshot: &CtprofSnapshot,
+    names: impl Into<Names>,
+) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let names = names.into();
+    let mut processes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for thread in &snapshot.threads {
+        for (kind, bytes) in thread.smaps_rollup_bytes() {
+            let kinds = processes.entry(key(thread, names)).or_default();
+            let total = kinds.entry(kind.to_owned()).or_default();
+            *total = total.saturating_add(bytes);
+        }
+    }
+    processes
+}
+
+fn key(thread: &ThreadState, names: Names) -> String {
+    match names {
+        Names::Patterns => pattern_key(&thread.pcomm),
+        Names::Literal => format!("{}[{}]", thread.pcomm, thread.tgid),
+    }
+}
+
+/// How many processes of each name have their memory read.
+fn counts(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()) {
+        *counts.entry(key(thread, names)).or_default() += 1;
+    }
+    counts
+}
+
+/// The section.
+pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Table {
+    let names = options.names;
+    let memory = snapshots.map(|s| s.map(|s| collect_smaps_rollup(s, names)).unwrap_or_default());
+    let counts = snapshots.map(|s| s.map(|s| counts(s, names)).unwrap_or_default());
+    let mut all: Vec<&String> = memory.baseline.keys().chain(memory.candidate.keys()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut table = Table { section: Section::SmapsRollup, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
+    for (at, name) in all.into_iter().enumerate() {
+        let members = counts.as_ref().map(|counts| counts.get(name).copied());
+        let kinds = memory.as_ref().map(|memory| memory.get(name));
+        let mut kind_names: Vec<&String> = kinds.into_iter().flatten().flat_map(|kinds| kinds.keys()).collect();
+        kind_names.sort_unstable();
+        kind_names.dedup();
+        for kind in kind_names {
+            let values = kinds.map(|kinds| kinds.and_then(|kinds| kinds.get(kind)).map(|bytes| Cell::Number(*bytes)));
+            let exists = members.map(|members| members.is_some());
+            table.rows.push(Row::new(at, Cow::Owned(kind.clone()), Unit::Bytes, values, exists));
+        }
+        table.groups.push(Group { name: name.clone(), path: vec![name.clone()], members, ..Group::default() });
+    }
+    by_movement(&mut table.rows, &[]);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(tgid: u32, name: &str, kib: u64) -> ThreadState {
+        let smaps = BTreeMap::from([("Pss".to_owned(), kib)]);
+        ThreadState { tid: tgid, tgid, pcomm: name.into(), smaps_rollup_kib: Some(smaps), ..ThreadState::default() }
+    }
+
+    #[test]
+    fn processes_of_a_pattern_add_up_and_saturate() {
+        let threads =
+            vec![process(1, "web-1", 1), process(2, "web-2", 2), process(3, "db", u64::MAX), process(4, "db", 1)];
+        let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
+        let memory = collect_smaps_rollup(&snapshot, Names::Patterns);
+        assert_eq!((memory["web-{N}"]["Pss"], memory["db"]["Pss"]), (3072, u64::MAX));
+        let each = collect_smaps_rollup(&snapshot, true);
+        assert_eq!((each["web-1[1]"]["Pss"], each["db[4]"]["Pss"]), (1024, 1024));
+    }
+
+    #[test]
+    fn one_process_has_a_pattern_too() {
+        let snapshot = CtprofSnapshot { threads: vec![process(1, "web-1", 1)], ..CtprofSnapshot::default() };
+        assert!(collect_smaps_rollup(&snapshot, Names::Patterns).contains_key("web-{N}"));
+    }
+}
