@@ -120,9 +120,10 @@ fn fill(stats: &[u8], kept: Kept, of: Threads, metrics: &mut Metrics) {
         _ => Layout::Appended,
     };
     for metric in METRICS {
-        if metric.taskstats_family().is_some_and(|family| kept.covers(family, of))
-            && let Some(number) = field(stats, version, layout, metric)
-        {
+        let Some(family) = metric.taskstats_family().filter(|family| kept.covers(*family, of)) else { continue };
+        // A process on its way out has let go of its memory, and of the marks with it.
+        let number = field(stats, version, layout, metric).filter(|n| *n > 0 || family != TaskstatsFamily::Watermark);
+        if let Some(number) = number {
             // A number that the metric can't hold is none.
             let _ = metric.set(metrics, Value::Unsigned(number));
         }
@@ -268,11 +269,19 @@ mod tests {
             (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
-        let peak = Some(0.into());
-        assert_eq!(with(ALL, Threads::User), (zero, zero, peak, None));
+        assert_eq!(with(ALL, Threads::User), (zero, zero, None, None));
         assert_eq!(with(ALL, Threads::Kernel), (zero, zero, None, None));
         let off = Kept { delay: false, watermarks: false };
         assert_eq!(with(off, Threads::User), (zero, None, None, None));
+    }
+
+    #[test]
+    fn a_process_on_its_way_out_has_no_marks_rather_than_marks_of_zero() {
+        let mut stats = numbered(16, 560);
+        stats[200..216].fill(0);
+        let mut metrics = Metrics::default();
+        fill(&stats, ALL, Threads::User, &mut metrics);
+        assert_eq!((metrics.hiwater_rss_bytes, metrics.hiwater_vm_bytes), (None, None));
     }
 
     #[test]

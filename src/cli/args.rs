@@ -7,9 +7,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
-use crate::compare::{
-    Flatten, GroupBy, Names, Options, Sides, SortKey, nearest, parse_metrics, parse_sections, parse_sort,
-};
+use crate::compare::{Flatten, GroupBy, Options, Sides, SortKey, nearest, parse_metrics, parse_sections, parse_sort};
 use crate::model::Section;
 use crate::report::{Column, Unchanged};
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;

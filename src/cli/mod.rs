@@ -13,13 +13,19 @@ mod show;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
 
 use self::args::{Args, Command};
 
 /// Exit status of a command that failed; that of a usage error, 2, is clap's.
 const FAILED: u8 = 1;
+
+/// The definition of the command line, for what is generated from it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Args::command()
+}
 
 /// Runs the command that the process was started with.
 #[must_use]

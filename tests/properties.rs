@@ -1,0 +1,174 @@
+//! What holds for any names and any snapshots.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::BTreeMap;
+
+use ctprof::compare::{Comparison, Delta, GroupBy, Options, cgroup_pattern, pattern_key, show};
+use ctprof::{CtprofSnapshot, compare, report};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// Names as programs give them, and as nobody should.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z]{1,6}[-/:#_ ]?[0-9]{0,3}",
+        "(worker|io|GC Thread)[-#]?[0-9]{1,2}",
+        "\\PC{0,15}",
+        Just("\u{1b}[31m\0\n".to_owned()),
+    ]
+}
+
+/// A thread with some readings; numbers of any size.
+fn thread() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![Just(0), 0..1000u64, any::<u64>()];
+    let numbers = prop::collection::btree_map(
+        prop::sample::select(vec![
+            "run_time_ns",
+            "wait_time_ns",
+            "timeslices",
+            "voluntary_csw",
+            "nonvoluntary_csw",
+            "wait_max",
+            "wait_sum",
+            "wait_count",
+            "minflt",
+            "rchar",
+            "read_bytes",
+            "allocated_bytes",
+            "deallocated_bytes",
+            "cpu_delay_count",
+            "cpu_delay_total_ns",
+            "cpu_delay_min_ns",
+            "utime_clock_ticks",
+            "nr_threads",
+        ]),
+        number,
+        0..8,
+    );
+    let rest = (prop::option::of(-20..20i32), prop::option::of("[RSD]"), prop::option::of(any::<bool>()));
+    let cpus = prop::option::of(prop::collection::btree_set(0..8u32, 0..4));
+    (name(), name(), prop::option::of("(/[a-c]{1,2}){1,3}|/"), numbers, rest, cpus).prop_map(
+        |(pcomm, comm, cgroup, numbers, (nice, state, ext), cpus)| {
+            let mut thread = Map::new();
+            thread.extend([("pcomm".to_owned(), json!(pcomm)), ("comm".to_owned(), json!(comm))]);
+            thread.extend(numbers.into_iter().map(|(name, number)| (name.to_owned(), json!(number))));
+            thread.insert("cgroup".to_owned(), json!(cgroup));
+            thread.insert("nice".to_owned(), json!(nice));
+            thread.insert("state".to_owned(), json!(state));
+            thread.insert("ext_enabled".to_owned(), json!(ext));
+            thread.insert("cpu_affinity".to_owned(), json!(cpus));
+            Value::Object(thread)
+        },
+    )
+}
+
+fn snapshot() -> impl Strategy<Value = CtprofSnapshot> {
+    prop::collection::vec(thread(), 0..12).prop_map(|mut threads| {
+        for (at, thread) in threads.iter_mut().enumerate() {
+            thread["tid"] = json!(at + 1);
+            thread["tgid"] = json!(at / 3 * 3 + 1);
+        }
+        serde_json::from_value(json!({ "format_version": 1, "threads": threads })).unwrap()
+    })
+}
+
+fn by(group_by: GroupBy) -> Options {
+    let mut options = Options::default();
+    options.group_by = group_by;
+    options
+}
+
+const AXES: [GroupBy; 5] = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
+
+/// The deltas of a comparison, by section, group and reading; those of two numbers only.
+fn deltas(comparison: &Comparison) -> BTreeMap<(String, Vec<String>, String), i128> {
+    let mut deltas = BTreeMap::new();
+    for table in &comparison.tables {
+        for row in &table.rows {
+            if let Some(Delta::Number(delta)) = row.delta {
+                let place =
+                    (table.section.name().to_owned(), table.groups[row.group].path.clone(), row.name.to_string());
+                deltas.insert(place, delta);
+            }
+        }
+    }
+    deltas
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn patterns_are_their_own_patterns(name in name()) {
+        let pattern = pattern_key(&name);
+        prop_assert_eq!(pattern_key(&pattern), pattern.clone());
+        let path = cgroup_pattern(&name);
+        prop_assert_eq!(cgroup_pattern(&path), path.clone());
+    }
+
+    #[test]
+    fn nothing_moves_between_a_snapshot_and_itself(a in snapshot()) {
+        for axis in AXES {
+            for table in compare(&a, &a, &by(axis)).tables {
+                prop_assert!(table.rows.iter().all(|row| row.change >= ctprof::compare::Change::Unchanged));
+            }
+        }
+    }
+
+    #[test]
+    fn swapping_the_sides_negates_every_delta(a in snapshot(), b in snapshot()) {
+        for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact] {
+            let (forward, backward) = (deltas(&compare(&a, &b, &by(axis))), deltas(&compare(&b, &a, &by(axis))));
+            let negated: BTreeMap<_, _> = backward.into_iter().map(|(place, delta)| (place, -delta)).collect();
+            prop_assert_eq!(forward, negated);
+        }
+    }
+
+    #[test]
+    fn totals_do_not_depend_on_the_order_of_threads(a in snapshot()) {
+        let mut reversed = a.clone();
+        reversed.threads.reverse();
+        for axis in AXES {
+            let json = |snapshot| {
+                let mut out = Vec::new();
+                report::view_json(&mut out, &show(snapshot, &by(axis))).unwrap();
+                serde_json::from_slice::<Value>(&out).unwrap()["rows"].clone()
+            };
+            prop_assert_eq!(json(&a), json(&reversed));
+        }
+    }
+
+    #[test]
+    fn no_format_prints_what_is_no_number_or_steers_a_terminal(a in snapshot(), b in snapshot()) {
+        for axis in AXES {
+            let comparison = compare(&a, &b, &by(axis));
+            let view = show(&a, &by(axis));
+            for markup in [report::Markup::Plain, report::Markup::Markdown] {
+                for width in [None, Some(60)] {
+                    let style = report::Style { markup, width, ..report::Style::default() };
+                    let mut out = Vec::new();
+                    report::comparison(&mut out, &comparison, &style).unwrap();
+                    report::view(&mut out, &view, &style).unwrap();
+                    clean(&out)?;
+                }
+            }
+            let mut out = Vec::new();
+            report::comparison_csv(&mut out, &comparison).unwrap();
+            report::view_csv(&mut out, &view).unwrap();
+            report::comparison_json(&mut out, &comparison).unwrap();
+            report::view_json(&mut out, &view).unwrap();
+            clean(&out)?;
+        }
+    }
+}
+
+/// No NUL, no escape, and no number that is none.
+fn clean(out: &[u8]) -> Result<(), TestCaseError> {
+    prop_assert!(!out.contains(&0) && !out.contains(&0x1b));
+    let text = std::str::from_utf8(out).unwrap();
+    let words = text.split(|c: char| c.is_whitespace() || ",:|".contains(c));
+    for word in words {
+        prop_assert!(!matches!(word.trim_start_matches(['-', '+', '−']), "NaN" | "inf" | "NaN%" | "inf%"), "{word}");
+    }
+    Ok(())
+}
