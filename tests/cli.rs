@@ -161,6 +161,57 @@ fn an_unprivileged_capture_names_its_true_gaps() {
     assert!(!said.contains("CONFIG_TASK_IO_ACCOUNTING"), "{said}");
 }
 
+const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-a.ctprof.zst");
+const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-b.ctprof.zst");
+
+/// The shell commands of the README that start with `start`, with its files replaced by real ones.
+fn recipe(start: &str) -> String {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let block = readme.split("```sh\n").filter_map(|rest| rest.split_once("```")).map(|(block, _)| block.to_owned());
+    let recipe = block.into_iter().find(|block| block.starts_with(start)).unwrap();
+    recipe.replace("before.ctprof.zst", OLD).replace("after.ctprof.zst", NEW)
+}
+
+fn shell(script: &str) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_ctprof")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    Command::new("sh").args(["-ec", script]).env("PATH", path).output().unwrap()
+}
+
+#[test]
+fn the_recipe_for_jq_works() {
+    if !shell("jq --version").status.success() {
+        return eprintln!("skipped: no jq");
+    }
+    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format json"));
+    assert_eq!(text(&out.stdout), "dd: 1.274408206 s\n", "{}", text(&out.stderr));
+}
+
+#[test]
+fn the_recipe_for_a_step_summary_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = dir.path().join("summary.md");
+    let recipe = recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format markdown");
+    let out = shell(&format!("GITHUB_STEP_SUMMARY={}; {recipe}", summary.display()));
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let page = fs::read_to_string(summary).unwrap();
+    assert!(page.contains("### primary\n\n| group | threads | metric |") && page.contains("|---|---:|---|"), "{page}");
+}
+
+#[test]
+fn a_terminal_is_filled_and_not_overrun() {
+    let command = format!("stty rows 24 cols 60 2>/dev/null; {} compare {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
+    let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(page.contains("\u{1b}[1mprimary\u{1b}[0m"), "headings stand out on a terminal: {page}");
+    assert!(page.contains("more rows (--limit 0 shows all)"), "rows are limited on a terminal");
+    let in_tables = page.lines().filter(|line| line.contains("_ns") || line.contains("csw"));
+    for line in in_tables {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}
+
 #[test]
 fn the_listing_in_the_documentation_is_the_programs_own() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");

@@ -38,6 +38,11 @@ impl GroupBy {
 /// The longest name the kernel keeps of a thread: `TASK_COMM_LEN` less its NUL.
 const LONGEST_COMM: usize = 15;
 
+/// Whether the kernel may have cut a name. Names of its own workers it puts together as it prints.
+fn is_cut(name: &str) -> bool {
+    decoded_len(name) == LONGEST_COMM && !name.starts_with("kworker/")
+}
+
 /// What threads are called whose cgroup could not be read.
 const NO_CGROUP: &str = "(unknown)";
 
@@ -111,8 +116,8 @@ impl Naming<'_> {
 
     fn is_cut(&self, thread: &ThreadState) -> bool {
         match self.by {
-            GroupBy::Pcomm => decoded_len(&thread.pcomm) == LONGEST_COMM,
-            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => decoded_len(&thread.comm) == LONGEST_COMM,
+            GroupBy::Pcomm => is_cut(&thread.pcomm),
+            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => is_cut(&thread.comm),
             GroupBy::Cgroup => false,
         }
     }

@@ -196,8 +196,12 @@ fn finished(mut tables: Vec<Table>, snapshots: Sides<Option<&CtprofSnapshot>>, o
     if options.sections.is_empty() {
         tables.retain(|table| !silent(table));
     } else {
-        for table in tables.iter_mut().filter(|table| silent(table)) {
-            table.notes.push(captures::why_nothing(table.section, snapshots));
+        for table in &mut tables {
+            if silent(table) {
+                table.notes.push(captures::why_nothing(table.section, snapshots));
+            } else if table.rows.iter().all(|row| row.change >= Change::Unchanged) && table.notes.is_empty() {
+                table.notes.push("nothing moved".to_owned());
+            }
         }
         let missing = options.sections.iter().filter(|section| section.is_of_cgroups());
         let missing: Vec<_> =

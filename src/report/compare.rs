@@ -52,7 +52,11 @@ pub(super) fn fact(out: &mut dyn Write, heading: &str, text: &str, style: &Style
         Markup::Markdown => writeln!(out, "- **{heading}** {}", inline(text)),
         Markup::Plain => {
             let padded = format!("{heading:<10}");
-            let heading = if heading == "warning" { style.warning(&padded) } else { style.strong(&padded) };
+            let heading = match heading {
+                "" => padded,
+                "warning" => style.warning(&padded),
+                _ => style.strong(&padded),
+            };
             writeln!(out, "{heading} {}", escaped(text))
         }
     }
@@ -83,6 +87,9 @@ fn section(out: &mut dyn Write, table: &Table, style: &Style) -> io::Result<()> 
         Unchanged::Hidden => common.iter().copied().filter(|row| !silent(row)).collect(),
         Unchanged::Shown => common.clone(),
     };
+    if shown.is_empty() && table.notes.is_empty() && !table.rows.iter().any(|row| one_sided(&row)) {
+        return Ok(());
+    }
     heading(out, table, style)?;
     if !shown.is_empty() {
         table::rows(out, table, style.columns(Column::COMPARISON), &shown, style)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, presets};
 
 use super::escape::escaped;
 use super::{Column, Markup, Style};
@@ -59,7 +59,9 @@ pub(super) fn plain(
         Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
         None => table.set_content_arrangement(ContentArrangement::Disabled),
     };
-    table.set_header(headings);
+    let mut head = comfy_table::Row::from(headings.iter());
+    head.max_height(1);
+    table.set_header(head);
     for row in rows {
         let mut row = comfy_table::Row::from(row.iter().map(|text| escaped(text)));
         row.max_height(1);
@@ -68,7 +70,9 @@ pub(super) fn plain(
     for (column, numeric) in table.column_iter_mut().zip(numeric) {
         column.set_padding((0, 2));
         if *numeric {
+            // Names can be cut, numbers can't.
             column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
