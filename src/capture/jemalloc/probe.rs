@@ -15,7 +15,9 @@ use crate::sys::ptrace::{self, Late, StopError};
 /// How long the threads of one process are waited for, all of them together.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// A thread gets this much even where the others have used up all patience.
-const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+/// A thread in uninterruptible sleep gets no more than this, and nothing once patience is used up.
+const SHORT_PATIENCE: Duration = Duration::from_millis(20);
 /// No thread allocates so much in its life.
 const IMPLAUSIBLE: u64 = 1 << 60;
 
@@ -42,7 +44,8 @@ impl Probe {
     /// Reads the counters of thread `tid` of process `tgid`.
     pub(in super::super) fn thread(&mut self, target: &Target, tgid: u32, tid: u32, metrics: &mut Metrics) {
         let begin = Instant::now();
-        match guarded(|| self.counters(target, tgid, tid)) {
+        let state = metrics.state;
+        match guarded(|| self.counters(target, tgid, tid, state)) {
             Ok((allocated, deallocated)) => {
                 self.summary.probed_ok += 1;
                 metrics.allocated_bytes = Some(Bytes(allocated));
@@ -54,14 +57,19 @@ impl Probe {
         self.time += begin.elapsed();
     }
 
-    fn counters(&mut self, target: &Target, tgid: u32, tid: u32) -> Result<(u64, u64), Tag> {
+    fn counters(&mut self, target: &Target, tgid: u32, tid: u32, state: Option<char>) -> Result<(u64, u64), Tag> {
         self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
         let left = match self.waiting {
             Some((process, left)) if process == tgid => left,
             _ => PATIENCE,
         };
+        let patience = match state {
+            Some('D') if left.is_zero() => return Err(Tag::Waitpid),
+            Some('D') => left.min(SHORT_PATIENCE),
+            _ => left.max(LEAST_PATIENCE),
+        };
         let begin = Instant::now();
-        let pointer = ptrace::thread_pointer(tid, left.max(LEAST_PATIENCE), &mut self.late);
+        let pointer = ptrace::thread_pointer(tid, patience, &mut self.late);
         self.waiting = Some((tgid, left.saturating_sub(begin.elapsed())));
         read(target, tgid, pointer.map_err(tag_of)?)
     }
