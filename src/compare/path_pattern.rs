@@ -17,7 +17,11 @@ fn segment(segment: &str) -> String {
         Some((stem, unit @ ("service" | "scope" | "slice" | "socket" | "mount"))) => (stem, format!(".{unit}")),
         _ => (segment, String::new()),
     };
-    let placed = instance(stem).or_else(|| numbered(stem)).or_else(|| pod(stem)).or_else(|| container(stem));
+    let placed = instance(stem)
+        .or_else(|| numbered(stem))
+        .or_else(|| pod(stem))
+        .or_else(|| container(stem))
+        .or_else(|| uuid(stem));
     placed.map_or_else(|| segment.to_owned(), |pattern| format!("{pattern}{suffix}"))
 }
 
@@ -53,9 +57,17 @@ fn pod(stem: &str) -> Option<String> {
 
 /// A container's id, alone or after the runtime's name: `docker-<id>`, `cri-containerd-<id>`.
 fn container(stem: &str) -> Option<String> {
-    let (runtime, id) = stem.rsplit_once('-').map_or(("", stem), |(runtime, id)| (runtime, id));
-    let dash = if runtime.is_empty() { "" } else { "-" };
-    (id.len() == 64 && is_id(id)).then(|| format!("{runtime}{dash}{{H}}"))
+    let (runtime, id) = stem.split_at_checked(stem.len().checked_sub(64)?)?;
+    let apart = runtime.is_empty() || runtime.ends_with(['-', ':']);
+    (apart && is_id(id)).then(|| format!("{runtime}{{H}}"))
+}
+
+/// A UUID at the end, as snap gives to every start of a program.
+fn uuid(stem: &str) -> Option<String> {
+    let (name, uuid) = stem.split_at_checked(stem.len().checked_sub(36)?)?;
+    let groups = uuid.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    let hex = uuid.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+    (groups && hex && (name.is_empty() || name.ends_with('-'))).then(|| format!("{name}{{U}}"))
 }
 
 /// A random id in hexadecimal digits.
@@ -88,6 +100,12 @@ mod tests {
                 "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U}.slice",
             ),
             ("/kubepods/burstable/pod0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab".into(), "/kubepods/burstable/pod{U}"),
+            (
+                "/user.slice/snap.firefox.firefox-0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab.scope".into(),
+                "/user.slice/snap.firefox.firefox-{U}.scope",
+            ),
+            (format!("/kubepods.slice/crio-{id}.scope"), "/kubepods.slice/crio-{H}.scope"),
+            (format!("/system.slice/containerd.service/kubepods:cri-containerd:{id}"), "/system.slice/containerd.service/kubepods:cri-containerd:{H}"),
             ("/kubepods/besteffort/podracer".into(), "/kubepods/besteffort/podracer"),
             ("/session-x.scope/run-up.service".into(), "/session-x.scope/run-up.service"),
         ] {
