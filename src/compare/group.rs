@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cgroup_keys::CgroupKeys;
 use super::pattern::{Keys, pattern_key};
-use super::{Names, Options, Sides};
+use super::{Names, Options, Sides, joined};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
 
 /// What makes threads a group. Process and thread ids never do: they don't survive.
@@ -176,13 +176,6 @@ pub(super) fn pair(
     };
     let baseline = of(snapshots.baseline, &|path| cgroups.baseline(path));
     let candidate = of(snapshots.candidate, &|path| cgroups.candidate(path));
-    let mut paired: BTreeMap<Vec<String>, Sides<Option<Members>>> = BTreeMap::new();
-    for (path, members) in baseline {
-        paired.entry(path).or_default().baseline = Some(members);
-    }
-    for (path, members) in candidate {
-        paired.entry(path).or_default().candidate = Some(members);
-    }
     let is_renamed = |path: &[String]| {
         options.group_by.is_by_cgroup() && cgroups.list.iter().any(|renamed| Some(&renamed.baseline) == path.first())
     };
@@ -202,7 +195,7 @@ pub(super) fn pair(
         };
         Paired { group, totals: sides.map(|members| members.map(|members| members.totals)) }
     };
-    paired.into_iter().map(of).collect()
+    joined(Sides { baseline, candidate }).into_iter().map(of).collect()
 }
 
 /// Whether a path names threads, and not what is above them in the tree.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Sides;
+use super::{Sides, joined};
 use crate::model::{CtprofSnapshot, HostContext, sources};
 
 /// One snapshot, in short.
@@ -119,16 +119,11 @@ fn text(value: Value) -> String {
 const ALWAYS_DIFFERENT: [&str; 2] = ["uptime_ns", "heap_state"];
 
 fn differences(baseline: &[(String, String)], candidate: &[(String, String)]) -> Vec<Difference> {
-    let mut fields: BTreeMap<&str, Sides<Option<String>>> = BTreeMap::new();
-    for (field, value) in baseline {
-        fields.entry(field).or_default().baseline = Some(value.clone());
-    }
-    for (field, value) in candidate {
-        fields.entry(field).or_default().candidate = Some(value.clone());
-    }
+    let by_field = |facts: &[(String, String)]| facts.iter().cloned().collect::<BTreeMap<_, _>>();
+    let fields = joined(Sides { baseline: by_field(baseline), candidate: by_field(candidate) });
     let telling = |field: &str| !ALWAYS_DIFFERENT.contains(&field.split('.').next().unwrap_or(field));
     let differing = fields.into_iter().filter(|(field, values)| values.baseline != values.candidate && telling(field));
-    differing.map(|(field, values)| Difference { field: field.to_owned(), values }).collect()
+    differing.map(|(field, values)| Difference { field, values }).collect()
 }
 
 /// What a difference between the hosts means for a comparison, where it means much.

@@ -14,6 +14,8 @@ mod rows;
 mod select;
 mod smaps;
 
+use std::collections::BTreeMap;
+
 use crate::model::{Context, CtprofSnapshot, Finding, Section, gaps};
 
 use self::cgroup_keys::CgroupKeys;
@@ -58,6 +60,19 @@ impl<T> IntoIterator for Sides<T> {
     fn into_iter(self) -> Self::IntoIter {
         [self.baseline, self.candidate].into_iter()
     }
+}
+
+/// Both sides of each key.
+fn joined<K: Ord, V>(maps: Sides<BTreeMap<K, V>>) -> BTreeMap<K, Sides<Option<V>>> {
+    let mut joined: BTreeMap<K, Sides<Option<V>>> = BTreeMap::new();
+    let empty = || Sides { baseline: None, candidate: None };
+    for (key, value) in maps.baseline {
+        joined.entry(key).or_insert_with(empty).baseline = Some(value);
+    }
+    for (key, value) in maps.candidate {
+        joined.entry(key).or_insert_with(empty).candidate = Some(value);
+    }
+    joined
 }
 
 /// Whether names are made into patterns.

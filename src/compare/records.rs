@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::cgroup_keys::CgroupKeys;
 use super::group::Group;
 use super::rows::{Row, Table, by_movement};
-use super::{Options, Sides, smaps};
+use super::{Options, Sides, joined, smaps};
 use crate::model::{Cell, CgroupStats, CtprofSnapshot, Limit, Psi, Section, Unit};
 
 /// A reading, and how it combines with those of other cgroups of its group.
@@ -259,13 +259,7 @@ fn reloads(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<String> {
 }
 
 fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
-    let mut paired: BTreeMap<String, Sides<Option<Members>>> = BTreeMap::new();
-    for (name, group) in groups.baseline.into_iter().flatten() {
-        paired.entry(name).or_default().baseline = Some(group);
-    }
-    for (name, group) in groups.candidate.into_iter().flatten() {
-        paired.entry(name).or_default().candidate = Some(group);
-    }
+    let paired = joined(groups.map(Option::unwrap_or_default));
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
     for (at, (name, sides)) in paired.into_iter().enumerate() {
         let members = sides.as_ref().map(|side| side.as_ref().map(|(members, _)| *members));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::group::Group;
 use super::pattern::pattern_key;
 use super::rows::{Row, Table, by_movement};
-use super::{Names, Options, Sides};
+use super::{Names, Options, Sides, joined};
 use crate::model::{Cell, CtprofSnapshot, Section, ThreadState, Unit};
 
 /// The kinds of memory of each process name, in bytes, summed over the processes of that name with
@@ -53,22 +53,14 @@ pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options
     let names = options.names;
     let memory = snapshots.map(|s| s.map(|s| collect_smaps_rollup(s, names)).unwrap_or_default());
     let counts = snapshots.map(|s| s.map(|s| counts(s, names)).unwrap_or_default());
-    let mut all: Vec<&String> = memory.baseline.keys().chain(memory.candidate.keys()).collect();
-    all.sort_unstable();
-    all.dedup();
     let mut table = Table { section: Section::SmapsRollup, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (at, name) in all.into_iter().enumerate() {
-        let members = counts.as_ref().map(|counts| counts.get(name).copied());
-        let kinds = memory.as_ref().map(|memory| memory.get(name));
-        let mut kind_names: Vec<&String> = kinds.into_iter().flatten().flat_map(|kinds| kinds.keys()).collect();
-        kind_names.sort_unstable();
-        kind_names.dedup();
-        for kind in kind_names {
-            let values = kinds.map(|kinds| kinds.and_then(|kinds| kinds.get(kind)).map(|bytes| Cell::Number(*bytes)));
-            let exists = members.map(|members| members.is_some());
-            table.rows.push(Row::new(at, Cow::Owned(kind.clone()), Unit::Bytes, values, exists));
+    for (at, (name, kinds)) in joined(memory).into_iter().enumerate() {
+        let members = counts.as_ref().map(|counts| counts.get(&name).copied());
+        for (kind, bytes) in joined(kinds.map(Option::unwrap_or_default)) {
+            let values = bytes.map(|bytes| bytes.map(Cell::Number));
+            table.rows.push(Row::new(at, Cow::Owned(kind), Unit::Bytes, values, members.map(|n| n.is_some())));
         }
-        table.groups.push(Group { name: name.clone(), path: vec![name.clone()], members, ..Group::default() });
+        table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
     }
     by_movement(&mut table.rows, &[]);
     table

@@ -25,14 +25,14 @@ INIT = """#!/bin/busybox sh
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup; mount -t bpf bpf /sys/fs/bpf
 echo '+cpu +memory +pids +io' >/sys/fs/cgroup/cgroup.subtree_control
-mkdir /sys/fs/cgroup/work; echo 20000 100000 >/sys/fs/cgroup/work/cpu.max
+mkdir /sys/fs/cgroup/burner; echo 20000 100000 >/sys/fs/cgroup/burner/cpu.max
 %(setup)s
 if [ -d /sys/kernel/sched_ext ]; then
     LD_LIBRARY_PATH=%(bpf_libraries)s %(bpf_loader)s /bpftool/usr/sbin/bpftool struct_ops register /minimal.o /sys/fs/bpf/minimal \
         >/out/sched_ext.log 2>&1
 fi
 mkfifo /tmp/stop; /load 3 </tmp/stop >/dev/null 2>&1 & exec 9>/tmp/stop
-sh -c 'echo $$ >/sys/fs/cgroup/work/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=1M' 2>/dev/null &
+sh -c 'echo $$ >/sys/fs/cgroup/burner/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=1M' 2>/dev/null &
 sleep 1
 for snapshot in a b; do
     /ctprof capture -o /out/$snapshot.ctprof.zst 2>/out/$snapshot.log; echo $? >>/out/status; sleep 1
@@ -115,7 +115,7 @@ def checks(out, kernel, expect):
     threads, host = taken["threads"], taken["host"]
     having = lambda name: sum(name in thread for thread in threads)
     load = next(thread for thread in threads if thread["comm"] == "load-1")
-    work = taken["cgroup_stats"].get("/work", {})
+    burner = taken["cgroup_stats"].get("/burner", {})
     doctor = (out / "doctor").read_text()
     scx = taken.get("sched_ext") or {}
     facts = {
@@ -126,7 +126,7 @@ def checks(out, kernel, expect):
         "psi": "on" if "psi" in taken else "off",
         "ext_enabled": load.get("ext_enabled"),
         "ops": scx.get("ops"),
-        "cgroup": f"{work.get('cpu', {}).get('nr_throttled', 0)} throttled",
+        "cgroup": f"{burner.get('cpu', {}).get('nr_throttled', 0)} throttled",
         "missing": sum(line.startswith("missing:") for line in (out / "b.log").read_text().splitlines()),
     }
     failed = [name for name, value in expect.items() if facts[name] != value]
@@ -138,8 +138,8 @@ def checks(out, kernel, expect):
         "the release is the kernel's": host["kernel_release"] == kernel,
         "one layout of cgroups": host["cgroup_layout"] == "unified",
         # sched_ext's own defaults enforce no cpu.max.
-        "the burner is throttled": facts["ops"] is not None or work.get("cpu", {}).get("nr_throttled", 0) > 0,
-        "the comparison names the cgroup": "/work" in (out / "compare").read_text(),
+        "the burner is throttled": facts["ops"] is not None or burner.get("cpu", {}).get("nr_throttled", 0) > 0,
+        "the comparison names the cgroup": "/burner" in (out / "compare").read_text(),
         "what is off is named with its cure": all(
             on == "on" or cure in doctor
             for on, cure in [(facts["schedstats"], "kernel.sched_schedstats=1"),
