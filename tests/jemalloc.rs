@@ -183,6 +183,27 @@ fn a_program_in_namespaces_of_its_own_agrees() {
     }
 }
 
+/// A program that is stripped, and its debug file where distributions put them: by build id.
+#[test]
+fn a_debug_file_is_found_by_its_build_id_in_the_processs_own_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake.c", "fake", &["-g", "-Wl,--build-id=0xabcdef0123456789"]);
+    let debug = dir.path().join("fake.debug");
+    tool("objcopy", &["--only-keep-debug"], &[&program, &debug]);
+    tool("strip", &[], &[&program]);
+    let script = "mkdir -p /usr/lib/debug && mount -t tmpfs tmpfs /usr/lib/debug && \
+                  mkdir -p /usr/lib/debug/.build-id/ab && \
+                  cp \"$0\" /usr/lib/debug/.build-id/ab/cdef0123456789.debug && exec \"$1\"";
+    let mut command = Command::new("unshare");
+    let command = command.args(["--mount", "sh", "-c", script]).arg(&debug).arg(&program);
+    let Some(parked) = Parked::start(command) else {
+        return eprintln!("skipped: no mount namespace can be made here");
+    };
+    if may_probe() {
+        assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), parked.said);
+    }
+}
+
 fn library() -> Option<PathBuf> {
     let found = ["/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/usr/lib64/libjemalloc.so.2"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.exists());
