@@ -23,21 +23,26 @@ const MAX_SPLIT: u64 = 256 << 20;
 
 type Known = Arc<OnceLock<Result<Layout, Tag>>>;
 
-/// What files say, by device and inode.
+/// Device, inode and path: some file systems give inodes of one device twice.
+type Key = (String, u64, Vec<u8>);
+
+/// What files say.
 #[derive(Default)]
-pub(in super::super) struct Files(Mutex<HashMap<(u64, u64), Known>>);
+pub(in super::super) struct Files(Mutex<HashMap<Key, Known>>);
 
 impl Files {
     /// The layout that a module's file tells. What belongs to the process and not to the file, such
     /// as a refusal to open it, is not kept.
     pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<Layout, Tag> {
-        let file = open(pid, module).ok_or(Tag::JemallocNotFound)?;
-        let metadata = file.metadata().map_err(|_| Tag::JemallocNotFound)?;
-        let key = (metadata.dev(), metadata.ino());
+        let key = (module.device.clone(), module.inode, module.path.clone());
         let known = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(key).or_default())
         };
+        if let Some(layout) = known.get() {
+            return *layout;
+        }
+        let file = open(pid, module).ok_or(Tag::JemallocNotFound)?;
         *known.get_or_init(|| look(pid, module, &file))
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Module {
     pub(super) range: String,
     /// Where that starts.
     pub(super) start: u64,
+    /// Device of the file system, as `maps` writes it.
+    pub(super) device: String,
     pub(super) inode: u64,
     pub(super) path: Vec<u8>,
     /// Whether it is the program itself.
@@ -92,14 +94,16 @@ fn modules(maps: &[u8], program: &[u8]) -> Vec<Module> {
 fn module(line: &[u8]) -> Option<Module> {
     let mut fields = line.splitn(6, |&b| b == b' ');
     let range = std::str::from_utf8(fields.next()?).ok()?;
-    let (_permissions, offset, _device) = (fields.next()?, fields.next()?, fields.next()?);
+    let (_permissions, offset, device) = (fields.next()?, fields.next()?, fields.next()?);
     let inode: u64 = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let path = fields.next()?.trim_ascii_start();
+    let device = std::str::from_utf8(device).ok()?;
     let start = u64::from_str_radix(range.split_once('-')?.0, 16).ok()?;
     let first = offset.iter().all(|&b| b == b'0');
     (first && inode != 0 && path.starts_with(b"/")).then(|| Module {
         range: range.to_owned(),
         start,
+        device: device.to_owned(),
         inode,
         path: path.to_vec(),
         is_program: false,
