@@ -161,12 +161,15 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let psi = psi::host(path);
     let sched_ext = sched_ext::read(&options.roots.sysfs);
     let pool = pool(options.jobs.map_or_else(|| default_jobs(&host), NonZeroUsize::get));
+    // A thread that can't be stopped in time is let go by the end of the worker that holds it. Without
+    // workers of its own, a capture holds none.
+    let may_hold = pool.current_thread_index().is_none();
     let walk = Walk {
         procfs: &procfs,
         tree,
         smaps: options.smaps,
         taskstats: (tree == Tree::Live && options.taskstats == Ask::Yes).then(|| taskstats::Kept::on(&host)),
-        jemalloc: (tree == Tree::Live && options.jemalloc == Ask::Yes).then(jemalloc::Files::default),
+        jemalloc: (tree == Tree::Live && options.jemalloc == Ask::Yes && may_hold).then(jemalloc::Files::default),
         page_size: host::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
         begin,
         progress: &options.progress,

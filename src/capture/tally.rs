@@ -51,6 +51,14 @@ impl Tally {
         self.count(file, errno, 1);
     }
 
+    /// A thread of which nothing was read: it has ended, unless the errno says otherwise.
+    pub(super) fn lost(&mut self, file: File, errno: Errno) {
+        match errno {
+            Errno::ENOENT | Errno::ESRCH => self.ghosts += 1,
+            _ => self.failed(file, errno),
+        }
+    }
+
     fn count(&mut self, file: File, errno: Errno, more: u64) {
         match self.failures.iter_mut().find(|known| (known.0, known.1) == (file, errno)) {
             Some((.., count)) => *count += more,
@@ -92,6 +100,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn a_thread_lost_to_a_limit_is_no_ghost() {
+        let mut tally = Tally::default();
+        tally.lost(File::Stat, Errno::ESRCH);
+        tally.lost(File::Stat, Errno::EMFILE);
+        let summary = tally.summary();
+        assert_eq!((summary.ghosts, summary.read_failures_by_errno["stat"]["EMFILE"]), (1, 1));
+    }
 
     #[test]
     fn workers_counts_add_up() {

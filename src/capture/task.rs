@@ -101,7 +101,8 @@ impl Reader {
         let stat = self.stat(folder, &mut metrics);
         let comm = stat.comm.or_else(|| self.comm(folder));
         let Some(comm) = comm else {
-            tally.ghosts += 1;
+            let stat_failed = self.failures.iter().find(|(file, _)| *file == File::Stat);
+            tally.lost(File::Stat, stat_failed.map_or(Errno::ESRCH, |(_, errno)| *errno));
             return None;
         };
         self.affinity(tid, &mut metrics);

@@ -178,9 +178,12 @@ impl Worker {
         for &tid in tids {
             self.tally.walked += 1;
             let read_at = u64::try_from(walk.begin.elapsed().as_nanos()).ok();
-            let Ok(folder) = process.tasks.folder(IdName::new(tid).as_c_str()) else {
-                self.tally.ghosts += 1;
-                continue;
+            let folder = match process.tasks.folder(IdName::new(tid).as_c_str()) {
+                Ok(folder) => folder,
+                Err(errno) => {
+                    self.tally.lost(File::Stat, errno);
+                    continue;
+                }
             };
             let Some(mut read) = self.reader.thread(&folder, process.tgid, tid, &mut self.tally) else { continue };
             if read.thread.is_leader() {

@@ -135,6 +135,8 @@ fn file(snapshot: &CtprofSnapshot, file: &'static str) -> Finding {
         _ => (snapshot.threads.len(), "threads"),
     };
     let (why, remedy) = cause(snapshot, file, errno);
+    // Threads of which nothing could be read are not among the snapshot's.
+    let all = all.max(usize::try_from(failed).unwrap_or(usize::MAX));
     let coverage = match usize::try_from(failed) {
         _ if errno == "ENOENT" => Coverage::Unavailable,
         Ok(failed) if failed < all => Coverage::Partial,

@@ -101,9 +101,9 @@ fn tag_of(error: StopError) -> Tag {
 fn read(target: &Target, tgid: u32, thread_pointer: u64) -> Result<(u64, u64), Tag> {
     let Offsets { allocated, deallocated } = target.offsets;
     let first = allocated.min(deallocated);
-    let span = usize::try_from(allocated.abs_diff(deallocated) + 8).map_err(|_| Tag::TlsArithmetic)?;
+    let span = allocated.abs_diff(deallocated).checked_add(8).and_then(|span| usize::try_from(span).ok());
     let mut buffer = [0; 256];
-    let buffer = buffer.get_mut(..span).ok_or(Tag::TlsArithmetic)?;
+    let buffer = span.and_then(|span| buffer.get_mut(..span)).ok_or(Tag::TlsArithmetic)?;
     let address = thread_pointer.checked_add_signed(target.distance).and_then(|start| start.checked_add(first));
     memory::read(tgid, address.ok_or(Tag::TlsArithmetic)?, buffer).map_err(|errno| match errno {
         nix::errno::Errno::ESRCH => Tag::PidMissing,
@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(read(&target(i64::MIN, 0, 8), pid, 16), Err(Tag::TlsArithmetic));
         assert_eq!(read(&target(0, 0, 1 << 40), pid, 16), Err(Tag::TlsArithmetic));
         assert_eq!(read(&target(0, u64::MAX, u64::MAX - 8), pid, 16), Err(Tag::TlsArithmetic));
+        assert_eq!(read(&target(0, u64::MAX, 0), pid, 16), Err(Tag::TlsArithmetic));
         assert_eq!(read(&target(0, 0, 8), pid, 16), Err(Tag::ProcessVmReadv));
         let huge = [u64::MAX, 0];
         let read = read(&target(0, 0, 8), pid, huge.as_ptr() as u64);
