@@ -12,8 +12,12 @@ use std::{env, thread};
 const STACK: usize = 32 * 1024;
 
 fn main() -> io::Result<()> {
-    let numbers: Vec<usize> = env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    match numbers[..] {
+    run(&env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect::<Vec<_>>())
+}
+
+/// Runs as the numbers say.
+pub(crate) fn run(numbers: &[usize]) -> io::Result<()> {
+    match *numbers {
         [processes, threads] => parent(processes, threads),
         [threads] => child(threads),
         _ => Err(io::Error::other("usage: load PROCESSES THREADS")),
@@ -23,7 +27,7 @@ fn main() -> io::Result<()> {
 fn parent(processes: usize, threads: usize) -> io::Result<()> {
     let start = |_| {
         let mut command = Command::new(env::current_exe()?);
-        command.arg(threads.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+        command.arg("load").arg(threads.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     };
     let mut children = (0..processes).map(start).collect::<io::Result<Vec<Child>>>()?;
     for child in &mut children {

@@ -14,6 +14,8 @@ use crate::sys::directory;
 
 /// First size of a read buffer: more than any file of a thread has on an ordinary host.
 const BUFFER: usize = 16 * 1024;
+/// More than an id, a slash and the name of any file of a thread.
+const LONGEST_PATH: usize = 32;
 /// Where a file that does not end is cut off.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
@@ -42,6 +44,44 @@ impl IdName {
 
     pub(super) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).expect("ten digits leave room for the NUL")
+    }
+}
+
+/// Files of a numbered directory in an open one, by paths from there: a handle for each thread
+/// would cost as much as one of its files. An id can't be given away again while its files are
+/// read, unless to a thread of the same process after all other ids had their turn.
+pub(super) struct Numbered<'f> {
+    folder: &'f Folder,
+    path: [u8; LONGEST_PATH],
+    start: usize,
+}
+
+impl<'f> Numbered<'f> {
+    pub(super) fn new(folder: &'f Folder, id: u32) -> Self {
+        let mut path = [0; LONGEST_PATH];
+        let name = IdName::new(id);
+        let digits = name.as_c_str().to_bytes();
+        path[..digits.len()].copy_from_slice(digits);
+        path[digits.len()] = b'/';
+        Self { folder, path, start: digits.len() + 1 }
+    }
+
+    /// The content of a file, in `buffer`.
+    pub(super) fn read<'b>(&mut self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
+        let folder = self.folder;
+        folder.read(self.path_to(name), buffer)
+    }
+
+    /// Whether a file of that name is there.
+    pub(super) fn has(&mut self, name: &CStr) -> bool {
+        let folder = self.folder;
+        folder.has(self.path_to(name))
+    }
+
+    fn path_to(&mut self, name: &CStr) -> &CStr {
+        let name = name.to_bytes_with_nul();
+        self.path[self.start..self.start + name.len()].copy_from_slice(name);
+        CStr::from_bytes_until_nul(&self.path).expect("the name brought its NUL")
     }
 }
 
@@ -116,6 +156,20 @@ mod tests {
         for id in [0, 7, 10, 32768, u32::MAX] {
             assert_eq!(IdName::new(id).as_c_str().to_str().unwrap(), id.to_string());
         }
+    }
+
+    #[test]
+    fn files_of_numbered_directories_are_found_by_any_of_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("4294967295")).unwrap();
+        for name in ["smaps_rollup", "io"] {
+            std::fs::write(dir.path().join("4294967295").join(name), name).unwrap();
+        }
+        let folder = Folder::open(dir.path()).unwrap();
+        let mut files = Numbered::new(&folder, u32::MAX);
+        assert_eq!(files.read(c"smaps_rollup", &mut Vec::new()), Ok(&b"smaps_rollup"[..]));
+        assert_eq!(files.read(c"io", &mut Vec::new()), Ok(&b"io"[..]));
+        assert!(files.has(c"io") && !files.has(c"stat"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use nix::errno::Errno;
 
-use super::folder::Folder;
+use super::folder::Numbered;
 use super::tally::{File, Tally};
 use super::text::{self, Keyed};
 use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, ThreadState, Value, printable};
@@ -95,26 +95,26 @@ impl Reader {
     }
 
     /// Reads thread `tid` of process `tgid`; `None` if it ended first.
-    pub(super) fn thread(&mut self, folder: &Folder, tgid: u32, tid: u32, tally: &mut Tally) -> Option<Read> {
+    pub(super) fn thread(&mut self, files: &mut Numbered<'_>, tgid: u32, tid: u32, tally: &mut Tally) -> Option<Read> {
         self.failures.clear();
         let mut metrics = Box::new(Metrics::default());
-        let stat = self.stat(folder, &mut metrics);
-        let comm = stat.comm.or_else(|| self.comm(folder));
+        let stat = self.stat(files, &mut metrics);
+        let comm = stat.comm.or_else(|| self.comm(files));
         let Some(comm) = comm else {
             let stat_failed = self.failures.iter().find(|(file, _)| *file == File::Stat);
             tally.lost(File::Stat, stat_failed.map_or(Errno::ESRCH, |(_, errno)| *errno));
             return None;
         };
         self.affinity(tid, &mut metrics);
-        self.status(folder, &mut metrics);
+        self.status(files, &mut metrics);
         if tid != tgid {
             metrics.nr_threads = None;
         }
-        self.schedstat(folder, &mut metrics);
-        tally.negative_times += self.sched(folder, &mut metrics);
-        self.io(folder, &mut metrics);
-        let cgroup = self.cgroup(folder);
-        self.settle_failures(folder, tally);
+        self.schedstat(files, &mut metrics);
+        tally.negative_times += self.sched(files, &mut metrics);
+        self.io(files, &mut metrics);
+        let cgroup = self.cgroup(files);
+        self.settle_failures(files, tally);
         let thread = ThreadState {
             tid,
             tgid,
@@ -139,24 +139,24 @@ impl Reader {
     }
 
     /// Reads a file into `buffer`, or notes why not.
-    fn read<'b>(&mut self, folder: &Folder, file: File, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
-        folder.read(file.name(), buffer).map_err(|errno| self.failures.push((file, errno))).ok()
+    fn read<'b>(&mut self, files: &mut Numbered<'_>, file: File, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        files.read(file.name(), buffer).map_err(|errno| self.failures.push((file, errno))).ok()
     }
 
     /// Counts the thread's failures, unless they only say that it has ended meanwhile.
-    fn settle_failures(&self, folder: &Folder, tally: &mut Tally) {
+    fn settle_failures(&self, files: &mut Numbered<'_>, tally: &mut Tally) {
         let gone = |errno| matches!(errno, Errno::ENOENT | Errno::ESRCH);
-        if self.failures.iter().any(|&(_, errno)| gone(errno)) && !folder.has(File::Stat.name()) {
+        if self.failures.iter().any(|&(_, errno)| gone(errno)) && !files.has(File::Stat.name()) {
             return;
         }
         let failures = self.failures.iter().filter(|&&(_, errno)| errno != Errno::ESRCH);
         failures.for_each(|&(file, errno)| tally.failed(file, errno));
     }
 
-    fn stat(&mut self, folder: &Folder, metrics: &mut Metrics) -> Stat {
+    fn stat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> Stat {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut stat = Stat::default();
-        if let Some((name, fields)) = self.read(folder, File::Stat, &mut buffer).and_then(text::stat) {
+        if let Some((name, fields)) = self.read(files, File::Stat, &mut buffer).and_then(text::stat) {
             // Kernels before 4.18 escape the name here, but not in `comm`.
             if memchr::memchr(b'\\', name).is_none() {
                 stat.comm = Some(self.name(name));
@@ -184,9 +184,9 @@ impl Reader {
     }
 
     /// The name from its own file, to the last newline.
-    fn comm(&mut self, folder: &Folder) -> Option<Name> {
+    fn comm(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let name = folder.read(c"comm", &mut buffer).ok();
+        let name = files.read(c"comm", &mut buffer).ok();
         let name = name.map(|text| self.name(text.strip_suffix(b"\n").unwrap_or(text)));
         self.buffer = buffer;
         name
@@ -198,9 +198,9 @@ impl Reader {
         }
     }
 
-    fn status(&mut self, folder: &Folder, metrics: &mut Metrics) {
+    fn status(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(folder, File::Status, &mut buffer) {
+        if let Some(text) = self.read(files, File::Status, &mut buffer) {
             self.status.each(text, |metric, text| {
                 let asked_already = matches!(metric.source, Source::Affinity(_)) && metrics.cpu_affinity.is_some();
                 if !asked_already {
@@ -211,9 +211,9 @@ impl Reader {
         self.buffer = buffer;
     }
 
-    fn schedstat(&mut self, folder: &Folder, metrics: &mut Metrics) {
+    fn schedstat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(folder, File::Schedstat, &mut buffer) {
+        if let Some(text) = self.read(files, File::Schedstat, &mut buffer) {
             let columns = text.trim_ascii().split(|&b| b == b' ');
             for (column, text) in columns.enumerate() {
                 if let Some((_, metric)) = self.schedstat.iter().find(|(place, _)| *place == column) {
@@ -225,10 +225,10 @@ impl Reader {
     }
 
     /// Reads `sched`; the number of times in it that are negative.
-    fn sched(&mut self, folder: &Folder, metrics: &mut Metrics) -> u64 {
+    fn sched(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> u64 {
         let mut negative = 0;
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(folder, File::Sched, &mut buffer) {
+        if let Some(text) = self.read(files, File::Sched, &mut buffer) {
             self.sched.each(text::after_heading(text), |metric, text| {
                 negative += u64::from(text.starts_with(b"-"));
                 put(metric, metrics, text::value(metric, text));
@@ -240,9 +240,9 @@ impl Reader {
     }
 
     /// Reads `io`: all its keys or none.
-    fn io(&mut self, folder: &Folder, metrics: &mut Metrics) {
+    fn io(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(folder, File::Io, &mut buffer) {
+        if let Some(text) = self.read(files, File::Io, &mut buffer) {
             self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
             let of_io = || METRICS.iter().filter(|metric| matches!(metric.source, Source::Io(_)));
             if of_io().any(|metric| metric.get(metrics).is_none()) {
@@ -252,9 +252,9 @@ impl Reader {
         self.buffer = buffer;
     }
 
-    fn cgroup(&mut self, folder: &Folder) -> Option<Name> {
+    fn cgroup(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let path = self.read(folder, File::Cgroup, &mut buffer).and_then(text::cgroup);
+        let path = self.read(files, File::Cgroup, &mut buffer).and_then(text::cgroup);
         let path = path.map(|path| self.name(path));
         self.buffer = buffer;
         path
@@ -290,17 +290,21 @@ fn policy(number: u64) -> Value<'static> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::folder::Folder;
     use super::*;
 
     /// A thread folder with the given files, read as a recorded tree.
     fn read(tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
         let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(tid.to_string());
+        std::fs::create_dir(&folder).unwrap();
         for (name, content) in files {
-            std::fs::write(dir.path().join(name), content).unwrap();
+            std::fs::write(folder.join(name), content).unwrap();
         }
         let mut tally = Tally::default();
-        let folder = Folder::open(dir.path()).unwrap();
-        let read = Reader::new(Tree::Elsewhere).thread(&folder, 7, tid, &mut tally);
+        let tasks = Folder::open(dir.path()).unwrap();
+        let mut files = Numbered::new(&tasks, tid);
+        let read = Reader::new(Tree::Elsewhere).thread(&mut files, 7, tid, &mut tally);
         (read.map(|read| read.thread), tally)
     }
 

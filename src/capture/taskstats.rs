@@ -3,8 +3,9 @@
 use nix::errno::Errno;
 
 use crate::model::{
-    Built, HostContext, METRICS, Metric, Metrics, Source, Switch, TaskstatsFamily, TaskstatsSummary, Value,
+    Built, HostContext, METRICS, Metric, Metrics, Source, Switch, TaskstatsFamily, TaskstatsSummary, ThreadState, Value,
 };
+pub(super) use crate::sys::taskstats::AT_ONCE;
 use crate::sys::taskstats::Taskstats;
 
 /// Which families of fields the kernel keeps.
@@ -32,7 +33,7 @@ impl Kept {
 
 /// Whose struct it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Threads {
+enum Threads {
     /// Of a thread with memory of its own.
     User,
     /// Of a kernel thread.
@@ -57,28 +58,31 @@ impl Client {
         self.summary
     }
 
-    /// Asks for thread `tid` and puts the answer's fields in their places.
-    pub(super) fn read(&mut self, tid: u32, of: Threads, metrics: &mut Metrics) {
+    /// Asks for `threads`, at most [`AT_ONCE`], and puts the answers' fields in their places.
+    pub(super) fn read(&mut self, threads: &mut [ThreadState]) {
+        let Self { socket: Some(socket), kept, summary } = self else { return };
         // One refusal is enough: it is about this process, not about the thread.
-        if self.summary.eperm_count > 0 {
-            self.summary.eperm_count += 1;
+        if summary.eperm_count > 0 {
+            summary.eperm_count += threads.len() as u64;
             return;
         }
-        let Some(socket) = &mut self.socket else { return };
-        match socket.of(tid) {
+        let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
+        socket.of(&tids, |place, answer| match answer {
             Ok(stats) => {
-                self.summary.ok_count += 1;
-                self.summary.struct_version = version(&stats);
-                self.summary.struct_bytes = u64::try_from(stats.len()).ok();
-                fill(&stats, self.kept, of, metrics);
+                summary.ok_count += 1;
+                summary.struct_version = version(stats);
+                summary.struct_bytes = u64::try_from(stats.len()).ok();
+                let thread = &mut threads[place];
+                let of = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
+                fill(stats, *kept, of, &mut thread.metrics);
             }
-            Err(Errno::EPERM) => self.summary.eperm_count += 1,
-            Err(Errno::ESRCH) => self.summary.esrch_count += 1,
+            Err(Errno::EPERM) => summary.eperm_count += 1,
+            Err(Errno::ESRCH) => summary.esrch_count += 1,
             Err(errno) => {
-                tracing::debug!(tid, %errno, "no answer from taskstats");
-                self.summary.other_err_count += 1;
+                tracing::debug!(tid = tids[place], %errno, "no answer from taskstats");
+                summary.other_err_count += 1;
             }
-        }
+        });
     }
 }
 

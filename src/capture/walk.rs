@@ -8,12 +8,12 @@ use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
 use super::Progress;
-use super::folder::{Folder, IdName};
+use super::folder::{Folder, IdName, Numbered};
 use super::jemalloc::{self, Probe, Target};
 use super::smaps::{self, Smaps};
 use super::tally::{File, Tally};
 use super::task::{Reader, Tree};
-use super::taskstats::{self, Client, Kept, Threads};
+use super::taskstats::{self, Client, Kept};
 use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 
 /// A process with more threads than this is shared out between the workers.
@@ -40,6 +40,8 @@ struct Worker {
     taskstats: Option<Client>,
     probe: Probe,
     threads: Vec<ThreadState>,
+    /// How many of them taskstats was asked for.
+    asked: usize,
     tally: Tally,
 }
 
@@ -80,6 +82,7 @@ impl Walk<'_> {
         let mut walked = Walked::default();
         for worker in workers {
             let mut worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
+            worker.ask_taskstats();
             walked.threads.append(&mut worker.threads);
             walked.tally.merge(worker.tally);
             if self.jemalloc.is_some() {
@@ -105,6 +108,7 @@ impl Walk<'_> {
             taskstats: self.taskstats.map(Client::open),
             probe: Probe::default(),
             threads: Vec::new(),
+            asked: 0,
             tally: Tally::default(),
         }
     }
@@ -176,22 +180,15 @@ impl Worker {
 
     fn read(&mut self, walk: &Walk<'_>, process: &Process, tids: &[u32]) {
         for &tid in tids {
+            if self.threads.len() - self.asked == taskstats::AT_ONCE {
+                self.ask_taskstats();
+            }
             self.tally.walked += 1;
             let read_at = u64::try_from(walk.begin.elapsed().as_nanos()).ok();
-            let folder = match process.tasks.folder(IdName::new(tid).as_c_str()) {
-                Ok(folder) => folder,
-                Err(errno) => {
-                    self.tally.lost(File::Stat, errno);
-                    continue;
-                }
-            };
-            let Some(mut read) = self.reader.thread(&folder, process.tgid, tid, &mut self.tally) else { continue };
+            let mut files = Numbered::new(&process.tasks, tid);
+            let Some(mut read) = self.reader.thread(&mut files, process.tgid, tid, &mut self.tally) else { continue };
             if read.thread.is_leader() {
                 smaps::read(walk.smaps, walk.page_size, &process.folder, &mut read, &mut self.tally);
-            }
-            if let Some(taskstats) = &mut self.taskstats {
-                let of = if read.thread.kernel_thread { Threads::Kernel } else { Threads::User };
-                taskstats.read(tid, of, &mut read.thread.metrics);
             }
             if let Some(target) = &process.target {
                 self.probe.thread(target, process.tgid, tid, &mut read.thread.metrics);
@@ -199,6 +196,14 @@ impl Worker {
             read.thread.read_at_ns = read_at;
             self.threads.push(read.thread);
         }
+    }
+
+    /// Asks taskstats for the threads that it was not asked for yet.
+    fn ask_taskstats(&mut self) {
+        if let Some(taskstats) = &mut self.taskstats {
+            taskstats.read(&mut self.threads[self.asked..]);
+        }
+        self.asked = self.threads.len();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `include/uapi/linux/taskstats.h` has the numbers, `kernel/taskstats.c` the behaviour.
 
-use std::io::{self, Cursor};
+use std::io::{self, Cursor, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use neli::utils::Groups;
 use neli::{FromBytes, Size, ToBytes};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recvmmsg, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
 const FAMILY: &[u8] = b"TASKSTATS\0";
@@ -32,19 +32,25 @@ const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
 
 /// An answer that takes longer is lost.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How often a lost answer is asked for again, and how many stale ones are passed over.
+/// How often a thread is asked for whose answer got lost.
 const TRIES: u32 = 3;
+/// Threads in one message: the kernel takes the questions in it one by one. Their answers fit the
+/// socket's buffer of 208 KiB, in which each takes less than 4.
+pub(crate) const AT_ONCE: usize = 32;
 /// More than any answer: the struct is below 1 KiB.
-const BUFFER: usize = 8192;
+const ROOM: usize = 4096;
 
-type Message = Nlmsghdr<u16, Genlmsghdr<u8, u16>>;
+type Answer = Genlmsghdr<u8, u16>;
+type Message = Nlmsghdr<u16, Answer>;
 
 /// A socket that answers questions about threads.
 pub(crate) struct Taskstats {
     socket: NlSocket,
     family: u16,
+    /// Number of the last question.
     sequence: u32,
-    buffer: Vec<u8>,
+    questions: Vec<u8>,
+    room: Vec<u8>,
 }
 
 impl Taskstats {
@@ -58,47 +64,82 @@ impl Taskstats {
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         let patience = TimeVal::new(0, PATIENCE.subsec_micros().into());
         setsockopt(&fd, sockopt::ReceiveTimeout, &patience)?;
-        let mut taskstats = Self { socket, family: 0, sequence: 0, buffer: vec![0; BUFFER] };
-        let controller = u16::try_from(libc::GENL_ID_CTRL).expect("the controller's id is 16");
-        let answer = taskstats.ask(controller, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, FAMILY)?;
-        let attributes = answer.attrs().get_attr_handle();
-        taskstats.family = attributes.get_attr_payload_as(CTRL_ATTR_FAMILY_ID).map_err(|_| Errno::EBADMSG)?;
+        let mut taskstats = Self { socket, family: 0, sequence: 0, questions: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
+        taskstats.family = taskstats.find_family()?;
         Ok(taskstats)
     }
 
-    /// The kernel's `struct taskstats` of thread `tid`, as bytes.
-    ///
-    /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN` in the initial network namespace, `ESRCH` for a thread that
-    /// has ended, `EAGAIN` where no answer came, `EBADMSG` where it made no sense.
-    pub(crate) fn of(&mut self, tid: u32) -> Result<Vec<u8>, Errno> {
-        let answer = self.ask(self.family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_PID, &tid.to_ne_bytes())?;
-        stats(&answer, tid).ok_or(Errno::EBADMSG)
+    fn find_family(&mut self) -> Result<u16, Errno> {
+        let controller = u16::try_from(libc::GENL_ID_CTRL).expect("the controller's id is 16");
+        let question = request(controller, CTRL_CMD_GETFAMILY, self.sequence, CTRL_ATTR_FAMILY_NAME, FAMILY);
+        self.socket.send(&question.ok_or(Errno::EBADMSG)?, Msg::empty()).map_err(|error| errno(&error))?;
+        let mut family = Err(Errno::EBADMSG);
+        self.answers(|_, answer| {
+            family = answer.and_then(|answer| {
+                let attributes = answer.attrs().get_attr_handle();
+                attributes.get_attr_payload_as(CTRL_ATTR_FAMILY_ID).map_err(|_| Errno::EBADMSG)
+            });
+        })?;
+        family
     }
 
-    fn ask(&mut self, family: u16, command: u8, attribute: u16, value: &[u8]) -> Result<Genlmsghdr<u8, u16>, Errno> {
+    /// Asks for threads, at most [`AT_ONCE`] of them, and gives `found` the kernel's `struct taskstats`
+    /// of each by its place in `tids`, as bytes, or why there is none: `EPERM` without
+    /// `CAP_NET_ADMIN` in the initial network namespace, `ESRCH` for a thread that has ended,
+    /// `EAGAIN` where no answer came, `EBADMSG` where it made no sense.
+    pub(crate) fn of(&mut self, tids: &[u32], mut found: impl FnMut(usize, Result<&[u8], Errno>)) {
+        let mut open: Vec<usize> = (0..tids.len()).collect();
         let mut last = Errno::EAGAIN;
         for _ in 0..TRIES {
-            self.sequence = self.sequence.wrapping_add(1);
-            let request = request(family, command, self.sequence, attribute, value).ok_or(Errno::EBADMSG)?;
-            self.socket.send(&request, Msg::empty()).map_err(|error| errno(&error))?;
-            match self.answer() {
-                Err(errno @ (Errno::EAGAIN | Errno::EINTR | Errno::ENOBUFS)) => last = errno,
-                result => return result,
+            match self.round(tids, &mut open, &mut found) {
+                Ok(()) => return,
+                Err(errno) => last = errno,
             }
         }
-        Err(last)
+        open.into_iter().for_each(|place| found(place, Err(last)));
     }
 
-    /// The answer to the last question; answers to earlier ones, that came late, are passed over.
-    fn answer(&mut self) -> Result<Genlmsghdr<u8, u16>, Errno> {
-        for _ in 0..TRIES {
-            let (length, _) = self.socket.recv(&mut self.buffer, Msg::empty()).map_err(|error| errno(&error))?;
-            if let Some(answer) = parse(&self.buffer[..length], self.sequence) {
-                return answer;
+    /// Asks for the threads whose places are in `open`, all in one message, and takes those out that
+    /// are answered.
+    fn round(
+        &mut self,
+        tids: &[u32],
+        open: &mut Vec<usize>,
+        found: &mut impl FnMut(usize, Result<&[u8], Errno>),
+    ) -> Result<(), Errno> {
+        let places = open.clone();
+        let first = self.sequence.wrapping_add(1);
+        self.questions.clear();
+        for (sequence, &place) in (first..).zip(&places) {
+            let tid = tids[place].to_ne_bytes();
+            let question = request(self.family, TASKSTATS_CMD_GET, sequence, TASKSTATS_CMD_ATTR_PID, &tid);
+            self.questions.extend(question.ok_or(Errno::EBADMSG)?);
+            self.sequence = sequence;
+        }
+        self.socket.send(&self.questions, Msg::empty()).map_err(|error| errno(&error))?;
+        while !open.is_empty() {
+            self.answers(|sequence, answer| {
+                // Answers to an earlier round, that came late, are passed over.
+                let Some(&place) = places.get(sequence.wrapping_sub(first) as usize) else { return };
+                open.retain(|&waiting| waiting != place);
+                let stats = answer.and_then(|answer| stats(&answer, tids[place]).ok_or(Errno::EBADMSG));
+                found(place, stats.as_deref().map_err(|errno| *errno));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the answers that are there, or waits for one.
+    fn answers(&mut self, mut each: impl FnMut(u32, Result<Answer, Errno>)) -> Result<(), Errno> {
+        let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(AT_ONCE, None);
+        let mut rooms: Vec<_> = self.room.chunks_exact_mut(ROOM).map(|room| [IoSliceMut::new(room)]).collect();
+        let received = recvmmsg(self.socket.as_raw_fd(), &mut headers, &mut rooms, MsgFlags::MSG_WAITFORONE, None)?;
+        for bytes in received.filter_map(|message| message.iovs().next()) {
+            if let Some((sequence, answer)) = parse(bytes) {
+                each(sequence, answer);
             }
         }
-        Err(Errno::EAGAIN)
+        Ok(())
     }
 }
 
@@ -124,21 +165,19 @@ fn request(family: u16, command: u8, sequence: u32, attribute: u16, value: &[u8]
     Some(bytes.into_inner())
 }
 
-/// What a message says in answer to question `sequence`; `None` if it answers another.
-fn parse(bytes: &[u8], sequence: u32) -> Option<Result<Genlmsghdr<u8, u16>, Errno>> {
-    let Ok(message) = Message::from_bytes(&mut Cursor::new(bytes)) else { return Some(Err(Errno::EBADMSG)) };
-    if *message.nl_seq() != sequence {
-        return None;
-    }
-    Some(match message.nl_payload() {
+/// What a message says, and in answer to which question; `None` if it is none.
+fn parse(bytes: &[u8]) -> Option<(u32, Result<Answer, Errno>)> {
+    let message = Message::from_bytes(&mut Cursor::new(bytes)).ok()?;
+    let answer = match message.nl_payload() {
         NlPayload::Payload(answer) => Ok(answer.clone()),
         NlPayload::Err(refusal) => Err(Errno::from_raw(refusal.error().saturating_neg())),
         _ => Err(Errno::EBADMSG),
-    })
+    };
+    Some((*message.nl_seq(), answer))
 }
 
 /// The struct in an answer, if the answer is about thread `tid`.
-fn stats(answer: &Genlmsghdr<u8, u16>, tid: u32) -> Option<Vec<u8>> {
+fn stats(answer: &Answer, tid: u32) -> Option<Vec<u8>> {
     let attributes = answer.attrs().get_attr_handle();
     let about = attributes.get_nested_attributes::<u16>(TASKSTATS_TYPE_AGGR_PID).ok()?;
     let who: u32 = about.get_attr_payload_as(TASKSTATS_TYPE_PID).ok()?;
@@ -188,32 +227,33 @@ mod tests {
     fn the_struct_comes_out_of_a_reply_whole() {
         for length in [328, 344, 352, 368, 400, 416, 432, 560, 688, 1000] {
             let sent: Vec<u8> = (0..=250).cycle().take(length).collect();
-            let answer = parse(&reply(7, &sent), 9).unwrap().unwrap();
+            let (sequence, answer) = parse(&reply(7, &sent)).unwrap();
+            let answer = answer.unwrap();
+            assert_eq!(sequence, 9);
             assert_eq!(stats(&answer, 7), Some(sent));
             assert_eq!(stats(&answer, 8), None, "about another thread");
         }
     }
 
     #[test]
-    fn refusals_are_their_errno_and_late_answers_are_passed_over() {
+    fn refusals_are_their_errno() {
         let asked = request(30, 1, 9, 1, &7u32.to_ne_bytes()).unwrap();
         let refusal = |errno: i32| message(2, 9, &[&errno.to_ne_bytes()[..], &asked].concat());
-        assert_eq!(parse(&refusal(-1), 9), Some(Err(Errno::EPERM)));
-        assert_eq!(parse(&refusal(-3), 9), Some(Err(Errno::ESRCH)));
-        assert_eq!(parse(&reply(7, &[0; 328]), 10), None);
+        assert_eq!(parse(&refusal(-1)), Some((9, Err(Errno::EPERM))));
+        assert_eq!(parse(&refusal(-3)), Some((9, Err(Errno::ESRCH))));
     }
 
     #[test]
     fn a_damaged_reply_is_an_error_and_never_a_panic() {
         let whole = reply(7, &[1; 328]);
         for end in 0..whole.len() {
-            let answer = parse(&whole[..end], 9);
-            assert!(!matches!(answer, Some(Ok(ref answer)) if stats(answer, 7).is_some()), "{end}");
+            let answer = parse(&whole[..end]);
+            assert!(!matches!(answer, Some((_, Ok(ref answer))) if stats(answer, 7).is_some()), "{end}");
         }
         for at in 0..60 {
             let mut bytes = whole.clone();
             bytes[at] ^= 0xff;
-            if let Some(Ok(answer)) = parse(&bytes, 9) {
+            if let Some((_, Ok(answer))) = parse(&bytes) {
                 let _ = stats(&answer, 7);
             }
         }
@@ -225,14 +265,13 @@ mod tests {
             Ok(taskstats) => taskstats,
             Err(errno) => return eprintln!("skipped: no taskstats here: {errno}"),
         };
-        let gone = match taskstats.of(std::process::id()) {
-            Ok(stats) => {
-                assert!(stats.len() >= 328);
-                Errno::ESRCH
-            }
-            Err(errno) => errno,
-        };
-        assert!(matches!(gone, Errno::ESRCH | Errno::EPERM), "{gone}");
-        assert_eq!(taskstats.of(u32::MAX >> 1), Err(gone));
+        // Each answer is its own thread's, whatever the others' are.
+        let tids: Vec<u32> = [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(AT_ONCE).collect();
+        let mut answers = vec![Err(Errno::EAGAIN); tids.len()];
+        taskstats.of(&tids, |place, stats| answers[place] = stats.map(<[u8]>::len));
+        let gone = if answers[0].is_ok_and(|length| length >= 328) { Errno::ESRCH } else { Errno::EPERM };
+        for (place, answer) in answers.iter().enumerate() {
+            assert_eq!(*answer, if place % 2 == 0 { answers[0] } else { Err(gone) }, "{place}");
+        }
     }
 }

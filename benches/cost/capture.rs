@@ -1,0 +1,76 @@
+//! A capture beside the floor.
+
+use std::fs;
+use std::num::NonZeroUsize;
+
+use ctprof::capture::{Options, capture_with};
+
+use crate::load::{Load, fits, tree};
+use crate::process::{Cost, Line, ctprof, medians, role};
+
+const RUNS: usize = 7;
+
+/// The role that captures and keeps what it found to itself.
+pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
+    let mut options = Options::default();
+    options.jobs = Some(jobs);
+    options.roots.procfs = procfs.into();
+    // Gone with the process, which frees nothing one by one.
+    std::mem::forget(capture_with(&options)?);
+    Ok(())
+}
+
+/// Measures captures of hosts of the given sizes and prints a table.
+pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
+    println!("## Capturing\n");
+    println!(
+        "| threads | workers | walk CPU ÷ floor | with the file ÷ floor | wall ÷ floor | wall ÷ one worker's | CPU | wall | peak | file |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for &size in sizes {
+        rows(size)?;
+    }
+    println!();
+    Ok(())
+}
+
+fn rows(size: usize) -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("snapshot").display().to_string();
+    let (_load, procfs) = if fits(size)? {
+        (Some(Load::of(size)?), "/proc".to_owned())
+    } else if size <= 100_000 {
+        tree(dir.path(), size)?;
+        (None, dir.path().display().to_string())
+    } else {
+        return Ok(());
+    };
+    let mut alone = f64::NAN;
+    for jobs in ["1", "2"] {
+        let programs: [Line; 3] = [
+            role(&["floor", jobs, &procfs])?,
+            role(&["walk", jobs, &procfs])?,
+            ctprof(&["capture", "--quiet", "--jobs", jobs, "--procfs", &procfs, "--output", &file]),
+        ];
+        let costs = medians(RUNS, &programs)?;
+        let [floor, walk, whole] = costs[..] else { anyhow::bail!("three programs, three costs") };
+        if jobs == "1" {
+            alone = whole.wall;
+        }
+        row(size, jobs, [floor, walk, whole], whole.wall / alone, fs::metadata(&file)?.len());
+    }
+    Ok(())
+}
+
+fn row(size: usize, jobs: &str, [floor, walk, whole]: [Cost; 3], shared: f64, bytes: u64) {
+    println!(
+        "| {size} | {jobs} | {:.2} | {:.2} | {:.2} | {shared:.2} | {:.1} ms | {:.1} ms | {:.1} MiB | {:.1} KiB |",
+        walk.cpu / floor.cpu,
+        whole.cpu / floor.cpu,
+        whole.wall / floor.wall,
+        whole.cpu * 1e3,
+        whole.wall * 1e3,
+        whole.peak / 1_048_576.0,
+        bytes as f64 / 1024.0,
+    );
+}

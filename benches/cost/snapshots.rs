@@ -1,0 +1,104 @@
+//! Reading snapshots: what it costs by their size, beside decompressing the same file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use ctprof::{CtprofSnapshot, ThreadState};
+
+use crate::process::{ctprof, medians, role};
+
+const RUNS: usize = 5;
+/// For files beyond the limit that readers have of themselves.
+const LIMIT: &str = "8589934592";
+
+/// Measures `show` and `compare` of files of the given sizes and prints a table.
+pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
+    println!("## Reading\n");
+    println!("| threads | JSON | show ÷ decompressing | compare ÷ decompressing both | show | peak | compare | peak |");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let template = ctprof::capture_pid(std::process::id())?;
+    for &size in sizes {
+        let dir = tempfile::tempdir()?;
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name).display().to_string());
+        let json = synthetic(&template, size, 1, Path::new(&a))?;
+        synthetic(&template, size, 2, Path::new(&b))?;
+        let common = ["--max-snapshot-bytes", LIMIT];
+        let costs = medians(
+            RUNS,
+            &[
+                role(&["decompress", &a])?,
+                ctprof(&[&["show"][..], &common, &[&a]].concat()),
+                ctprof(&[&["compare"][..], &common, &[&a, &b]].concat()),
+            ],
+        )?;
+        let [floor, show, compare] = costs[..] else { anyhow::bail!("three programs, three costs") };
+        println!(
+            "| {size} | {:.1} MiB | {:.2} | {:.2} | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB |",
+            json as f64 / 1_048_576.0,
+            show.wall / floor.wall,
+            compare.wall / floor.wall / 2.0,
+            show.wall * 1e3,
+            show.peak / 1_048_576.0,
+            compare.wall * 1e3,
+            compare.peak / 1_048_576.0,
+        );
+    }
+    Ok(())
+}
+
+/// The role that decompresses a file and does nothing with it.
+pub(crate) fn decompress(file: &str) -> anyhow::Result<()> {
+    zstd::stream::copy_decode(File::open(file)?, io::sink())?;
+    Ok(())
+}
+
+/// Writes a snapshot of `size` threads like those of `template`, thread by thread; the bytes of its
+/// JSON. Counters differ from thread to thread, as those of a host do, and grow with `round`.
+fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) -> anyhow::Result<u64> {
+    let mut out = Counted { inner: zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?, bytes: 0 };
+    write!(out, r#"{{"format_version":1,"threads":["#)?;
+    for number in 0..size {
+        if number > 0 {
+            out.write_all(b",")?;
+        }
+        serde_json::to_writer(&mut out, &thread(&template.threads[0], u32::try_from(number)?, round))?;
+    }
+    out.write_all(b"]}")?;
+    let bytes = out.bytes;
+    out.inner.finish()?.flush()?;
+    Ok(bytes)
+}
+
+fn thread(template: &ThreadState, number: u32, round: u64) -> ThreadState {
+    let mut thread = template.clone();
+    (thread.tid, thread.tgid) = (number + 1, number / 100 * 100 + 1);
+    thread.pcomm = format!("program-{}", thread.tgid % 37).into();
+    thread.comm = format!("worker-{}", number % 100).into();
+    let mut counter = u64::from(number).wrapping_mul(2_654_435_761) % 1_000_003;
+    for metric in ctprof::model::METRICS {
+        if metric.get(&thread.metrics).is_some() {
+            counter = counter * 48_271 % 0x7fff_ffff;
+            // A category keeps its value.
+            let _ = metric.set(&mut thread.metrics, ctprof::model::Value::Unsigned(counter % 9_999 * round));
+        }
+    }
+    thread
+}
+
+struct Counted<W> {
+    inner: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
