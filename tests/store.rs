@@ -83,7 +83,7 @@ fn a_flipped_bit_is_found() {
 #[test]
 fn errors_say_where_and_what() {
     let wrong = error(r#"{"threads":[{"tid":1,"tgid":2,"nice":"x"}]}"#);
-    assert!(wrong.contains("threads[0]: nice: expected a whole number"), "{wrong}");
+    assert!(wrong.contains("threads[0].nice: expected a whole number"), "{wrong}");
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
     assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
     assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));

@@ -26,8 +26,7 @@ impl Load {
     pub(crate) fn of(threads: usize) -> anyhow::Result<Self> {
         let processes = threads.div_ceil(PER_PROCESS).max(1);
         let load = role(&["load", &processes.to_string(), &(threads / processes).to_string()])?;
-        let mut child =
-            Command::new(&load[0]).args(&load[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(&load[0]).args(&load[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("stdout is piped")?;
         BufReader::new(stdout).read_line(&mut String::new())?;
         Ok(Self(child))

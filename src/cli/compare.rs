@@ -1,5 +1,6 @@
 //! `ctprof compare`.
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -21,7 +22,9 @@ pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
     let columns = args.view.columns(|column| column != Column::Value)?;
     let limit = args.view.limits.max_snapshot_bytes;
     let (baseline, candidate) = rayon::join(|| load(&args.baseline, limit), || load(&args.candidate, limit));
-    let comparison = compare(&baseline?, &candidate?, &options);
+    // The process ends soon: let its end free the snapshots, and not one thread after the other.
+    let (baseline, candidate) = (ManuallyDrop::new(baseline?), ManuallyDrop::new(candidate?));
+    let comparison = compare(&baseline, &candidate, &options);
     to_stdout(|out| match args.view.format {
         Format::Table | Format::Markdown => report::comparison(out, &comparison, &style(&args.view, columns)),
         Format::Csv => report::comparison_csv(out, &comparison),

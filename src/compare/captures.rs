@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use super::Sides;
 use super::group::Group;
 use super::rows::{Row, Table};
-use crate::model::{Cell, CtprofSnapshot, Section, Unit, gaps};
+use crate::model::{Cell, CtprofSnapshot, Finding, Section, Unit};
 
 type Facts = BTreeMap<Cow<'static, str>, (Unit, Cell)>;
 
 /// The section on the captures.
-pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>) -> Table {
+pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, gaps: Sides<&Vec<Finding>>) -> Table {
     let facts = snapshots.map(|snapshot| snapshot.map(facts).unwrap_or_default());
     let exists = snapshots.map(|snapshot| snapshot.is_some());
     let mut names: Vec<_> = facts.baseline.keys().chain(facts.candidate.keys()).cloned().collect();
@@ -30,7 +30,7 @@ pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>) -> Table {
         section: Section::Capture,
         groups: vec![group],
         rows: names.into_iter().map(row).collect(),
-        notes: hints(snapshots),
+        notes: hints(gaps, exists.candidate),
     }
 }
 
@@ -68,12 +68,12 @@ fn facts(snapshot: &CtprofSnapshot) -> Facts {
 }
 
 /// What was missing, on which side, and what cures it.
-fn hints(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<String> {
-    let Sides { baseline, candidate } = snapshots.map(|snapshot| snapshot.map(gaps).unwrap_or_default());
+fn hints(gaps: Sides<&Vec<Finding>>, two_sided: bool) -> Vec<String> {
+    let Sides { baseline, candidate } = gaps;
     let both = |gap| if candidate.contains(gap) { "both" } else { "baseline" };
-    let sided = baseline.iter().map(|gap| (if snapshots.candidate.is_none() { "" } else { both(gap) }, gap));
+    let sided = baseline.iter().map(|gap| (if two_sided { both(gap) } else { "" }, gap));
     let others = candidate.iter().filter(|gap| !baseline.contains(gap)).map(|gap| ("candidate", gap));
-    let line = |(side, gap): (&str, &crate::model::Finding)| {
+    let line = |(side, gap): (&str, &Finding)| {
         let side = if side.is_empty() { String::new() } else { format!("{side}: ") };
         let remedy = if gap.remedy.is_empty() { String::new() } else { format!("; {}", gap.remedy) };
         format!("{side}{}: {}{remedy}", gap.source, gap.reason)
@@ -82,7 +82,7 @@ fn hints(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<String> {
 }
 
 /// Why a section that was asked for has nothing.
-pub(super) fn why_nothing(section: Section, snapshots: Sides<Option<&CtprofSnapshot>>) -> String {
+pub(super) fn why_nothing(section: Section, gaps: Sides<&Vec<Finding>>) -> String {
     let source = match section {
         Section::TaskstatsDelay => "taskstats",
         Section::HostPressure | Section::Pressure => "pressure",
@@ -91,11 +91,10 @@ pub(super) fn why_nothing(section: Section, snapshots: Sides<Option<&CtprofSnaps
         section if section.is_of_cgroups() => "cgroups",
         _ => "",
     };
-    let all = snapshots.into_iter().flatten().flat_map(gaps);
-    let known = all.into_iter().find(|gap| gap.source == source);
+    let known = gaps.into_iter().flatten().find(|gap| gap.source == source);
     known.map_or_else(
         || "nothing was recorded".to_owned(),
-        |gap| if gap.remedy.is_empty() { gap.reason } else { format!("{}; {}", gap.reason, gap.remedy) },
+        |gap| if gap.remedy.is_empty() { gap.reason.clone() } else { format!("{}; {}", gap.reason, gap.remedy) },
     )
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 
+use super::namesakes::Namesakes;
 use super::path_pattern::cgroup_pattern;
 use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides};
@@ -65,24 +66,25 @@ pub(super) struct CgroupKeys<'o> {
 }
 
 impl<'o> CgroupKeys<'o> {
-    pub(super) fn learn(snapshots: Sides<Option<&CtprofSnapshot>>, options: &'o Options) -> Self {
+    pub(super) fn learn(
+        snapshots: Sides<Option<&CtprofSnapshot>>,
+        threads: Sides<&Vec<Namesakes<'_>>>,
+        options: &'o Options,
+    ) -> Self {
         let mut keys =
             Self { flatten: &options.flatten, keys: Keys::literal(), renamed: BTreeMap::new(), list: Vec::new() };
         if options.cgroups == Names::Patterns {
-            let paths: BTreeSet<String> = snapshots.into_iter().flatten().flat_map(|s| keys.paths(s)).collect();
+            let of_threads = threads.into_iter().flatten().filter_map(|namesakes| namesakes.cgroup.map(|name| &**name));
+            let recorded = snapshots.into_iter().flatten().flat_map(|s| s.cgroup_stats.keys().map(String::as_str));
+            let paths: BTreeSet<&str> = of_threads.chain(recorded).collect();
+            let paths: BTreeSet<String> = paths.into_iter().map(|path| keys.flattened(path)).collect();
             keys.keys = Keys::learn(cgroup_pattern, paths.iter().map(String::as_str));
         }
-        if let (Names::Patterns, Sides { baseline: Some(a), candidate: Some(b) }) = (options.renamed_cgroups, snapshots)
-        {
-            keys.list = renamed(&keys.kinds(a), &keys.kinds(b));
+        if options.renamed_cgroups == Names::Patterns {
+            keys.list = renamed(&keys.kinds(threads.baseline), &keys.kinds(threads.candidate));
             keys.renamed = keys.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
         }
         keys
-    }
-
-    fn paths<'s>(&'s self, snapshot: &'s CtprofSnapshot) -> impl Iterator<Item = String> + 's {
-        let threads = snapshot.threads.iter().filter_map(|thread| thread.cgroup.as_deref());
-        threads.chain(snapshot.cgroup_stats.keys().map(String::as_str)).map(|path| self.flattened(path))
     }
 
     fn flattened(&self, path: &str) -> String {
@@ -101,11 +103,11 @@ impl<'o> CgroupKeys<'o> {
     }
 
     /// The kinds of threads in each cgroup.
-    fn kinds(&self, snapshot: &CtprofSnapshot) -> Kinds {
+    fn kinds(&self, threads: &[Namesakes<'_>]) -> Kinds {
         let mut kinds = Kinds::new();
-        for thread in &snapshot.threads {
-            if let Some(path) = &thread.cgroup {
-                let kind = (pattern_key(&thread.pcomm), pattern_key(&thread.comm));
+        for namesakes in threads {
+            if let Some(path) = namesakes.cgroup {
+                let kind = (pattern_key(namesakes.process), pattern_key(namesakes.thread));
                 kinds.entry(self.baseline(path)).or_default().insert(kind);
             }
         }

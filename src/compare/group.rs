@@ -1,10 +1,11 @@
 //! Groups of threads, and the pairing of the groups of two snapshots.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::cgroup_keys::CgroupKeys;
+use super::namesakes::Namesakes;
 use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides, joined};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
@@ -82,6 +83,14 @@ struct Members {
 }
 
 impl Members {
+    fn add(&mut self, thread: &ThreadState, lived: Option<f64>) {
+        self.threads += 1;
+        self.totals.add(&thread.metrics);
+        if let Some(share) = lived {
+            self.lived = (self.lived.0 + share, self.lived.1 + 1);
+        }
+    }
+
     fn merge(&mut self, other: &Self) {
         self.threads += other.threads;
         self.name_cut |= other.name_cut;
@@ -91,62 +100,53 @@ impl Members {
 }
 
 type Groups = BTreeMap<Vec<String>, Members>;
-/// Names of process, thread and cgroup.
-type Names3<'s> = (&'s Name, &'s Name, Option<&'s Name>);
 
 /// How names become keys, on one side.
 struct Naming<'k> {
     by: GroupBy,
     process: &'k Keys,
     thread: &'k Keys,
-    cgroup: &'k dyn Fn(&str) -> String,
+    cgroup: &'k (dyn Fn(&str) -> String + Sync),
 }
 
 impl Naming<'_> {
-    /// The path of a thread's group, from the top of the tree.
-    fn path(&self, thread: &ThreadState) -> Vec<String> {
-        let cgroup = || thread.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), self.cgroup);
+    /// The path of the group of threads with these names, from the top of the tree.
+    fn path(&self, names: &Namesakes<'_>) -> Vec<String> {
+        let cgroup = || names.cgroup.map_or_else(|| NO_CGROUP.to_owned(), |path| (self.cgroup)(path));
         match self.by {
-            GroupBy::Pcomm => vec![self.process.key(&thread.pcomm)],
-            GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&thread.comm)],
+            GroupBy::Pcomm => vec![self.process.key(names.process)],
+            GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(names.thread)],
             GroupBy::Cgroup => vec![cgroup()],
-            GroupBy::All => vec![cgroup(), self.process.key(&thread.pcomm), self.thread.key(&thread.comm)],
+            GroupBy::All => vec![cgroup(), self.process.key(names.process), self.thread.key(names.thread)],
         }
     }
 
-    fn is_cut(&self, thread: &ThreadState) -> bool {
+    fn is_cut(&self, names: &Namesakes<'_>) -> bool {
         match self.by {
-            GroupBy::Pcomm => is_cut(&thread.pcomm),
-            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => is_cut(&thread.comm),
+            GroupBy::Pcomm => is_cut(names.process),
+            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => is_cut(names.thread),
             GroupBy::Cgroup => false,
         }
     }
 }
 
 /// The groups of one snapshot by path, those above them in the tree included.
-fn groups(snapshot: &CtprofSnapshot, naming: &Naming<'_>) -> Groups {
-    // Most threads have the names of others: a path is made once for each combination.
-    let mut by_names: HashMap<Names3<'_>, (Vec<String>, Members)> = HashMap::new();
+fn groups(snapshot: &CtprofSnapshot, threads: &[Namesakes<'_>], naming: &Naming<'_>) -> Groups {
     let since_boot = seconds_since_boot(snapshot);
-    for thread in &snapshot.threads {
-        let names = match naming.by {
-            GroupBy::Pcomm => (&thread.pcomm, &thread.pcomm, None),
-            GroupBy::Comm | GroupBy::CommExact => (&thread.comm, &thread.comm, None),
-            _ => (&thread.pcomm, &thread.comm, thread.cgroup.as_ref()),
-        };
-        let (_, members) = by_names.entry(names).or_insert_with(|| (naming.path(thread), Members::default()));
-        members.threads += 1;
-        members.name_cut |= naming.is_cut(thread);
-        members.totals.add(&thread.metrics);
-        if let Some(share) = since_boot.as_ref().and_then(|boot| boot(thread)) {
-            members.lived = (members.lived.0 + share, members.lived.1 + 1);
+    let mut deepest = Groups::new();
+    for namesakes in threads {
+        let members = deepest.entry(naming.path(namesakes)).or_default();
+        members.name_cut |= naming.is_cut(namesakes);
+        for thread in &namesakes.threads {
+            members.add(thread, since_boot.as_ref().and_then(|boot| boot(thread)));
         }
     }
     let mut groups = Groups::new();
-    for (path, members) in by_names.into_values() {
-        for depth in 1..=path.len() {
+    for (path, members) in deepest {
+        for depth in 1..path.len() {
             groups.entry(path[..depth].to_vec()).or_default().merge(&members);
         }
+        groups.insert(path, members);
     }
     groups
 }
@@ -166,16 +166,19 @@ fn seconds_since_boot(snapshot: &CtprofSnapshot) -> Option<impl Fn(&ThreadState)
 /// The groups of one or two snapshots, in the order of their paths.
 pub(super) fn pair(
     snapshots: Sides<Option<&CtprofSnapshot>>,
+    threads: Sides<&Vec<Namesakes<'_>>>,
     cgroups: &CgroupKeys<'_>,
     options: &Options,
 ) -> Vec<Paired> {
-    let (process, thread) = (keys(snapshots, options, |t| &t.pcomm), keys(snapshots, options, |t| &t.comm));
-    let of = |snapshot: Option<&CtprofSnapshot>, cgroup: &dyn Fn(&str) -> String| {
+    let (process, thread) = (keys(threads, options, |t| t.process), keys(threads, options, |t| t.thread));
+    let of = |snapshot: Option<&CtprofSnapshot>, threads, cgroup: &(dyn Fn(&str) -> String + Sync)| {
         let naming = Naming { by: options.group_by, process: &process, thread: &thread, cgroup };
-        snapshot.map(|snapshot| groups(snapshot, &naming)).unwrap_or_default()
+        snapshot.map(|snapshot| groups(snapshot, threads, &naming)).unwrap_or_default()
     };
-    let baseline = of(snapshots.baseline, &|path| cgroups.baseline(path));
-    let candidate = of(snapshots.candidate, &|path| cgroups.candidate(path));
+    let groups = Sides::from(rayon::join(
+        || of(snapshots.baseline, threads.baseline, &|path| cgroups.baseline(path)),
+        || of(snapshots.candidate, threads.candidate, &|path| cgroups.candidate(path)),
+    ));
     let is_renamed = |path: &[String]| {
         options.group_by.is_by_cgroup() && cgroups.list.iter().any(|renamed| Some(&renamed.baseline) == path.first())
     };
@@ -195,7 +198,7 @@ pub(super) fn pair(
         };
         Paired { group, totals: sides.map(|members| members.map(|members| members.totals)) }
     };
-    joined(Sides { baseline, candidate }).into_iter().map(of).collect()
+    joined(groups).into_iter().map(of).collect()
 }
 
 /// Whether a path names threads, and not what is above them in the tree.
@@ -203,10 +206,9 @@ fn is_deepest(by: GroupBy, path: &[String]) -> bool {
     by != GroupBy::All || path.len() == 3
 }
 
-fn keys(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options, name: fn(&ThreadState) -> &Name) -> Keys {
+fn keys<'s>(threads: Sides<&Vec<Namesakes<'s>>>, options: &Options, name: fn(&Namesakes<'s>) -> &'s Name) -> Keys {
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }
-    let threads = snapshots.into_iter().flatten().flat_map(|snapshot| &snapshot.threads);
-    Keys::learn(pattern_key, threads.map(|thread| &**name(thread)))
+    Keys::learn(pattern_key, threads.into_iter().flatten().map(|namesakes| &**name(namesakes)))
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Sides, joined};
-use crate::model::{CtprofSnapshot, HostContext, sources};
+use crate::model::{CtprofSnapshot, HostContext, Present};
 
 /// One snapshot, in short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,7 +59,7 @@ pub struct Header {
     pub warnings: Vec<String>,
 }
 
-pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, labels: &Sides<String>) -> Header {
+pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, present: Sides<&Present>, labels: &Sides<String>) -> Header {
     let Sides { baseline, candidate } = snapshots;
     let apart = i128::from(candidate.captured_at_unix_ns) - i128::from(baseline.captured_at_unix_ns);
     let facts = snapshots.map(|snapshot| snapshot.host.as_ref().map(facts));
@@ -72,7 +72,7 @@ pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, labels: &Sides<String>) 
         warnings.push("the candidate was captured before the baseline: are they the wrong way round?".to_owned());
     }
     warnings.extend(differences.iter().flatten().filter_map(doubt));
-    warnings.extend(one_sided_sources(snapshots));
+    warnings.extend(one_sided_sources(present));
     warnings.extend(options(snapshots));
     Header {
         sides: Sides { baseline: side(baseline, &labels.baseline), candidate: side(candidate, &labels.candidate) },
@@ -143,8 +143,8 @@ fn doubt(difference: &Difference) -> Option<String> {
 }
 
 /// Sources that only one side could read.
-fn one_sided_sources(snapshots: Sides<&CtprofSnapshot>) -> Vec<String> {
-    let read = snapshots.map(sources);
+fn one_sided_sources(present: Sides<&Present>) -> Vec<String> {
+    let read = present.map(Present::sources);
     let one_sided = read.baseline.iter().filter(|(source, had)| read.candidate[*source] != **had);
     let warning = |(source, had): (&&str, &bool)| {
         let (has, lacks) = if *had { ("baseline", "candidate") } else { ("candidate", "baseline") };

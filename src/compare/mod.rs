@@ -6,6 +6,7 @@ mod cgroup_keys;
 mod delta;
 mod group;
 mod host;
+mod namesakes;
 mod path_pattern;
 mod pattern;
 mod rank;
@@ -16,7 +17,7 @@ mod smaps;
 
 use std::collections::BTreeMap;
 
-use crate::model::{Context, CtprofSnapshot, Finding, Section, gaps};
+use crate::model::{Context, CtprofSnapshot, Finding, Present, Section, gaps};
 
 use self::cgroup_keys::CgroupKeys;
 pub use self::cgroup_keys::{Flatten, Renamed};
@@ -50,6 +51,12 @@ impl<T> Sides<T> {
     /// The sides, borrowed.
     pub fn as_ref(&self) -> Sides<&T> {
         Sides { baseline: &self.baseline, candidate: &self.candidate }
+    }
+}
+
+impl<T> From<(T, T)> for Sides<T> {
+    fn from((baseline, candidate): (T, T)) -> Self {
+        Self { baseline, candidate }
     }
 }
 
@@ -161,15 +168,23 @@ pub struct View {
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
     let sides = Sides { baseline, candidate };
     let snapshots = sides.map(Some);
-    let cgroups = CgroupKeys::learn(snapshots, options);
-    let paired = group::pair(snapshots, &cgroups, options);
+    let threads = namesakes::of_both(snapshots);
+    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let contexts = sides.map(context);
     let order = rows::group_order(&paired, &options.sort_by, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
     tables.extend(records::tables(snapshots, &cgroups, options));
-    let header = options.wants(Section::Host).then(|| host::header(sides, &options.labels));
+    let present = Sides::from(rayon::join(|| Present::of(baseline), || Present::of(candidate)));
+    let gaps = Sides { baseline: gaps(baseline, &present.baseline), candidate: gaps(candidate, &present.candidate) };
+    let header = options.wants(Section::Host).then(|| host::header(sides, present.as_ref(), &options.labels));
     let renamed = if options.group_by.is_by_cgroup() { cgroups.list } else { Vec::new() };
-    Comparison { header, group_by: options.group_by, tables: finished(tables, snapshots, options), renamed }
+    Comparison {
+        header,
+        group_by: options.group_by,
+        tables: finished(tables, snapshots, gaps.as_ref(), options),
+        renamed,
+    }
 }
 
 /// Groups one snapshot. The groups with the most CPU time come first unless another order is
@@ -177,8 +192,9 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let snapshots = Sides { baseline: Some(snapshot), candidate: None };
-    let cgroups = CgroupKeys::learn(snapshots, options);
-    let paired = group::pair(snapshots, &cgroups, options);
+    let threads = namesakes::of_both(snapshots);
+    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
     let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
     let contexts = Sides { baseline: context(snapshot), candidate: Context::default() };
@@ -186,12 +202,13 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
     tables.extend(records::tables(snapshots, &cgroups, options));
     let host = options.wants(Section::Host);
+    let gaps = Sides { baseline: gaps(snapshot, &Present::of(snapshot)), candidate: Vec::new() };
     View {
         side: host.then(|| host::side(snapshot, &options.labels.baseline)),
         host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
-        gaps: gaps(snapshot),
         group_by: options.group_by,
-        tables: finished(tables, snapshots, options),
+        tables: finished(tables, snapshots, gaps.as_ref(), options),
+        gaps: gaps.baseline,
     }
 }
 
@@ -203,9 +220,14 @@ fn context(snapshot: &CtprofSnapshot) -> Context {
 
 /// Adds the section on the captures themselves, drops sections without a word to say, and says why
 /// where one was asked for by name.
-fn finished(mut tables: Vec<Table>, snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Vec<Table> {
+fn finished(
+    mut tables: Vec<Table>,
+    snapshots: Sides<Option<&CtprofSnapshot>>,
+    gaps: Sides<&Vec<Finding>>,
+    options: &Options,
+) -> Vec<Table> {
     if options.wants(Section::Capture) {
-        tables.push(captures::table(snapshots));
+        tables.push(captures::table(snapshots, gaps));
     }
     let silent = |table: &Table| table.rows.iter().all(|row| row.change == Change::Absent) && table.notes.is_empty();
     if options.sections.is_empty() {
@@ -213,7 +235,7 @@ fn finished(mut tables: Vec<Table>, snapshots: Sides<Option<&CtprofSnapshot>>, o
     } else {
         for table in &mut tables {
             if silent(table) {
-                table.notes.push(captures::why_nothing(table.section, snapshots));
+                table.notes.push(captures::why_nothing(table.section, gaps));
             } else if table.rows.iter().all(|row| row.change >= Change::Unchanged) && table.notes.is_empty() {
                 table.notes.push("nothing moved".to_owned());
             }

@@ -22,9 +22,9 @@ pub fn collect_smaps_rollup(
 ) -> BTreeMap<String, BTreeMap<String, u64>> {
     let names = names.into();
     let mut processes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for thread in &snapshot.threads {
+    for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_bytes().next().is_some()) {
+        let kinds = processes.entry(key(thread, names)).or_default();
         for (kind, bytes) in thread.smaps_rollup_bytes() {
-            let kinds = processes.entry(key(thread, names)).or_default();
             let total = kinds.entry(kind.to_owned()).or_default();
             *total = total.saturating_add(bytes);
         }

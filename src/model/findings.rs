@@ -1,11 +1,12 @@
 //! Findings: what of each source a snapshot has, what it lacks and why, and what cures that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::{
-    Built, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Switch, TaskstatsFamily, ThreadState,
+    Built, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Present, Switch, TaskstatsFamily,
+    ThreadState,
 };
 
 /// How much of a source a snapshot has.
@@ -66,13 +67,17 @@ impl Finding {
 /// One finding for each source.
 #[must_use]
 pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
+    findings_by(snapshot, &Present::of(snapshot))
+}
+
+fn findings_by(snapshot: &CtprofSnapshot, present: &Present) -> Vec<Finding> {
     let mut findings = vec![processes(snapshot)];
     findings
         .extend(["stat", "status", "sched", "schedstat", "io", "cgroup", "smaps_rollup"].map(|f| file(snapshot, f)));
-    findings.push(schedstats(snapshot));
+    findings.push(schedstats(snapshot, present));
     findings.extend(smaps_skipped(snapshot));
-    findings.push(taskstats(snapshot));
-    findings.extend(snapshot.host.as_ref().map(|host| delay_accounting(snapshot, host)));
+    findings.push(taskstats(snapshot, present));
+    findings.extend(snapshot.host.as_ref().map(|host| delay_accounting(present, host)));
     findings.extend(snapshot.host.as_ref().and_then(watermarks));
     findings.push(jemalloc(snapshot));
     findings.push(cgroups(snapshot));
@@ -83,9 +88,9 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
 
 /// The findings that have something to say about what is missing.
 #[must_use]
-pub fn gaps(snapshot: &CtprofSnapshot) -> Vec<Finding> {
+pub(crate) fn gaps(snapshot: &CtprofSnapshot, present: &Present) -> Vec<Finding> {
     let telling = |finding: &Finding| !finding.reason.is_empty() && finding.coverage != Coverage::NotAsked;
-    findings(snapshot).into_iter().filter(telling).filter(|finding| finding.source != "sched_ext").collect()
+    findings_by(snapshot, present).into_iter().filter(telling).filter(|finding| finding.source != "sched_ext").collect()
 }
 
 /// Reads any process, unless something else than privileges stands in the way.
@@ -185,13 +190,13 @@ fn cause(snapshot: &CtprofSnapshot, file: &str, errno: &str) -> (String, String)
     }
 }
 
-fn schedstats(snapshot: &CtprofSnapshot) -> Finding {
+fn schedstats(snapshot: &CtprofSnapshot, present: &Present) -> Finding {
     const WHAT: &str = "wake-ups, waits, sleeps and blocks are not counted";
-    let read = |t: &ThreadState| t.metrics.wait_max.is_some() || t.metrics.nr_wakeups.is_some();
-    let sched_read = snapshot.threads.iter().any(|t| t.metrics.nr_migrations.is_some());
+    let read = present.any(|metric| ["wait_max", "nr_wakeups"].contains(&metric.name));
+    let sched_read = present.any(|metric| metric.name == "nr_migrations");
     let switch = snapshot.host.as_ref().and_then(|host| host.sched_schedstats);
     match switch {
-        _ if snapshot.threads.iter().any(read) || !sched_read => Finding::complete("schedstats"),
+        _ if read || !sched_read => Finding::complete("schedstats"),
         Some(Switch::RuntimeOff) => Finding::new(
             "schedstats",
             Coverage::Missing,
@@ -220,9 +225,9 @@ fn smaps_skipped(snapshot: &CtprofSnapshot) -> Option<Finding> {
     })
 }
 
-fn taskstats(snapshot: &CtprofSnapshot) -> Finding {
+fn taskstats(snapshot: &CtprofSnapshot, present: &Present) -> Finding {
     let finding = |coverage, reason: String, remedy: &str| Finding::new("taskstats", coverage, reason, remedy);
-    let answered = snapshot.threads.iter().any(|t| t.metrics.cpu_delay_count.is_some());
+    let answered = present.any(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Cpu));
     let Some(summary) = &snapshot.taskstats_summary else {
         return match &snapshot.capture {
             _ if answered => Finding::complete("taskstats"),
@@ -262,13 +267,11 @@ fn taskstats(snapshot: &CtprofSnapshot) -> Finding {
 }
 
 /// Delay accounting, beyond what the scheduler counts anyway.
-fn delay_accounting(snapshot: &CtprofSnapshot, host: &HostContext) -> Finding {
+fn delay_accounting(present: &Present, host: &HostContext) -> Finding {
     const WHAT: &str = "waits for disk, swap, reclaim, compaction, copies and interrupts are not counted";
     const NEW_THREADS: &str = "for threads born from then on; boot with delayacct for all";
     let finding = |coverage, reason: String, remedy: &str| Finding::new("delay accounting", coverage, reason, remedy);
-    let delay = |t: &ThreadState| {
-        METRICS.iter().any(|m| m.taskstats_family() == Some(TaskstatsFamily::Delay) && m.get(&t.metrics).is_some())
-    };
+    let delays = || present.any(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Delay));
     let from_boot = || host.kernel_cmdline.iter().any(|line| line.split(' ').any(|word| word == "delayacct"));
     match host.task_delayacct {
         Some(Switch::RuntimeOff) => finding(
@@ -280,7 +283,7 @@ fn delay_accounting(snapshot: &CtprofSnapshot, host: &HostContext) -> Finding {
             finding(Coverage::Unavailable, format!("{WHAT}: the kernel was built without CONFIG_TASK_DELAY_ACCT"), "")
         }
         // Only the sysctl can have switched it on, and nothing tells when.
-        Some(Switch::On) if !from_boot() && snapshot.threads.iter().any(delay) => finding(
+        Some(Switch::On) if !from_boot() && delays() => finding(
             Coverage::Complete,
             "threads older than the switch are not covered: their delays read 0".to_owned(),
             "boot with delayacct",
@@ -364,24 +367,10 @@ fn sched_ext(snapshot: &CtprofSnapshot) -> Finding {
     }
 }
 
-/// Which sources any thread of the snapshot has a reading of.
-#[must_use]
-pub(crate) fn sources(snapshot: &CtprofSnapshot) -> BTreeMap<&'static str, bool> {
-    let mut sources = BTreeMap::new();
-    for metric in METRICS {
-        let source = match metric.taskstats_family() {
-            Some(TaskstatsFamily::Delay) => "delay accounting",
-            _ if metric.gates.first() == Some(&"SCHEDSTATS") => "schedstats",
-            _ => metric.source.file(),
-        };
-        let read = sources.entry(source).or_insert(false);
-        *read = *read || snapshot.threads.iter().any(|t| metric.get(&t.metrics).is_some());
-    }
-    sources
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::{CaptureInfo, CtprofParseSummary, TaskstatsSummary};
     use super::*;
 

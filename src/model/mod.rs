@@ -20,6 +20,7 @@ mod heap;
 mod host;
 mod metrics;
 mod name;
+mod present;
 mod psi;
 mod reduce;
 mod sched_ext;
@@ -34,12 +35,13 @@ mod wire;
 
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
 pub use derived::{Context, DERIVED, Derived};
-pub(crate) use findings::sources;
-pub use findings::{Coverage, Finding, findings, gaps};
+pub(crate) use findings::gaps;
+pub use findings::{Coverage, Finding, findings};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
+pub(crate) use present::Present;
 pub use psi::{Psi, PsiHalf, PsiResource};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
@@ -47,6 +49,7 @@ pub use reduce::{
 };
 pub use sched_ext::SchedExtSysfs;
 pub use section::Section;
+pub(crate) use snapshot::MAX_THREADS;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
@@ -56,3 +59,4 @@ pub use unit::{
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 pub use value::{Mismatch, Value};
+pub(crate) use wire::Learned;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
+use super::wire::Learned;
 use super::{
     CgroupStats, CtprofParseSummary, CtprofProbeSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary,
     ThreadState, foreign,
@@ -14,7 +15,7 @@ use super::{
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Most threads a Linux host can have: `PID_MAX_LIMIT` of a 64-bit kernel.
-const MAX_THREADS: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_THREADS: usize = 4 * 1024 * 1024;
 
 /// One host at one moment: every thread, and what surrounds them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -172,7 +173,8 @@ impl<'de> de::Visitor<'de> for Threads {
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut threads = Vec::new();
-        while let Some(thread) = seq.next_element()? {
+        let mut learned = Learned::default();
+        while let Some(thread) = seq.next_element_seed(&mut learned)? {
             if threads.len() == MAX_THREADS {
                 return Err(de::Error::custom(format_args!(
                     "more than {MAX_THREADS} threads: no Linux host has so many"

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 /// One reading as plain data.
@@ -96,45 +95,5 @@ impl Serialize for Value<'_> {
             Self::Text(text) => serializer.serialize_str(text),
             Self::Cpus(cpus) => serializer.collect_seq(cpus.iter()),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value<'static> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyReading)
-    }
-}
-
-struct AnyReading;
-
-impl<'de> Visitor<'de> for AnyReading {
-    type Value = Value<'static>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, a string, true or false, or a list of CPU numbers")
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Value::Unsigned(number))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Value::Signed(number))
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(Value::Flag(flag))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Value::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut cpus = Vec::new();
-        while let Some(cpu) = seq.next_element()? {
-            cpus.push(cpu);
-        }
-        Ok(Value::Cpus(Cow::Owned(cpus)))
     }
 }

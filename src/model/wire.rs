@@ -3,15 +3,18 @@
 //! The wide struct of readings has no derived serde on purpose: the table says it all, and the
 //! derived code would be the largest part of the build.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::foreign::Flags;
-use super::{METRICS, Name, ThreadState, Value};
+use super::{METRICS, Metric, Metrics, Name, ThreadState, Value};
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -36,14 +39,8 @@ fn present<M: SerializeMap, T: Serialize>(map: &mut M, key: &str, value: Option<
     value.map_or(Ok(()), |value| map.serialize_entry(key, value))
 }
 
-impl<'de> Deserialize<'de> for ThreadState {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ThreadVisitor)
-    }
-}
-
 #[derive(Clone, Copy)]
-enum Key {
+enum Field {
     Tid,
     Tgid,
     Pcomm,
@@ -52,53 +49,76 @@ enum Key {
     StartTime,
     KernelThread,
     ReadAt,
-    Metric(usize),
+    Metric(&'static Metric),
     Smaps,
     Foreign(usize),
-    Unknown,
 }
 
-const IDENTITY: [(&str, Key); 9] = [
-    ("tid", Key::Tid),
-    ("tgid", Key::Tgid),
-    ("pcomm", Key::Pcomm),
-    ("comm", Key::Comm),
-    ("cgroup", Key::Cgroup),
-    ("start_time_clock_ticks", Key::StartTime),
-    ("kernel_thread", Key::KernelThread),
-    ("read_at_ns", Key::ReadAt),
-    ("smaps_rollup_kib", Key::Smaps),
+const IDENTITY: [(&str, Field); 9] = [
+    ("tid", Field::Tid),
+    ("tgid", Field::Tgid),
+    ("pcomm", Field::Pcomm),
+    ("comm", Field::Comm),
+    ("cgroup", Field::Cgroup),
+    ("start_time_clock_ticks", Field::StartTime),
+    ("kernel_thread", Field::KernelThread),
+    ("read_at_ns", Field::ReadAt),
+    ("smaps_rollup_kib", Field::Smaps),
 ];
 
-static KEYS: LazyLock<HashMap<&'static str, Key>> = LazyLock::new(|| {
-    let metrics = METRICS.iter().enumerate().map(|(at, metric)| (metric.name, Key::Metric(at)));
-    let foreign = Flags::NAMES.iter().enumerate().map(|(at, &name)| (name, Key::Foreign(at)));
-    IDENTITY.into_iter().chain(metrics).chain(foreign).collect()
+/// Every field of a thread, by its place and by its key.
+struct Fields {
+    list: Vec<(&'static str, Field)>,
+    places: HashMap<&'static str, usize>,
+}
+
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let metrics = METRICS.iter().map(|metric| (metric.name, Field::Metric(metric)));
+    let foreign = Flags::NAMES.iter().enumerate().map(|(at, &name)| (name, Field::Foreign(at)));
+    let list: Vec<_> = IDENTITY.into_iter().chain(metrics).chain(foreign).collect();
+    let places = list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+    Fields { list, places }
 });
 
-impl<'de> Deserialize<'de> for Key {
+/// What the threads read so far teach for the next: the fields of one follow each other like those
+/// of another, and names recur.
+pub(crate) struct Learned {
+    fields: &'static Fields,
+    /// By a field's place, the place of the field after it; the last is for the first field.
+    next: Vec<usize>,
+    names: HashSet<Name>,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        let fields = &*FIELDS;
+        Self { fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
+    }
+}
+
+impl Learned {
+    /// A name that has to be there.
+    fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
+        let name = map.next_value_seed(Known(&mut self.names))?;
+        name.ok_or_else(|| de::Error::invalid_type(Unexpected::Unit, &"a string"))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Learned {
+    type Value = ThreadState;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ThreadState, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_identifier(KeyVisitor)
+        Learned::default().deserialize(deserializer)
     }
 }
 
-struct KeyVisitor;
-
-impl Visitor<'_> for KeyVisitor {
-    type Value = Key;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field of a thread")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-        Ok(KEYS.get(key).copied().unwrap_or(Key::Unknown))
-    }
-}
-
-struct ThreadVisitor;
-
-impl<'de> Visitor<'de> for ThreadVisitor {
+impl<'de> Visitor<'de> for &mut Learned {
     type Value = ThreadState;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,20 +129,26 @@ impl<'de> Visitor<'de> for ThreadVisitor {
         let mut thread = ThreadState::default();
         let (mut tid, mut tgid) = (None, None);
         let mut flags = Flags::default();
-        while let Some(key) = map.next_key()? {
-            match key {
-                Key::Tid => tid = Some(map.next_value()?),
-                Key::Tgid => tgid = Some(map.next_value()?),
-                Key::Pcomm => thread.pcomm = map.next_value::<Name>()?,
-                Key::Comm => thread.comm = map.next_value::<Name>()?,
-                Key::Cgroup => thread.cgroup = map.next_value()?,
-                Key::StartTime => thread.start_time_clock_ticks = map.next_value()?,
-                Key::KernelThread => thread.kernel_thread = map.next_value()?,
-                Key::ReadAt => thread.read_at_ns = map.next_value()?,
-                Key::Metric(at) => metric(&mut map, &mut thread, at)?,
-                Key::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
-                Key::Foreign(at) => flags.set(at, map.next_value()?),
-                Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
+        let mut before = self.fields.list.len();
+        while let Some(place) = map.next_key_seed(Key { fields: self.fields, expected: self.next[before] })? {
+            let Some(place) = place else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            self.next[before] = place;
+            before = place;
+            match self.fields.list[place].1 {
+                Field::Tid => tid = Some(map.next_value()?),
+                Field::Tgid => tgid = Some(map.next_value()?),
+                Field::Pcomm => thread.pcomm = self.name(&mut map)?,
+                Field::Comm => thread.comm = self.name(&mut map)?,
+                Field::Cgroup => thread.cgroup = map.next_value_seed(Known(&mut self.names))?,
+                Field::StartTime => thread.start_time_clock_ticks = map.next_value()?,
+                Field::KernelThread => thread.kernel_thread = map.next_value()?,
+                Field::ReadAt => thread.read_at_ns = map.next_value()?,
+                Field::Metric(metric) => map.next_value_seed(Put { metric, metrics: &mut thread.metrics })?,
+                Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
+                Field::Foreign(at) => flags.set(at, map.next_value()?),
             }
         }
         thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
@@ -132,21 +158,126 @@ impl<'de> Visitor<'de> for ThreadVisitor {
     }
 }
 
-fn metric<'de, A: MapAccess<'de>>(map: &mut A, thread: &mut ThreadState, at: usize) -> Result<(), A::Error> {
-    let metric = &METRICS[at];
-    let Some(value) = map.next_value::<Option<Value<'static>>>()? else {
-        metric.clear(&mut thread.metrics);
-        return Ok(());
-    };
-    metric
-        .set(&mut thread.metrics, value)
-        .map_err(|mismatch| de::Error::custom(format_args!("{}: {mismatch}", metric.name)))
+/// A key, most probably that of the field at the place expected: its place, if it is one.
+struct Key {
+    fields: &'static Fields,
+    expected: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field of a thread")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Option<usize>, E> {
+        if self.fields.list[self.expected].0 == key {
+            return Ok(Some(self.expected));
+        }
+        Ok(self.fields.places.get(key).copied())
+    }
+}
+
+/// A name, one of those known or a new one; `None` for null.
+struct Known<'n>(&'n mut HashSet<Name>);
+
+impl<'de> DeserializeSeed<'de> for Known<'_> {
+    type Value = Option<Name>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Name>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Known<'_> {
+    type Value = Option<Name>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Name>, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Option<Name>, E> {
+        if let Some(name) = self.0.get(text) {
+            return Ok(Some(Name::clone(name)));
+        }
+        let name = Name::from(text);
+        self.0.insert(Name::clone(&name));
+        Ok(Some(name))
+    }
+}
+
+/// A reading, to be put in its metric's place; null makes it absent.
+struct Put<'m> {
+    metric: &'static Metric,
+    metrics: &'m mut Metrics,
+}
+
+impl Put<'_> {
+    fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
+        self.metric.set(self.metrics, value).map_err(E::custom)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Put<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Put<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a string, true or false, or a list of CPU numbers")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.metric.clear(self.metrics);
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<(), E> {
+        self.value(Value::Unsigned(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<(), E> {
+        self.value(Value::Signed(number))
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<(), E> {
+        self.value(Value::Flag(flag))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        self.value(Value::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut cpus = Vec::new();
+        while let Some(cpu) = seq.next_element()? {
+            cpus.push(cpu);
+        }
+        self.value(Value::Cpus(Cow::Owned(cpus)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use super::super::Shape;
     use super::*;
 
@@ -198,17 +329,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_an_error_that_names_the_metric() {
-        for (json, name) in [
+    fn a_value_of_the_wrong_type_is_an_error_at_its_metric() {
+        for (json, at) in [
             (r#"{"tid":1,"tgid":1,"nice":"low"}"#, "nice"),
             (r#"{"tid":1,"tgid":1,"run_time_ns":-1}"#, "run_time_ns"),
             (r#"{"tid":1,"tgid":1,"nice":99999999999}"#, "nice"),
             (r#"{"tid":1,"tgid":1,"state":"SS"}"#, "state"),
             (r#"{"tid":1,"tgid":1,"ext_enabled":1}"#, "ext_enabled"),
-            (r#"{"tgid":1}"#, "tid"),
+            (r#"{"pcomm":null}"#, "."),
+            (r#"{"tgid":1}"#, "."),
         ] {
-            let error = serde_json::from_str::<ThreadState>(json).unwrap_err().to_string();
-            assert!(error.contains(name), "{error}");
+            let mut json = serde_json::Deserializer::from_str(json);
+            let error = serde_path_to_error::deserialize::<_, ThreadState>(&mut json).unwrap_err();
+            assert_eq!(error.path().to_string(), at, "{error}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::scale::scaled;
-use crate::model::{CtprofSnapshot, Unit, gaps};
+use crate::model::{CtprofSnapshot, Present, Unit, gaps};
 
 /// Writes what was captured, how long it took and what is missing, with the remedy.
 ///
@@ -22,7 +22,7 @@ pub fn capture_summary(out: &mut dyn Write, snapshot: &CtprofSnapshot, file: &st
         scaled(took.into(), Unit::Ns),
         scaled(bytes.into(), Unit::Bytes),
     )?;
-    for gap in gaps(snapshot) {
+    for gap in gaps(snapshot, &Present::of(snapshot)) {
         let remedy = if gap.remedy.is_empty() { String::new() } else { format!("; {}", gap.remedy) };
         writeln!(out, "missing: {}: {}{remedy}", gap.source, gap.reason)?;
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::error::Category;
 
-use super::StoreError;
+use super::{StoreError, lines};
 use crate::model::CtprofSnapshot;
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -28,7 +28,7 @@ pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     }
 }
 
-fn parse(mut source: impl Read + Seek, path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     let mut magic = Vec::new();
     (&mut source).take(4).read_to_end(&mut magic).map_err(unreadable)?;
@@ -37,6 +37,11 @@ fn parse(mut source: impl Read + Seek, path: &Path, limit: u64) -> Result<Ctprof
     }
     if magic != ZSTD_MAGIC {
         return Err(StoreError::NotZstd(path.to_owned()));
+    }
+    source.rewind().map_err(unreadable)?;
+    if let Some(mut snapshot) = decoder(&mut source, limit).ok().and_then(lines::read) {
+        snapshot.settle();
+        return Ok(snapshot);
     }
     source.rewind().map_err(unreadable)?;
     let error = match whole(&mut source, limit) {
@@ -50,10 +55,13 @@ fn parse(mut source: impl Read + Seek, path: &Path, limit: u64) -> Result<Ctprof
     Err(explained(error, field, path, limit))
 }
 
-fn json(source: impl Read, limit: u64) -> io::Result<serde_json::Deserializer<serde_json::de::IoRead<impl Read>>> {
-    let decoder = zstd::Decoder::new(source)?;
-    let bounded = Bounded { inner: decoder, left: limit };
-    Ok(serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, bounded)))
+fn decoder<R: Read>(source: R, limit: u64) -> io::Result<impl Read + use<R>> {
+    Ok(Bounded { inner: zstd::Decoder::new(source)?, left: limit })
+}
+
+fn json<R: Read>(source: R, limit: u64) -> io::Result<serde_json::Deserializer<serde_json::de::IoRead<impl Read>>> {
+    let decoder = BufReader::with_capacity(BUFFER, decoder(source, limit)?);
+    Ok(serde_json::Deserializer::from_reader(decoder))
 }
 
 fn whole(source: impl Read, limit: u64) -> Result<CtprofSnapshot, serde_json::Error> {

@@ -11,6 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::linkat;
+use serde::Serialize;
+use serde_json::ser::Formatter;
 use tempfile::NamedTempFile;
 
 use super::StoreError;
@@ -123,9 +125,57 @@ fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64>
     encoder.include_checksum(true)?;
     let bounded = Bounded { inner: encoder, left: limit };
     let mut writer = BufWriter::with_capacity(BUFFER, bounded);
-    serde_json::to_writer(&mut writer, snapshot)?;
+    let mut json = serde_json::Serializer::with_formatter(&mut writer, Lines::default());
+    snapshot.serialize(&mut json)?;
     let bounded = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(bounded.inner.finish()?.bytes)
+}
+
+/// Compact JSON with a line for each element of the lists at the top: for readers that work line by
+/// line, this tool's among them.
+#[derive(Default)]
+struct Lines {
+    /// Lists and objects that are open.
+    depth: usize,
+}
+
+impl Lines {
+    /// The depth in a list at the top.
+    const LISTED: usize = 2;
+
+    fn newline<W: Write + ?Sized>(&self, writer: &mut W) -> io::Result<()> {
+        if self.depth == Self::LISTED { writer.write_all(b"\n") } else { Ok(()) }
+    }
+}
+
+impl Formatter for Lines {
+    fn begin_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.newline(writer)?;
+        self.depth -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            writer.write_all(b",")?;
+        }
+        self.newline(writer)
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        writer.write_all(b"}")
+    }
 }
 
 struct Counted<'f> {

@@ -64,7 +64,8 @@ impl Taskstats {
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         let patience = TimeVal::new(0, PATIENCE.subsec_micros().into());
         setsockopt(&fd, sockopt::ReceiveTimeout, &patience)?;
-        let mut taskstats = Self { socket, family: 0, sequence: 0, questions: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
+        let mut taskstats =
+            Self { socket, family: 0, sequence: 0, questions: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
         taskstats.family = taskstats.find_family()?;
         Ok(taskstats)
     }
