@@ -17,7 +17,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 fn main() -> io::Result<()> {
-    let cpu = std::env::args().nth(1).and_then(|cpu| cpu.parse().ok()).unwrap_or(0);
+    run(std::env::args().nth(1).and_then(|cpu| cpu.parse().ok()).unwrap_or(0))
+}
+
+/// Spins on a CPU.
+pub(crate) fn run(cpu: usize) -> io::Result<()> {
     let spinning = thread::Builder::new().name("spin".to_owned()).spawn(move || spin(cpu))?;
     println!("ready");
     io::copy(&mut io::stdin(), &mut io::sink())?;

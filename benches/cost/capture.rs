@@ -24,9 +24,9 @@ pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
 pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
     println!("## Capturing\n");
     println!(
-        "| threads | workers | walk CPU ÷ floor | with the file ÷ floor | wall ÷ floor | wall ÷ one worker's | CPU | wall | peak | file |"
+        "| threads | workers | walk CPU ÷ floor | with the file ÷ floor | wall ÷ floor | wall ÷ one worker's | the floor's | CPU | wall | peak | file |"
     );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for &size in sizes {
         rows(size)?;
     }
@@ -45,7 +45,7 @@ fn rows(size: usize) -> anyhow::Result<()> {
     } else {
         return Ok(());
     };
-    let mut alone = f64::NAN;
+    let mut alone = [f64::NAN; 2];
     for jobs in ["1", "2"] {
         let programs: [Line; 3] = [
             role(&["floor", jobs, &procfs])?,
@@ -55,16 +55,17 @@ fn rows(size: usize) -> anyhow::Result<()> {
         let costs = medians(RUNS, &programs)?;
         let [floor, walk, whole] = costs[..] else { anyhow::bail!("three programs, three costs") };
         if jobs == "1" {
-            alone = whole.wall;
+            alone = [whole.wall, floor.wall];
         }
-        row(size, jobs, [floor, walk, whole], whole.wall / alone, fs::metadata(&file)?.len());
+        let shared = [whole.wall / alone[0], floor.wall / alone[1]];
+        row(size, jobs, [floor, walk, whole], shared, fs::metadata(&file)?.len());
     }
     Ok(())
 }
 
-fn row(size: usize, jobs: &str, [floor, walk, whole]: [Cost; 3], shared: f64, bytes: u64) {
+fn row(size: usize, jobs: &str, [floor, walk, whole]: [Cost; 3], [shared, floors]: [f64; 2], bytes: u64) {
     println!(
-        "| {size} | {jobs} | {:.2} | {:.2} | {:.2} | {shared:.2} | {:.1} ms | {:.1} ms | {:.1} MiB | {:.1} KiB |",
+        "| {size} | {jobs} | {:.2} | {:.2} | {:.2} | {shared:.2} | {floors:.2} | {:.1} ms | {:.1} ms | {:.1} MiB | {:.1} KiB |",
         walk.cpu / floor.cpu,
         whole.cpu / floor.cpu,
         whole.wall / floor.wall,

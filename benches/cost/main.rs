@@ -1,6 +1,6 @@
 //! What a capture costs, as ratios to a floor measured in the same run: a program that opens, reads
 //! once and closes the same files of the same threads, with the same system calls between, and
-//! parses nothing. `cargo bench --bench cost [-- THREADS...]`.
+//! parses nothing. `cargo bench --bench cost [-- capturing|reading|captured THREADS...]`.
 //!
 //! Everything measured is a process of its own, so that CPU time and memory are the kernel's
 //! account of it; floor and captures take turns, and the median of each counts.
@@ -8,15 +8,18 @@
 mod capture;
 mod floor;
 mod load;
+mod observer;
 mod process;
 mod snapshots;
 
 use std::env;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 /// What `cargo bench` passes to every benchmark.
 const CARGO: &str = "--bench";
+/// Sizes of hosts, in threads.
+const SIZES: [usize; 5] = [100, 2_000, 20_000, 100_000, 1_000_000];
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = env::args().skip(1).filter(|arg| arg != CARGO).collect();
@@ -26,20 +29,30 @@ fn main() -> anyhow::Result<()> {
         ["walk", jobs, procfs] => capture::walk(jobs.parse()?, procfs),
         ["decompress", file] => snapshots::decompress(file),
         ["measured", program, ref rest @ ..] => process::report(program, rest),
+        ["spin", cpu] => observer::spin(cpu),
+        ["fault", cpu] => observer::fault(cpu),
         ["load", ref numbers @ ..] => load::run(numbers),
-        _ => compare_with_the_floor(&args),
+        _ => tables(&args),
     }
 }
 
-fn compare_with_the_floor(sizes: &[&str]) -> anyhow::Result<()> {
-    let numbers: Result<Vec<usize>, _> = sizes.iter().map(|size| size.parse()).collect();
-    let mut numbers = numbers.context("sizes are numbers of threads")?;
-    if numbers.is_empty() {
-        numbers = vec![100, 2_000, 20_000, 100_000, 1_000_000];
-    }
+/// Prints the tables asked for, of the sizes asked for.
+fn tables(asked: &[&str]) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         bail!("measured without optimisation, nothing is worth knowing: cargo bench --bench cost");
     }
-    capture::table(&numbers)?;
-    snapshots::table(&numbers)
+    let (sizes, names): (Vec<&str>, Vec<&str>) = asked.iter().partition(|word| word.parse::<usize>().is_ok());
+    let sizes: Result<Vec<usize>, _> = sizes.iter().map(|size| size.parse()).collect();
+    let sizes = Some(sizes?).filter(|sizes| !sizes.is_empty()).unwrap_or_else(|| SIZES.to_vec());
+    let wanted = |name| names.is_empty() || names.contains(&name);
+    if wanted("capturing") {
+        capture::table(&sizes)?;
+    }
+    if wanted("reading") {
+        snapshots::table(&sizes)?;
+    }
+    if wanted("captured") {
+        observer::table()?;
+    }
+    Ok(())
 }

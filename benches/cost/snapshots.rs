@@ -59,12 +59,10 @@ fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) ->
     let mut out = Counted { inner: zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?, bytes: 0 };
     write!(out, r#"{{"format_version":1,"threads":["#)?;
     for number in 0..size {
-        if number > 0 {
-            out.write_all(b",")?;
-        }
+        out.write_all(if number > 0 { b",\n" } else { b"\n" })?;
         serde_json::to_writer(&mut out, &thread(&template.threads[0], u32::try_from(number)?, round))?;
     }
-    out.write_all(b"]}")?;
+    out.write_all(b"\n]}")?;
     let bytes = out.bytes;
     out.inner.finish()?.flush()?;
     Ok(bytes)
@@ -75,6 +73,9 @@ fn thread(template: &ThreadState, number: u32, round: u64) -> ThreadState {
     (thread.tid, thread.tgid) = (number + 1, number / 100 * 100 + 1);
     thread.pcomm = format!("program-{}", thread.tgid % 37).into();
     thread.comm = format!("worker-{}", number % 100).into();
+    if !thread.is_leader() {
+        thread.smaps_rollup_kib = None;
+    }
     let mut counter = u64::from(number).wrapping_mul(2_654_435_761) % 1_000_003;
     for metric in ctprof::model::METRICS {
         if metric.get(&thread.metrics).is_some() {

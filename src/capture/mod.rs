@@ -3,12 +3,15 @@
 
 mod cgroup;
 mod folder;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod heap;
 mod host;
 mod jemalloc;
 mod kconfig;
 mod mounts;
 mod myself;
+mod privileges;
 mod psi;
 mod sched_ext;
 mod smaps;
@@ -32,6 +35,7 @@ use rayon::prelude::*;
 use self::folder::{Folder, IdName};
 pub use self::jemalloc::{Layout, Offsets, Route, Tag, inspect};
 use self::mounts::Mounts;
+pub use self::privileges::Privileges;
 pub use self::smaps::Smaps;
 use self::task::Tree;
 use self::walk::Walk;

@@ -112,6 +112,12 @@ enum Layout {
 /// Size of the struct in version 15; version 14 proper has 432 bytes.
 const BESIDE_BYTES: usize = 560;
 
+/// Takes fields out of any bytes.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(stats: &[u8]) {
+    fill(stats, Kept { delay: true, watermarks: true }, Threads::User, &mut Metrics::default());
+}
+
 fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }

@@ -79,6 +79,9 @@ pub(super) struct Capture {
     /// Ask nothing of taskstats: no delay accounting, no memory high-water marks
     #[arg(long)]
     no_taskstats: bool,
+    /// Replace names by hashes, equal names by equal ones, under the key in CTPROF_REDACT_KEY
+    #[arg(long)]
+    pub(super) redact: bool,
     /// Root of procfs
     #[arg(long, value_name = "PATH", default_value = "/proc", help_heading = "Roots")]
     pub(super) procfs: PathBuf,

@@ -13,6 +13,9 @@ use crate::capture::{Options, Roots, capture_with};
 use crate::report::{capture_summary, escaped};
 use crate::store::Target;
 
+/// The environment variable with the key that names are hashed under: a command line is for all to see.
+const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
+
 pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     let path = args.output.clone().unwrap_or_else(default_path);
     if path == Path::new("-") && io::stdout().is_terminal() {
@@ -23,7 +26,10 @@ pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     let watch = (!quiet && io::stderr().is_terminal()).then(|| progress::watch(&options.progress));
     let snapshot = capture_with(&options);
     drop(watch);
-    let snapshot = snapshot?;
+    let mut snapshot = snapshot?;
+    if args.redact {
+        snapshot.redact(&std::env::var(REDACT_KEY).unwrap_or_default());
+    }
     let bytes = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
     let name = escaped(&path.to_string_lossy()).into_owned();
     if !quiet {

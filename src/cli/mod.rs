@@ -14,9 +14,11 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
+use crate::capture::Privileges;
 
 /// Exit status of a command that failed; that of a usage error, 2, is clap's.
 const FAILED: u8 = 1;
@@ -32,6 +34,10 @@ pub fn command() -> clap::Command {
 pub fn run() -> ExitCode {
     let args = Args::parse();
     log(&args);
+    match args.command {
+        Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
+        _ => Privileges::Files.keep(),
+    }
     let done = match args.command {
         Command::Capture(command) => capture::run(&command, args.quiet),
         Command::Show(command) => show::run(&command),
@@ -66,16 +72,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn log(args: &Args) {
     let level = match (args.quiet, args.verbose) {
-        (true, _) => "error",
-        (_, 0) => "warn",
-        (_, 1) => "info",
-        _ => "debug",
+        (true, _) => LevelFilter::ERROR,
+        (_, 0) => LevelFilter::WARN,
+        (_, 1) => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .without_time()
-        .init();
+    let asked = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).without_time();
+    let filter = asked.unwrap_or_else(|| Targets::new().with_default(level));
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod name;
 mod present;
 mod psi;
+mod redact;
 mod reduce;
 mod sched_ext;
 mod section;

@@ -119,6 +119,9 @@ pub struct CaptureOptions {
     /// Whether taskstats was left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_taskstats: bool,
+    /// Whether names were replaced by hashes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// Root of cgroups, if it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroupfs: Option<String>,

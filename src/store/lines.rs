@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn lines(threads: &[u32]) -> String {
-        let line = |tid: &u32| format!("{{\"tid\":{tid},\"tgid\":1,\"comm\":\"{:a>200}\"}}", tid);
+        let line = |tid: &u32| format!("{{\"tid\":{tid},\"tgid\":1,\"comm\":\"{tid:a>200}\"}}");
         threads.iter().map(line).collect::<Vec<_>>().join(",\n")
     }
 

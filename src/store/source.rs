@@ -44,43 +44,35 @@ fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result
         return Ok(snapshot);
     }
     source.rewind().map_err(unreadable)?;
-    let error = match whole(&mut source, limit) {
+    match whole(source, limit) {
         Ok(mut snapshot) => {
             snapshot.settle();
-            return Ok(snapshot);
+            Ok(snapshot)
         }
-        Err(error) => error,
-    };
-    let field = || field_of_the_error(&mut source, limit);
-    Err(explained(error, field, path, limit))
+        Err((error, field)) => Err(explained(error, field, path, limit)),
+    }
 }
 
 fn decoder<R: Read>(source: R, limit: u64) -> io::Result<impl Read + use<R>> {
     Ok(Bounded { inner: zstd::Decoder::new(source)?, left: limit })
 }
 
-fn json<R: Read>(source: R, limit: u64) -> io::Result<serde_json::Deserializer<serde_json::de::IoRead<impl Read>>> {
-    let decoder = BufReader::with_capacity(BUFFER, decoder(source, limit)?);
-    Ok(serde_json::Deserializer::from_reader(decoder))
-}
-
-fn whole(source: impl Read, limit: u64) -> Result<CtprofSnapshot, serde_json::Error> {
-    let mut json = json(source, limit).map_err(serde_json::Error::io)?;
-    let snapshot = serde::Deserialize::deserialize(&mut json)?;
+/// The careful way in: one value at a time, whatever the JSON looks like. An error comes with the
+/// field that it is in.
+fn whole(source: impl Read, limit: u64) -> Result<CtprofSnapshot, (serde_json::Error, String)> {
+    let nowhere = |error| (error, ".".to_owned());
+    let decoder = decoder(source, limit).map_err(|error| nowhere(serde_json::Error::io(error)))?;
+    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, decoder));
+    let snapshot = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        (error.into_inner(), field)
+    })?;
     // Reading on to the end also checks the frame's checksum.
-    json.end()?;
+    json.end().map_err(nowhere)?;
     Ok(snapshot)
 }
 
-/// Reads again, this time noting the way to the field where it fails.
-fn field_of_the_error(source: &mut (impl Read + Seek), limit: u64) -> Option<String> {
-    source.rewind().ok()?;
-    let mut json = json(source, limit).ok()?;
-    let result: Result<CtprofSnapshot, _> = serde_path_to_error::deserialize(&mut json);
-    Some(result.err()?.path().to_string())
-}
-
-fn explained(error: serde_json::Error, field: impl FnOnce() -> Option<String>, path: &Path, limit: u64) -> StoreError {
+fn explained(error: serde_json::Error, field: String, path: &Path, limit: u64) -> StoreError {
     let path = path.to_owned();
     match error.classify() {
         Category::Io => match io::Error::from(error) {
@@ -88,10 +80,7 @@ fn explained(error: serde_json::Error, field: impl FnOnce() -> Option<String>, p
             source if source.kind() == ErrorKind::FileTooLarge => StoreError::TooLarge { path, limit },
             source => StoreError::Damaged { path, source },
         },
-        Category::Data => {
-            let field = field().unwrap_or_else(|| ".".to_owned());
-            StoreError::WrongType { path, field, reason: error.to_string() }
-        }
+        Category::Data => StoreError::WrongType { path, field, reason: error.to_string() },
         Category::Syntax | Category::Eof => {
             StoreError::NotJson { path, line: error.line(), column: error.column(), source: error }
         }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "raw system calls live here, and only here")]
 
 pub(crate) mod affinity;
+pub(crate) mod capabilities;
 pub(crate) mod directory;
 pub(crate) mod memory;
 pub(crate) mod ptrace;

@@ -18,6 +18,8 @@ pub use self::tag::Tag;
 
 pub(super) use self::files::Files;
 pub(super) use self::probe::{Probe, guarded, merge};
+#[cfg(fuzzing)]
+pub(super) use self::process::fuzz_maps;
 pub(super) use self::process::{Target, attach};
 
 /// What the bytes of a program or library say on where jemalloc's counters are in a thread.

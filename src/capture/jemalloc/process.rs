@@ -76,6 +76,12 @@ fn target(pid: u32, module: &Module, layout: &Layout) -> Result<Target, Tag> {
     if distance == 0 { Err(Tag::TlsArithmetic) } else { Ok(Target { distance, offsets: layout.offsets }) }
 }
 
+/// Takes any bytes for a text of `maps`.
+#[cfg(fuzzing)]
+pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
+    modules(bytes, b"/bin/program");
+}
+
 /// The files in a text of `maps`, each once, the program first.
 fn modules(maps: &[u8], program: &[u8]) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();

@@ -1,0 +1,130 @@
+//! What processes feel of being captured: the longest time that a spinning thread loses, and the
+//! longest that a page fault takes, with captures and without.
+
+use std::hint::black_box;
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::process::{ctprof, median, role};
+
+#[expect(dead_code, reason = "its main is another program's")]
+#[path = "../../examples/spin.rs"]
+mod spin;
+
+const RUNS: usize = 5;
+/// Captures beside a process, and how long one without is watched.
+const CAPTURES: usize = 20;
+const WATCHED: Duration = Duration::from_millis(500);
+const MAPPED: usize = 2 << 30;
+const PAGE: usize = 4096;
+
+/// Measures what captured processes lose and prints a table.
+pub(crate) fn table() -> anyhow::Result<()> {
+    // Captures have a CPU of their own: what is left is what they do to others.
+    pin(0)?;
+    println!("## Being captured\n");
+    println!("| longest | ÷ no capture | no capture | {CAPTURES} captures |");
+    println!("|---|---:|---:|---:|");
+    let stopped = ["--smaps", "never"];
+    row("stall of a spinning thread, not probed", "spin", &["--no-jemalloc", "--smaps", "never"])?;
+    row("stall of a spinning thread, probed", "spin", &stopped)?;
+    row("page fault of a 2 GiB process, smaps_rollup not read", "fault", &stopped)?;
+    row("page fault of a 2 GiB process, smaps_rollup read", "fault", &["--smaps", "always"])?;
+    println!();
+    Ok(())
+}
+
+fn row(what: &str, part: &str, options: &[&str]) -> anyhow::Result<()> {
+    let mut longest = [Vec::new(), Vec::new()];
+    for _ in 0..RUNS {
+        longest[0].push(watched(part, || thread_sleep(WATCHED))?);
+        longest[1].push(watched(part, || captures(options))?);
+    }
+    let [alone, captured] = longest.map(median);
+    let us = |ns: f64| ns / 1e3;
+    println!("| {what} | {:.2} | {:.0} µs | {:.0} µs |", captured / alone, us(alone), us(captured));
+    Ok(())
+}
+
+fn thread_sleep(time: Duration) -> anyhow::Result<()> {
+    thread::sleep(time);
+    Ok(())
+}
+
+fn captures(options: &[&str]) -> anyhow::Result<()> {
+    let command = ctprof(&[&["capture", "--quiet", "--jobs", "1", "--output", "/dev/null"], options].concat());
+    for _ in 0..CAPTURES {
+        Command::new(&command[0]).args(&command[1..]).stderr(Stdio::null()).status()?;
+    }
+    Ok(())
+}
+
+/// Runs `meanwhile` beside a process in a role and gives what this prints at its end: nanoseconds.
+fn watched(part: &str, meanwhile: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let command = role(&[part, "1"])?;
+    let mut child: Child =
+        Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut stdout = BufReader::new(child.stdout.take().context("stdout is piped")?);
+    stdout.read_line(&mut String::new())?;
+    meanwhile()?;
+    drop(child.stdin.take());
+    let mut longest = String::new();
+    stdout.read_to_string(&mut longest)?;
+    child.wait()?;
+    Ok(longest.trim().parse()?)
+}
+
+/// The role of a thread that spins on a CPU of its own.
+pub(crate) fn spin(cpu: &str) -> anyhow::Result<()> {
+    Ok(spin::run(cpu.parse()?)?)
+}
+
+fn pin(cpu: usize) -> nix::Result<()> {
+    let mut one = CpuSet::new();
+    one.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &one)
+}
+
+/// The role of a process with much memory that keeps touching new pages, on a CPU of its own.
+pub(crate) fn fault(cpu: &str) -> anyhow::Result<()> {
+    pin(cpu.parse()?)?;
+    let mut mapped = vec![0u8; MAPPED];
+    mapped.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+    let ended = AtomicBool::new(false);
+    let longest = thread::scope(|scope| {
+        let faults = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !ended.load(Ordering::Relaxed) {
+                longest = longest.max(longest_fault());
+            }
+            longest
+        });
+        println!("ready");
+        let told = io::copy(&mut io::stdin(), &mut io::sink());
+        ended.store(true, Ordering::Relaxed);
+        told.map(|_| faults.join())
+    })?;
+    black_box(&mapped);
+    println!("{}", longest.map_err(|_| anyhow::anyhow!("the faulting thread panicked"))?.as_nanos());
+    Ok(())
+}
+
+/// Touches new pages, a little at a time.
+fn longest_fault() -> Duration {
+    let mut fresh = vec![0u8; 64 << 20];
+    let touch = |page: &mut [u8]| {
+        let begin = Instant::now();
+        page[0] = 1;
+        begin.elapsed()
+    };
+    let longest = fresh.chunks_mut(PAGE).map(touch).max().unwrap_or_default();
+    black_box(&fresh);
+    longest
+}

@@ -1,0 +1,23 @@
+//! Snapshots as strangers may write them: the input is a zstd frame, or the JSON in one. What can be
+//! read has to survive being written and read again, and to be shown in every way.
+#![no_main]
+
+use std::io;
+
+use ctprof::compare::{GroupBy, Options, show};
+use ctprof::report::{self, Style};
+
+mod stored;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some(snapshot) = stored::load(input) else { return };
+    assert_eq!(stored::again(&snapshot), snapshot);
+    for group_by in [GroupBy::Pcomm, GroupBy::All] {
+        let mut options = Options::default();
+        options.group_by = group_by;
+        let view = show(&snapshot, &options);
+        report::view(&mut io::sink(), &view, &Style::default()).expect("a table");
+        report::view_csv(&mut io::sink(), &view).expect("CSV");
+        report::view_json(&mut io::sink(), &view).expect("JSON");
+    }
+});

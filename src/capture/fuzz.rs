@@ -1,0 +1,32 @@
+//! Parsers of what the kernel writes, for the fuzz targets to reach.
+
+use super::text::{self, Keyed};
+use super::{jemalloc, taskstats};
+use crate::model::METRICS;
+
+/// Reads `bytes` as the text of every file of a thread.
+pub fn text(bytes: &[u8]) {
+    if let Some((name, fields)) = text::stat(bytes) {
+        assert!(name.len() <= bytes.len());
+        for (_, field) in fields {
+            METRICS.iter().for_each(|metric| drop(text::value(metric, field)));
+        }
+    }
+    let _ = text::cgroup(bytes);
+    jemalloc::fuzz_maps(bytes);
+    let mut keyed = Keyed::new(METRICS.iter().map(|metric| (metric.name, metric)));
+    // The second time by what the first has taught.
+    let mut values = [Vec::new(), Vec::new()];
+    for values in &mut values {
+        keyed.each(text::after_heading(bytes), |metric, text| {
+            values.push((metric.name, text::value(metric, text)));
+        });
+    }
+    assert_eq!(values[0], values[1]);
+}
+
+/// Reads `bytes` as an answer of taskstats, and as the struct in one.
+pub fn taskstats(bytes: &[u8]) {
+    crate::sys::taskstats::fuzz(bytes);
+    taskstats::fuzz(bytes);
+}

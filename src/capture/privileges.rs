@@ -1,0 +1,104 @@
+//! Capabilities: which ones this process holds, and which of them it has a use for.
+
+use std::fs;
+
+use crate::sys::capabilities::keep;
+
+/// What a process has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Privileges {
+    /// To read any process, ask taskstats, see the files that processes have mapped, and put a file
+    /// where root may.
+    Capture,
+    /// To read and write files as root may, and nothing else: for what comes from strangers.
+    Files,
+}
+
+impl Privileges {
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Capture => {
+                &["dac_override", "dac_read_search", "fowner", "net_admin", "sys_ptrace", "checkpoint_restore"]
+            }
+            Self::Files => &["dac_override", "dac_read_search", "fowner"],
+        }
+    }
+
+    /// Gives up every capability beyond these, in the calling thread and those it starts.
+    pub fn keep(self) {
+        let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.names().contains(name));
+        if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum()) {
+            tracing::debug!(%errno, "capabilities are kept");
+        }
+    }
+}
+
+/// Names of the effective capabilities of this process.
+pub(super) fn held() -> Vec<String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    named(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+}
+
+fn named(mask: u64) -> Vec<String> {
+    let held = |(bit, name): (usize, &&str)| (mask >> bit & 1 == 1).then(|| format!("cap_{name}"));
+    CAPABILITIES.iter().enumerate().filter_map(held).collect()
+}
+
+/// In the order of `include/uapi/linux/capability.h`.
+const CAPABILITIES: [&str; 41] = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_have_the_kernels_names() {
+        assert_eq!(named(1 << 19 | 1 << 12 | 1 << 2), ["cap_dac_read_search", "cap_net_admin", "cap_sys_ptrace"]);
+        assert_eq!(named(1 << 40), ["cap_checkpoint_restore"]);
+        assert_eq!(named(0), [] as [&str; 0]);
+    }
+}

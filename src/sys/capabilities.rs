@@ -1,0 +1,68 @@
+//! `capset(2)`: giving capabilities up.
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words a set.
+const VERSION: u32 = 0x2008_0522;
+
+/// `struct __user_cap_header_struct`; the calling thread is number 0.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// `struct __user_cap_data_struct`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Data {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Gives up, in the calling thread and those it will start, every capability whose bit is not in
+/// `kept`.
+///
+/// # Errors
+/// What the kernel answers.
+pub(crate) fn keep(kept: u64) -> Result<(), Errno> {
+    let mut header = Header { version: VERSION, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
+    for (data, shift) in data.iter_mut().zip([0, 32]) {
+        let kept = u32::try_from(kept >> shift & u64::from(u32::MAX)).expect("half of the bits");
+        data.effective &= kept;
+        data.permitted &= kept;
+        data.inheritable &= kept;
+    }
+    // SAFETY: the kernel reads two records from an array of two.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_kept_is_gone_for_this_thread_only() {
+        let before = effective();
+        std::thread::spawn(move || {
+            keep(1 << 12 | 1 << 40).unwrap();
+            assert_eq!(effective(), before & (1 << 12 | 1 << 40));
+            keep(0).unwrap();
+            assert_eq!(effective(), 0);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(effective(), before);
+    }
+}
