@@ -311,7 +311,7 @@ fn jemalloc(snapshot: &CtprofSnapshot) -> Finding {
         _ if failed == 0 => Finding::complete("jemalloc"),
         Some(_) if holds(snapshot, CAP_SYS_PTRACE) => {
             let reason = format!(
-                "{failed} processes or threads could not be attached to in spite of {CAP_SYS_PTRACE}: a debugger holds them, or a security module refuses"
+                "{failed} processes or threads could not be attached to in spite of {CAP_SYS_PTRACE}: a debugger holds them, or a security module or seccomp filter refuses"
             );
             finding(coverage, reason, "")
         }

@@ -6,4 +6,5 @@ pub(crate) mod capabilities;
 pub(crate) mod directory;
 pub(crate) mod memory;
 pub(crate) mod ptrace;
+mod seccomp;
 pub(crate) mod taskstats;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::seccomp;
+
 /// How long a stop is looked for without sleeping.
 const BRISK: Duration = Duration::from_micros(100);
 
@@ -34,6 +36,9 @@ impl Attached {
     /// Attaches to thread `tid` without stopping it.
     fn seize(tid: u32) -> Result<Self, StopError> {
         let tid = i32::try_from(tid).map_err(|_| StopError::Seize(Errno::ESRCH))?;
+        if !seccomp::lets_look_into_others() {
+            return Err(StopError::Seize(Errno::EPERM));
+        }
         request(libc::PTRACE_SEIZE.into(), tid, 0).map_err(StopError::Seize)?;
         Ok(Self { tid, stop: None })
     }

@@ -1,0 +1,278 @@
+//! Hosts and files that mean no good: a capture ends well, says what is missing, and leaves nothing
+//! behind; a file is a clear error or a correct result.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ctprof::model::METRICS;
+use ctprof::{CtprofSnapshot, capture, capture_pid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
+
+/// A child that is gone with its process group at the end of the test.
+struct Beside(Child);
+
+impl Beside {
+    fn shell(script: &str) -> Self {
+        use std::os::unix::process::CommandExt;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        Self(shell.spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.0.id()).unwrap())
+    }
+
+    fn state(&self) -> char {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    }
+
+    fn wait_for(&self, state: char) {
+        let begin = Instant::now();
+        while self.state() != state {
+            assert!(begin.elapsed() < Duration::from_secs(10), "still {}", self.state());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::killpg(self.pid(), Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn output(program: &str, args: &[impl AsRef<OsStr>]) -> Output {
+    Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a capture by a shell that changes something first.
+fn captured_after(change: &str, options: &str) -> (Output, Option<CtprofSnapshot>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("snapshot");
+    let done = output("sh", &["-c", &format!("{change}; exec {CTPROF} capture {options} -o {}", file.display())]);
+    let snapshot = CtprofSnapshot::load(&file).ok();
+    (done, snapshot)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_storm_of_forks_and_programs_that_replace_themselves_harm_no_capture() {
+    let dir = tempfile::tempdir().unwrap();
+    let itself = dir.path().join("again");
+    fs::write(&itself, "#!/bin/sh\nexec \"$0\"\n").unwrap();
+    let storm = Beside::shell("while :; do (:) & (:) & (:); done");
+    let again = Beside::shell(&format!("exec sh {}", itself.display()));
+    for _ in 0..10 {
+        let snapshot = capture().unwrap();
+        assert!(snapshot.threads.iter().any(|thread| thread.tgid == std::process::id()));
+        let summary = snapshot.parse_summary.unwrap();
+        let lost = summary.tids_walked - u64::try_from(snapshot.threads.len()).unwrap();
+        assert_eq!(lost, summary.ghosts, "threads that ended are counted, not mourned");
+    }
+    assert_ne!((storm.state(), again.state()), ('t', 't'));
+}
+
+#[test]
+fn a_stopped_process_stays_stopped_and_is_read() {
+    let stopped = Beside::shell("exec sleep 100");
+    stopped.wait_for('S');
+    kill(stopped.pid(), Signal::SIGSTOP).unwrap();
+    stopped.wait_for('T');
+    let snapshot = capture_pid(stopped.0.id()).unwrap();
+    assert_eq!(snapshot.threads[0].metrics.state, Some('T'));
+    assert_eq!(stopped.state(), 'T');
+}
+
+#[test]
+fn a_zombie_has_what_the_kernel_still_knows_of_it() {
+    let zombie = Beside::shell(":");
+    zombie.wait_for('Z');
+    let snapshot = capture_pid(zombie.0.id()).unwrap();
+    let metrics = &snapshot.threads[0].metrics;
+    assert_eq!(metrics.state, Some('Z'));
+    assert!(metrics.utime_clock_ticks.is_some() && snapshot.threads[0].smaps_rollup_kib.is_none());
+}
+
+#[test]
+fn sixty_four_descriptors_are_enough() {
+    let (done, snapshot) = captured_after("ulimit -n 64", "--jobs 4");
+    assert!(done.status.success() && !said(&done).contains("EMFILE"), "{}", said(&done));
+    let failures = snapshot.unwrap().parse_summary.unwrap().read_failures_by_errno;
+    assert!(failures.values().all(|errnos| !errnos.contains_key("EMFILE")), "{failures:?}");
+}
+
+#[test]
+fn want_of_memory_is_an_end_with_a_word() {
+    let (enough, snapshot) = captured_after("ulimit -v 1000000", "--jobs 1");
+    assert!(enough.status.success() && snapshot.is_some(), "{}", said(&enough));
+    let (little, _) = captured_after("ulimit -v 60000", "--jobs 1");
+    assert!(little.status.success() || !little.stderr.is_empty(), "{little:?}");
+}
+
+#[test]
+fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = dir.path().join("seccomp");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/seccomp.c");
+    assert!(output("cc", &["-o", launcher.to_str().unwrap(), source]).status.success());
+    let file = dir.path().join("snapshot");
+    let done = output(launcher.to_str().unwrap(), &[CTPROF, "capture", "-q", "-o", file.to_str().unwrap()]);
+    if done.status.code() == Some(99) {
+        return eprintln!("skipped: no seccomp filters here: {}", said(&done));
+    }
+    assert!(done.status.success(), "{:?} {}", done.status, said(&done));
+    assert!(CtprofSnapshot::load(&file).unwrap().threads.len() > 1);
+}
+
+#[test]
+fn a_signal_at_any_moment_leaves_no_thread_stopped_and_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let beside = Beside::shell("while :; do sleep 0.01; done");
+    for moment in 0..30u64 {
+        let file = dir.path().join("snapshot");
+        let mut capture = Command::new(CTPROF).args(["capture", "-q", "-o"]).arg(&file).spawn().unwrap();
+        thread::sleep(Duration::from_micros(moment * 1_700));
+        let signal = if moment % 2 == 0 { Signal::SIGINT } else { Signal::SIGTERM };
+        let _ = kill(Pid::from_raw(i32::try_from(capture.id()).unwrap()), signal);
+        let status = capture.wait().unwrap();
+        assert!(status.success() || status.signal() == Some(signal as i32), "{status}");
+        if fs::exists(&file).unwrap() {
+            CtprofSnapshot::load(&file).unwrap();
+            fs::remove_file(&file).unwrap();
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(!['t', 'T'].contains(&beside.state()));
+    }
+}
+
+#[test]
+fn a_fifo_is_written_to_and_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, copy) = (dir.path().join("fifo"), dir.path().join("copy"));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let reader = Beside::shell(&format!("cat {} > {}", fifo.display(), copy.display()));
+    let pid = std::process::id().to_string();
+    let done = output(CTPROF, &["capture", "--pid", &pid, "-q", "-o", fifo.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", said(&done));
+    reader.wait_for('Z');
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::metadata(&fifo).unwrap().file_type()));
+    assert!(!CtprofSnapshot::load(&copy).unwrap().threads.is_empty());
+}
+
+#[test]
+fn captures_one_after_the_other_leak_nothing() {
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let resident = || {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let some = || (0..4).for_each(|_| drop(capture().unwrap()));
+    some();
+    let before = (open(), resident());
+    (0..3).for_each(|_| some());
+    // Other tests of this file run beside this one.
+    assert!(open() < before.0 + 20, "{} after {}", open(), before.0);
+    assert!(resident() < before.1 + (64 << 20), "{} after {}", resident(), before.1);
+}
+
+#[test]
+fn no_capability_without_a_use_is_kept() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: only root has capabilities to give up");
+    }
+    let (_, snapshot) = captured_after(":", "-q --pid 1");
+    let held = snapshot.unwrap().capture.unwrap().capabilities;
+    for useless in ["cap_sys_admin", "cap_sys_module", "cap_setuid", "cap_kill", "cap_chown"] {
+        assert!(!held.iter().any(|name| name == useless), "{held:?}");
+    }
+}
+
+fn fits(metric: &str, number: &str) -> bool {
+    let thread = format!(r#"{{"tid":1,"tgid":1,"{metric}":{number}}}"#);
+    serde_json::from_str::<ctprof::ThreadState>(&thread).is_ok()
+}
+
+/// Three threads whose every counter is the largest there is, and names that mean trouble.
+fn extremes() -> String {
+    let counters = METRICS.iter().map(|metric| {
+        let value = match metric.type_name {
+            "CategoricalString" => r#""NaN""#,
+            "char" => r#""\u0000""#,
+            "bool" => "true",
+            "CpuSet" => "[0,65535,4294967295]",
+            _ => ["18446744073709551615", "4294967295", "-2147483648"]
+                .into_iter()
+                .find(|n| fits(metric.name, n))
+                .unwrap(),
+        };
+        format!(r#""{}":{value}"#, metric.name)
+    });
+    let counters = counters.collect::<Vec<_>>().join(",");
+    let thread = |tid: u32, name: &str| {
+        format!(r#"{{"tid":{tid},"tgid":4294967295,"pcomm":"{name}","comm":"{name}","cgroup":"/{name}",{counters}}}"#)
+    };
+    let threads = [thread(1, r"\u001b[2J\u202e"), thread(4_294_967_295, "NaN"), thread(2, "=1+1|`\\n\\n")];
+    format!(r#"{{"format_version":1,"threads":[{}]}}"#, threads.join(","))
+}
+
+fn written(dir: &Path, name: &str, json: &str) -> String {
+    let file = dir.join(name);
+    fs::write(&file, zstd::encode_all(json.as_bytes(), 1).unwrap()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_largest_counters_and_the_worst_names_are_shown_and_compared_in_every_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let most = written(dir.path(), "most", &extremes());
+    let none = written(dir.path(), "none", &extremes().replace("18446744073709551615", "0"));
+    for format in ["table", "json", "csv", "markdown"] {
+        for by in ["pcomm", "comm", "cgroup", "all"] {
+            for line in [vec!["show", &most], vec!["compare", &most, &none], vec!["compare", &none, &most]] {
+                let done =
+                    output(CTPROF, &[&line[..], &["--format", format, "--group-by", by, "--limit", "0"]].concat());
+                assert!(done.status.success(), "{line:?}: {}", said(&done));
+                let text = String::from_utf8(done.stdout).unwrap();
+                // JSON is for programs, which escape for themselves what steers a terminal.
+                let steers = text.contains('\u{1b}') || (format != "json" && text.contains('\u{202e}'));
+                assert!(!steers, "{line:?} {format} {by}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_snapshot_is_an_error_with_a_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = format!(r#"{{"threads":[],"psi":{}{}}}"#, r#"{"cpu":"#.repeat(100_000), "}".repeat(100_000));
+    for (json, word) in [
+        (r#"{"threads":[],"threads":[]}"#, "duplicate field"),
+        (r#"{"threads":[{"tid":1,"tgid":1,"nice":1e400}]}"#, "cannot parse"),
+        (r#"{"threads":[{"tid":1,"tgid":1,"wait_max":NaN}]}"#, "not JSON"),
+        (r#"{"threads":[{"tid":-1,"tgid":1}]}"#, "threads[0].tid"),
+        (r#"{"threads":{"a":1}}"#, "threads"),
+        (r#"{"threads":[],"cgroup_stats":{"/":{"cpu":{"usage_usec":"x"}}}}"#, "usage_usec"),
+        (&deep, "cannot parse"),
+        ("[]", "cannot parse"),
+        ("{\"threads\":[\n{\"tid\":1,\"tgid\":1},\n{\"tid\":2}\n]}", "threads[1]"),
+    ] {
+        let done = output(CTPROF, &["show", &written(dir.path(), "bad", json)]);
+        assert_eq!(done.status.code(), Some(1), "{json:.80}");
+        assert!(said(&done).contains(word), "{json:.80}: {}", said(&done));
+    }
+}
