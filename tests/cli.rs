@@ -164,6 +164,20 @@ fn an_unprivileged_capture_names_its_true_gaps() {
 const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-a.ctprof.zst");
 const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-b.ctprof.zst");
 
+#[test]
+fn files_of_every_format_that_ever_was_are_shown_and_compared() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().display().to_string());
+    let files: Vec<String> = entries.filter(|path| path.ends_with(".ctprof.zst")).collect();
+    // ktstr's, version 1 on one line, version 1 with a line for each thread.
+    assert!(["ktstr-", "/v1-linux", "/v1-lines"].iter().all(|kind| files.iter().any(|file| file.contains(kind))));
+    for file in &files {
+        let shown = run(&["show", file]);
+        assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"), "{file}");
+        assert!(run(&["compare", file, OLD]).status.success(), "{file}");
+    }
+}
+
 /// The shell commands of the README that start with `start`, with its files replaced by real ones.
 fn recipe(start: &str) -> String {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();

@@ -1,0 +1,35 @@
+//! A noisy neighbour: `neighbour worker` computes on the first CPU that it may run on, `neighbour
+//! noise` starts three threads that compute there too. It runs until it is killed.
+
+use std::io;
+use std::thread;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+fn main() -> io::Result<()> {
+    let (name, threads) = match std::env::args().nth(1).as_deref() {
+        Some("worker") => ("worker", 1),
+        Some("noise") => ("noise", 3),
+        _ => return Err(io::Error::other("usage: neighbour worker|noise")),
+    };
+    let me = Pid::from_raw(0);
+    let allowed = sched_getaffinity(me)?;
+    let first = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu).unwrap_or(false)).unwrap_or(0);
+    let mut one = CpuSet::new();
+    one.set(first)?;
+    sched_setaffinity(me, &one)?;
+    for _ in 0..threads {
+        thread::Builder::new().name(name.to_owned()).spawn(compute)?;
+    }
+    loop {
+        thread::park();
+    }
+}
+
+fn compute() {
+    let mut number = 1u64;
+    loop {
+        number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+}
