@@ -116,8 +116,10 @@ fn processes(snapshot: &CtprofSnapshot) -> Finding {
             "run ctprof on the host, or the container with the host's pid namespace",
         );
     }
+    // Members of the group that the mount exempts see all the same: kernel threads, for instance.
+    let sees_others = || holds(snapshot, CAP_SYS_PTRACE) || snapshot.threads.iter().any(|thread| thread.kernel_thread);
     match host.and_then(|host| host.proc_hidepid.as_deref()) {
-        Some(hidepid) if hidepid != "0" && hidepid != "off" && !holds(snapshot, CAP_SYS_PTRACE) => {
+        Some(hidepid) if hidepid != "0" && hidepid != "off" && !sees_others() => {
             let reason = format!("other users' are hidden: procfs is mounted with hidepid={hidepid}");
             Finding::new("processes", Coverage::Partial, reason, privileges(CAP_SYS_PTRACE))
         }
@@ -466,6 +468,9 @@ mod tests {
         let hidden = HostContext { proc_hidepid: Some("2".into()), ..HostContext::default() };
         let hidden = on_host(hidden);
         assert!(of(&hidden, "processes").reason.contains("hidepid=2"));
+        let mut exempt = hidden.clone();
+        exempt.threads[0].kernel_thread = true;
+        assert_eq!(of(&exempt, "processes").coverage, Coverage::Complete);
         assert_eq!(of(&with_capability(hidden, CAP_SYS_PTRACE), "processes").coverage, Coverage::Complete);
     }
 }
