@@ -125,6 +125,22 @@ fn want_of_memory_is_an_end_with_a_word() {
 }
 
 #[test]
+fn a_user_who_may_start_no_thread_still_reads_snapshots() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-lines-linux-7.3.ctprof.zst");
+    let limited = ["--reuid", "65534", "--clear-groups", "prlimit", "--nproc=1"];
+    let may = |line: &[&str]| Command::new("setpriv").args(limited).args(line).output().ok();
+    if !may(&[CTPROF, "--version"]).is_some_and(|done| done.status.success()) {
+        return eprintln!("skipped: this needs root, setpriv, prlimit, and a folder that all may enter");
+    }
+    for line in
+        [vec![CTPROF, "show", file], vec![CTPROF, "compare", file, file], vec![CTPROF, "capture", "-o", "/dev/null"]]
+    {
+        let done = may(&line).unwrap();
+        assert!(done.status.success(), "{line:?}: {}", said(&done));
+    }
+}
+
+#[test]
 fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
     let dir = tempfile::tempdir().unwrap();
     let launcher = dir.path().join("seccomp");

@@ -164,7 +164,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let host = host::read(&options.roots, tree, &mounts);
     let psi = psi::host(path);
     let sched_ext = sched_ext::read(&options.roots.sysfs);
-    let pool = pool(options.jobs.map_or_else(|| default_jobs(&host), NonZeroUsize::get));
+    let pool = workers(options.jobs.map_or_else(|| default_jobs(&host), NonZeroUsize::get));
     // A thread that can't be stopped in time is let go by the end of the worker that holds it. Without
     // workers of its own, a capture holds none.
     let may_hold = pool.current_thread_index().is_none();
@@ -251,14 +251,16 @@ fn jobs_for(cpus: usize, load: f64) -> usize {
     (cpus - busy).clamp(1, cpus / 2 + 1)
 }
 
-/// A pool of `jobs` workers, or of one where so many can't be had.
-fn pool(jobs: usize) -> rayon::ThreadPool {
+/// A pool of `jobs` workers, or of the calling thread alone where so many can't be had: a limit is no
+/// reason to fail.
+#[must_use]
+pub fn workers(jobs: usize) -> rayon::ThreadPool {
     let build = |jobs| {
         let name = |worker| format!("ctprof-{worker}");
         rayon::ThreadPoolBuilder::new().num_threads(jobs).thread_name(name).build()
     };
     build(jobs).unwrap_or_else(|error| {
-        tracing::warn!("cannot start {jobs} workers ({error}): capturing with this thread alone");
+        tracing::warn!("cannot start {jobs} workers ({error}): working with this thread alone");
         let alone = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
         alone.expect("a pool of the current thread starts no thread")
     })

@@ -11,6 +11,7 @@ mod progress;
 mod show;
 
 use std::io::{self, IsTerminal};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -18,7 +19,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
-use crate::capture::Privileges;
+use crate::capture::{Privileges, workers};
 
 /// Exit status of a command that failed; that of a usage error, 2, is clap's.
 const FAILED: u8 = 1;
@@ -40,13 +41,18 @@ pub fn run() -> ExitCode {
     }
     let done = match args.command {
         Command::Capture(command) => capture::run(&command, args.quiet),
-        Command::Show(command) => show::run(&command),
-        Command::Compare(command) => compare::run(&command),
+        Command::Show(command) => all_cpus().install(|| show::run(&command)),
+        Command::Compare(command) => all_cpus().install(|| compare::run(&command)),
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
         Command::Doctor(command) => return ended(doctor::run(&command)),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// Workers for what a user waits for.
+fn all_cpus() -> rayon::ThreadPool {
+    workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 /// The exit status, and a word on what went wrong.

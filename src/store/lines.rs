@@ -18,8 +18,8 @@ use crate::model::{CtprofSnapshot, Learned, MAX_THREADS, ThreadState};
 const BATCH: u64 = 256 * 1024;
 /// Batches that may wait to be parsed.
 const WAITING: usize = 4;
-/// A line that does not end here is not one of a thread; nor is there a head so long.
-const LONGEST_LINE: usize = 4 * 1024 * 1024;
+/// A line that does not end here is none of a thread, nor what stands before or after them.
+const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// Reads a whole snapshot; `None` if anything about it is wrong or unexpected.
 pub(super) fn read(source: impl Read + Send) -> Option<CtprofSnapshot> {
@@ -50,12 +50,14 @@ impl<R: Read> Text<R> {
     /// What comes up to a newline, the one that `find` chooses; empty if no newline comes any more.
     fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>) -> Option<Vec<u8>> {
         let mut text = std::mem::take(&mut self.rest);
+        let mut searched = 0;
         while text.len() < LONGEST_LINE {
             let read = self.source.by_ref().take(BATCH).read_to_end(&mut text).ok()?;
-            if let Some(newline) = find(b'\n', &text) {
-                self.rest = text.split_off(newline + 1);
+            if let Some(newline) = find(b'\n', &text[searched..]) {
+                self.rest = text.split_off(searched + newline + 1);
                 return Some(text);
             }
+            searched = text.len();
             if read == 0 {
                 self.rest = text;
                 return Some(Vec::new());
