@@ -17,6 +17,13 @@ use crate::model::CtprofSnapshot;
 /// can't exhaust memory, and nothing is written that could not be read back.
 pub const MAX_DECOMPRESSED_SNAPSHOT_BYTES: u64 = 1 << 30;
 
+/// Threads, and cgroups, that a snapshot of at most `limit` bytes may have: in memory each takes up to
+/// twice what it is taken for here, however short its text is.
+fn most_threads(limit: u64) -> usize {
+    const BYTES_OF_A_THREAD: u64 = 1024;
+    usize::try_from(limit / BYTES_OF_A_THREAD).unwrap_or(usize::MAX)
+}
+
 impl CtprofSnapshot {
     /// Reads a snapshot from a file.
     ///

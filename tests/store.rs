@@ -103,6 +103,22 @@ fn a_bomb_stops_at_the_limit() {
 }
 
 #[test]
+fn tiny_threads_and_cgroups_by_the_million_are_refused_before_they_fill_memory() {
+    let many = |one: &dyn Fn(u32) -> String, by: &str| (0..3000).map(one).collect::<Vec<_>>().join(by);
+    let thread = |_| r#"{"tid":1,"tgid":1}"#.to_owned();
+    let cgroup = |number| format!(r#""{number}":{{}}"#);
+    for json in [
+        format!(r#"{{"threads":[{}]}}"#, many(&thread, ",")),
+        format!("{{\"threads\":[\n{}\n]}}", many(&thread, ",\n")),
+        format!(r#"{{"threads":[],"cgroup_stats":{{{}}}}}"#, many(&cgroup, ",")),
+    ] {
+        let refused = loaded(&json, 2 << 20).unwrap_err().to_string();
+        assert!(refused.contains("more than 2048 ") && refused.contains("--max-snapshot-bytes"), "{refused}");
+        assert!(loaded(&json, 3 << 20).is_ok());
+    }
+}
+
+#[test]
 fn what_readers_would_refuse_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");

@@ -50,7 +50,7 @@ pub use reduce::{
 };
 pub use sched_ext::SchedExtSysfs;
 pub use section::Section;
-pub(crate) use snapshot::MAX_THREADS;
+pub(crate) use snapshot::with_most_threads;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{Class, Metric, Source, TaskstatsFamily, Total};

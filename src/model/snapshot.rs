@@ -1,5 +1,6 @@
 //! The snapshot: one host at one moment.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use serde::de::{self, Deserializer};
@@ -15,7 +16,21 @@ use super::{
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Most threads a Linux host can have: `PID_MAX_LIMIT` of a 64-bit kernel.
-pub(crate) const MAX_THREADS: usize = 4 * 1024 * 1024;
+const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
+
+thread_local! {
+    /// How many threads, and how many cgroups, a snapshot may have that this thread reads.
+    static MOST_THREADS: Cell<usize> = const { Cell::new(PID_MAX_LIMIT) };
+}
+
+/// Runs `read`, in which no snapshot with more threads, or more cgroups, can be read: either takes
+/// more memory than the shortest text of one.
+pub(crate) fn with_most_threads<T>(most: usize, read: impl FnOnce() -> T) -> T {
+    let before = MOST_THREADS.replace(most.min(PID_MAX_LIMIT));
+    let result = read();
+    MOST_THREADS.set(before);
+    result
+}
 
 /// One host at one moment: every thread, and what surrounds them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +52,7 @@ pub struct CtprofSnapshot {
     #[serde(deserialize_with = "threads")]
     pub threads: Vec<ThreadState>,
     /// Every cgroup that a captured thread is in, by path.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "cgroups")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
     /// What came of looking for jemalloc's counters; `None` if they were left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +176,35 @@ fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u3
     }
 }
 
+fn cgroups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, CgroupStats>, D::Error> {
+    deserializer.deserialize_map(Cgroups)
+}
+
+struct Cgroups;
+
+impl<'de> de::Visitor<'de> for Cgroups {
+    type Value = BTreeMap<String, CgroupStats>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a map of cgroups")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut cgroups = BTreeMap::new();
+        while let Some((path, stats)) = map.next_entry()? {
+            cgroups.insert(path, stats);
+            within_the_limit(cgroups.len(), "cgroups")?;
+        }
+        Ok(cgroups)
+    }
+}
+
+fn within_the_limit<E: de::Error>(number: usize, of: &str) -> Result<(), E> {
+    let most = MOST_THREADS.get();
+    let message = format_args!("more than {most} {of}: if you trust the file, raise --max-snapshot-bytes");
+    if number > most { Err(E::custom(message)) } else { Ok(()) }
+}
+
 fn threads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ThreadState>, D::Error> {
     deserializer.deserialize_seq(Threads)
 }
@@ -178,12 +222,8 @@ impl<'de> de::Visitor<'de> for Threads {
         let mut threads = Vec::new();
         let mut learned = Learned::default();
         while let Some(thread) = seq.next_element_seed(&mut learned)? {
-            if threads.len() == MAX_THREADS {
-                return Err(de::Error::custom(format_args!(
-                    "more than {MAX_THREADS} threads: no Linux host has so many"
-                )));
-            }
             threads.push(thread);
+            within_the_limit(threads.len(), "threads")?;
         }
         Ok(threads)
     }

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use crate::model::{CtprofSnapshot, Learned, MAX_THREADS, ThreadState};
+use crate::model::{CtprofSnapshot, Learned, ThreadState, with_most_threads};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
@@ -21,22 +21,25 @@ const WAITING: usize = 4;
 /// A line that does not end here is none of a thread, nor what stands before or after them.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
-/// Reads a whole snapshot; `None` if anything about it is wrong or unexpected.
-pub(super) fn read(source: impl Read + Send) -> Option<CtprofSnapshot> {
+/// Reads a whole snapshot of at most `most` threads; `None` if anything about it is wrong or
+/// unexpected.
+pub(super) fn read(source: impl Read + Send, most: usize) -> Option<CtprofSnapshot> {
     let mut text = Text { source, rest: Vec::new() };
     let mut json = text.until_newline(memchr)?;
     // What parses with no more than this behind it ends in the list of threads, and in no other.
-    serde_json::from_slice::<CtprofSnapshot>(&[&json, &b"]}"[..]].concat()).ok()?;
-    let parsed = Parsed::default();
+    parse(&[&json, &b"]}"[..]].concat(), most)?;
+    let parsed = Parsed { most, ..Parsed::default() };
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
-    let mut snapshot: CtprofSnapshot = serde_json::from_slice(&json).ok().filter(without_threads)?;
+    let mut snapshot = parse(&json, most)?;
     snapshot.threads = parsed.whole()?;
     Some(snapshot)
 }
 
-fn without_threads(snapshot: &CtprofSnapshot) -> bool {
-    snapshot.threads.is_empty()
+/// Parses a snapshot without threads.
+fn parse(json: &[u8], most: usize) -> Option<CtprofSnapshot> {
+    let snapshot: CtprofSnapshot = with_most_threads(most, || serde_json::from_slice(json)).ok()?;
+    snapshot.threads.is_empty().then_some(snapshot)
 }
 
 /// A text that is read on to newlines.
@@ -73,6 +76,7 @@ struct Parsed {
     batches: Mutex<Vec<Batch>>,
     waiting: AtomicUsize,
     threads: AtomicUsize,
+    most: usize,
     failed: AtomicBool,
 }
 
@@ -108,7 +112,7 @@ impl Parsed {
 
     fn take(&self, batch: Option<Batch>) {
         let new = batch.as_ref().map_or(0, |batch| batch.threads.len());
-        if batch.is_none() || self.threads.fetch_add(new, Ordering::Relaxed) + new > MAX_THREADS {
+        if batch.is_none() || self.threads.fetch_add(new, Ordering::Relaxed) + new > self.most {
             self.failed.store(true, Ordering::Relaxed);
         }
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
@@ -147,7 +151,7 @@ mod tests {
     use super::*;
 
     fn tids(json: &str) -> Option<Vec<u32>> {
-        Some(read(json.as_bytes())?.threads.iter().map(|thread| thread.tid).collect())
+        Some(read(json.as_bytes(), 10_000)?.threads.iter().map(|thread| thread.tid).collect())
     }
 
     fn lines(threads: &[u32]) -> String {
@@ -160,9 +164,10 @@ mod tests {
         let many: Vec<u32> = (1..=10_000).collect();
         let json = format!("{{\"format_version\":1,\"threads\":[\n{}\n],\"captured_at_unix_ns\":7}}", lines(&many));
         assert!(json.len() > 4 * usize::try_from(BATCH).unwrap());
-        assert_eq!(read(json.as_bytes()).unwrap().captured_at_unix_ns, 7);
+        assert_eq!(read(json.as_bytes(), 10_000).unwrap().captured_at_unix_ns, 7);
         assert_eq!(tids(&json), Some(many));
         assert_eq!(tids("{\"threads\":[\n]}"), Some(vec![]));
+        assert!(read(json.as_bytes(), 9_999).is_none());
     }
 
     #[test]
@@ -188,7 +193,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let mut source = std::io::repeat(b' ').take(1 << 30);
-        assert!(read(&mut source).is_none());
+        assert!(read(&mut source, 1).is_none());
         assert!(source.limit() > (1 << 30) - 2 * LONGEST_LINE as u64);
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::error::Category;
 
-use super::{StoreError, lines};
-use crate::model::CtprofSnapshot;
+use super::{StoreError, lines, most_threads};
+use crate::model::{CtprofSnapshot, with_most_threads};
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const BUFFER: usize = 128 * 1024;
@@ -39,12 +39,13 @@ fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result
         return Err(StoreError::NotZstd(path.to_owned()));
     }
     source.rewind().map_err(unreadable)?;
-    if let Some(mut snapshot) = decoder(&mut source, limit).ok().and_then(lines::read) {
+    if let Some(mut snapshot) = decoder(&mut source, limit).ok().and_then(|text| lines::read(text, most_threads(limit)))
+    {
         snapshot.settle();
         return Ok(snapshot);
     }
     source.rewind().map_err(unreadable)?;
-    match whole(source, limit) {
+    match with_most_threads(most_threads(limit), || whole(source, limit)) {
         Ok(mut snapshot) => {
             snapshot.settle();
             Ok(snapshot)

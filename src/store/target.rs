@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use tempfile::NamedTempFile;
 
-use super::StoreError;
+use super::{StoreError, most_threads};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 3;
@@ -121,6 +121,9 @@ fn name(file: &File, path: &Path) -> io::Result<()> {
 
 /// Streams the snapshot as JSON through zstd. How many bytes came out.
 fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
+    if snapshot.threads.len() > most_threads(limit) {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
     let mut encoder = zstd::Encoder::new(Counted { inner: file, bytes: 0 }, LEVEL)?;
     encoder.include_checksum(true)?;
     let bounded = Bounded { inner: encoder, left: limit };
