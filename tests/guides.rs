@@ -52,22 +52,25 @@ fn delta(dir: &Path, by: &str, group: &str, metric: &str) -> f64 {
     row["delta"].as_f64().unwrap_or(0.0)
 }
 
-#[test]
-fn a_convoy_neither_runs_nor_waits_and_sleeps_by_choice() {
+/// Plays a scenario of the guide; the folder has its captures.
+fn played(heading: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let _alone = ONE_AT_A_TIME.lock();
-    let shown = succeeded(&run(dir.path(), &block(&guide("why-slower.md"), "a lock convoy")));
+    let shown = succeeded(&run(dir.path(), &block(&guide("why-slower.md"), heading)));
     assert!(shown.contains("\nprimary\n"), "{shown}");
+    dir
+}
+
+#[test]
+fn a_convoy_neither_runs_nor_waits_and_sleeps_by_choice() {
+    let dir = played("a lock convoy");
     let of = |metric| delta(dir.path(), "comm", "convoy-{N}", metric);
     assert!(of("run_time_ns") < 8e9 && of("voluntary_csw") > 1000.0);
 }
 
 #[test]
 fn a_worker_beside_a_noisy_neighbour_waits_for_longer_than_it_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let _alone = ONE_AT_A_TIME.lock();
-    let shown = succeeded(&run(dir.path(), &block(&guide("why-slower.md"), "a noisy neighbour")));
-    assert!(shown.contains("\nprimary\n"), "{shown}");
+    let dir = played("a noisy neighbour");
     let of = |metric| delta(dir.path(), "comm", "worker", metric);
     assert!(of("wait_time_ns") > of("run_time_ns"), "{} {}", of("wait_time_ns"), of("run_time_ns"));
 }

@@ -1,5 +1,5 @@
-//! Directories of procfs as handles: what is opened through a handle belongs to the process or
-//! thread that the handle was made for, even after its id has been given away again.
+//! Directories of procfs as handles: what is opened through a handle belongs to the process that the
+//! handle was made for, even after its id has been given away again.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
