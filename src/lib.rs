@@ -13,13 +13,20 @@
 //! # Ok::<(), ctprof::capture::CaptureError>(())
 //! ```
 //!
-//! Stages, each of which sees only the one before it: [`model`] is what is known; `sys` asks the
-//! kernel; [`capture`](mod@capture) fills the model; [`store`] keeps it in files;
-//! [`compare`](mod@compare) finds what moved; [`report`] draws it; [`cli`] is the command line.
+//! Stages, each of which sees only those before it: [`model`] is what is known; `sys` asks the kernel;
+//! [`process`] is about this process; [`names`] groups and redacts names; [`diagnose`] says what is
+//! missing, why, and what fixes it; [`capture`](mod@capture) fills the model; [`store`] keeps it in
+//! files; [`compare`](mod@compare) finds what changed; [`report`] draws it; [`cli`] is the command line.
 
 pub mod model;
 
 mod sys;
+
+pub mod process;
+
+pub mod names;
+
+pub mod diagnose;
 
 pub mod capture;
 

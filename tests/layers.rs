@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 
 /// Each module with those it may use. `capture` and `compare` never meet; `report` sees neither
 /// the capture nor the store; the command line sees everything.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("sys", &[]),
-    ("capture", &["model", "sys"]),
+    ("process", &["sys"]),
+    ("names", &["model"]),
+    ("diagnose", &["model"]),
+    ("capture", &["model", "sys", "process", "names", "diagnose"]),
     ("store", &["model"]),
-    ("compare", &["model"]),
-    ("report", &["model", "compare"]),
-    ("cli", &["model", "capture", "store", "compare", "report"]),
+    ("compare", &["model", "names", "diagnose"]),
+    ("report", &["model", "names", "diagnose", "compare"]),
+    ("cli", &["model", "process", "names", "diagnose", "capture", "store", "compare", "report"]),
 ];
 
 fn rust_files(path: &Path) -> Vec<PathBuf> {

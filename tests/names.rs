@@ -1,6 +1,6 @@
 //! Names of real threads and what they are grouped by.
 
-use ctprof::compare::pattern_key;
+use ctprof::names::pattern_key;
 
 /// Kernel, tokio, rayon, JVM, Go, Chrome, databases, web servers, containers, desktops.
 const NAMES: &str = include_str!("names.tsv");

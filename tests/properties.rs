@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ctprof::compare::{Comparison, Delta, GroupBy, Options, cgroup_pattern, pattern_key, show};
+use ctprof::compare::{Comparison, Delta, GroupBy, Options, show};
+use ctprof::names::{cgroup_pattern, pattern_key};
 use ctprof::{CtprofSnapshot, compare, report};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

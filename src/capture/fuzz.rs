@@ -1,7 +1,7 @@
 //! Parsers of what the kernel writes, for the fuzz targets to reach.
 
-use super::text::{self, Keyed};
-use super::{jemalloc, taskstats};
+use super::enrich::{jemalloc, taskstats};
+use super::procfs::text::{self, Keyed};
 use crate::model::METRICS;
 
 /// Reads `bytes` as the text of every file of a thread.

@@ -1,25 +1,12 @@
 //! From the kernel to the model: walks procfs and fills a snapshot. What can't be read is absent
 //! and counted; a capture fails only where nothing useful can come out.
 
-mod cgroup;
-mod folder;
+mod enrich;
 #[cfg(fuzzing)]
 pub mod fuzz;
-mod heap;
 mod host;
-mod jemalloc;
-mod kconfig;
-mod mounts;
 mod myself;
-mod privileges;
-mod psi;
-mod sched_ext;
-mod smaps;
-mod tally;
-mod task;
-mod taskstats;
-mod text;
-mod walk;
+mod procfs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -32,14 +19,17 @@ use nix::errno::Errno;
 use nix::unistd::SysconfVar;
 use rayon::prelude::*;
 
-use self::folder::{Folder, IdName};
-pub use self::jemalloc::{Layout, Offsets, Route, Tag, inspect};
-use self::mounts::Mounts;
-pub use self::privileges::Privileges;
-pub use self::smaps::Smaps;
-use self::task::Tree;
-use self::walk::Walk;
+pub use self::enrich::jemalloc::{Layout, Offsets, Route, Tag, inspect};
+pub use self::enrich::smaps::Smaps;
+use self::enrich::{jemalloc, taskstats};
+use self::host::mounts::Mounts;
+use self::host::{cgroup, context, psi, sched_ext};
+use self::procfs::folder::{Folder, IdName};
+use self::procfs::task::Tree;
+use self::procfs::text;
+use self::procfs::walk::Walk;
 use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
+use crate::process::workers;
 
 /// Where the kernel's file systems are.
 #[derive(Clone, Debug)]
@@ -161,7 +151,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let procfs = Folder::open(path).map_err(|errno| no_procfs(path, errno))?;
     let pids = processes(path, &procfs, &options.pids)?;
     let mounts = Mounts::read(&options.roots);
-    let host = host::read(&options.roots, tree, &mounts);
+    let host = context::read(&options.roots, tree, &mounts);
     let psi = psi::host(path);
     let sched_ext = sched_ext::read(&options.roots.sysfs);
     let pool = workers(options.jobs.map_or_else(|| default_jobs(&host), NonZeroUsize::get));
@@ -174,7 +164,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         smaps: options.smaps,
         taskstats: (tree == Tree::Live && options.taskstats == Ask::Yes).then(|| taskstats::Kept::on(&host)),
         jemalloc: (tree == Tree::Live && options.jemalloc == Ask::Yes && may_hold).then(jemalloc::Files::default),
-        page_size: host::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
+        page_size: context::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
         begin,
         progress: &options.progress,
     };
@@ -249,21 +239,6 @@ fn default_jobs(host: &HostContext) -> usize {
 fn jobs_for(cpus: usize, load: f64) -> usize {
     let busy = (0..cpus).take_while(|&n| f64::from(u32::try_from(n).unwrap_or(u32::MAX)) + 0.5 <= load).count();
     (cpus - busy).clamp(1, cpus / 2 + 1)
-}
-
-/// A pool of `jobs` workers, or of the calling thread alone where so many can't be had: a limit is no
-/// reason to fail.
-#[must_use]
-pub fn workers(jobs: usize) -> rayon::ThreadPool {
-    let build = |jobs| {
-        let name = |worker| format!("ctprof-{worker}");
-        rayon::ThreadPoolBuilder::new().num_threads(jobs).thread_name(name).build()
-    };
-    build(jobs).unwrap_or_else(|error| {
-        tracing::warn!("cannot start {jobs} workers ({error}): working with this thread alone");
-        let alone = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
-        alone.expect("a pool of the current thread starts no thread")
-    })
 }
 
 #[cfg(test)]

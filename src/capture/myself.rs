@@ -6,10 +6,10 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::privileges;
-use super::walk::Walked;
+use super::procfs::walk::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
+use crate::process;
 
 pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked, begin: Instant) -> CaptureInfo {
     CaptureInfo {
@@ -18,7 +18,7 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked,
         engine: "procfs".to_owned(),
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
-        capabilities: privileges::held(),
+        capabilities: process::held(),
         options: chosen(options),
         self_cost: Some(cost(walked)),
         duration_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),

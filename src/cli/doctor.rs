@@ -6,7 +6,7 @@ use super::FAILED;
 use super::args::{Doctor, DoctorFormat};
 use super::output::to_stdout;
 use crate::capture::capture;
-use crate::model::{Coverage, findings};
+use crate::diagnose::{Coverage, findings};
 use crate::report;
 
 /// Captures, and keeps nothing but what that tells of the sources. Fails if something is missing.

@@ -19,7 +19,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
-use crate::capture::{Privileges, workers};
+use crate::process::{Privileges, workers};
 
 /// Exit status of a command that failed; that of a usage error, 2, is clap's.
 const FAILED: u8 = 1;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use super::Sides;
 use super::group::Group;
 use super::rows::{Row, Table};
-use crate::model::{Cell, CtprofSnapshot, Finding, Section, Unit};
+use crate::diagnose::Finding;
+use crate::model::{Cell, CtprofSnapshot, Section, Unit};
 
 type Facts = BTreeMap<Cow<'static, str>, (Unit, Cell)>;
 

@@ -7,10 +7,10 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 
 use super::namesakes::Namesakes;
-use super::path_pattern::cgroup_pattern;
-use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides};
 use crate::model::CtprofSnapshot;
+use crate::names::cgroup_pattern;
+use crate::names::{Keys, pattern_key};
 
 /// Two cgroups are one if their threads are so alike.
 const ALIKE: f64 = 0.9;

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::cgroup_keys::CgroupKeys;
 use super::namesakes::Namesakes;
-use super::pattern::{Keys, pattern_key};
 use super::{Names, Options, Sides, joined};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
+use crate::names::{Keys, pattern_key};
 
 /// What makes threads a group. Process and thread ids never do: they don't survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

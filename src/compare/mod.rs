@@ -7,8 +7,6 @@ mod delta;
 mod group;
 mod host;
 mod namesakes;
-mod path_pattern;
-mod pattern;
 mod rank;
 mod records;
 mod rows;
@@ -17,15 +15,14 @@ mod smaps;
 
 use std::collections::BTreeMap;
 
-use crate::model::{Context, CtprofSnapshot, Finding, Present, Section, gaps};
+use crate::diagnose::{Finding, gaps};
+use crate::model::{Context, CtprofSnapshot, Present, Section};
 
 use self::cgroup_keys::CgroupKeys;
 pub use self::cgroup_keys::{Flatten, Renamed};
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
 pub use self::host::{Difference, Header, Side};
-pub use self::path_pattern::cgroup_pattern;
-pub use self::pattern::pattern_key;
 pub use self::rows::{Row, Table};
 pub use self::select::{
     Order, SelectError, SortBy, SortKey, metric, nearest, parse_metrics, parse_sections, parse_sort,

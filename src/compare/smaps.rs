@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::group::Group;
-use super::pattern::pattern_key;
 use super::rows::{Row, Table, by_movement};
 use super::{Names, Options, Sides, joined};
 use crate::model::{Cell, CtprofSnapshot, Section, ThreadState, Unit};
+use crate::names::pattern_key;
 
 /// The kinds of memory of each process name, in bytes, summed over the processes of that name with
 /// saturation. Names are made into patterns even where one process has them, because process ids do

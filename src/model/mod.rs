@@ -14,7 +14,6 @@ macro_rules! optional_record {
 
 mod cgroup;
 mod derived;
-mod findings;
 mod foreign;
 mod heap;
 mod host;
@@ -22,7 +21,6 @@ mod metrics;
 mod name;
 mod present;
 mod psi;
-mod redact;
 mod reduce;
 mod sched_ext;
 mod section;
@@ -36,8 +34,6 @@ mod wire;
 
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
 pub use derived::{Context, DERIVED, Derived};
-pub(crate) use findings::gaps;
-pub use findings::{Coverage, Finding, findings};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use metrics::{METRICS, Metrics, Totals};

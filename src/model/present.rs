@@ -19,7 +19,7 @@ impl Present {
     }
 
     /// Whether there is one of these.
-    pub(super) fn any(&self, which: impl Fn(&'static Metric) -> bool) -> bool {
+    pub(crate) fn any(&self, which: impl Fn(&'static Metric) -> bool) -> bool {
         self.0.iter().any(|metric| which(metric))
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::scale::scaled;
-use crate::model::{CtprofSnapshot, Present, Unit, gaps};
+use crate::diagnose::gaps;
+use crate::model::{CtprofSnapshot, Present, Unit};
 
 /// Writes what was captured, how long it took and what is missing, with the remedy.
 ///

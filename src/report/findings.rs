@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::escape::escaped;
 use super::json::object;
-use crate::model::Finding;
+use crate::diagnose::Finding;
 
 #[derive(Serialize)]
 struct FindingsJson<'a> {

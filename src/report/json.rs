@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
 use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Renamed, Row, Side, Sides, Table, View};
-use crate::model::{Cell, Finding};
+use crate::diagnose::Finding;
+use crate::model::Cell;
 
 #[derive(Serialize)]
 struct ComparisonJson<'a> {

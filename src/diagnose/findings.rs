@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{
+use crate::model::{
     Built, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Present, Switch, TaskstatsFamily,
     ThreadState,
 };
@@ -373,8 +373,8 @@ fn sched_ext(snapshot: &CtprofSnapshot) -> Finding {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{CaptureInfo, CtprofParseSummary, TaskstatsSummary};
     use super::*;
+    use crate::model::{CaptureInfo, CtprofParseSummary, TaskstatsSummary};
 
     fn failing(file: &str, errno: &str) -> CtprofSnapshot {
         let by_errno = BTreeMap::from([(file.to_owned(), BTreeMap::from([(errno.to_owned(), 2)]))]);

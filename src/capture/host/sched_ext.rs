@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::host::line;
+use super::context::line;
 use crate::model::SchedExtSysfs;
 
 /// Reads the state of `sched_ext`; `None` where the kernel has none.
-pub(super) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
+pub(in crate::capture) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
     let root = sysfs.join("kernel/sched_ext");
     let number = |name: &str| line(&root.join(name))?.parse().ok();
     let state = SchedExtSysfs {

@@ -11,7 +11,7 @@ use crate::model::{Metric, Shape, Unit, Value};
 const MAX_CPU: u32 = 65_535;
 
 /// A whole number without sign.
-pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+pub(in crate::capture) fn unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -23,7 +23,7 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 /// A whole number with or without sign.
-pub(super) fn signed(text: &[u8]) -> Option<i64> {
+pub(in crate::capture) fn signed(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(unsigned(digits)?),
         None => i64::try_from(unsigned(text)?).ok(),
@@ -32,7 +32,7 @@ pub(super) fn signed(text: &[u8]) -> Option<i64> {
 
 /// A time that the kernel prints as `milliseconds.nanoseconds`, in nanoseconds: six digits after
 /// the point, padded or cut.
-pub(super) fn dotted_ms(text: &[u8]) -> Option<u64> {
+pub(in crate::capture) fn dotted_ms(text: &[u8]) -> Option<u64> {
     let point = memchr(b'.', text)?;
     let fraction = &text[point + 1..];
     let six = &fraction[..fraction.len().min(6)];
@@ -43,7 +43,7 @@ pub(super) fn dotted_ms(text: &[u8]) -> Option<u64> {
 }
 
 /// A list of ranges such as `0-3,8`.
-pub(super) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
+pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for range in text.trim_ascii().split(|&b| b == b',').filter(|range| !range.is_empty()) {
         let (first, last) = match memchr(b'-', range) {
@@ -59,14 +59,14 @@ pub(super) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
 
 /// A text of `stat`: the name, and the fields after it, the first of which is field 3. The name
 /// ends at the last `)`, since it may hold any.
-pub(super) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
+pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
     let name = memchr(b'(', text)? + 1;
     let end = memrchr(b')', text).filter(|&end| end >= name)?;
     Some((&text[name..end], Fields { rest: text[end + 1..].trim_ascii(), number: 3 }))
 }
 
 /// Numbered fields with blanks between them.
-pub(super) struct Fields<'t> {
+pub(in crate::capture) struct Fields<'t> {
     rest: &'t [u8],
     number: u8,
 }
@@ -88,7 +88,7 @@ impl<'t> Iterator for Fields<'t> {
 
 /// The path in a text of `cgroup`. A host of mixed or old layout keeps its threads in the root of
 /// version 2: there the hierarchy that carries the accounting tells.
-pub(super) fn cgroup(text: &[u8]) -> Option<&[u8]> {
+pub(in crate::capture) fn cgroup(text: &[u8]) -> Option<&[u8]> {
     let lines = || text.split(|&b| b == b'\n').filter_map(cgroup_line);
     let unified = lines().find(|(controllers, _)| controllers.is_empty()).map(|(_, path)| path);
     let of = |wanted: &'static [u8]| {
@@ -111,7 +111,7 @@ fn cgroup_line(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The value of a metric in kernel text, by the metric's shape. A time with a point is a
 /// [`dotted_ms`].
-pub(super) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'static>> {
+pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'static>> {
     match metric.shape {
         Shape::Unsigned if metric.unit == Unit::Ns && memchr(b'.', text).is_some() => {
             dotted_ms(text).map(Value::Unsigned)
@@ -127,7 +127,7 @@ pub(super) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'static>> {
 
 /// Reads `key: value` files and remembers, line by line, what it found there: the kernel prints
 /// the files of all threads alike, so most lines need one comparison.
-pub(super) struct Keyed {
+pub(in crate::capture) struct Keyed {
     known: HashMap<&'static [u8], &'static Metric>,
     seen: Vec<Line>,
 }
@@ -139,13 +139,13 @@ struct Line {
 
 impl Keyed {
     /// A reader of the given keys. A key in a file may have more in front, up to a point.
-    pub(super) fn new(known: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
+    pub(in crate::capture) fn new(known: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
         let known = known.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
         Self { known, seen: Vec::new() }
     }
 
     /// Calls `found` for each line of `text` with a known key.
-    pub(super) fn each(&mut self, text: &[u8], mut found: impl FnMut(&'static Metric, &[u8])) {
+    pub(in crate::capture) fn each(&mut self, text: &[u8], mut found: impl FnMut(&'static Metric, &[u8])) {
         let mut start = 0;
         for (number, end) in memchr_iter(b'\n', text).chain([text.len()]).enumerate() {
             let line = &text[start..end];
@@ -189,7 +189,7 @@ impl Keyed {
 /// The part of a text of `sched` after its heading. The heading starts with the thread's name,
 /// which may hold newlines and so could look like any line; the rule under it is longer than a
 /// name can be.
-pub(super) fn after_heading(text: &[u8]) -> &[u8] {
+pub(in crate::capture) fn after_heading(text: &[u8]) -> &[u8] {
     const RULE: &[u8] = b"\n--------------------------------";
     match memchr::memmem::find(text, RULE) {
         Some(at) => memchr(b'\n', &text[at + 1..]).map_or(&[], |end| &text[at + end + 2..]),

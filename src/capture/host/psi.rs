@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use super::text::unsigned;
+use super::super::procfs::text::unsigned;
 use crate::model::{Psi, PsiHalf, PsiResource};
 
 /// Reads the host's pressure; `None` where no resource has any.
-pub(super) fn host(procfs: &Path) -> Option<Psi> {
+pub(in crate::capture) fn host(procfs: &Path) -> Option<Psi> {
     let psi = read(|resource| fs::read(procfs.join("pressure").join(resource)).ok());
     (psi != Psi::default()).then_some(psi)
 }
 
 /// Reads the pressure of each resource whose file can be had. Where pressure accounting is switched
 /// off, the files are there but refuse.
-pub(super) fn read(file: impl Fn(&str) -> Option<Vec<u8>>) -> Psi {
+pub(in crate::capture) fn read(file: impl Fn(&str) -> Option<Vec<u8>>) -> Psi {
     let of = |resource| file(resource).and_then(|text| parse(&text));
     Psi { cpu: of("cpu"), memory: of("memory"), io: of("io"), irq: of("irq") }
 }

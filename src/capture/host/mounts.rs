@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::Roots;
+use super::super::Roots;
 use crate::model::{CgroupLayout, printable};
 
 /// The hierarchies of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mounts {
+pub(in crate::capture) struct Mounts {
     unified: Option<Mount>,
     /// With the controllers of each.
     legacy: Vec<(Vec<String>, Mount)>,
@@ -27,7 +27,7 @@ struct Mount {
 
 impl Mounts {
     /// Reads the mounts that `roots` show. A cgroup root that was given is taken for version 2.
-    pub(super) fn read(roots: &Roots) -> Self {
+    pub(in crate::capture) fn read(roots: &Roots) -> Self {
         let text = fs::read(roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
         for (kind, options, mount) in printable(&text).lines().filter_map(|line| parse(line, &roots.sysfs)) {
@@ -44,7 +44,7 @@ impl Mounts {
         mounts
     }
 
-    pub(super) fn layout(&self) -> CgroupLayout {
+    pub(in crate::capture) fn layout(&self) -> CgroupLayout {
         match (&self.unified, self.legacy.is_empty()) {
             (Some(_), true) => CgroupLayout::Unified,
             (Some(_), false) => CgroupLayout::Hybrid,
@@ -54,18 +54,18 @@ impl Mounts {
     }
 
     /// Where version 2, or else a hierarchy of version 1, is mounted.
-    pub(super) fn point(&self) -> Option<String> {
+    pub(in crate::capture) fn point(&self) -> Option<String> {
         let legacy = self.legacy.first().map(|(_, mount)| mount);
         self.unified.as_ref().or(legacy).map(|mount| mount.point.clone())
     }
 
     /// The directory of a cgroup in version 2.
-    pub(super) fn unified(&self, cgroup: &str) -> Option<PathBuf> {
+    pub(in crate::capture) fn unified(&self, cgroup: &str) -> Option<PathBuf> {
         self.unified.as_ref()?.directory(cgroup)
     }
 
     /// The directory of a cgroup in the version 1 hierarchy of `controller`.
-    pub(super) fn legacy(&self, controller: &str, cgroup: &str) -> Option<PathBuf> {
+    pub(in crate::capture) fn legacy(&self, controller: &str, cgroup: &str) -> Option<PathBuf> {
         let has = |(controllers, _): &&(Vec<String>, Mount)| controllers.iter().any(|one| one == controller);
         self.legacy.iter().find(has)?.1.directory(cgroup)
     }

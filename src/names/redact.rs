@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::mem;
 
-use super::{CtprofSnapshot, HostContext, Name};
+use crate::model::{CtprofSnapshot, HostContext, Name};
 
 /// What the key of the hash is for, so that nobody else's hash of the same name is the same.
 const CONTEXT: &str = "ctprof 2026-11-21 names of snapshots";
@@ -197,8 +197,8 @@ fn id_at_the_end(token: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ThreadState;
     use super::*;
+    use crate::model::ThreadState;
 
     fn path(path: &str) -> String {
         Hash { key: blake3::derive_key(CONTEXT, b"secret") }.name(path, &SHAPE)

@@ -8,15 +8,16 @@ use std::str::FromStr;
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::super::Roots;
+use super::super::procfs::task::Tree;
+use super::super::procfs::text::cpu_list;
+use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;
-use super::task::Tree;
-use super::text::cpu_list;
-use super::{Roots, heap};
 use crate::model::{Built, HostContext, Switch, printable};
 
 /// Reads the host's context. A file that can't be read leaves its field absent.
-pub(super) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
+pub(in crate::capture) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
     let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
     let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
     let meminfo = Table::read(&roots.procfs.join("meminfo"));
@@ -67,7 +68,7 @@ pub(super) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
 }
 
 /// `sysconf(3)`, where the answer is a number.
-pub(super) fn setting(variable: SysconfVar) -> Option<u64> {
+pub(in crate::capture) fn setting(variable: SysconfVar) -> Option<u64> {
     u64::try_from(sysconf(variable).ok().flatten()?).ok()
 }
 
@@ -76,7 +77,7 @@ fn machine() -> Option<String> {
 }
 
 /// A file's text without the white space around it.
-pub(super) fn line(path: &Path) -> Option<String> {
+pub(in crate::capture) fn line(path: &Path) -> Option<String> {
     let text = fs::read(path).ok()?;
     Some(printable(text.trim_ascii()).into_owned())
 }

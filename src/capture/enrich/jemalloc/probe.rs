@@ -23,7 +23,7 @@ const IMPLAUSIBLE: u64 = 1 << 60;
 
 /// One worker's probing: what it found, and which threads it still has to let go.
 #[derive(Default)]
-pub(in super::super) struct Probe {
+pub(in crate::capture) struct Probe {
     late: Vec<Late>,
     /// The process in hand, and what is left of its patience.
     waiting: Option<(u32, Duration)>,
@@ -33,7 +33,7 @@ pub(in super::super) struct Probe {
 
 impl Probe {
     /// Counts a process, and what came of looking for jemalloc in it.
-    pub(in super::super) fn process(&mut self, attached: &Result<Target, Tag>) {
+    pub(in crate::capture) fn process(&mut self, attached: &Result<Target, Tag>) {
         self.summary.tgids_walked += 1;
         match attached {
             Ok(_) => self.summary.jemalloc_detected += 1,
@@ -42,7 +42,7 @@ impl Probe {
     }
 
     /// Reads the counters of thread `tid` of process `tgid`.
-    pub(in super::super) fn thread(&mut self, target: &Target, tgid: u32, tid: u32, metrics: &mut Metrics) {
+    pub(in crate::capture) fn thread(&mut self, target: &Target, tgid: u32, tid: u32, metrics: &mut Metrics) {
         let begin = Instant::now();
         let state = metrics.state;
         match guarded(|| self.counters(target, tgid, tid, state)) {
@@ -81,7 +81,7 @@ impl Probe {
 
     /// What was found, and how long it took. Threads that are still late run on when this worker
     /// ends: the kernel lets go what an ended tracer holds.
-    pub(in super::super) fn finish(self) -> (CtprofProbeSummary, Duration) {
+    pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
 }
@@ -118,12 +118,12 @@ fn read(target: &Target, tgid: u32, thread_pointer: u64) -> Result<(u64, u64), T
 }
 
 /// Runs code that reads what others wrote: if it panics, that costs this result only.
-pub(in super::super) fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
+pub(in crate::capture) fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Tag::WorkerPanic))
 }
 
 /// Adds up what two workers found.
-pub(in super::super) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
+pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
     let mut failures: BTreeMap<String, u64> = a.failures;
     for (tag, count) in b.failures {
         *failures.entry(tag).or_default() += count;

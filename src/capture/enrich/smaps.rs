@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 
-use super::folder::Folder;
-use super::tally::{File, Tally};
-use super::task::Read;
-use super::text;
+use super::super::procfs::folder::Folder;
+use super::super::procfs::tally::{File, Tally};
+use super::super::procfs::task::Read;
+use super::super::procfs::text;
 use crate::model::printable;
 
 /// When `smaps_rollup` is read. The kernel walks every page table of the process for it, and the
@@ -50,7 +50,7 @@ impl Default for Smaps {
 
 /// Reads the process's `smaps_rollup` onto its leader, if the budget allows. A kernel thread has
 /// no memory map, nor has a process that is about to be reaped.
-pub(super) fn read(smaps: Smaps, page_size: u64, process: &Folder, leader: &mut Read, tally: &mut Tally) {
+pub(in crate::capture) fn read(smaps: Smaps, page_size: u64, process: &Folder, leader: &mut Read, tally: &mut Tally) {
     let thread = &mut leader.thread;
     if thread.kernel_thread || matches!(thread.metrics.state, Some('Z' | 'X')) {
         return;

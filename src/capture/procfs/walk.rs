@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
-use super::Progress;
+use super::super::Progress;
+use super::super::enrich::jemalloc::{self, Probe, Target};
+use super::super::enrich::smaps::{self, Smaps};
+use super::super::enrich::taskstats::{self, Client, Kept};
 use super::folder::{Folder, IdName, Numbered};
-use super::jemalloc::{self, Probe, Target};
-use super::smaps::{self, Smaps};
 use super::tally::{File, Tally};
 use super::task::{Reader, Tree};
-use super::taskstats::{self, Client, Kept};
 use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 
 /// A process with more threads than this is shared out between the workers.
 const THREADS_AT_ONCE: usize = 256;
 
 /// What the workers have in common, all of it fixed before they start.
-pub(super) struct Walk<'a> {
-    pub(super) procfs: &'a Folder,
-    pub(super) tree: Tree,
-    pub(super) smaps: Smaps,
+pub(in crate::capture) struct Walk<'a> {
+    pub(in crate::capture) procfs: &'a Folder,
+    pub(in crate::capture) tree: Tree,
+    pub(in crate::capture) smaps: Smaps,
     /// What taskstats keeps; `None` not to ask it.
-    pub(super) taskstats: Option<Kept>,
+    pub(in crate::capture) taskstats: Option<Kept>,
     /// What files say on allocators; `None` not to read their counters.
-    pub(super) jemalloc: Option<jemalloc::Files>,
-    pub(super) page_size: u64,
-    pub(super) begin: Instant,
-    pub(super) progress: &'a Progress,
+    pub(in crate::capture) jemalloc: Option<jemalloc::Files>,
+    pub(in crate::capture) page_size: u64,
+    pub(in crate::capture) begin: Instant,
+    pub(in crate::capture) progress: &'a Progress,
 }
 
 /// What one worker keeps to itself.
@@ -47,16 +47,16 @@ struct Worker {
 
 /// What a walk has read.
 #[derive(Default)]
-pub(super) struct Walked {
+pub(in crate::capture) struct Walked {
     /// Ordered by process and thread id.
-    pub(super) threads: Vec<ThreadState>,
-    pub(super) tally: Tally,
+    pub(in crate::capture) threads: Vec<ThreadState>,
+    pub(in crate::capture) tally: Tally,
     /// `None` if taskstats was not asked.
-    pub(super) taskstats: Option<TaskstatsSummary>,
+    pub(in crate::capture) taskstats: Option<TaskstatsSummary>,
     /// `None` if allocators' counters were left out.
-    pub(super) probe: Option<CtprofProbeSummary>,
+    pub(in crate::capture) probe: Option<CtprofProbeSummary>,
     /// Time spent on those, summed over workers.
-    pub(super) probe_time: Duration,
+    pub(in crate::capture) probe_time: Duration,
 }
 
 /// One process, by handles that stay with it.
@@ -70,7 +70,7 @@ struct Process {
 
 impl Walk<'_> {
     /// Reads all threads of `pids`.
-    pub(super) fn run(&self, pids: &[u32], pool: &ThreadPool) -> Walked {
+    pub(in crate::capture) fn run(&self, pids: &[u32], pool: &ThreadPool) -> Walked {
         let workers: Vec<_> = (0..pool.current_num_threads()).map(|_| Mutex::new(self.worker())).collect();
         self.progress.total.store(pids.len(), Ordering::Relaxed);
         let next = AtomicUsize::new(0);

@@ -28,7 +28,7 @@ type Key = (String, u64, Vec<u8>);
 
 /// What files say.
 #[derive(Default)]
-pub(in super::super) struct Files(Mutex<HashMap<Key, Known>>);
+pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
 
 impl Files {
     /// The layout that a module's file tells. What belongs to the process and not to the file, such

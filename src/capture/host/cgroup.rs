@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::super::procfs::text::{signed, unsigned};
 use super::mounts::Mounts;
 use super::psi;
-use super::text::{signed, unsigned};
 use crate::model::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit, printable};
 
 /// Reads a cgroup: from version 2 what that has, the rest from version 1.
-pub(super) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
+pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
     let unified = Files(mounts.unified(cgroup));
     let legacy = |controller| Files(mounts.legacy(controller, cgroup));
     CgroupStats {
@@ -137,7 +137,7 @@ fn limit(text: &[u8]) -> Option<Limit> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Roots;
+    use super::super::super::Roots;
     use super::*;
 
     /// Hierarchies under a directory of its own, with the given files.

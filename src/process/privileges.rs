@@ -35,7 +35,7 @@ impl Privileges {
 }
 
 /// Names of the effective capabilities of this process.
-pub(super) fn held() -> Vec<String> {
+pub(crate) fn held() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     named(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))

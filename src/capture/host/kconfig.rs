@@ -12,11 +12,11 @@ use crate::model::Built;
 const MAX_CONFIG: u64 = 16 << 20;
 
 /// The text of a kernel's configuration.
-pub(super) struct Kconfig(Option<String>);
+pub(in crate::capture) struct Kconfig(Option<String>);
 
 impl Kconfig {
     /// Reads `/proc/config.gz`, else `/boot/config-<release>`.
-    pub(super) fn read(procfs: &Path, boot: &Path, release: Option<&str>) -> Self {
+    pub(in crate::capture) fn read(procfs: &Path, boot: &Path, release: Option<&str>) -> Self {
         let zipped = || {
             let mut text = String::new();
             let file = GzDecoder::new(File::open(procfs.join("config.gz")).ok()?);
@@ -28,7 +28,7 @@ impl Kconfig {
     }
 
     /// Whether `CONFIG_<option>` is on.
-    pub(super) fn built(&self, option: &str) -> Built {
+    pub(in crate::capture) fn built(&self, option: &str) -> Built {
         let Some(text) = &self.0 else { return Built::Unknown };
         let on = format!("CONFIG_{option}=y");
         if text.lines().any(|line| line == on) { Built::On } else { Built::Off }

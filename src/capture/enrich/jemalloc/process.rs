@@ -27,13 +27,13 @@ pub(super) struct Module {
 
 /// A process whose threads have counters: how far from the thread pointer, and where in there.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Target {
+pub(in crate::capture) struct Target {
     pub(super) distance: i64,
     pub(super) offsets: Offsets,
 }
 
 /// Finds jemalloc in a process.
-pub(in super::super) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
+pub(in crate::capture) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
         // Whoever may not know the program may not attach to it either.
         ErrorKind::PermissionDenied => Tag::PtraceSeize,

@@ -3,7 +3,7 @@
 /// The pattern of a cgroup path.
 ///
 /// ```
-/// use ctprof::compare::cgroup_pattern;
+/// use ctprof::names::cgroup_pattern;
 /// assert_eq!(cgroup_pattern("/user.slice/user-1000.slice/session-3.scope"), "/user.slice/user-1000.slice/session-{N}.scope");
 /// assert_eq!(cgroup_pattern("/system.slice/getty@tty1.service"), "/system.slice/getty@{I}.service");
 /// ```

@@ -5,19 +5,19 @@ use nix::errno::Errno;
 use crate::model::{
     Built, HostContext, METRICS, Metric, Metrics, Source, Switch, TaskstatsFamily, TaskstatsSummary, ThreadState, Value,
 };
-pub(super) use crate::sys::taskstats::AT_ONCE;
+pub(in crate::capture) use crate::sys::taskstats::AT_ONCE;
 use crate::sys::taskstats::Taskstats;
 
 /// Which families of fields the kernel keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(in crate::capture) struct Kept {
     delay: bool,
     watermarks: bool,
 }
 
 impl Kept {
     /// A switch that is off leaves zeros in the struct. What can't be known is believed.
-    pub(super) fn on(host: &HostContext) -> Self {
+    pub(in crate::capture) fn on(host: &HostContext) -> Self {
         let off = matches!(host.task_delayacct, Some(Switch::RuntimeOff | Switch::ConfigOff));
         Self { delay: !off, watermarks: host.config_task_xacct != Some(Built::Off) }
     }
@@ -41,25 +41,25 @@ enum Threads {
 }
 
 /// One worker's way to ask, and the count of the answers.
-pub(super) struct Client {
+pub(in crate::capture) struct Client {
     socket: Option<Taskstats>,
     kept: Kept,
     summary: TaskstatsSummary,
 }
 
 impl Client {
-    pub(super) fn open(kept: Kept) -> Self {
+    pub(in crate::capture) fn open(kept: Kept) -> Self {
         let mut summary = TaskstatsSummary::default();
         let socket = Taskstats::open().map_err(|errno| summary.open_error = Some(format!("{errno:?}"))).ok();
         Self { socket, kept, summary }
     }
 
-    pub(super) fn summary(self) -> TaskstatsSummary {
+    pub(in crate::capture) fn summary(self) -> TaskstatsSummary {
         self.summary
     }
 
     /// Asks for `threads`, at most [`AT_ONCE`], and puts the answers' fields in their places.
-    pub(super) fn read(&mut self, threads: &mut [ThreadState]) {
+    pub(in crate::capture) fn read(&mut self, threads: &mut [ThreadState]) {
         let Self { socket: Some(socket), kept, summary } = self else { return };
         // One refusal is enough: it is about this process, not about the thread.
         if summary.eperm_count > 0 {
@@ -87,7 +87,7 @@ impl Client {
 }
 
 /// Adds up the counts of two workers.
-pub(super) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> TaskstatsSummary {
+pub(in crate::capture) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> TaskstatsSummary {
     TaskstatsSummary {
         ok_count: a.ok_count + b.ok_count,
         eperm_count: a.eperm_count + b.eperm_count,
@@ -114,7 +114,7 @@ const BESIDE_BYTES: usize = 560;
 
 /// Takes fields out of any bytes.
 #[cfg(fuzzing)]
-pub(super) fn fuzz(stats: &[u8]) {
+pub(in crate::capture) fn fuzz(stats: &[u8]) {
     fill(stats, Kept { delay: true, watermarks: true }, Threads::User, &mut Metrics::default());
 }
 

@@ -20,13 +20,13 @@ const LONGEST_PATH: usize = 32;
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
 /// An open directory.
-pub(super) struct Folder(OwnedFd);
+pub(in crate::capture) struct Folder(OwnedFd);
 
 /// The decimal name of an id, NUL-terminated, without an allocation.
-pub(super) struct IdName([u8; 11]);
+pub(in crate::capture) struct IdName([u8; 11]);
 
 impl IdName {
-    pub(super) fn new(id: u32) -> Self {
+    pub(in crate::capture) fn new(id: u32) -> Self {
         let mut name = [0; 11];
         let mut at = 10;
         let mut rest = id;
@@ -42,7 +42,7 @@ impl IdName {
         Self(name)
     }
 
-    pub(super) fn as_c_str(&self) -> &CStr {
+    pub(in crate::capture) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).expect("ten digits leave room for the NUL")
     }
 }
@@ -50,14 +50,14 @@ impl IdName {
 /// Files of a numbered directory in an open one, by paths from there: a handle for each thread
 /// would cost as much as one of its files. An id can't be given away again while its files are
 /// read, unless to a thread of the same process after all other ids had their turn.
-pub(super) struct Numbered<'f> {
+pub(in crate::capture) struct Numbered<'f> {
     folder: &'f Folder,
     path: [u8; LONGEST_PATH],
     start: usize,
 }
 
 impl<'f> Numbered<'f> {
-    pub(super) fn new(folder: &'f Folder, id: u32) -> Self {
+    pub(in crate::capture) fn new(folder: &'f Folder, id: u32) -> Self {
         let mut path = [0; LONGEST_PATH];
         let name = IdName::new(id);
         let digits = name.as_c_str().to_bytes();
@@ -67,13 +67,13 @@ impl<'f> Numbered<'f> {
     }
 
     /// The content of a file, in `buffer`.
-    pub(super) fn read<'b>(&mut self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
+    pub(in crate::capture) fn read<'b>(&mut self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
         let folder = self.folder;
         folder.read(self.path_to(name), buffer)
     }
 
     /// Whether a file of that name is there.
-    pub(super) fn has(&mut self, name: &CStr) -> bool {
+    pub(in crate::capture) fn has(&mut self, name: &CStr) -> bool {
         let folder = self.folder;
         folder.has(self.path_to(name))
     }
@@ -87,17 +87,17 @@ impl<'f> Numbered<'f> {
 
 impl Folder {
     /// Opens `path`, for files below it.
-    pub(super) fn open(path: &Path) -> Result<Self, Errno> {
+    pub(in crate::capture) fn open(path: &Path) -> Result<Self, Errno> {
         open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map(Self)
     }
 
     /// Opens a directory of this one, for files below it.
-    pub(super) fn folder(&self, name: &CStr) -> Result<Self, Errno> {
+    pub(in crate::capture) fn folder(&self, name: &CStr) -> Result<Self, Errno> {
         self.open_at(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Self)
     }
 
     /// Opens a directory of this one, for files below it and for [`ids`](Self::ids).
-    pub(super) fn listing(&self, name: &CStr) -> Result<Self, Errno> {
+    pub(in crate::capture) fn listing(&self, name: &CStr) -> Result<Self, Errno> {
         self.open_at(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
     }
 
@@ -106,7 +106,7 @@ impl Folder {
     }
 
     /// Puts the entries that are numbers into `ids`, ascending.
-    pub(super) fn ids(&self, buffer: &mut Vec<u8>, ids: &mut Vec<u32>) -> Result<(), Errno> {
+    pub(in crate::capture) fn ids(&self, buffer: &mut Vec<u8>, ids: &mut Vec<u32>) -> Result<(), Errno> {
         buffer.resize(buffer.len().max(BUFFER), 0);
         ids.clear();
         directory::numeric_entries(&self.0, buffer, ids)?;
@@ -115,14 +115,14 @@ impl Folder {
     }
 
     /// The content of a file, in `buffer`.
-    pub(super) fn read<'b>(&self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
+    pub(in crate::capture) fn read<'b>(&self, name: &CStr, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
         let file = self.open_at(name, OFlag::O_RDONLY)?;
         let length = read_whole(&file, buffer)?;
         Ok(&buffer[..length])
     }
 
     /// Whether a file of that name is there.
-    pub(super) fn has(&self, name: &CStr) -> bool {
+    pub(in crate::capture) fn has(&self, name: &CStr) -> bool {
         faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_ok()
     }
 }

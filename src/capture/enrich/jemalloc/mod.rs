@@ -16,11 +16,11 @@ pub use self::elf::{Layout, Route};
 pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
-pub(super) use self::files::Files;
-pub(super) use self::probe::{Probe, guarded, merge};
+pub(in crate::capture) use self::files::Files;
+pub(in crate::capture) use self::probe::{Probe, guarded, merge};
 #[cfg(fuzzing)]
-pub(super) use self::process::fuzz_maps;
-pub(super) use self::process::{Target, attach};
+pub(in crate::capture) use self::process::fuzz_maps;
+pub(in crate::capture) use self::process::{Target, attach};
 
 /// What the bytes of a program or library say on where jemalloc's counters are in a thread.
 ///

@@ -20,7 +20,7 @@ const STAT_FIELDS: usize = 53;
 
 /// Whether thread ids of the tree are those of this process's own system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tree {
+pub(in crate::capture) enum Tree {
     /// `/proc`: they are.
     Live,
     /// Another procfs, or a recorded tree.
@@ -28,7 +28,7 @@ pub(super) enum Tree {
 }
 
 /// Reads threads: the buffers and the learned layouts of one worker.
-pub(super) struct Reader {
+pub(in crate::capture) struct Reader {
     tree: Tree,
     buffer: Vec<u8>,
     cpu_mask: Vec<u64>,
@@ -43,10 +43,10 @@ pub(super) struct Reader {
 }
 
 /// A thread that was read, and what its process's memory map has to be read by.
-pub(super) struct Read {
-    pub(super) thread: ThreadState,
+pub(in crate::capture) struct Read {
+    pub(in crate::capture) thread: ThreadState,
     /// Resident pages of the process.
-    pub(super) rss_pages: u64,
+    pub(in crate::capture) rss_pages: u64,
 }
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ struct Stat {
 }
 
 impl Reader {
-    pub(super) fn new(tree: Tree) -> Self {
+    pub(in crate::capture) fn new(tree: Tree) -> Self {
         let with = |place: fn(Source) -> Option<&'static str>| {
             METRICS.iter().filter_map(move |metric| Some((place(metric.source)?, metric)))
         };
@@ -95,7 +95,13 @@ impl Reader {
     }
 
     /// Reads thread `tid` of process `tgid`; `None` if it ended first.
-    pub(super) fn thread(&mut self, files: &mut Numbered<'_>, tgid: u32, tid: u32, tally: &mut Tally) -> Option<Read> {
+    pub(in crate::capture) fn thread(
+        &mut self,
+        files: &mut Numbered<'_>,
+        tgid: u32,
+        tid: u32,
+        tally: &mut Tally,
+    ) -> Option<Read> {
         self.failures.clear();
         let mut metrics = Box::new(Metrics::default());
         let stat = self.stat(files, &mut metrics);

@@ -24,7 +24,7 @@ impl HostHeapState {
 }
 
 /// The heap of this process; `None` where jemalloc is linked but another allocator serves it.
-pub(super) fn state() -> Option<HostHeapState> {
+pub(in crate::capture) fn state() -> Option<HostHeapState> {
     let heap = HostHeapState::collect();
     let unused = heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0);
     (!unused).then_some(heap)

@@ -9,7 +9,7 @@ use crate::model::CtprofParseSummary;
 
 /// A file that the walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum File {
+pub(in crate::capture) enum File {
     Stat,
     Schedstat,
     Io,
@@ -20,7 +20,7 @@ pub(super) enum File {
 }
 
 impl File {
-    pub(super) fn name(self) -> &'static CStr {
+    pub(in crate::capture) fn name(self) -> &'static CStr {
         match self {
             Self::Stat => c"stat",
             Self::Schedstat => c"schedstat",
@@ -35,24 +35,24 @@ impl File {
 
 /// One worker's counts.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) walked: u64,
-    pub(super) ghosts: u64,
-    pub(super) negative_times: u64,
-    pub(super) smaps_skipped: u64,
-    pub(super) smaps_time: Duration,
+pub(in crate::capture) struct Tally {
+    pub(in crate::capture) walked: u64,
+    pub(in crate::capture) ghosts: u64,
+    pub(in crate::capture) negative_times: u64,
+    pub(in crate::capture) smaps_skipped: u64,
+    pub(in crate::capture) smaps_time: Duration,
     /// A handful at most: a list is enough.
     failures: Vec<(File, Errno, u64)>,
 }
 
 impl Tally {
-    pub(super) fn failed(&mut self, file: File, errno: Errno) {
+    pub(in crate::capture) fn failed(&mut self, file: File, errno: Errno) {
         tracing::debug!(?file, %errno, "not read");
         self.count(file, errno, 1);
     }
 
     /// A thread of which nothing was read: it has ended, unless the errno says otherwise.
-    pub(super) fn lost(&mut self, file: File, errno: Errno) {
+    pub(in crate::capture) fn lost(&mut self, file: File, errno: Errno) {
         match errno {
             Errno::ENOENT | Errno::ESRCH => self.ghosts += 1,
             _ => self.failed(file, errno),
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(in crate::capture) fn merge(&mut self, other: Self) {
         let Self { walked, ghosts, negative_times, smaps_skipped, smaps_time, failures } = other;
         self.walked += walked;
         self.ghosts += ghosts;
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn summary(&self) -> CtprofParseSummary {
+    pub(in crate::capture) fn summary(&self) -> CtprofParseSummary {
         let mut summary = CtprofParseSummary {
             tids_walked: self.walked,
             ghosts: self.ghosts,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The pattern of a name: its tokens that are instance numbers replaced by placeholders.
 ///
 /// ```
-/// use ctprof::compare::pattern_key;
+/// use ctprof::names::pattern_key;
 /// assert_eq!(pattern_key("kworker/u8:7-events"), "kworker/u{N}:{N}-events");
 /// assert_eq!(pattern_key("GC Thread#3"), "GC Thread#{N}");
 /// assert_eq!(pattern_key("session-a1234"), "session-{H}");
@@ -85,7 +85,7 @@ fn lasting(name: &str) -> &str {
 
 /// The keys of a set of names: a pattern where at least two different names share it, else the
 /// name itself.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// `None` to take every name as it is.
     pattern: Option<fn(&str) -> String>,
     shared: BTreeSet<String>,
@@ -93,7 +93,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Learns the patterns of all `names`, of both sides together, so that both decide alike.
-    pub(super) fn learn<'n>(pattern: fn(&str) -> String, names: impl IntoIterator<Item = &'n str>) -> Self {
+    pub(crate) fn learn<'n>(pattern: fn(&str) -> String, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: BTreeSet<&str> = names.into_iter().map(lasting).collect();
         let mut sharing: BTreeMap<String, u32> = BTreeMap::new();
         for name in distinct {
@@ -104,11 +104,11 @@ impl Keys {
     }
 
     /// Takes every name as it is.
-    pub(super) fn literal() -> Self {
+    pub(crate) fn literal() -> Self {
         Self { pattern: None, shared: BTreeSet::new() }
     }
 
-    pub(super) fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         let Some(pattern) = self.pattern else { return name.to_owned() };
         let name = lasting(name);
         let pattern = pattern(name);

@@ -1,0 +1,7 @@
+//! The portable engine: threads out of the files of procfs.
+
+pub(super) mod folder;
+pub(super) mod tally;
+pub(super) mod task;
+pub(super) mod text;
+pub(super) mod walk;

@@ -1,0 +1,6 @@
+//! What a snapshot lacks, why, and what fixes it.
+
+mod findings;
+
+pub(crate) use self::findings::gaps;
+pub use self::findings::{Coverage, Finding, findings};
