@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Sides, joined};
-use crate::model::{CtprofSnapshot, HostContext, Present};
+use crate::model::{Census, CtprofSnapshot, HostContext};
 
 /// One snapshot, in short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,7 +59,7 @@ pub struct Header {
     pub warnings: Vec<String>,
 }
 
-pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, present: Sides<&Present>, labels: &Sides<String>) -> Header {
+pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, census: Sides<&Census>, labels: &Sides<String>) -> Header {
     let Sides { baseline, candidate } = snapshots;
     let apart = i128::from(candidate.captured_at_unix_ns) - i128::from(baseline.captured_at_unix_ns);
     let facts = snapshots.map(|snapshot| snapshot.host.as_ref().map(facts));
@@ -72,7 +72,7 @@ pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, present: Sides<&Present>
         warnings.push("the candidate was captured before the baseline: are they the wrong way round?".to_owned());
     }
     warnings.extend(differences.iter().flatten().filter_map(doubt));
-    warnings.extend(one_sided_sources(present));
+    warnings.extend(one_sided_sources(census));
     warnings.extend(options(snapshots));
     Header {
         sides: Sides { baseline: side(baseline, &labels.baseline), candidate: side(candidate, &labels.candidate) },
@@ -143,8 +143,8 @@ fn doubt(difference: &Difference) -> Option<String> {
 }
 
 /// Sources that only one side could read.
-fn one_sided_sources(present: Sides<&Present>) -> Vec<String> {
-    let read = present.map(Present::sources);
+fn one_sided_sources(census: Sides<&Census>) -> Vec<String> {
+    let read = census.map(Census::sources);
     let one_sided = read.baseline.iter().filter(|(source, had)| read.candidate[*source] != **had);
     let warning = |(source, had): (&&str, &bool)| {
         let (has, lacks) = if *had { ("baseline", "candidate") } else { ("candidate", "baseline") };

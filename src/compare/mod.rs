@@ -16,7 +16,7 @@ mod smaps;
 use std::collections::BTreeMap;
 
 use crate::diagnose::{Finding, gaps};
-use crate::model::{Context, CtprofSnapshot, Present, Section};
+use crate::model::{Census, Context, CtprofSnapshot, Section};
 
 use self::cgroup_keys::CgroupKeys;
 pub use self::cgroup_keys::{Flatten, Renamed};
@@ -172,9 +172,9 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     let order = rows::group_order(&paired, &options.sort_by, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
     tables.extend(records::tables(snapshots, &cgroups, options));
-    let present = Sides::from(rayon::join(|| Present::of(baseline), || Present::of(candidate)));
-    let gaps = Sides { baseline: gaps(baseline, &present.baseline), candidate: gaps(candidate, &present.candidate) };
-    let header = options.wants(Section::Host).then(|| host::header(sides, present.as_ref(), &options.labels));
+    let census = Sides::from(rayon::join(|| Census::of(&baseline.threads), || Census::of(&candidate.threads)));
+    let gaps = Sides { baseline: gaps(baseline, &census.baseline), candidate: gaps(candidate, &census.candidate) };
+    let header = options.wants(Section::Host).then(|| host::header(sides, census.as_ref(), &options.labels));
     let renamed = if options.group_by.is_by_cgroup() { cgroups.list } else { Vec::new() };
     Comparison {
         header,
@@ -199,7 +199,7 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
     tables.extend(records::tables(snapshots, &cgroups, options));
     let host = options.wants(Section::Host);
-    let gaps = Sides { baseline: gaps(snapshot, &Present::of(snapshot)), candidate: Vec::new() };
+    let gaps = Sides { baseline: gaps(snapshot, &Census::of(&snapshot.threads)), candidate: Vec::new() };
     View {
         side: host.then(|| host::side(snapshot, &options.labels.baseline)),
         host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),

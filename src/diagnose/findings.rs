@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::model::{
-    Built, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Present, Switch, TaskstatsFamily,
+    Built, Census, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Switch, TaskstatsFamily,
     ThreadState,
 };
 
@@ -67,17 +67,17 @@ impl Finding {
 /// One finding for each source.
 #[must_use]
 pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
-    findings_by(snapshot, &Present::of(snapshot))
+    findings_by(snapshot, &Census::of(&snapshot.threads))
 }
 
-fn findings_by(snapshot: &CtprofSnapshot, present: &Present) -> Vec<Finding> {
+fn findings_by(snapshot: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let mut findings = vec![processes(snapshot)];
     findings
         .extend(["stat", "status", "sched", "schedstat", "io", "cgroup", "smaps_rollup"].map(|f| file(snapshot, f)));
-    findings.push(schedstats(snapshot, present));
+    findings.push(schedstats(snapshot, census));
     findings.extend(smaps_skipped(snapshot));
-    findings.push(taskstats(snapshot, present));
-    findings.extend(snapshot.host.as_ref().map(|host| delay_accounting(present, host)));
+    findings.push(taskstats(snapshot, census));
+    findings.extend(snapshot.host.as_ref().map(|host| delay_accounting(census, host)));
     findings.extend(snapshot.host.as_ref().and_then(watermarks));
     findings.push(jemalloc(snapshot));
     findings.push(cgroups(snapshot));
@@ -88,9 +88,9 @@ fn findings_by(snapshot: &CtprofSnapshot, present: &Present) -> Vec<Finding> {
 
 /// The findings that have something to say about what is missing.
 #[must_use]
-pub(crate) fn gaps(snapshot: &CtprofSnapshot, present: &Present) -> Vec<Finding> {
+pub(crate) fn gaps(snapshot: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let telling = |finding: &Finding| !finding.reason.is_empty() && finding.coverage != Coverage::NotAsked;
-    findings_by(snapshot, present).into_iter().filter(telling).filter(|finding| finding.source != "sched_ext").collect()
+    findings_by(snapshot, census).into_iter().filter(telling).filter(|finding| finding.source != "sched_ext").collect()
 }
 
 /// Reads any process, unless something else than privileges stands in the way.
@@ -192,10 +192,10 @@ fn cause(snapshot: &CtprofSnapshot, file: &str, errno: &str) -> (String, String)
     }
 }
 
-fn schedstats(snapshot: &CtprofSnapshot, present: &Present) -> Finding {
+fn schedstats(snapshot: &CtprofSnapshot, census: &Census) -> Finding {
     const WHAT: &str = "wake-ups, waits, sleeps and blocks are not counted";
-    let read = present.any(|metric| ["wait_max", "nr_wakeups"].contains(&metric.name));
-    let sched_read = present.any(|metric| metric.name == "nr_migrations");
+    let read = census.has(|metric| ["wait_max", "nr_wakeups"].contains(&metric.name));
+    let sched_read = census.has(|metric| metric.name == "nr_migrations");
     let switch = snapshot.host.as_ref().and_then(|host| host.sched_schedstats);
     match switch {
         _ if read || !sched_read => Finding::complete("schedstats"),
@@ -227,9 +227,9 @@ fn smaps_skipped(snapshot: &CtprofSnapshot) -> Option<Finding> {
     })
 }
 
-fn taskstats(snapshot: &CtprofSnapshot, present: &Present) -> Finding {
+fn taskstats(snapshot: &CtprofSnapshot, census: &Census) -> Finding {
     let finding = |coverage, reason: String, remedy: &str| Finding::new("taskstats", coverage, reason, remedy);
-    let answered = present.any(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Cpu));
+    let answered = census.has(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Cpu));
     let Some(summary) = &snapshot.taskstats_summary else {
         return match &snapshot.capture {
             _ if answered => Finding::complete("taskstats"),
@@ -269,11 +269,11 @@ fn taskstats(snapshot: &CtprofSnapshot, present: &Present) -> Finding {
 }
 
 /// Delay accounting, beyond what the scheduler counts anyway.
-fn delay_accounting(present: &Present, host: &HostContext) -> Finding {
+fn delay_accounting(census: &Census, host: &HostContext) -> Finding {
     const WHAT: &str = "waits for disk, swap, reclaim, compaction, copies and interrupts are not counted";
     const NEW_THREADS: &str = "for threads born from then on; boot with delayacct for all";
     let finding = |coverage, reason: String, remedy: &str| Finding::new("delay accounting", coverage, reason, remedy);
-    let delays = || present.any(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Delay));
+    let delays = || census.has(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Delay));
     let from_boot = || host.kernel_cmdline.iter().any(|line| line.split(' ').any(|word| word == "delayacct"));
     match host.task_delayacct {
         Some(Switch::RuntimeOff) => finding(

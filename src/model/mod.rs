@@ -12,6 +12,7 @@ macro_rules! optional_record {
     };
 }
 
+mod census;
 mod cgroup;
 mod derived;
 mod foreign;
@@ -19,7 +20,6 @@ mod heap;
 mod host;
 mod metrics;
 mod name;
-mod present;
 mod psi;
 mod reduce;
 mod sched_ext;
@@ -32,13 +32,13 @@ mod unit;
 mod value;
 mod wire;
 
+pub use census::Census;
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
 pub use derived::{Context, DERIVED, Derived};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
-pub(crate) use present::Present;
 pub use psi::{Psi, PsiHalf, PsiResource};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
@@ -50,7 +50,7 @@ pub(crate) use snapshot::with_most_threads;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
-pub use thread::ThreadState;
+pub use thread::{ThreadId, ThreadState};
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,

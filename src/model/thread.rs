@@ -4,6 +4,15 @@ use std::collections::BTreeMap;
 
 use super::{Metrics, Name};
 
+/// The ids of a thread. Within one boot its start time belongs to its identity too: ids recur.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId {
+    /// Process id: the thread group's.
+    pub tgid: u32,
+    /// Thread id.
+    pub tid: u32,
+}
+
 /// One thread: who it is, and what was read of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -32,6 +41,12 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
+    /// Its ids.
+    #[must_use]
+    pub fn id(&self) -> ThreadId {
+        ThreadId { tgid: self.tgid, tid: self.tid }
+    }
+
     /// Whether this is its process's first thread.
     #[must_use]
     pub fn is_leader(&self) -> bool {

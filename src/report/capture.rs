@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::scale::scaled;
 use crate::diagnose::gaps;
-use crate::model::{CtprofSnapshot, Present, Unit};
+use crate::model::{Census, CtprofSnapshot, Unit};
 
 /// Writes what was captured, how long it took and what is missing, with the remedy.
 ///
@@ -23,7 +23,7 @@ pub fn capture_summary(out: &mut dyn Write, snapshot: &CtprofSnapshot, file: &st
         scaled(took.into(), Unit::Ns),
         scaled(bytes.into(), Unit::Bytes),
     )?;
-    for gap in gaps(snapshot, &Present::of(snapshot)) {
+    for gap in gaps(snapshot, &Census::of(&snapshot.threads)) {
         let remedy = if gap.remedy.is_empty() { String::new() } else { format!("; {}", gap.remedy) };
         writeln!(out, "missing: {}: {}{remedy}", gap.source, gap.reason)?;
     }

@@ -1,0 +1,111 @@
+//! What a set of threads comes to where one judges what is missing, counted thread by thread, so that
+//! the threads themselves need not be kept.
+
+use std::collections::BTreeMap;
+
+use super::{METRICS, Metric, TaskstatsFamily, ThreadState};
+
+/// Numbers of threads and processes, and the metrics that any thread has a value of.
+#[derive(Clone, Debug)]
+pub struct Census {
+    /// Threads.
+    pub threads: u64,
+    /// Processes that these belong to.
+    pub processes: u64,
+    /// Processes with a memory map of their own whose leader is among the threads.
+    pub user_processes: u64,
+    /// Kernel threads.
+    pub kernel_threads: u64,
+    present: Vec<&'static Metric>,
+    absent: Vec<&'static Metric>,
+    /// Ids of the first and the last thread's process.
+    ends: Option<(u32, u32)>,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        let absent = METRICS.iter().collect();
+        Self { threads: 0, processes: 0, user_processes: 0, kernel_threads: 0, present: Vec::new(), absent, ends: None }
+    }
+}
+
+impl Census {
+    /// Counts threads that are ordered by process.
+    #[must_use]
+    pub fn of(threads: &[ThreadState]) -> Self {
+        let mut census = Self::default();
+        threads.iter().for_each(|thread| census.add(thread));
+        census
+    }
+
+    /// Counts one more thread, of the last one's process or a new one.
+    pub fn add(&mut self, thread: &ThreadState) {
+        self.threads += 1;
+        self.processes += u64::from(self.ends.is_none_or(|(_, last)| last != thread.tgid));
+        self.user_processes += u64::from(thread.is_leader() && !thread.kernel_thread);
+        self.kernel_threads += u64::from(thread.kernel_thread);
+        self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
+        self.present.extend(self.absent.extract_if(.., |metric| metric.get(&thread.metrics).is_some()));
+    }
+
+    /// Counts the threads that follow these.
+    pub fn append(&mut self, next: Self) {
+        let Self { threads, processes, user_processes, kernel_threads, present, absent: _, ends } = next;
+        let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
+        self.threads += threads;
+        self.processes += processes - u64::from(shared);
+        self.user_processes += user_processes;
+        self.kernel_threads += kernel_threads;
+        let is_new = |metric: &mut &'static Metric| present.iter().any(|one| std::ptr::eq(*one, *metric));
+        self.present.extend(self.absent.extract_if(.., is_new));
+        self.ends = match (self.ends, ends) {
+            (Some((first, _)), Some((_, last))) => Some((first, last)),
+            (before, after) => before.or(after),
+        };
+    }
+
+    /// Whether any thread has a value of one of these metrics.
+    pub fn has(&self, which: impl Fn(&'static Metric) -> bool) -> bool {
+        self.present.iter().any(|metric| which(metric))
+    }
+
+    /// Every source of values, and whether any thread has a value from it.
+    #[must_use]
+    pub fn sources(&self) -> BTreeMap<&'static str, bool> {
+        let mut sources = BTreeMap::new();
+        for metric in METRICS {
+            let source = match metric.taskstats_family() {
+                Some(TaskstatsFamily::Delay) => "delay accounting",
+                _ if metric.gates.first() == Some(&"SCHEDSTATS") => "schedstats",
+                _ => metric.source.file(),
+            };
+            *sources.entry(source).or_insert(false) |= self.has(|one| std::ptr::eq(one, metric));
+        }
+        sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tgid: u32, tid: u32) -> ThreadState {
+        let mut thread = ThreadState { tgid, tid, kernel_thread: tgid == 2, ..ThreadState::default() };
+        thread.metrics.minflt = (tid == 8).then(|| 0.into());
+        thread
+    }
+
+    #[test]
+    fn counting_in_parts_comes_to_the_same() {
+        let threads = [thread(1, 1), thread(2, 2), thread(7, 7), thread(7, 8), thread(9, 10)];
+        let whole = Census::of(&threads);
+        let counts = |census: &Census| (census.threads, census.processes, census.user_processes, census.kernel_threads);
+        assert_eq!(counts(&whole), (5, 4, 2, 1));
+        for cut in 0..=threads.len() {
+            let mut parts = Census::of(&threads[..cut]);
+            parts.append(Census::of(&threads[cut..]));
+            assert_eq!(counts(&parts), counts(&whole), "cut at {cut}");
+            assert!(parts.has(|metric| metric.name == "minflt") && !parts.has(|metric| metric.name == "majflt"));
+        }
+    }
+}
