@@ -6,7 +6,7 @@ mod source;
 mod target;
 
 pub use self::error::StoreError;
-pub use self::source::load;
+pub use self::source::{load, load_into};
 pub use self::target::Target;
 
 use std::path::Path;

@@ -6,8 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ctprof::CtprofSnapshot;
-use ctprof::store::{StoreError, Target, load};
+use ctprof::model::Threads;
+use ctprof::store::{StoreError, Target, load, load_into};
+use ctprof::{CtprofSnapshot, ThreadState};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -48,6 +49,51 @@ fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
     assert!(threads().all(|m| m.blkio_delay_min_ns != Some(0.into()) && m.fair_slice_ns != Some(0.into())));
     let rolled_up = snapshot.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()).count();
     assert!(rolled_up > 0 && rolled_up < 20, "{rolled_up} processes have memory");
+}
+
+/// Keeps of each thread what tells it from the others.
+#[derive(Debug, Default, PartialEq)]
+struct Seen(Vec<(u32, u32, bool)>);
+
+impl Threads for Seen {
+    fn add(&mut self, thread: ThreadState) {
+        self.0.push((thread.tgid, thread.tid, thread.metrics.core_forceidle_sum.is_some()));
+    }
+
+    fn append(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+}
+
+#[test]
+fn threads_come_one_by_one_as_they_would_in_a_list_whatever_the_layout_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = |name: &str, json: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+        path
+    };
+    let thread = |tid: u32| format!(r#"{{"tid":{tid},"tgid":1,"comm":"{tid:a>200}"}}"#);
+    let lines = |tids: &mut dyn Iterator<Item = u32>| {
+        let threads = tids.map(thread).collect::<Vec<_>>().join(",\n");
+        format!("{{\"format_version\":1,\"threads\":[\n{threads}\n],\"captured_at_unix_ns\":7}}")
+    };
+    let fixtures = ["ktstr-a", "v1-linux-5.10-a", "v1-linux-7.3", "v1-lines-linux-7.3"];
+    let mut files = fixtures.map(|name| fixture(&format!("{name}.ctprof.zst"))).to_vec();
+    files.push(plain("sorted", lines(&mut (1..=10_000))));
+    files.push(plain("unsorted", lines(&mut (1..=10_000).rev())));
+    files.push(plain("version-last", format!(r#"{{"threads":[{},{}],"format_version":1}}"#, thread(2), thread(1))));
+    for path in files {
+        let (mut snapshot, seen) = load_into::<Seen>(&path, 1 << 30).unwrap();
+        assert!(snapshot.threads.is_empty());
+        let listed = CtprofSnapshot::load(&path).unwrap();
+        let mut again = Seen::default();
+        listed.threads.iter().for_each(|thread| again.add(thread.clone()));
+        assert_eq!(seen, again, "{}", path.display());
+        assert!(seen.0.is_sorted_by_key(|(tgid, tid, _)| (*tgid, *tid)), "{}", path.display());
+        snapshot.threads = listed.threads.clone();
+        assert_eq!(snapshot, listed);
+    }
 }
 
 #[test]

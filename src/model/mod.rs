@@ -28,6 +28,7 @@ mod snapshot;
 mod summary;
 mod table;
 mod thread;
+mod threads;
 mod unit;
 mod value;
 mod wire;
@@ -51,6 +52,7 @@ pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, 
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
 pub use thread::{ThreadId, ThreadState};
+pub use threads::Threads;
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::error::Category;
 
 use super::{StoreError, lines, most_threads};
-use crate::model::{CtprofSnapshot, with_most_threads};
+use crate::model::{CtprofSnapshot, Threads, with_most_threads};
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const BUFFER: usize = 128 * 1024;
@@ -17,6 +17,16 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path, the operation and what was wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+    let (snapshot, threads) = load_into(path, limit)?;
+    Ok(CtprofSnapshot { threads, ..snapshot })
+}
+
+/// Reads a snapshot without its threads, and these into a `T`. Of a file that ctprof wrote, only the
+/// threads that are being parsed are in memory beside the `T`; a file of another layout is held whole.
+///
+/// # Errors
+/// [`StoreError`], with the path, the operation and what was wrong.
+pub fn load_into<T: Threads>(path: &Path, limit: u64) -> Result<(CtprofSnapshot, T), StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     if path == Path::new("-") {
         let mut bytes = Vec::new();
@@ -28,7 +38,11 @@ pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     }
 }
 
-fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+fn parse<T: Threads>(
+    mut source: impl Read + Seek + Send,
+    path: &Path,
+    limit: u64,
+) -> Result<(CtprofSnapshot, T), StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     let mut magic = Vec::new();
     (&mut source).take(4).read_to_end(&mut magic).map_err(unreadable)?;
@@ -39,19 +53,17 @@ fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result
         return Err(StoreError::NotZstd(path.to_owned()));
     }
     source.rewind().map_err(unreadable)?;
-    if let Some(mut snapshot) = decoder(&mut source, limit).ok().and_then(|text| lines::read(text, most_threads(limit)))
-    {
-        snapshot.settle();
-        return Ok(snapshot);
+    let fast = decoder(&mut source, limit).ok().and_then(|text| lines::read(text, most_threads(limit)));
+    if let Some(read) = fast {
+        return Ok(read);
     }
     source.rewind().map_err(unreadable)?;
-    match with_most_threads(most_threads(limit), || whole(source, limit)) {
-        Ok(mut snapshot) => {
-            snapshot.settle();
-            Ok(snapshot)
-        }
-        Err((error, field)) => Err(explained(error, field, path, limit)),
-    }
+    let mut snapshot = with_most_threads(most_threads(limit), || whole(source, limit))
+        .map_err(|(error, field)| explained(error, field, path, limit))?;
+    snapshot.settle();
+    let mut threads = T::default();
+    std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
+    Ok((snapshot, threads))
 }
 
 fn decoder<R: Read>(source: R, limit: u64) -> io::Result<impl Read + use<R>> {
