@@ -1,6 +1,6 @@
-//! How a group of readings becomes one: each reduction demands the trait of the types it fits.
+//! How the values of a group become one: each reduction requires the trait of the types it fits.
 //!
-//! A high-water mark can't be added up, and a sum can't be asked for its mode:
+//! High-water marks can't be summed, and a counter has no most frequent value:
 //!
 //! ```compile_fail
 //! use ctprof::model::{PeakNs, Reduce, Sum};
@@ -22,8 +22,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-
-use super::unit::CpuSet;
 
 /// Totals of these are sums.
 pub trait Summable: Copy + From<u64> + Into<u64> {}
@@ -77,7 +75,7 @@ impl Reduction {
     }
 }
 
-/// What a group's readings of one metric come to, as plain data.
+/// The total of a group in one metric, as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -117,26 +115,26 @@ pub enum Cell {
     },
 }
 
-/// A reduction over readings of type `T`, fed one at a time; the order does not matter.
+/// A reduction over values of type `T`, added one at a time; the order does not matter.
 pub trait Reduce<T>: Clone {
     /// Its name.
     const REDUCTION: Reduction;
 
-    /// The reduction of a single reading.
+    /// The reduction of a single value.
     fn of(reading: &T) -> Self;
 
-    /// Takes in one more.
+    /// Adds one more value.
     fn add(&mut self, reading: &T) {
         self.merge(Self::of(reading));
     }
 
-    /// Takes in all that another has taken in.
+    /// Adds all values of another reduction.
     fn merge(&mut self, other: Self);
 
     /// The result.
     fn cell(&self) -> Cell;
 
-    /// The reading itself, or `None` where it is the type's sign for "no event".
+    /// The value itself, or `None` if it is the type's sign for "no event".
     fn measured(reading: T) -> Option<T> {
         Some(reading)
     }
@@ -166,14 +164,6 @@ pub struct Range<T> {
 /// How often each value occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mode<T>(pub BTreeMap<T, u64>);
-
-/// Sizes of CPU sets, and the set itself as long as all agree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuSets {
-    fewest: usize,
-    most: usize,
-    common: Option<CpuSet>,
-}
 
 impl<T: Summable> Reduce<T> for Sum<T> {
     const REDUCTION: Reduction = Reduction::Sum;
@@ -270,32 +260,5 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         // The reversed scan gives a tie to the smallest value: `max_by_key` keeps the last it sees.
         let (value, count) = self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`of` starts with one value");
         Cell::Mode { value: value.label(), count: *count, total }
-    }
-}
-
-impl Reduce<CpuSet> for CpuSets {
-    const REDUCTION: Reduction = Reduction::Cpus;
-
-    fn of(reading: &CpuSet) -> Self {
-        let cpus = reading.0.len();
-        Self { fewest: cpus, most: cpus, common: Some(reading.clone()) }
-    }
-
-    fn add(&mut self, reading: &CpuSet) {
-        self.fewest = self.fewest.min(reading.0.len());
-        self.most = self.most.max(reading.0.len());
-        self.common.take_if(|common| common != reading);
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.fewest = self.fewest.min(other.fewest);
-        self.most = self.most.max(other.most);
-        self.common.take_if(|common| Some(&*common) != other.common.as_ref());
-    }
-
-    fn cell(&self) -> Cell {
-        let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
-        let cpus = self.common.as_ref().map(|common| common.0.clone());
-        Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
     }
 }

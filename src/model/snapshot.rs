@@ -86,7 +86,7 @@ impl CtprofSnapshot {
             self.threads.sort_by_key(key);
         }
         if self.format_version.is_none() {
-            foreign::clear_families_off(self);
+            foreign::clear_families_off(&mut self.threads);
         }
     }
 }

@@ -141,7 +141,7 @@ fn fill(stats: &[u8], kept: Kept, of: Threads, metrics: &mut Metrics) {
 }
 
 fn field(stats: &[u8], version: u16, layout: Layout, metric: &Metric) -> Option<u64> {
-    let Source::Taskstats { at, since, scale } = metric.source else { return None };
+    let [Source::Taskstats { at, since, scale, .. }] = *metric.sources.procfs else { return None };
     let at = match layout {
         Layout::Appended => (since <= version).then_some(at)?,
         Layout::Beside => beside(at)?,

@@ -8,7 +8,9 @@ use nix::errno::Errno;
 use super::folder::Numbered;
 use super::tally::{File, Tally};
 use super::text::{self, Keyed};
-use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, ThreadState, Value, printable};
+use crate::model::{
+    METRICS, Metric, Metrics, MonotonicNs, Name, Source, ThreadState, Value, printable, procfs_sources,
+};
 use crate::sys::affinity;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
@@ -60,12 +62,12 @@ struct Stat {
 impl Reader {
     pub(in crate::capture) fn new(tree: Tree) -> Self {
         let with = |place: fn(Source) -> Option<&'static str>| {
-            METRICS.iter().filter_map(move |metric| Some((place(metric.source)?, metric)))
+            procfs_sources().filter_map(move |(source, metric)| Some((place(source)?, metric)))
         };
         let mut stat = [None; STAT_FIELDS];
         let mut schedstat = Vec::new();
-        for metric in METRICS {
-            match metric.source {
+        for (source, metric) in procfs_sources() {
+            match source {
                 Source::Stat(field) | Source::StatPolicy(field) => stat[usize::from(field)] = Some(metric),
                 Source::Schedstat(column) => schedstat.push((usize::from(column) - 1, metric)),
                 _ => {}
@@ -79,7 +81,7 @@ impl Reader {
             stat,
             schedstat,
             status: Keyed::new(with(|source| match source {
-                Source::Status(key) | Source::StatusOfLeader(key) | Source::Affinity(key) => Some(key),
+                Source::Status(key) | Source::StatusOfLeader(key) => Some(key),
                 _ => None,
             })),
             sched: Keyed::new(with(|source| match source {
@@ -182,8 +184,8 @@ impl Reader {
 
     fn stat_field(&self, field: u8, text: &[u8], metrics: &mut Metrics) {
         let Some(metric) = self.stat[usize::from(field)] else { return };
-        let value = match metric.source {
-            Source::StatPolicy(_) => text::unsigned(text).map(policy),
+        let value = match metric.sources.procfs {
+            [Source::StatPolicy(_)] => text::unsigned(text).map(policy),
             _ => text::value(metric, text),
         };
         put(metric, metrics, value);
@@ -208,8 +210,8 @@ impl Reader {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(text) = self.read(files, File::Status, &mut buffer) {
             self.status.each(text, |metric, text| {
-                let asked_already = matches!(metric.source, Source::Affinity(_)) && metrics.cpu_affinity.is_some();
-                if !asked_already {
+                // The first source that gives a value counts.
+                if metric.get(metrics).is_none() {
                     put(metric, metrics, text::value(metric, text));
                 }
             });
@@ -250,7 +252,7 @@ impl Reader {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(text) = self.read(files, File::Io, &mut buffer) {
             self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
-            let of_io = || METRICS.iter().filter(|metric| matches!(metric.source, Source::Io(_)));
+            let of_io = || METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Io(_)]));
             if of_io().any(|metric| metric.get(metrics).is_none()) {
                 of_io().for_each(|metric| metric.clear(metrics));
             }
