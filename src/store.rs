@@ -2,12 +2,13 @@
 
 mod error;
 mod lines;
+mod metered;
 mod source;
 mod target;
 
 pub use self::error::StoreError;
 pub use self::source::{load, load_into};
-pub use self::target::Target;
+pub use self::target::{Target, Written};
 
 use std::path::Path;
 

@@ -1,10 +1,12 @@
 //! Files: what was written reads back, and whatever else is read is a clear error.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use ctprof::model::Threads;
 use ctprof::store::{StoreError, Target, load, load_into};
@@ -14,11 +16,16 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
+/// What loading a file of `bytes` gives.
+fn load_bytes(bytes: &[u8], limit: u64) -> Result<CtprofSnapshot, StoreError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    load(file.path(), limit)
+}
+
 /// A file of `json`, compressed, and what loading it says.
 fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
-    load(file.path(), limit)
+    load_bytes(&zstd::encode_all(json.as_bytes(), 3).unwrap(), limit)
 }
 
 fn error(json: &str) -> String {
@@ -133,12 +140,33 @@ fn errors_say_where_and_what() {
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
     assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
     assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
-    assert!(error(r#"{"format_version":2,"threads":[]}"#).contains("format version 2, this ctprof reads up to 1"));
+    assert!(
+        error(r#"{"format_version":2,"threads":[]}"#)
+            .ends_with(" has format version 2; this ctprof reads version 1. Upgrade ctprof.")
+    );
+    assert!(error(r#"{"psi":{}}"#).ends_with(" is not a ctprof snapshot (no `threads`)"));
+    assert!(
+        load_bytes(&[0x1f, 0x8b, 8, 0, 0], 99)
+            .unwrap_err()
+            .to_string()
+            .ends_with(" is not a ctprof snapshot (not zstd)")
+    );
     assert!(error(r#"{"threads":[]} trailing"#).contains("not JSON"));
     let deep = "[".repeat(100_000);
     assert!(error(&format!(r#"{{"threads":{deep}"#)).contains("cannot parse"));
     let missing = CtprofSnapshot::load(Path::new("/no/such/file")).unwrap_err();
     assert!(missing.to_string().contains("cannot read /no/such/file"));
+}
+
+#[test]
+fn a_snapshot_that_is_not_compressed_was_refused() {
+    let compressed = fs::read(fixture("v1-lines-linux-7.3.ctprof.zst")).unwrap();
+    let plain = zstd::decode_all(&compressed[..]).unwrap();
+    assert_eq!(load_bytes(&plain, 1 << 30).unwrap(), load_bytes(&compressed, 1 << 30).unwrap());
+    assert!(load_bytes(b" \n\n\n {\"threads\":[]}", 1 << 20).is_ok());
+    assert!(matches!(load_bytes(&plain, 1000), Err(StoreError::TooLarge { limit: 1000, .. })));
+    assert!(matches!(load_bytes(&plain[..plain.len() / 2], 1 << 30), Err(StoreError::NotJson { .. })));
+    assert!(matches!(load_bytes(b"[]", 1 << 30), Err(StoreError::NotZstd(_))));
 }
 
 #[test]
@@ -195,6 +223,46 @@ fn what_root_writes_is_for_root() {
         return eprintln!("skipped: not root");
     }
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn two_captures_within_a_second_overwrote_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshot = CtprofSnapshot::load(&fixture("v1-linux-7.3.ctprof.zst")).unwrap();
+    let write = |name: &str| {
+        let target = Target::create_new(&dir.path().join(name)).unwrap();
+        let written = target.write(&snapshot, 1 << 30).unwrap();
+        assert_eq!(fs::metadata(&written.path).unwrap().len(), written.bytes);
+        assert_eq!(CtprofSnapshot::load(&written.path).unwrap(), snapshot);
+        written.path.file_name().unwrap().to_string_lossy().into_owned()
+    };
+    let names = [(); 3].map(|()| write("a.b.ctprof.zst"));
+    assert_eq!(names, ["a.b.ctprof.zst", "a.b-2.ctprof.zst", "a.b-3.ctprof.zst"]);
+    assert_eq!([write("plain"), write("plain")], ["plain", "plain-2"]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5, "nothing else is left");
+
+    let capture = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        command.args(["capture", "-q", "--pid", &std::process::id().to_string()]).current_dir(dir.path());
+        let out = command.output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    };
+    let names: BTreeSet<_> = [(); 3].map(|()| capture()).into();
+    assert_eq!(names.len(), 3);
+    assert!(names.iter().all(|name| CtprofSnapshot::load(&dir.path().join(name)).is_ok()));
+}
+
+#[test]
+fn a_snapshot_written_to_a_closed_pipe_was_no_failure() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["capture", "-q", "-o", "-", "--pid", &std::process::id().to_string()]);
+    let mut capture = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(capture.stdout.take());
+    let out = capture.wait_with_output().unwrap();
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{error}");
+    assert_eq!(error, "ctprof: cannot write standard output: Broken pipe (os error 32)\n");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What threads are read into.
 
-use super::ThreadState;
+use super::thread::ThreadState;
 
 /// A collection that takes the threads of a snapshot in order, ascending by process id, then thread
 /// id, and need not keep them. Parts of it are filled at the same time and appended to each other.

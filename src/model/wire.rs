@@ -14,7 +14,10 @@ use serde::de::{
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::foreign::Flags;
-use super::{METRICS, Metric, Metrics, Name, ThreadState, Value};
+use super::name::Name;
+use super::table::{METRICS, Metric, Metrics};
+use super::thread::ThreadState;
+use super::value::Value;
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -282,7 +285,7 @@ impl<'de> Visitor<'de> for Put<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::unit::Shape;
     use super::*;
 
     /// A value that fits a metric and differs from other metrics' where it can.

@@ -13,7 +13,7 @@ use memchr::{memchr, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use crate::model::{CtprofSnapshot, Learned, ThreadId, Threads, with_most_threads};
+use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
@@ -39,7 +39,9 @@ pub(super) fn read<T: Threads>(source: impl Read + Send, most: usize) -> Option<
 
 /// Parses a snapshot without threads.
 fn parse(json: &[u8], most: usize) -> Option<CtprofSnapshot> {
-    let snapshot: CtprofSnapshot = with_most_threads(most, || serde_json::from_slice(json)).ok()?;
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let snapshot = Bounds::new(most).deserialize(&mut json).ok()?;
+    json.end().ok()?;
     snapshot.threads.is_empty().then_some(snapshot)
 }
 

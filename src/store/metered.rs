@@ -1,0 +1,40 @@
+//! Bytes counted on their way, and stopped at a limit.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+/// A reader or writer that counts its bytes, and fails with [`ErrorKind::FileTooLarge`] once they are
+/// more than `limit`.
+pub(super) struct Metered<T> {
+    pub(super) inner: T,
+    pub(super) bytes: u64,
+    limit: u64,
+}
+
+impl<T> Metered<T> {
+    pub(super) fn new(inner: T, limit: u64) -> Self {
+        Self { inner, bytes: 0, limit }
+    }
+
+    fn count(&mut self, bytes: usize) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        if self.bytes > self.limit { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.count(read)
+    }
+}
+
+impl<W: Write> Write for Metered<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.count(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
