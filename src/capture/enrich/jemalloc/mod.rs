@@ -7,19 +7,21 @@
 mod dwarf;
 mod elf;
 mod files;
+mod layout;
 mod layouts;
+mod modules;
 mod probe;
 mod process;
 mod tag;
 
-pub use self::elf::{Layout, Route};
+pub use self::layout::{Layout, Route};
 pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
 pub(in crate::capture) use self::files::Files;
-pub(in crate::capture) use self::probe::{Probe, guarded, merge};
 #[cfg(fuzzing)]
-pub(in crate::capture) use self::process::fuzz_maps;
+pub(in crate::capture) use self::modules::fuzz_maps;
+pub(in crate::capture) use self::probe::{Probe, guarded, merge};
 pub(in crate::capture) use self::process::{Target, attach};
 
 /// What the bytes of a program or library say on where jemalloc's counters are in a thread.
@@ -38,7 +40,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Layout, Tag> {
         }
     }
     let (file, tls) = elf::open(bytes)?;
-    elf::layout(&file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
+    layout::locate(&file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
 }
 
 #[cfg(test)]
