@@ -8,8 +8,9 @@ use serde::de::DeserializeSeed;
 use serde_json::error::Category;
 use serde_path_to_error::Track;
 
-use super::metered::Metered;
-use super::{StoreError, lines, most_threads};
+use super::error::StoreError;
+use super::limit::{Metered, most_threads};
+use super::lines;
 use crate::model::{Bounds, CtprofSnapshot, Refusal, Threads};
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();

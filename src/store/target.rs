@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use tempfile::NamedTempFile;
 
-use super::metered::Metered;
-use super::{StoreError, most_threads};
+use super::error::StoreError;
+use super::limit::{Metered, most_threads};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 3;

@@ -1,6 +1,13 @@
-//! Bytes counted on their way, and stopped at a limit.
+//! Limits: bytes counted on their way, and what a limit on bytes means for threads.
 
 use std::io::{self, ErrorKind, Read, Write};
+
+/// Threads, and cgroups, that a snapshot of at most `limit` bytes may have: in memory each takes up to
+/// twice this size, even if its text is short.
+pub(super) fn most_threads(limit: u64) -> usize {
+    const BYTES_PER_THREAD: u64 = 1024;
+    usize::try_from(limit / BYTES_PER_THREAD).unwrap_or(usize::MAX)
+}
 
 /// A reader or writer that counts its bytes, and fails with [`ErrorKind::FileTooLarge`] once they are
 /// more than `limit`.
