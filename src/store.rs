@@ -14,8 +14,8 @@ use std::path::Path;
 
 use crate::model::CtprofSnapshot;
 
-/// How large a snapshot may be once decompressed, unless told otherwise: 1 GiB. A hostile file
-/// can't exhaust memory, and nothing is written that could not be read back.
+/// Default limit on the size of a snapshot's JSON: 1 GiB. A hostile file can't exhaust memory, and
+/// nothing is written that could not be read back.
 pub const MAX_DECOMPRESSED_SNAPSHOT_BYTES: u64 = 1 << 30;
 
 impl CtprofSnapshot {
@@ -27,7 +27,7 @@ impl CtprofSnapshot {
         load(path, MAX_DECOMPRESSED_SNAPSHOT_BYTES)
     }
 
-    /// Writes the snapshot to a file: wholly, or the old file stays as it was.
+    /// Writes the snapshot to a file. If that fails, the old file stays as it was.
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.

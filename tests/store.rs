@@ -1,4 +1,4 @@
-//! Files: what was written reads back, and whatever else is read is a clear error.
+//! Files: snapshots read back as they were written, and anything else is a clear error.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn load_bytes(bytes: &[u8], limit: u64) -> Result<CtprofSnapshot, StoreError> {
     load(file.path(), limit)
 }
 
-/// A file of `json`, compressed, and what loading it says.
+/// What loading a compressed file of `json` gives.
 fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     load_bytes(&zstd::encode_all(json.as_bytes(), 3).unwrap(), limit)
 }
@@ -42,11 +42,11 @@ fn a_capture_reads_back_as_it_was() {
     let first = fs::read(&path).unwrap();
     snapshot.write(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first, "same data, same bytes");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no other file is left");
 }
 
 #[test]
-fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
+fn zeros_for_missing_values_in_ktstr_files_are_absent() {
     let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
     assert_eq!((snapshot.threads.len(), snapshot.format_version), (107, None));
     let threads = || snapshot.threads.iter().map(|thread| &thread.metrics);
@@ -58,7 +58,7 @@ fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
     assert!(rolled_up > 0 && rolled_up < 20, "{rolled_up} processes have memory");
 }
 
-/// Keeps of each thread what tells it from the others.
+/// Keeps what distinguishes threads.
 #[derive(Debug, Default, PartialEq)]
 struct Seen(Vec<(u32, u32, bool)>);
 
@@ -73,7 +73,7 @@ impl Threads for Seen {
 }
 
 #[test]
-fn threads_come_one_by_one_as_they_would_in_a_list_whatever_the_layout_of_the_file() {
+fn threads_are_read_one_by_one_in_the_order_of_a_list_from_any_layout() {
     let dir = tempfile::tempdir().unwrap();
     let plain = |name: &str, json: String| {
         let path = dir.path().join(name);
@@ -104,7 +104,7 @@ fn threads_come_one_by_one_as_they_would_in_a_list_whatever_the_layout_of_the_fi
 }
 
 #[test]
-fn a_file_cut_anywhere_is_an_error_and_never_a_panic() {
+fn a_truncated_file_is_an_error_and_never_a_panic() {
     let whole = fs::read(fixture("ktstr-a.ctprof.zst")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut");
@@ -119,12 +119,12 @@ fn a_file_cut_anywhere_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn a_flipped_bit_is_found() {
+fn a_flipped_bit_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let (path, rewritten) = (dir.path().join("flipped"), dir.path().join("good"));
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&rewritten).unwrap();
     let good = fs::read(&rewritten).unwrap();
-    // What comes before may say another size of the window, which harms nothing.
+    // A flipped bit before these bytes may only change the window size, which is harmless.
     for at in (6..good.len()).step_by(97) {
         let mut bytes = good.clone();
         bytes[at] ^= 0x10;
@@ -134,7 +134,7 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
-fn errors_say_where_and_what() {
+fn errors_name_the_place_and_the_problem() {
     let wrong = error(r#"{"threads":[{"tid":1,"tgid":2,"nice":"x"}]}"#);
     assert!(wrong.contains("threads[0].nice: expected a whole number"), "{wrong}");
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
@@ -177,7 +177,7 @@ fn a_bomb_stops_at_the_limit() {
 }
 
 #[test]
-fn tiny_threads_and_cgroups_by_the_million_are_refused_before_they_fill_memory() {
+fn too_many_tiny_threads_or_cgroups_are_refused() {
     let many = |one: &dyn Fn(u32) -> String, by: &str| (0..3000).map(one).collect::<Vec<_>>().join(by);
     let thread = |_| r#"{"tid":1,"tgid":1}"#.to_owned();
     let cgroup = |number| format!(r#""{number}":{{}}"#);
@@ -193,7 +193,7 @@ fn tiny_threads_and_cgroups_by_the_million_are_refused_before_they_fill_memory()
 }
 
 #[test]
-fn what_readers_would_refuse_is_not_written() {
+fn a_snapshot_that_readers_refuse_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
     fs::write(&path, "old").unwrap();
@@ -204,7 +204,7 @@ fn what_readers_would_refuse_is_not_written() {
 }
 
 #[test]
-fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
+fn a_symbolic_link_is_replaced_and_its_target_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
     fs::write(&victim, "precious").unwrap();
@@ -215,7 +215,7 @@ fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
 }
 
 #[test]
-fn what_root_writes_is_for_root() {
+fn snapshots_written_by_root_have_mode_0600() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&path).unwrap();
@@ -239,7 +239,7 @@ fn two_captures_within_a_second_overwrote_each_other() {
     let names = [(); 3].map(|()| write("a.b.ctprof.zst"));
     assert_eq!(names, ["a.b.ctprof.zst", "a.b-2.ctprof.zst", "a.b-3.ctprof.zst"]);
     assert_eq!([write("plain"), write("plain")], ["plain", "plain-2"]);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5, "nothing else is left");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5, "no other file is left");
 
     let capture = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
@@ -266,7 +266,7 @@ fn a_snapshot_written_to_a_closed_pipe_was_no_failure() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_found_before_the_capture() {
+fn a_missing_directory_is_reported_before_the_capture() {
     let error = Target::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
     assert_eq!(error, "cannot write /no/such/dir/snap");
 }

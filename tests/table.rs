@@ -8,7 +8,7 @@ use ctprof::model::{DERIVED, Formula, METRICS, MetricId, Reduction, Source, Tota
 use ctprof::{CtprofSnapshot, ThreadState};
 
 #[test]
-fn there_are_86_metrics_with_names_of_their_own() {
+fn there_are_86_metrics_with_different_names() {
     let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!((METRICS.len(), names.len()), (86, 86));
     for name in names {
@@ -37,7 +37,7 @@ fn formulas_read_sums_of_one_unit() {
 }
 
 #[test]
-fn every_meaning_is_a_sentence_that_fits_a_line() {
+fn every_meaning_is_a_sentence_of_one_line() {
     let metrics = METRICS.iter().map(|metric| (metric.name, metric.doc.trim()));
     for (name, meaning) in metrics.chain(DERIVED.iter().map(|derived| (derived.name, derived.doc))) {
         assert!(meaning.len() <= 85 && meaning.ends_with('.'), "{name}: {meaning}");
@@ -46,7 +46,7 @@ fn every_meaning_is_a_sentence_that_fits_a_line() {
 }
 
 #[test]
-fn no_two_metrics_read_the_same_place() {
+fn no_two_metrics_have_a_source_in_common() {
     let places: BTreeSet<_> = procfs_sources().map(|(source, _)| (source.file(), source.place())).collect();
     assert_eq!(places.len(), procfs_sources().count());
 }

@@ -43,15 +43,15 @@ impl Reading for CpuSet {
 impl Reduce<CpuSet> for CpuSets {
     const REDUCTION: Reduction = Reduction::Cpus;
 
-    fn of(reading: &CpuSet) -> Self {
-        let cpus = reading.0.len();
-        Self { fewest: cpus, most: cpus, common: Some(reading.clone()) }
+    fn single(value: &CpuSet) -> Self {
+        let cpus = value.0.len();
+        Self { fewest: cpus, most: cpus, common: Some(value.clone()) }
     }
 
-    fn add(&mut self, reading: &CpuSet) {
-        self.fewest = self.fewest.min(reading.0.len());
-        self.most = self.most.max(reading.0.len());
-        self.common.take_if(|common| common != reading);
+    fn add(&mut self, value: &CpuSet) {
+        self.fewest = self.fewest.min(value.0.len());
+        self.most = self.most.max(value.0.len());
+        self.common.take_if(|common| common != value);
     }
 
     fn merge(&mut self, other: Self) {

@@ -22,20 +22,20 @@ pub(crate) enum Refusal {
     NewerFormat(u32),
     #[error("no `threads`")]
     NoThreads,
-    #[error("more than {most} {what}")]
-    TooMany { what: &'static str, most: usize },
+    #[error("more than {max} {what}")]
+    TooMany { what: &'static str, max: usize },
 }
 
 /// Reads a snapshot with a limited number of threads, and of cgroups: either takes more memory than
 /// its shortest text.
 pub(crate) struct Bounds {
-    most: usize,
+    max: usize,
     refusal: Cell<Option<Refusal>>,
 }
 
 impl Bounds {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most: most.min(PID_MAX_LIMIT), refusal: Cell::new(None) }
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::new(None) }
     }
 
     /// Why the last snapshot was refused, if its JSON was of the right types.
@@ -49,8 +49,8 @@ impl Bounds {
     }
 
     fn check<E: de::Error>(&self, number: usize, what: &'static str) -> Result<(), E> {
-        let refusal = Refusal::TooMany { what, most: self.most };
-        if number > self.most { Err(self.refuse(refusal)) } else { Ok(()) }
+        let refusal = Refusal::TooMany { what, max: self.max };
+        if number > self.max { Err(self.refuse(refusal)) } else { Ok(()) }
     }
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
@@ -188,8 +188,8 @@ mod tests {
     };
     use super::*;
 
-    fn refusal(json: &str, most: usize) -> Option<Refusal> {
-        let bounds = Bounds::new(most);
+    fn refusal(json: &str, max: usize) -> Option<Refusal> {
+        let bounds = Bounds::new(max);
         bounds.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
         bounds.refusal()
     }
@@ -211,10 +211,10 @@ mod tests {
     fn threads_and_cgroups_are_bounded() {
         let thread = r#"{"tid":1,"tgid":1}"#;
         let threads = format!(r#"{{"threads":[{thread},{thread}]}}"#);
-        assert_eq!(refusal(&threads, 1), Some(Refusal::TooMany { what: "threads", most: 1 }));
+        assert_eq!(refusal(&threads, 1), Some(Refusal::TooMany { what: "threads", max: 1 }));
         assert_eq!(refusal(&threads, 2), None);
         let cgroups = r#"{"cgroup_stats":{"a":{},"b":{}},"threads":[]}"#;
-        assert_eq!(refusal(cgroups, 1), Some(Refusal::TooMany { what: "cgroups", most: 1 }));
+        assert_eq!(refusal(cgroups, 1), Some(Refusal::TooMany { what: "cgroups", max: 1 }));
     }
 
     #[test]

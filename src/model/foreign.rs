@@ -44,7 +44,7 @@ impl Flags {
 /// memory, and what the kernel prints for fair policies only is 0 in the file for the others.
 fn is_never_zero(metric: &Metric) -> bool {
     let watermark = metric.taskstats_family() == Some(TaskstatsFamily::Watermark);
-    watermark || metric.is_of_leader() || metric.class == Some(Class::FairPolicy)
+    watermark || metric.is_leader_only() || metric.class == Some(Class::FairPolicy)
 }
 
 fn is_zero(metric: &Metric, thread: &ThreadState) -> bool {

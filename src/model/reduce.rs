@@ -4,17 +4,17 @@
 //!
 //! ```compile_fail
 //! use ctprof::model::{PeakNs, Reduce, Sum};
-//! Sum::of(&PeakNs(7));
+//! Sum::single(&PeakNs(7));
 //! ```
 //!
 //! ```compile_fail
 //! use ctprof::model::{Mode, MonotonicNs, Reduce};
-//! Mode::of(&MonotonicNs(7));
+//! Mode::single(&MonotonicNs(7));
 //! ```
 //!
 //! ```
 //! use ctprof::model::{Largest, PeakNs, Reduce};
-//! let mut peak = Largest::of(&PeakNs(7));
+//! let mut peak = Largest::single(&PeakNs(7));
 //! peak.add(&PeakNs(3));
 //! assert_eq!(peak.0, PeakNs(7));
 //! ```
@@ -121,11 +121,11 @@ pub trait Reduce<T>: Clone {
     const REDUCTION: Reduction;
 
     /// The reduction of a single value.
-    fn of(reading: &T) -> Self;
+    fn single(value: &T) -> Self;
 
     /// Adds one more value.
-    fn add(&mut self, reading: &T) {
-        self.merge(Self::of(reading));
+    fn add(&mut self, value: &T) {
+        self.merge(Self::single(value));
     }
 
     /// Adds all values of another reduction.
@@ -135,8 +135,8 @@ pub trait Reduce<T>: Clone {
     fn cell(&self) -> Cell;
 
     /// The value itself, or `None` if it is the type's sign for "no event".
-    fn measured(reading: T) -> Option<T> {
-        Some(reading)
+    fn measured(value: T) -> Option<T> {
+        Some(value)
     }
 }
 
@@ -168,8 +168,8 @@ pub struct Mode<T>(pub BTreeMap<T, u64>);
 impl<T: Summable> Reduce<T> for Sum<T> {
     const REDUCTION: Reduction = Reduction::Sum;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -185,8 +185,8 @@ impl<T: Summable> Reduce<T> for Sum<T> {
 impl<T: Maxable> Reduce<T> for Largest<T> {
     const REDUCTION: Reduction = Reduction::Max;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -201,8 +201,8 @@ impl<T: Maxable> Reduce<T> for Largest<T> {
 impl<T: Minable> Reduce<T> for Smallest<T> {
     const REDUCTION: Reduction = Reduction::Min;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -213,16 +213,16 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
         Cell::Number(self.0.into())
     }
 
-    fn measured(reading: T) -> Option<T> {
-        Some(reading).filter(|&r| Into::<u64>::into(r) != 0)
+    fn measured(value: T) -> Option<T> {
+        Some(value).filter(|&r| Into::<u64>::into(r) != 0)
     }
 }
 
 impl<T: Rangeable> Reduce<T> for Range<T> {
     const REDUCTION: Reduction = Reduction::Range;
 
-    fn of(reading: &T) -> Self {
-        Self { min: *reading, max: *reading }
+    fn single(value: &T) -> Self {
+        Self { min: *value, max: *value }
     }
 
     fn merge(&mut self, other: Self) {
@@ -238,14 +238,14 @@ impl<T: Rangeable> Reduce<T> for Range<T> {
 impl<T: Modeable> Reduce<T> for Mode<T> {
     const REDUCTION: Reduction = Reduction::Mode;
 
-    fn of(reading: &T) -> Self {
-        Self(BTreeMap::from([(reading.clone(), 1)]))
+    fn single(value: &T) -> Self {
+        Self(BTreeMap::from([(value.clone(), 1)]))
     }
 
-    fn add(&mut self, reading: &T) {
-        match self.0.get_mut(reading) {
+    fn add(&mut self, value: &T) {
+        match self.0.get_mut(value) {
             Some(count) => *count += 1,
-            None => drop(self.0.insert(reading.clone(), 1)),
+            None => drop(self.0.insert(value.clone(), 1)),
         }
     }
 
@@ -258,7 +258,8 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
     fn cell(&self) -> Cell {
         let total = self.0.values().sum();
         // The reversed scan gives a tie to the smallest value: `max_by_key` keeps the last it sees.
-        let (value, count) = self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`of` starts with one value");
+        let (value, count) =
+            self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
         Cell::Mode { value: value.label(), count: *count, total }
     }
 }

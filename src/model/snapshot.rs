@@ -47,7 +47,7 @@ pub struct CtprofSnapshot {
     /// The host's pressure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<Psi>,
-    /// The state of `sched_ext`; `None` where the kernel has none.
+    /// The state of `sched_ext`; `None` if the kernel lacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext: Option<SchedExtSysfs>,
 }
@@ -89,7 +89,7 @@ pub struct CaptureInfo {
     pub jobs: u64,
     /// Effective user id.
     pub euid: u32,
-    /// Names of the effective capabilities, `cap_` and all.
+    /// Names of the effective capabilities, with `cap_`.
     pub capabilities: Vec<String>,
     /// What was requested.
     pub options: CaptureOptions,

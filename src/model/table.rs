@@ -135,7 +135,7 @@ impl Metric {
 
     /// Whether it describes a process, and only the process's leader has a value.
     #[must_use]
-    pub fn is_of_leader(&self) -> bool {
+    pub fn is_leader_only(&self) -> bool {
         matches!(self.sources.procfs, [Source::StatusOfLeader(_)])
     }
 
@@ -148,7 +148,7 @@ impl Metric {
     /// Whether `covered` of a group's `threads` leave some out that should have a value.
     #[must_use]
     pub fn is_partial(&self, covered: u64, threads: u64) -> bool {
-        covered > 0 && covered < threads && !self.is_of_leader()
+        covered > 0 && covered < threads && !self.is_leader_only()
     }
 
     /// The tags of a listing: kernel options, then the scheduling class.

@@ -18,12 +18,12 @@ impl<T: Reading> Default for Total<T> {
 
 impl<T: Reading> Total<T> {
     /// Adds the value of one more thread, if it has one.
-    pub fn add(&mut self, reading: Option<&T>) {
-        let Some(reading) = reading else { return };
+    pub fn add(&mut self, value: Option<&T>) {
+        let Some(value) = value else { return };
         self.covered += 1;
         match &mut self.reduced {
-            Some(reduced) => reduced.add(reading),
-            None => self.reduced = Some(T::Reduced::of(reading)),
+            Some(reduced) => reduced.add(value),
+            None => self.reduced = Some(T::Reduced::single(value)),
         }
     }
 

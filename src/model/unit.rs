@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::reduce::{Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable};
 use super::value::{Mismatch, Value};
 
-/// What a number counts; decides how it is scaled for people.
+/// What a number counts; decides how it is scaled for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
@@ -56,7 +56,7 @@ pub enum Shape {
     Signed,
     /// One letter.
     Letter,
-    /// Yes or no; 1 or 0 in kernel text.
+    /// True or false; 1 or 0 in kernel text.
     Flag,
     /// A name.
     Text,
@@ -66,7 +66,7 @@ pub enum Shape {
 
 /// A type of value: how it is stored, read back and reduced over a group of threads.
 pub trait Reading: Sized + 'static {
-    /// What a group of these becomes.
+    /// The reduction of a group of these.
     type Reduced: Reduce<Self>;
     /// The type's name, as documentation gives it.
     const NAME: &'static str;
@@ -126,13 +126,13 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Events since the thread began.
+    /// Events since the thread started.
     MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;
-    /// Nanoseconds since the thread began.
+    /// Nanoseconds since the thread started.
     MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned;
-    /// `USER_HZ` ticks since the thread began.
+    /// `USER_HZ` ticks since the thread started.
     ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned;
-    /// Bytes since the thread began.
+    /// Bytes since the thread started.
     Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
     /// The longest of something in the thread's life, in nanoseconds: high-water marks can't be summed.
     PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
@@ -150,7 +150,7 @@ numbers! {
     OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned;
 }
 
-/// A name out of a small set. Borrowed where the set is known at compile time.
+/// A name from a small set, borrowed if the set is known at compile time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(transparent)]
 #[serde(transparent)]

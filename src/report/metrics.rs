@@ -1,4 +1,4 @@
-//! The listing of metrics, drawn from their table.
+//! The listing of metrics, generated from their table.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -64,7 +64,7 @@ impl From<&Metric> for Entry {
     }
 }
 
-/// The places that a value is read from: the first, and what is read instead.
+/// The places that a value is read from: the first, and its fallbacks.
 fn place(sources: &[Source]) -> String {
     let others = sources[1..].iter().map(|source| format!(", else {} {}", source.file(), source.place()));
     std::iter::once(sources[0].place()).chain(others).collect()
@@ -146,7 +146,7 @@ pub fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
         }
     }
     writeln!(out, "\n## Derived metrics\n")?;
-    writeln!(out, "Computed from a group's totals; absent where an input is, or a denominator is 0.\n")?;
+    writeln!(out, "Computed from a group's totals; absent if an input is absent or a denominator is 0.\n")?;
     writeln!(out, "| metric | section | unit | formula | meaning |\n|---|---|---|---|---|")?;
     for e in derived() {
         writeln!(out, "| `{}` | {} | {} | {} | {} |", e.name, e.section, e.unit, e.formula, e.meaning)?;

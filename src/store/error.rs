@@ -43,14 +43,14 @@ pub enum StoreError {
         limit: u64,
     },
     /// The snapshot has more threads, or cgroups, than fit into the limit.
-    #[error("{} has more than {most} {what}; if you trust it, raise --max-snapshot-bytes", shown(path))]
+    #[error("{} has more than {max} {what}; if you trust it, raise --max-snapshot-bytes", shown(path))]
     TooMany {
         /// The file.
         path: PathBuf,
         /// Threads or cgroups.
         what: &'static str,
         /// How many are accepted.
-        most: usize,
+        max: usize,
     },
     /// The content is not JSON.
     #[error("cannot parse {}: not JSON at line {line}, column {column}", shown(path))]

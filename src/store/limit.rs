@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 /// Threads, and cgroups, that a snapshot of at most `limit` bytes may have: in memory each takes up to
 /// twice this size, even if its text is short.
-pub(super) fn most_threads(limit: u64) -> usize {
+pub(super) fn max_threads(limit: u64) -> usize {
     const BYTES_PER_THREAD: u64 = 1024;
     usize::try_from(limit / BYTES_PER_THREAD).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,8 @@
-//! The fast way in: where each thread has a line of its own, as in the files that this tool writes,
-//! all CPUs parse lines while more are decompressed.
+//! The fast way to read: if each thread has its own line, as in files that ctprof writes, all CPUs
+//! parse lines while more are decompressed.
 //!
-//! A newline in JSON is nothing but white space, so cutting there is safe. Anything unexpected, and
-//! any error, sends the file to the careful way, which reports errors.
+//! A newline in JSON is only white space, so cutting there is safe. After an error, and for any other
+//! layout, the file is read again the careful way, which reports errors.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,42 +18,42 @@ use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads};
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
 /// Batches that may wait to be parsed.
-const WAITING: usize = 4;
-/// A line that does not end here is none of a thread, nor what stands before or after them.
+const MAX_WAITING: usize = 4;
+/// No line of a snapshot is longer.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
-/// Reads a snapshot of at most `most` threads, and these into a `T`; `None` if anything about it is
-/// wrong or unexpected.
-pub(super) fn read<T: Threads>(source: impl Read + Send, most: usize) -> Option<(CtprofSnapshot, T)> {
+/// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
+/// layout.
+pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
     let mut json = text.until_newline(memchr)?;
-    // What parses with no more than this behind it ends in the list of threads, and in no other.
-    let start = parse(&[&json, &b"]}"[..]].concat(), most)?;
-    // Files of other tools have to be seen whole before any of their zeros can be trusted.
+    // If only this is missing, the text ends inside the list of threads.
+    let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
+    // Which zeros of other tools are values is known once the whole file is read.
     start.format_version?;
-    let parsed = Parsed::<T>::at_most(most);
+    let parsed = Parsed::<T>::with_max(max);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
-    Some((parse(&json, most)?, parsed.whole()?))
+    Some((parse(&json, max)?, parsed.finish()?))
 }
 
 /// Parses a snapshot without threads.
-fn parse(json: &[u8], most: usize) -> Option<CtprofSnapshot> {
+fn parse(json: &[u8], max: usize) -> Option<CtprofSnapshot> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let snapshot = Bounds::new(most).deserialize(&mut json).ok()?;
+    let snapshot = Bounds::new(max).deserialize(&mut json).ok()?;
     json.end().ok()?;
     snapshot.threads.is_empty().then_some(snapshot)
 }
 
-/// A text that is read on to newlines.
+/// A text that is read in whole lines.
 struct Text<R> {
     source: R,
-    /// What was read beyond the last newline.
+    /// What was read after the last newline.
     rest: Vec<u8>,
 }
 
 impl<R: Read> Text<R> {
-    /// What comes up to a newline, the one that `find` chooses; empty if no newline comes any more.
+    /// The text up to the newline that `find` chooses; empty after the last newline.
     fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>) -> Option<Vec<u8>> {
         let mut text = std::mem::take(&mut self.rest);
         let mut searched = 0;
@@ -73,13 +73,13 @@ impl<R: Read> Text<R> {
     }
 }
 
-/// What became of the batches of lines.
+/// The batches of lines parsed so far.
 struct Parsed<T> {
-    /// Consecutive batches in one, by the number of the first.
+    /// Runs of consecutive batches, by the number of the first batch.
     runs: Mutex<BTreeMap<usize, Run<T>>>,
     waiting: AtomicUsize,
     threads: AtomicUsize,
-    most: usize,
+    max: usize,
     failed: AtomicBool,
 }
 
@@ -90,26 +90,31 @@ struct Run<T> {
     threads: T,
     /// Ids of the first and the last thread.
     ids: (ThreadId, ThreadId),
-    /// Whether a comma announces another thread.
-    goes_on: bool,
+    /// Whether a comma follows the last thread.
+    ends_in_comma: bool,
 }
 
 impl<T: Threads> Run<T> {
     /// Both runs in one; `None` if the later does not continue this one.
     fn join(mut self, later: Self) -> Option<Self> {
         self.threads.append(later.threads);
-        let continues = self.goes_on && self.ids.1 <= later.ids.0;
-        continues.then_some(Self { end: later.end, ids: (self.ids.0, later.ids.1), goes_on: later.goes_on, ..self })
+        let continues = self.ends_in_comma && self.ids.1 <= later.ids.0;
+        continues.then_some(Self {
+            end: later.end,
+            ids: (self.ids.0, later.ids.1),
+            ends_in_comma: later.ends_in_comma,
+            ..self
+        })
     }
 }
 
 impl<T: Threads> Parsed<T> {
-    fn at_most(most: usize) -> Self {
+    fn with_max(max: usize) -> Self {
         let (waiting, threads, failed) = Default::default();
-        Self { runs: Mutex::default(), waiting, threads, most, failed }
+        Self { runs: Mutex::default(), waiting, threads, max, failed }
     }
 
-    /// Reads batches of lines to the end and has them parsed.
+    /// Reads batches of lines to the end, and starts a task to parse each.
     fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut Text<impl Read>) {
         for number in 0.. {
             match text.until_newline(memrchr) {
@@ -117,7 +122,7 @@ impl<T: Threads> Parsed<T> {
                 Some(lines) => {
                     self.waiting.fetch_add(1, Ordering::Relaxed);
                     scope.spawn(move |_| {
-                        if self.take(number, &lines).is_none() {
+                        if self.parse_and_join(number, &lines).is_none() {
                             self.failed.store(true, Ordering::Relaxed);
                         }
                         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -125,7 +130,7 @@ impl<T: Threads> Parsed<T> {
                 }
                 None => self.failed.store(true, Ordering::Relaxed),
             }
-            while self.waiting.load(Ordering::Relaxed) > WAITING {
+            while self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
                 if rayon::yield_local() != Some(Yield::Executed) {
                     std::thread::yield_now();
                 }
@@ -136,11 +141,11 @@ impl<T: Threads> Parsed<T> {
         }
     }
 
-    /// Parses a batch and joins it with its neighbours, as far as these are parsed: no more runs are
-    /// kept than batches are under way.
-    fn take(&self, number: usize, lines: &[u8]) -> Option<()> {
+    /// Parses a batch and joins it with its neighbours, if these are parsed: there are never more runs
+    /// than batches being parsed.
+    fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
         let (threads, mut run) = batch(number, lines)?;
-        if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.most {
+        if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
             return None;
         }
         let mut start = number;
@@ -161,22 +166,22 @@ impl<T: Threads> Parsed<T> {
         }
     }
 
-    /// The threads of all batches.
-    fn whole(self) -> Option<T> {
+    /// The threads of all batches, if these are one list.
+    fn finish(self) -> Option<T> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         let whole =
-            runs.pop_first().map_or_else(|| Some(T::default()), |(_, run)| (!run.goes_on).then_some(run.threads));
+            runs.pop_first().map_or_else(|| Some(T::default()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
         whole.filter(|_| runs.is_empty() && !self.failed.into_inner())
     }
 }
 
-/// How many threads the lines have, and these threads; `None` if they are anything else, or out of order.
+/// The number of threads in the lines, and these threads; `None` for anything else, or out of order.
 fn batch<T: Threads>(number: usize, lines: &[u8]) -> Option<(usize, Run<T>)> {
     let mut learned = Learned::default();
-    let (mut count, mut threads, mut ids, mut goes_on) = (0, T::default(), None, true);
+    let (mut count, mut threads, mut ids, mut ends_in_comma) = (0, T::default(), None, true);
     for line in lines.strip_suffix(b"\n").unwrap_or(lines).split(|&b| b == b'\n') {
         let comma = line.strip_suffix(b",");
-        if !std::mem::replace(&mut goes_on, comma.is_some()) {
+        if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
             return None;
         }
         let mut json = serde_json::Deserializer::from_slice(comma.unwrap_or(line));
@@ -188,7 +193,7 @@ fn batch<T: Threads>(number: usize, lines: &[u8]) -> Option<(usize, Run<T>)> {
         threads.add(thread);
         count += 1;
     }
-    Some((count, Run { end: number + 1, threads, ids: ids?, goes_on }))
+    Some((count, Run { end: number + 1, threads, ids: ids?, ends_in_comma }))
 }
 
 #[cfg(test)]
@@ -196,8 +201,8 @@ mod tests {
     use super::*;
     use crate::model::ThreadState;
 
-    fn read_all(json: &str, most: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
-        read(json.as_bytes(), most)
+    fn read_all(json: &str, max: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
+        read(json.as_bytes(), max)
     }
 
     fn tids(json: &str) -> Option<Vec<u32>> {
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_as_expected_is_left_to_the_careful_way() {
+    fn any_other_layout_is_left_to_the_careful_way() {
         let thread = lines(&[5]);
         for rest in [
             format!("\"threads\":[{thread}]}}"),

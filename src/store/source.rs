@@ -9,7 +9,7 @@ use serde_json::error::Category;
 use serde_path_to_error::Track;
 
 use super::error::StoreError;
-use super::limit::{Metered, most_threads};
+use super::limit::{Metered, max_threads};
 use super::lines;
 use crate::model::{Bounds, CtprofSnapshot, Refusal, Threads};
 
@@ -73,11 +73,11 @@ type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
 impl<S: Read + Seek + Send> Text<'_, S> {
     fn load<T: Threads>(mut self) -> Result<(CtprofSnapshot, T), StoreError> {
         let form = self.form()?;
-        let most = most_threads(self.limit);
-        if let Some(read) = lines::read(self.json(form)?, most) {
+        let max = max_threads(self.limit);
+        if let Some(read) = lines::read(self.json(form)?, max) {
             return Ok(read);
         }
-        let mut snapshot = self.whole(form, &Bounds::new(most))?;
+        let mut snapshot = self.whole(form, &Bounds::new(max))?;
         snapshot.settle();
         let mut threads = T::default();
         std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
@@ -133,7 +133,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         match refusal {
             Refusal::NewerFormat(version) => StoreError::NewerFormat { path, version },
             Refusal::NoThreads => StoreError::NoThreads(path),
-            Refusal::TooMany { what, most } => StoreError::TooMany { path, what, most },
+            Refusal::TooMany { what, max } => StoreError::TooMany { path, what, max },
         }
     }
 

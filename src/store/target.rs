@@ -15,7 +15,7 @@ use serde_json::ser::Formatter;
 use tempfile::NamedTempFile;
 
 use super::error::StoreError;
-use super::limit::{Metered, most_threads};
+use super::limit::{Metered, max_threads};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 3;
@@ -24,7 +24,7 @@ const BUFFER: usize = 128 * 1024;
 /// Ends the names of snapshots.
 const EXTENSION: &str = ".ctprof.zst";
 
-/// A place to write one snapshot to, opened before the capture so that a bad path is found early.
+/// A place for one snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
@@ -51,7 +51,7 @@ enum Kind {
     Named(NamedTempFile),
 }
 
-/// What becomes of a file that has the name already.
+/// What to do with a file that already has the name.
 #[derive(Clone, Copy, Debug)]
 enum Existing {
     Replace,
@@ -112,7 +112,7 @@ impl Target {
 }
 
 impl Kind {
-    /// Gives a written file its name; the name.
+    /// Gives a written file its name, which is returned.
     fn publish(self, path: &Path, existing: Existing) -> io::Result<PathBuf> {
         match self {
             Self::Stream(_) => Ok(path.to_owned()),
@@ -157,13 +157,13 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives an unnamed file the name `path`; an error if another file has it.
+/// Gives an unnamed file the name `path`; fails if a file has that name.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(linkat(AT_FDCWD, unnamed.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
 }
 
-/// Gives an unnamed file the name `path`, in place of the file that has it.
+/// Gives an unnamed file the name `path`, replacing the file that has it.
 fn replace(file: &File, path: &Path) -> io::Result<()> {
     match link(file, path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -175,8 +175,8 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
     fs::rename(&hidden, path).inspect_err(|_| drop(fs::remove_file(&hidden)))
 }
 
-/// Gives `file` the first of the names `path`, `path` with `-2`, with `-3` … that no file has; the name.
-/// If `publish` fails, it returns the file.
+/// Gives `file` the first free name of `path`, `path` with `-2`, with `-3` …, which is returned. If
+/// `publish` fails, it gives the file back.
 fn first_free<F>(
     path: &Path,
     mut file: F,
@@ -196,9 +196,9 @@ fn first_free<F>(
     Ok(candidate)
 }
 
-/// Streams the snapshot as JSON through zstd. How many bytes came out.
+/// Streams the snapshot as JSON through zstd; the number of compressed bytes.
 fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
-    if snapshot.threads.len() > most_threads(limit) {
+    if snapshot.threads.len() > max_threads(limit) {
         return Err(ErrorKind::FileTooLarge.into());
     }
     let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;
@@ -210,8 +210,8 @@ fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64>
     Ok(encoder.finish()?.bytes)
 }
 
-/// Compact JSON with a line for each element of the lists at the top: for readers that work line by
-/// line, this tool's among them.
+/// Compact JSON with a line for each element of the lists at the top, for readers that work line by
+/// line. ctprof's own is one of them.
 #[derive(Default)]
 struct Lines {
     /// Lists and objects that are open.
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_systems_without_unnamed_files_keep_other_files_too() {
+    fn without_unnamed_files_existing_files_are_kept_too() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.ctprof.zst");
         let write = |existing| {
