@@ -1,9 +1,7 @@
 //! What a set of threads comes to where one judges what is missing, counted thread by thread, so that
 //! the threads themselves need not be kept.
 
-use std::collections::BTreeMap;
-
-use super::{METRICS, Metric, TaskstatsFamily, ThreadState};
+use super::{METRICS, Metric, ThreadState};
 
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug)]
@@ -69,19 +67,9 @@ impl Census {
         self.present.iter().any(|metric| which(metric))
     }
 
-    /// Every source of values, and whether any thread has a value from it.
-    #[must_use]
-    pub fn sources(&self) -> BTreeMap<&'static str, bool> {
-        let mut sources = BTreeMap::new();
-        for metric in METRICS {
-            let source = match metric.taskstats_family() {
-                Some(TaskstatsFamily::Delay) => "delay accounting",
-                _ if metric.gates.first() == Some(&"SCHEDSTATS") => "schedstats",
-                _ => metric.source.file(),
-            };
-            *sources.entry(source).or_insert(false) |= self.has(|one| std::ptr::eq(one, metric));
-        }
-        sources
+    /// The metrics that any thread has a value of.
+    pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.present.iter().copied()
     }
 }
 
