@@ -15,7 +15,7 @@ mod smaps;
 
 use std::collections::BTreeMap;
 
-use crate::diagnose::{Finding, Note, Side as Of, findings_of, why_empty};
+use crate::diagnose::{self, Finding, Note, findings_of, why_empty};
 use crate::model::{Census, Context, CtprofSnapshot, Section};
 
 use self::cgroup_keys::CgroupKeys;
@@ -268,7 +268,9 @@ fn no_data(
     let candidate = candidate.map(|snapshot| why(snapshot, findings.candidate));
     let note = |side, why| Note::NoData { side, why };
     match (baseline, candidate) {
-        (Some(a), Some(b)) if a != b => vec![note(Some(Of::Baseline), a), note(Some(Of::Candidate), b)],
+        (Some(a), Some(b)) if a != b => {
+            vec![note(Some(diagnose::Side::Baseline), a), note(Some(diagnose::Side::Candidate), b)]
+        }
         (a, b) => a.or(b).map(|why| note(None, why)).into_iter().collect(),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Finding, Source};
-use crate::model::{CgroupLayout, CgroupStats, CtprofSnapshot, DERIVED, METRICS, Section, SourceFile};
+use super::{Coverage, Finding, Source};
+use crate::model::{self, CgroupLayout, CgroupStats, CtprofSnapshot, DERIVED, METRICS, Metric, Section, SourceFile};
 
 /// Why a section of a report has no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,11 @@ pub enum Empty {
     },
     /// None of the metrics selected by `--metrics` is in the section.
     NotSelected,
+    /// The kernel's `struct taskstats` has none of the selected metrics yet.
+    NotInTaskstats {
+        /// Its version.
+        version: u16,
+    },
     /// Nothing was counted that its metrics average.
     NothingToAverage,
     /// No thread has a cgroup.
@@ -46,6 +51,9 @@ impl fmt::Display for Empty {
         match self {
             Self::SourceMissing { finding } => write!(f, "no data: {finding}"),
             Self::NotSelected => f.write_str("no metric of this section is selected by --metrics"),
+            Self::NotInTaskstats { version } => {
+                write!(f, "no data: the kernel's taskstats version is {version}, too old")
+            }
             Self::NothingToAverage => f.write_str("no data: nothing was counted that these metrics average"),
             Self::NoCgroups => f.write_str("no data: no thread has a cgroup"),
             Self::NotInCgroupV1 { file } => write!(f, "no data: cgroup v1 has no {file}"),
@@ -71,42 +79,54 @@ pub(crate) fn why_empty(
     selects: impl Fn(&str) -> bool,
 ) -> Empty {
     let missing = |source: &Source| {
-        let finding = findings.iter().find(|finding| finding.source == *source && finding.cause.is_some());
+        let lacks_values = |finding: &&Finding| finding.cause.is_some() && finding.coverage != Coverage::Complete;
+        let finding = findings.iter().filter(lacks_values).find(|finding| finding.source == *source);
         finding.map(|finding| Empty::SourceMissing { finding: Box::new(finding.clone()) })
     };
     let because = |source: Source| missing(&source).unwrap_or(Empty::NotRecorded);
     match section {
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
-            let sources = sources(section, selects);
-            match sources.iter().find_map(missing) {
-                Some(found) => found,
-                None if sources.is_empty() => Empty::NotSelected,
-                None if section == Section::Derived => Empty::NothingToAverage,
-                None => Empty::NotRecorded,
-            }
+            let metrics = metrics(section, selects);
+            let sources: BTreeSet<Source> = metrics.iter().map(|metric| Source::of_metric(metric)).collect();
+            sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, envelope))
         }
+        Section::Pressure if missing(&Source::Pressure).is_some() => because(Source::Pressure),
         Section::HostPressure => because(Source::Pressure),
         Section::SchedExt => because(Source::SchedExt),
         Section::SmapsRollup => because(Source::File(SourceFile::SmapsRollup)),
-        section if section.is_of_cgroups() => match missing(&Source::Cgroups) {
-            Some(found) => found,
-            None if envelope.cgroup_stats.is_empty() => Empty::NoCgroups,
-            None if section == Section::Pressure => {
-                missing(&Source::Pressure).unwrap_or_else(|| no_file(section, envelope))
+        section if section.is_of_cgroups() => {
+            let is_read = |stats: &CgroupStats| *stats != CgroupStats::default();
+            if envelope.cgroup_stats.values().any(is_read) {
+                return no_file(section, envelope);
             }
-            None => no_file(section, envelope),
-        },
+            missing(&Source::Cgroups).unwrap_or(Empty::NoCgroups)
+        }
         _ => Empty::NotRecorded,
     }
 }
 
-/// The sources of a section's selected metrics, and of the inputs of its selected derived metrics.
-fn sources(section: Section, selects: impl Fn(&str) -> bool) -> BTreeSet<Source> {
+/// A section's selected metrics, and the inputs of its selected derived metrics.
+fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Metric> {
     let selected = METRICS.iter().filter(|metric| metric.section == section && selects(metric.name));
     let derived = DERIVED.iter().filter(|derived| derived.section == section && selects(derived.name));
     let words = derived.flat_map(|derived| derived.formula.split(|c: char| !c.is_alphanumeric() && c != '_'));
     let inputs = words.filter_map(|word| METRICS.iter().find(|metric| metric.name == word));
-    selected.chain(inputs).map(Source::of_metric).collect()
+    selected.chain(inputs).collect()
+}
+
+/// Why metrics have no values although their sources were read.
+fn no_values(section: Section, metrics: &[&Metric], envelope: &CtprofSnapshot) -> Empty {
+    let version = envelope.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
+    let is_newer = |metric: &&Metric| {
+        let model::Source::Taskstats { since, .. } = metric.source else { return false };
+        version.is_some_and(|version| since > version)
+    };
+    match version {
+        _ if metrics.is_empty() => Empty::NotSelected,
+        Some(version) if metrics.iter().all(is_newer) => Empty::NotInTaskstats { version },
+        _ if section == Section::Derived => Empty::NothingToAverage,
+        _ => Empty::NotRecorded,
+    }
 }
 
 /// Why no cgroup has the files of a section.
@@ -130,7 +150,9 @@ fn no_file(section: Section, envelope: &CtprofSnapshot) -> Empty {
 mod tests {
     use super::*;
     use crate::diagnose::{Cause, findings};
-    use crate::model::{CaptureInfo, CaptureOptions, CgroupIoStats, HostContext, Switch, ThreadState};
+    use crate::model::{
+        CaptureInfo, CaptureOptions, CgroupIoStats, HostContext, Switch, TaskstatsSummary, ThreadState,
+    };
 
     fn why(snapshot: &CtprofSnapshot, section: Section) -> String {
         why_empty(section, snapshot, &findings(snapshot), |_| true).to_string()
@@ -176,6 +198,27 @@ mod tests {
         assert_eq!(finding.cause, Some(Cause::KernelLacks { option: "SCHEDSTATS" }));
         assert_eq!(why("avg_slice_ns"), Empty::NothingToAverage);
         assert_eq!(why("run_time_ns"), Empty::NotSelected);
+    }
+
+    #[test]
+    fn metrics_that_an_old_kernel_does_not_have_are_not_called_unrecorded() {
+        let mut snapshot = on_host(HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() });
+        snapshot.threads[0].metrics.cpu_delay_count = Some(1.into());
+        snapshot.threads[0].metrics.blkio_delay_count = Some(1.into());
+        let summary = TaskstatsSummary { struct_version: Some(10), ok_count: 1, ..TaskstatsSummary::default() };
+        snapshot.taskstats_summary = Some(summary);
+        let why = |prefix: &str| {
+            let selects = |name: &str| name.starts_with(prefix);
+            why_empty(Section::TaskstatsDelay, &snapshot, &findings(&snapshot), selects)
+        };
+        assert_eq!((why("irq_delay"), why("none")), (Empty::NotInTaskstats { version: 10 }, Empty::NotSelected));
+    }
+
+    #[test]
+    fn one_removed_cgroup_does_not_explain_a_file_that_none_has() {
+        let mut v1 = with_cgroup(CgroupLayout::Legacy, running());
+        v1.cgroup_stats.insert("/removed".to_owned(), CgroupStats::default());
+        assert_eq!(why(&v1, Section::IoStat), "no data: cgroup v1 blkio is not read");
     }
 
     #[test]
