@@ -66,6 +66,8 @@ impl CtprofSnapshot {
         }
         let stats = mem::take(&mut self.cgroup_stats);
         self.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.name(&path, &SHAPE), stats)).collect();
+        let unread = self.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut());
+        unread.flatten().for_each(|name| *name = hash.name(name, &[]));
         self.host.iter_mut().for_each(|host| hash.host(host));
         if let Some(capture) = &mut self.capture {
             let options = &mut capture.options;
@@ -198,7 +200,7 @@ fn id_at_the_end(token: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ThreadState;
+    use crate::model::{CtprofParseSummary, ThreadState};
 
     fn path(path: &str) -> String {
         Hash { key: blake3::derive_key(CONTEXT, b"secret") }.name(path, &SHAPE)
@@ -239,8 +241,14 @@ mod tests {
                 kernel_cmdline: Some("quiet root=UUID=77 psi=1 delayacct".into()),
                 ..HostContext::default()
             };
-            let mut snapshot =
-                CtprofSnapshot { threads: vec![thread, kernel], host: Some(host), ..CtprofSnapshot::default() };
+            let unread = ("io".into(), vec!["postgres".to_owned()]);
+            let summary = CtprofParseSummary { unread_names: [unread].into(), ..CtprofParseSummary::default() };
+            let mut snapshot = CtprofSnapshot {
+                threads: vec![thread, kernel],
+                host: Some(host),
+                parse_summary: Some(summary),
+                ..CtprofSnapshot::default()
+            };
             snapshot.redact(key);
             snapshot
         };
@@ -249,7 +257,7 @@ mod tests {
         assert_ne!(a.threads[0].comm, b.threads[0].comm);
         assert_eq!(&*a.threads[1].comm, "ksoftirqd/0");
         let text = serde_json::to_string(&a).unwrap();
-        for secret in ["redis", "aof", "db1", "example", "77"] {
+        for secret in ["redis", "aof", "postgres", "db1", "example", "77"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
         assert_eq!(a.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 delayacct");

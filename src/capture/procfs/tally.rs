@@ -1,11 +1,11 @@
-//! Counting what could not be read, while the walk goes on.
+//! Counts of what could not be read during the walk.
 
 use std::ffi::CStr;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::model::CtprofParseSummary;
+use crate::model::{self, CtprofParseSummary, SourceFile};
 
 /// A file that the walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,17 @@ impl File {
     }
 }
 
+impl From<File> for SourceFile {
+    fn from(file: File) -> Self {
+        Self::from(&*file.name().to_string_lossy())
+    }
+}
+
+/// The name of the kernel's error, as snapshots store it.
+pub(in crate::capture) fn stored(errno: Errno) -> model::Errno {
+    model::Errno::from(&*format!("{errno:?}"))
+}
+
 /// One worker's counts.
 #[derive(Debug, Default)]
 pub(in crate::capture) struct Tally {
@@ -41,7 +52,7 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) negative_times: u64,
     pub(in crate::capture) smaps_skipped: u64,
     pub(in crate::capture) smaps_time: Duration,
-    /// A handful at most: a list is enough.
+    /// A few at most: a list is enough.
     failures: Vec<(File, Errno, u64)>,
 }
 
@@ -51,7 +62,7 @@ impl Tally {
         self.count(file, errno, 1);
     }
 
-    /// A thread of which nothing was read: it has ended, unless the errno says otherwise.
+    /// Counts a thread that could not be read at all: it has exited, unless the error is another.
     pub(in crate::capture) fn lost(&mut self, file: File, errno: Errno) {
         match errno {
             Errno::ENOENT | Errno::ESRCH => self.ghosts += 1,
@@ -87,9 +98,7 @@ impl Tally {
             ..CtprofParseSummary::default()
         };
         for &(file, errno, count) in &self.failures {
-            let file = file.name().to_string_lossy().into_owned();
-            let errnos = summary.read_failures_by_errno.entry(file).or_default();
-            errnos.insert(format!("{errno:?}"), count);
+            summary.read_failures_by_errno.entry(file.into()).or_default().insert(stored(errno), count);
         }
         summary.concluded()
     }
@@ -107,7 +116,8 @@ mod tests {
         tally.lost(File::Stat, Errno::ESRCH);
         tally.lost(File::Stat, Errno::EMFILE);
         let summary = tally.summary();
-        assert_eq!((summary.ghosts, summary.read_failures_by_errno["stat"]["EMFILE"]), (1, 1));
+        assert_eq!(summary.ghosts, 1);
+        assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], BTreeMap::from([(model::Errno::EMFILE, 1)]));
     }
 
     #[test]
@@ -121,7 +131,17 @@ mod tests {
         let summary = a.summary();
         assert_eq!((summary.tids_walked, summary.ghosts), (5, 1));
         assert_eq!((summary.negative_dotted_values, summary.smaps_skipped), (4, 5));
-        assert_eq!(summary.read_failures_by_file, BTreeMap::from([("io".into(), 2), ("smaps_rollup".into(), 1)]));
-        assert_eq!(summary.read_failures_by_errno["smaps_rollup"], BTreeMap::from([("EIO".into(), 1)]));
+        let by_file = BTreeMap::from([(SourceFile::Io, 2), (SourceFile::SmapsRollup, 1)]);
+        assert_eq!(summary.read_failures_by_file, by_file);
+        let by_errno = BTreeMap::from([(model::Errno::EIO, 1)]);
+        assert_eq!(summary.read_failures_by_errno[&SourceFile::SmapsRollup], by_errno);
+    }
+
+    #[test]
+    fn every_file_of_the_walk_has_a_stored_name() {
+        use File::{Cgroup, Io, Sched, Schedstat, SmapsRollup, Stat, Status};
+        for file in [Stat, Schedstat, Io, Status, Sched, Cgroup, SmapsRollup] {
+            assert!(!matches!(SourceFile::from(file), SourceFile::Other(_)), "{file:?}");
+        }
     }
 }

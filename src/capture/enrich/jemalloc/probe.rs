@@ -37,7 +37,7 @@ impl Probe {
         self.summary.tgids_walked += 1;
         match attached {
             Ok(_) => self.summary.jemalloc_detected += 1,
-            Err(tag) => self.failed(*tag),
+            Err(tag) => self.failed(tag.clone()),
         }
     }
 
@@ -76,7 +76,7 @@ impl Probe {
 
     fn failed(&mut self, tag: Tag) {
         tracing::debug!(tag = tag.name(), "no counters of the allocator");
-        *self.summary.failures.entry(tag.name().to_owned()).or_default() += 1;
+        *self.summary.failures.entry(tag).or_default() += 1;
     }
 
     /// What was found, and how long it took. Threads that are still late run on when this worker
@@ -124,7 +124,7 @@ pub(in crate::capture) fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> R
 
 /// Adds up what two workers found.
 pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
-    let mut failures: BTreeMap<String, u64> = a.failures;
+    let mut failures: BTreeMap<Tag, u64> = a.failures;
     for (tag, count) in b.failures {
         *failures.entry(tag).or_default() += count;
     }
