@@ -10,7 +10,7 @@ use super::namesakes::Namesakes;
 use super::{Names, Options, Sides};
 use crate::model::CtprofSnapshot;
 use crate::names::cgroup_pattern;
-use crate::names::{Keys, pattern_key};
+use crate::names::{Keys, Kind, pattern_key};
 
 /// Two cgroups are one if their threads are so alike.
 const ALIKE: f64 = 0.9;
@@ -78,7 +78,7 @@ impl<'o> CgroupKeys<'o> {
             let recorded = snapshots.into_iter().flatten().flat_map(|s| s.cgroup_stats.keys().map(String::as_str));
             let paths: BTreeSet<&str> = of_threads.chain(recorded).collect();
             let paths: BTreeSet<String> = paths.into_iter().map(|path| keys.flattened(path)).collect();
-            keys.keys = Keys::learn(cgroup_pattern, paths.iter().map(String::as_str));
+            keys.keys = Keys::learn(Kind::Cgroup, paths.iter().map(String::as_str));
         }
         if options.renamed_cgroups == Names::Patterns {
             keys.list = renamed(&keys.kinds(threads.baseline), &keys.kinds(threads.candidate));

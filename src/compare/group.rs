@@ -8,7 +8,7 @@ use super::cgroup_keys::CgroupKeys;
 use super::namesakes::Namesakes;
 use super::{Names, Options, Sides, joined};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
-use crate::names::{Keys, pattern_key};
+use crate::names::{Keys, Kind};
 
 /// What makes threads a group. Process and thread ids never do: they don't survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -210,5 +210,5 @@ fn keys<'s>(threads: Sides<&Vec<Namesakes<'s>>>, options: &Options, name: fn(&Na
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }
-    Keys::learn(pattern_key, threads.into_iter().flatten().map(|namesakes| &**name(namesakes)))
+    Keys::learn(Kind::Task, threads.into_iter().flatten().map(|namesakes| &**name(namesakes)))
 }
