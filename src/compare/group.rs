@@ -179,9 +179,8 @@ pub(super) fn pair(
         || of(snapshots.baseline, threads.baseline, &|path| cgroups.baseline(path)),
         || of(snapshots.candidate, threads.candidate, &|path| cgroups.candidate(path)),
     ));
-    let is_renamed = |path: &[String]| {
-        options.group_by.is_by_cgroup() && cgroups.list.iter().any(|renamed| Some(&renamed.baseline) == path.first())
-    };
+    let is_renamed =
+        |path: &[String]| options.group_by.is_by_cgroup() && path.first().is_some_and(|key| cgroups.is_renamed(key));
     let of = |(path, sides): (Vec<String>, Sides<Option<Members>>)| {
         let all = sides.as_ref().map(Option::as_ref);
         let share = |members: Option<&Members>| {
