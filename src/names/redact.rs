@@ -60,6 +60,10 @@ impl CtprofSnapshot {
         let stats = mem::take(&mut self.cgroup_stats);
         self.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
         self.host.iter_mut().for_each(|host| hash.redact_host(host));
+        for names in self.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
+            names.iter_mut().for_each(|name| *name = hash.task(name));
+            names.sort();
+        }
         if let Some(capture) = &mut self.capture {
             let options = &mut capture.options;
             options.redacted = true;
@@ -163,7 +167,7 @@ impl Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ThreadState;
+    use crate::model::{CtprofParseSummary, ThreadState};
 
     #[test]
     fn a_redacted_name_is_not_mistaken_for_one_cut_by_the_kernel() {
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_and_the_shape_of_a_path_stays() {
+    fn words_are_replaced_and_the_structure_of_a_path_stays() {
         let id = "0123456789abcdef".repeat(4);
         let docker = path(&format!("/system.slice/docker-{id}.scope"));
         assert!(docker.starts_with("/system.slice/docker-") && docker.ends_with(".scope"), "{docker}");
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_instance_numbers_still_do_and_in_nothing_else() {
+    fn names_that_differ_only_in_instance_numbers_still_do() {
         let names = ["worker-1", "worker-2", "GC Thread#3", "größe7"].map(path);
         assert_eq!(names[0].strip_suffix("-1"), names[1].strip_suffix("-2"));
         assert!(names[2].ends_with("#3") && !names[2].contains("Thread"));
@@ -210,11 +214,18 @@ mod tests {
             let kernel = ThreadState { comm: "ksoftirqd/0".into(), kernel_thread: true, ..ThreadState::default() };
             let host = HostContext {
                 hostname: Some("db1.example.org".into()),
+                cgroup_mount: Some("/sys/fs/cgroup/aof".into()),
                 kernel_cmdline: Some("quiet root=UUID=77 psi=1 delayacct".into()),
                 ..HostContext::default()
             };
-            let mut snapshot =
-                CtprofSnapshot { threads: vec![thread, kernel], host: Some(host), ..CtprofSnapshot::default() };
+            let mut summary = CtprofParseSummary::default();
+            summary.unread_names.insert("io".into(), vec!["redis-aof".into(), "redis-server".into()]);
+            let mut snapshot = CtprofSnapshot {
+                threads: vec![thread, kernel],
+                host: Some(host),
+                parse_summary: Some(summary),
+                ..CtprofSnapshot::default()
+            };
             snapshot.redact(key);
             snapshot
         };
