@@ -46,7 +46,7 @@ fn partition<K: Ord>(names: &[String], key: impl Fn(&str) -> K) -> Vec<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn redaction_neither_splits_nor_merges_groups_of_threads(

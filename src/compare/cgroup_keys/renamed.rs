@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use super::Renamed;
 use crate::names::cgroup_pattern;
 
-/// Similarity from which two cgroups are the same one: shared kinds of threads per kinds in either.
-const ALIKE: f64 = 0.9;
+/// Similarity from which two cgroups are the same one, in tenths: shared kinds of threads per kinds
+/// in either.
+const ALIKE_TENTHS: usize = 9;
+const ALIKE: f64 = ALIKE_TENTHS as f64 / 10.0;
 /// Shared kinds from which similarity is not a coincidence.
 const TELLING: usize = 3;
 /// Other classes that a class is compared with, those with its rarest kinds first.
@@ -142,16 +144,20 @@ impl Class<'_> {
 
 /// Whether a class has so many kinds that another one can be alike with one kind more.
 fn can_differ(class: &Class<'_>) -> bool {
-    class.kinds.len() * 10 >= (class.kinds.len() + 1) * 9
+    least_shared(class.kinds.len() + 1) <= class.kinds.len()
 }
 
 /// The rarest kinds of a set, so many that every set that is alike has one of them among its own.
 fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
     let mut kinds = kinds.to_vec();
     kinds.sort_by_key(|kind| (frequency[kind], *kind));
-    let least_shared = (kinds.len() * 9).div_ceil(10);
-    kinds.truncate(kinds.len() - least_shared + 1);
+    kinds.truncate(kinds.len() - least_shared(kinds.len()) + 1);
     kinds
+}
+
+/// The fewest kinds that a set of so many shares with one that is alike.
+fn least_shared(kinds: usize) -> usize {
+    (kinds * ALIKE_TENTHS).div_ceil(10)
 }
 
 /// The items of a list from one of them on, then those before it.
@@ -267,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1024))]
+        #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
         fn pairs_are_those_of_comparing_each_with_each(a in cgroups(), b in cgroups()) {
