@@ -23,6 +23,7 @@ pub use self::cgroup_keys::{Flatten, Renamed};
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
 pub use self::host::{Difference, Header, Side};
+use self::namesakes::Namesakes;
 pub use self::rows::{Row, Table};
 pub use self::select::{
     Order, SelectError, SortBy, SortKey, metric, nearest, parse_metrics, parse_sections, parse_sort,
@@ -166,7 +167,7 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     let sides = Sides { baseline, candidate };
     let snapshots = sides.map(Some);
     let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let cgroups = cgroup_keys(snapshots, threads.as_ref(), options);
     let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let contexts = sides.map(context);
     let order = rows::group_order(&paired, &options.sort_by, contexts);
@@ -193,7 +194,7 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let snapshots = Sides { baseline: Some(snapshot), candidate: None };
     let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let cgroups = cgroup_keys(snapshots, threads.as_ref(), options);
     let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let run_time = SortKey { by: SortBy::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
     let keys = if options.sort_by.is_empty() { vec![run_time] } else { options.sort_by.clone() };
@@ -210,6 +211,16 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
         tables: finished(tables, snapshots, findings.as_ref(), options),
         gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }
+}
+
+fn cgroup_keys<'s>(
+    snapshots: Sides<Option<&'s CtprofSnapshot>>,
+    threads: Sides<&Vec<Namesakes<'s>>>,
+    options: &Options,
+) -> CgroupKeys<'s> {
+    let names = |n: &Namesakes<'s>| (&**n.process, &**n.thread, n.cgroup.map(|name| &**name));
+    let recorded = snapshots.map(|s| s.into_iter().flat_map(|s| s.cgroup_stats.keys().map(String::as_str)));
+    CgroupKeys::learn(threads.map(|threads| threads.iter().map(names)), recorded, options)
 }
 
 /// What the formulas of derived metrics have to know of a snapshot.
