@@ -14,13 +14,17 @@ macro_rules! optional_record {
 
 mod census;
 mod cgroup;
+mod cgroup_source;
 mod derived;
 mod foreign;
 mod heap;
 mod host;
+mod limit;
 mod metrics;
 mod name;
 mod psi;
+mod record;
+mod record_listing;
 mod reduce;
 mod sched_ext;
 mod section;
@@ -33,18 +37,28 @@ mod value;
 mod wire;
 
 pub use census::Census;
-pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
+pub use cgroup::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupCpuStats, CgroupDeviceStats, CgroupIoStats,
+    CgroupMemoryStats, CgroupPidsStats, CgroupStats, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
+};
+pub use cgroup_source::{CgroupFile, Conversion, Place};
 pub use derived::{Context, DERIVED, Derived};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
+pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
 pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
-pub use psi::{Psi, PsiHalf, PsiResource};
+pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
+pub use record::{
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Entry, Field, Hundredths, KeyPattern, Kind,
+    MostFrequent, PeriodUs, Recorded, Scope, SwitchNumber, ValueType, Weight, Word,
+};
+pub use record_listing::{RecordedValue, recorded_values};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
     Summable,
 };
-pub use sched_ext::SchedExtSysfs;
+pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
 pub use section::Section;
 pub(crate) use snapshot::with_most_threads;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};

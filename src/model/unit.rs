@@ -127,6 +127,8 @@ macro_rules! numbers {
     )+};
 }
 
+pub(super) use numbers;
+
 numbers! {
     /// Events since the thread began.
     MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;
