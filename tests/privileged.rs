@@ -234,3 +234,24 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
     assert!(stats.pids.current.is_none_or(|threads| threads.0 >= 1));
 }
+
+#[test]
+fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
+    let name = format!("ctprof-test-quota-{}", std::process::id());
+    let folder = Path::new("/sys/fs/cgroup/cpu").join(&name);
+    if fs::create_dir(&folder).is_err() || !folder.join("cpu.cfs_quota_us").exists() {
+        return eprintln!("skipped: no cgroup of version 1 can be made here");
+    }
+    let cgroup = Cgroup { name, folders: vec![folder] };
+    cgroup.set(&[("cpu.cfs_quota_us", "20000")]);
+    let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let child = Killed(child);
+    cgroup.take(child.0.id());
+    thread::sleep(Duration::from_millis(600));
+
+    let snapshot = capture_pid(child.0.id()).unwrap();
+    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    assert!(stats.cpu.nr_throttled.unwrap().0 > 1, "{:?}", stats.cpu);
+    let group = snapshot.threads[0].cgroup.as_deref().unwrap();
+    assert!(snapshot.cgroup_stats.contains_key(group), "{group}");
+}

@@ -28,7 +28,7 @@ use self::procfs::folder::{Folder, IdName};
 use self::procfs::task::Tree;
 use self::procfs::text;
 use self::procfs::walk::Walk;
-use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
+use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
 use crate::process::workers;
 
 /// Where the kernel's file systems are.
@@ -169,7 +169,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         progress: &options.progress,
     };
     let walked = walk.run(&pids, &pool);
-    let cgroup_stats = cgroups(&walked.threads, &mounts, &pool);
+    let cgroup_stats = cgroups(&walked.cgroups, &mounts, &pool);
 
     Ok(CtprofSnapshot {
         format_version: Some(FORMAT_VERSION),
@@ -186,10 +186,8 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     })
 }
 
-/// The statistics of every cgroup that a thread is in, each read once.
-fn cgroups(threads: &[ThreadState], mounts: &Mounts, pool: &rayon::ThreadPool) -> BTreeMap<String, CgroupStats> {
-    let paths: BTreeSet<&Name> = threads.iter().filter_map(|thread| thread.cgroup.as_ref()).collect();
-    let paths: Vec<_> = paths.into_iter().collect();
+/// The values of every cgroup that a thread is in, each read once.
+fn cgroups(paths: &BTreeSet<Name>, mounts: &Mounts, pool: &rayon::ThreadPool) -> BTreeMap<String, CgroupStats> {
     pool.install(|| paths.par_iter().map(|path| (path.to_string(), cgroup::read(mounts, path))).collect())
 }
 
