@@ -7,7 +7,7 @@ use super::cgroup_keys::CgroupKeys;
 use super::group::Group;
 use super::rows::{Row, Table, by_movement};
 use super::{Options, Sides, joined, smaps};
-use crate::model::{Cell, CtprofSnapshot, Entry, Psi, Reduction, SchedExtSysfs, Scope, Section, Unit};
+use crate::model::{Cell, CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, Unit, ValueScope};
 
 /// The tables of all sections except those of threads' metrics.
 pub(super) fn tables(
@@ -64,7 +64,7 @@ fn reloads(states: Sides<Option<&SchedExtSysfs>>) -> Vec<String> {
 }
 
 /// One value of a group.
-struct Value {
+struct GroupValue {
     name: Cow<'static, str>,
     unit: Unit,
     cell: Cell,
@@ -76,7 +76,7 @@ struct Members {
     /// How many it has.
     count: u64,
     /// In the order of the records' tables.
-    values: Vec<Value>,
+    values: Vec<GroupValue>,
 }
 
 type Groups = BTreeMap<String, Members>;
@@ -86,17 +86,17 @@ type Groups = BTreeMap<String, Members>;
 struct Collected<'s> {
     cgroups: u64,
     /// Of each row, the cgroups that have a value.
-    rows: Vec<Vec<(&'s str, Entry<'s>)>>,
+    rows: Vec<Vec<(&'s str, RecordValue<'s>)>>,
     places: HashMap<Cow<'static, str>, usize>,
 }
 
 impl<'s> Collected<'s> {
-    fn add(&mut self, path: &'s str, entries: Vec<Entry<'s>>) {
+    fn add(&mut self, path: &'s str, values: Vec<RecordValue<'s>>) {
         self.cgroups += 1;
-        for entry in entries {
-            let place = *self.places.entry(entry.name.clone()).or_insert(self.rows.len());
+        for value in values {
+            let place = *self.places.entry(value.name.clone()).or_insert(self.rows.len());
             self.rows.resize_with(self.rows.len().max(place + 1), Vec::new);
-            self.rows[place].push((path, entry));
+            self.rows[place].push((path, value));
         }
     }
 
@@ -107,22 +107,31 @@ impl<'s> Collected<'s> {
 
 /// The one value for the cgroups of a row. In a sum, a value that includes descendants counts for
 /// them: they are not added again.
-fn reduced(row: &[(&str, Entry<'_>)]) -> Option<Value> {
-    let (_, Entry { name, value_type, .. }) = row.first()?;
+fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<GroupValue> {
+    let (_, RecordValue { name, value_type, .. }) = row.first()?;
     let includes_descendants =
-        |entry: &Entry<'_>| value_type.reduction == Reduction::Sum && entry.scope == Scope::Subtree;
-    let inclusive: HashSet<&str> =
-        row.iter().filter(|(_, entry)| includes_descendants(entry)).map(|(path, _)| *path).collect();
-    let is_included = |path| ancestors(path).any(|ancestor| inclusive.contains(ancestor));
-    let counted = row.iter().filter(|(path, entry)| !includes_descendants(entry) || !is_included(*path));
-    let cell = value_type.reduce(counted.map(|(_, entry)| entry.value.clone()))?;
-    Some(Value { name: name.clone(), unit: value_type.unit, cell })
+        |value: &RecordValue<'_>| value_type.reduction == Reduction::Sum && value.scope == ValueScope::Subtree;
+    let inclusive = row.iter().filter(|(_, value)| includes_descendants(value));
+    let topmost = topmost(inclusive.map(|(path, _)| *path).collect());
+    let counted = row.iter().filter(|(path, value)| !includes_descendants(value) || topmost.contains(path));
+    let cell = value_type.reduce(counted.map(|(_, value)| value.value.clone()))?;
+    Some(GroupValue { name: name.clone(), unit: value_type.unit, cell })
 }
 
-/// The paths of the cgroups above one, from the root down.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    let fronts = path.match_indices('/').map(|(at, _)| &path[..at.max(1)]);
-    fronts.filter(move |front| *front != path)
+/// The cgroups that are no descendants of others among them.
+fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
+    // Compared by segments, a cgroup is followed by its descendants.
+    paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
+    let mut top: Option<&str> = None;
+    let is_below = |path: &str, top: &str| {
+        path.strip_prefix(top.trim_end_matches('/')).is_some_and(|below| below.starts_with('/'))
+    };
+    paths.retain(|path| {
+        let is_topmost = !top.is_some_and(|top| is_below(path, top));
+        top = if is_topmost { Some(path) } else { top };
+        is_topmost
+    });
+    paths.into_iter().collect()
 }
 
 fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
@@ -138,11 +147,11 @@ fn one_group(
     section: Section,
     name: &str,
     snapshots: Sides<Option<&CtprofSnapshot>>,
-    entries: impl Fn(&CtprofSnapshot) -> Vec<Entry<'_>>,
+    values: impl Fn(&CtprofSnapshot) -> Vec<RecordValue<'_>>,
 ) -> Table {
     let group = |snapshot| {
         let mut collected = Collected::default();
-        collected.add("", entries(snapshot));
+        collected.add("", values(snapshot));
         BTreeMap::from([(name.to_owned(), collected.reduced())])
     };
     table(section, snapshots.map(|snapshot| snapshot.map(group)))
@@ -162,7 +171,7 @@ fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
 }
 
 /// The rows of a group: the values of both sides joined by name, in the baseline's order.
-fn rows(group: usize, values: Sides<Vec<Value>>, exists: Sides<bool>) -> Vec<Row> {
+fn rows(group: usize, values: Sides<Vec<GroupValue>>, exists: Sides<bool>) -> Vec<Row> {
     let Sides { baseline, candidate } = values;
     let row = |name, unit, baseline, candidate| Row::new(group, name, unit, Sides { baseline, candidate }, exists);
     let names: HashSet<Cow<'static, str>> = baseline.iter().map(|value| value.name.clone()).collect();
@@ -170,12 +179,12 @@ fn rows(group: usize, values: Sides<Vec<Value>>, exists: Sides<bool>) -> Vec<Row
     let mut others: HashMap<_, _> = shared.into_iter().map(|value| (value.name, value.cell)).collect();
     let mut rows: Vec<_> = baseline
         .into_iter()
-        .map(|Value { name, unit, cell }| {
+        .map(|GroupValue { name, unit, cell }| {
             let other = others.remove(&name);
             row(name, unit, Some(cell), other)
         })
         .collect();
-    rows.extend(new.into_iter().map(|Value { name, unit, cell }| row(name, unit, None, Some(cell))));
+    rows.extend(new.into_iter().map(|GroupValue { name, unit, cell }| row(name, unit, None, Some(cell))));
     rows
 }
 
@@ -211,6 +220,7 @@ mod tests {
             "/a/b/c": {"cpu":{"usage_usec":3}},
             "/a-z": {"cpu":{"usage_usec":1}, "memory":{"current":1,"stat":{"anon":1}}, "pids":{"current":1},
                      "io":{"stat":{"8:0":{"rbytes":1}}}}}"#;
+        assert_eq!(topmost(vec!["/a/b", "/", "/a"]), HashSet::from(["/"]));
         for name in ["cpu.usage_usec", "memory.current", "anon", "pids.current", "8:0 rbytes"] {
             assert_eq!(flattened(tree, name), Cell::Number(11), "{name}");
         }

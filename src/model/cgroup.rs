@@ -12,8 +12,8 @@ use super::cgroup_source::{CgroupFile, v1, v2};
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::psi::Psi;
 use super::record::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Entry, Field, KeyPattern, PeriodUs, Scope,
-    ValueType, Weight, record,
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, KeyPattern, PeriodUs, RecordField, RecordValue,
+    ValueScope, ValueType, Weight, record,
 };
 use super::section::Section;
 use super::unit::{OrdinalI32, PeakBytes, Reading};
@@ -183,7 +183,7 @@ const WITH_DESCENDANTS: &str = "total_";
 impl CgroupStats {
     /// The values that are shown in `section`, in the order of the tables.
     #[must_use]
-    pub fn values(&self, section: Section) -> Vec<Entry<'_>> {
+    pub fn values(&self, section: Section) -> Vec<RecordValue<'_>> {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
                 let mut values = self.fixed_values();
@@ -198,7 +198,7 @@ impl CgroupStats {
         }
     }
 
-    fn fixed_values(&self) -> Vec<Entry<'_>> {
+    fn fixed_values(&self) -> Vec<RecordValue<'_>> {
         let cpu = CGROUP_CPU.iter().filter_map(|field| field.entry(&self.cpu));
         let memory = CGROUP_MEMORY.iter().filter_map(|field| field.entry(&self.memory));
         let pids = CGROUP_PIDS.iter().filter_map(|field| field.entry(&self.pids));
@@ -207,17 +207,17 @@ impl CgroupStats {
 }
 
 /// In version 1, a key that there is with `total_` as well has the cgroup's own value.
-fn memory_stat(map: &BTreeMap<String, u64>) -> impl Iterator<Item = Entry<'_>> {
+fn memory_stat(map: &BTreeMap<String, u64>) -> impl Iterator<Item = RecordValue<'_>> {
     map.iter().filter_map(|(key, value)| {
         let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
         let is_own = plain == key && map.contains_key(&format!("{WITH_DESCENDANTS}{key}"));
-        keyed(MEMORY_STAT, plain, key, if is_own { Scope::Own } else { Scope::Subtree }, *value)
+        keyed(MEMORY_STAT, plain, key, if is_own { ValueScope::Own } else { ValueScope::Subtree }, *value)
     })
 }
 
 /// Version 2 always has `low`, and counts descendants; version 1 has neither.
-fn memory_events(map: &BTreeMap<String, u64>) -> impl Iterator<Item = Entry<'_>> {
-    let scope = if map.contains_key("low") { Scope::Subtree } else { Scope::Own };
+fn memory_events(map: &BTreeMap<String, u64>) -> impl Iterator<Item = RecordValue<'_>> {
+    let scope = if map.contains_key("low") { ValueScope::Subtree } else { ValueScope::Own };
     map.iter().filter_map(move |(key, value)| keyed(MEMORY_EVENTS, key, key, scope, *value))
 }
 
@@ -225,15 +225,15 @@ fn keyed<'r>(
     patterns: &'static [KeyPattern],
     kernel_key: &str,
     name: &str,
-    scope: Scope,
+    scope: ValueScope,
     value: u64,
-) -> Option<Entry<'r>> {
+) -> Option<RecordValue<'r>> {
     let pattern = patterns.iter().find(|pattern| pattern.matches(kernel_key))?;
     let value = Value::Unsigned(value);
-    Some(Entry { name: name.to_owned().into(), value_type: &pattern.value_type, scope, value })
+    Some(RecordValue { name: name.to_owned().into(), value_type: &pattern.value_type, scope, value })
 }
 
-fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iterator<Item = Entry<'r>> {
+fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iterator<Item = RecordValue<'r>> {
     let entries = CGROUP_DEVICE.iter().filter_map(|field| field.entry(stats));
     entries.map(move |entry| entry.prefixed(&format!("{device} ")))
 }
@@ -241,7 +241,7 @@ fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iter
 #[cfg(test)]
 mod tests {
     use super::super::limit::Limit;
-    use super::super::record::Kind;
+    use super::super::record::ValueKind;
     use super::*;
 
     #[test]
@@ -268,18 +268,18 @@ mod tests {
     fn every_key_of_memory_stat_has_the_type_that_the_kernel_documents() {
         // Linux 7.3, and the last three 6.18 in a hierarchy of version 1.
         for (key, kind, name) in [
-            ("anon", Kind::Gauge, "CurrentBytes"),
-            ("pagetables", Kind::Gauge, "CurrentBytes"),
-            ("file_thp", Kind::Gauge, "CurrentBytes"),
-            ("zswapped", Kind::Gauge, "CurrentBytes"),
-            ("swapcached", Kind::Gauge, "CurrentBytes"),
-            ("pgfault", Kind::Counter, "CounterEvents"),
-            ("swpin_zero", Kind::Counter, "CounterEvents"),
-            ("thp_swpout_fallback", Kind::Counter, "CounterEvents"),
-            ("numa_pte_updates", Kind::Counter, "CounterEvents"),
-            ("total_pgmajfault", Kind::Counter, "CounterEvents"),
-            ("total_rss", Kind::Gauge, "CurrentBytes"),
-            ("hierarchical_memory_limit", Kind::Limit, "LimitBytes"),
+            ("anon", ValueKind::Gauge, "CurrentBytes"),
+            ("pagetables", ValueKind::Gauge, "CurrentBytes"),
+            ("file_thp", ValueKind::Gauge, "CurrentBytes"),
+            ("zswapped", ValueKind::Gauge, "CurrentBytes"),
+            ("swapcached", ValueKind::Gauge, "CurrentBytes"),
+            ("pgfault", ValueKind::Counter, "CounterEvents"),
+            ("swpin_zero", ValueKind::Counter, "CounterEvents"),
+            ("thp_swpout_fallback", ValueKind::Counter, "CounterEvents"),
+            ("numa_pte_updates", ValueKind::Counter, "CounterEvents"),
+            ("total_pgmajfault", ValueKind::Counter, "CounterEvents"),
+            ("total_rss", ValueKind::Gauge, "CurrentBytes"),
+            ("hierarchical_memory_limit", ValueKind::Limit, "LimitBytes"),
         ] {
             let stats: CgroupStats =
                 serde_json::from_str(&format!(r#"{{"memory":{{"stat":{{"{key}":1}}}}}}"#)).unwrap();
@@ -294,7 +294,7 @@ mod tests {
         let json = r#"{"memory":{"stat":{"rss":1,"total_rss":2,"anon":3}}}"#;
         let stats: CgroupStats = serde_json::from_str(json).unwrap();
         let scopes: Vec<_> = stats.values(Section::MemoryStat).into_iter().map(|e| (e.name, e.scope)).collect();
-        let expected = [("anon", Scope::Subtree), ("rss", Scope::Own), ("total_rss", Scope::Subtree)];
+        let expected = [("anon", ValueScope::Subtree), ("rss", ValueScope::Own), ("total_rss", ValueScope::Subtree)];
         assert_eq!(scopes, expected.map(|(name, scope)| (name.into(), scope)));
     }
 }

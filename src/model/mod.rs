@@ -50,10 +50,10 @@ pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
 pub use record::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Entry, Field, Hundredths, KeyPattern, Kind,
-    MostFrequent, PeriodUs, Recorded, Scope, SwitchNumber, ValueType, Weight, Word,
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, KeyPattern, MostFrequent, PeriodUs,
+    RecordField, RecordValue, Recorded, StateWord, SwitchNumber, ValueKind, ValueScope, ValueType, Weight,
 };
-pub use record_listing::{RecordedValue, recorded_values};
+pub use record_listing::{RecordRow, record_rows};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
     Summable,

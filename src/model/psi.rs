@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{CounterUs, Entry, Field, Hundredths, Scope, ValueType};
+use super::record::{CounterUs, Hundredths, RecordField, RecordValue, ValueScope, ValueType};
 use super::unit::Reading;
 
 optional_record! {
@@ -39,11 +39,11 @@ macro_rules! psi_half {
         pub struct PsiHalf { $($(#[doc = $doc])+ pub $name: $type,)+ }
 
         /// The values of [`PsiHalf`], with their keys in the file.
-        pub static PSI_HALF: &[Field<PsiHalf, &str>] = &[$(Field {
+        pub static PSI_HALF: &[RecordField<PsiHalf, &str>] = &[$(RecordField {
             name: stringify!($name),
             doc: concat!($($doc),+).trim_ascii(),
             value_type: ValueType::of::<$type>(),
-            scope: Scope::Subtree,
+            scope: ValueScope::Subtree,
             source: $key,
             get: |half| Some(half.$name.value()),
             set: |half, value| $type::from_value(value).map(|value| half.$name = value.unwrap_or_default()),
@@ -99,7 +99,7 @@ impl Psi {
 
     /// All values, as `resource.half.field`.
     #[must_use]
-    pub fn values(&self) -> Vec<Entry<'_>> {
+    pub fn values(&self) -> Vec<RecordValue<'_>> {
         let halves = self.resources().flat_map(|(resource, halves)| {
             halves.halves().map(move |(half, pressure)| (format!("{resource}.{half}."), pressure))
         });

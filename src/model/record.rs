@@ -1,7 +1,7 @@
 //! Records: the values of cgroups, of pressure and of sched_ext, one table row each.
 //!
 //! A row says meaning, name, type and source. The type says unit, reduction over several cgroups,
-//! and [`Kind`]: what the value does over time. Capture, comparison and listing are loops over the
+//! and [`ValueKind`]: what the value does over time. Capture, comparison and listing are loops over the
 //! tables.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use super::value::{Mismatch, Value};
 /// What a value does over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ValueKind {
     /// Only increases, as long as what it counts for exists.
     Counter,
     /// An amount or an average at the instant of the capture.
@@ -34,7 +34,7 @@ pub enum Kind {
     State,
 }
 
-impl Kind {
+impl ValueKind {
     /// The kind's name in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -59,7 +59,7 @@ impl Kind {
 /// A type of values in records.
 pub trait Recorded: Reading {
     /// What its values do over time.
-    const KIND: Kind;
+    const KIND: ValueKind;
 }
 
 numbers! {
@@ -86,22 +86,22 @@ numbers! {
 /// A state or a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Word(pub String);
+pub struct StateWord(pub String);
 
 /// The most frequent of several words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MostFrequent(Mode<Word>);
+pub struct MostFrequent(Mode<StateWord>);
 
-impl Modeable for Word {
+impl Modeable for StateWord {
     fn label(&self) -> String {
         self.0.clone()
     }
 }
 
-impl Reduce<Word> for MostFrequent {
+impl Reduce<StateWord> for MostFrequent {
     const REDUCTION: Reduction = Reduction::Mode;
 
-    fn of(word: &Word) -> Self {
+    fn of(word: &StateWord) -> Self {
         Self(Mode::of(word))
     }
 
@@ -117,9 +117,9 @@ impl Reduce<Word> for MostFrequent {
     }
 }
 
-impl Reading for Word {
+impl Reading for StateWord {
     type Reduced = MostFrequent;
-    const NAME: &'static str = "Word";
+    const NAME: &'static str = "StateWord";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Text;
 
@@ -139,7 +139,7 @@ impl Reading for Word {
 macro_rules! kinds {
     ($($kind:ident: $($type:ident)+;)+) => { $($(
         impl Recorded for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ValueKind = ValueKind::$kind;
         }
     )+)+ };
 }
@@ -151,7 +151,7 @@ kinds! {
     Limit: LimitUs LimitBytes LimitCount;
     Protection: ProtectedBytes;
     Setting: PeriodUs Weight OrdinalI32 SwitchNumber;
-    State: Word;
+    State: StateWord;
 }
 
 /// A type of values, as data.
@@ -165,7 +165,7 @@ pub struct ValueType {
     /// The form of a value.
     pub shape: Shape,
     /// What a value does over time.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// How the values of several cgroups become one.
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
@@ -198,7 +198,7 @@ fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Ce
 
 /// Whose work a cgroup's value includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum ValueScope {
     /// That of the cgroup and all its descendants.
     #[default]
     Subtree,
@@ -209,7 +209,7 @@ pub enum Scope {
 /// A row of a record's table.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Field<R: 'static, S: 'static> {
+pub struct RecordField<R: 'static, S: 'static> {
     /// Name in reports.
     pub name: &'static str,
     /// What it means.
@@ -217,14 +217,14 @@ pub struct Field<R: 'static, S: 'static> {
     /// The type of its values.
     pub value_type: ValueType,
     /// Whose work it includes.
-    pub scope: Scope,
+    pub scope: ValueScope,
     /// Where the kernel has it.
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
 }
 
-impl<R, S> Field<R, S> {
+impl<R, S> RecordField<R, S> {
     /// The record's value, if it has one.
     #[must_use]
     pub fn get<'r>(&self, record: &'r R) -> Option<Value<'r>> {
@@ -240,27 +240,27 @@ impl<R, S> Field<R, S> {
     }
 
     /// The record's value with what the row says of it.
-    pub(super) fn entry<'r>(&'static self, record: &'r R) -> Option<Entry<'r>> {
+    pub(super) fn entry<'r>(&'static self, record: &'r R) -> Option<RecordValue<'r>> {
         let value = self.get(record)?;
-        Some(Entry { name: self.name.into(), value_type: &self.value_type, scope: self.scope, value })
+        Some(RecordValue { name: self.name.into(), value_type: &self.value_type, scope: self.scope, value })
     }
 }
 
 /// A value of a record with what its table says of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Entry<'r> {
+pub struct RecordValue<'r> {
     /// Name in reports.
     pub name: Cow<'static, str>,
     /// The type of the value.
     pub value_type: &'static ValueType,
     /// Whose work it includes.
-    pub scope: Scope,
+    pub scope: ValueScope,
     /// The value.
     pub value: Value<'r>,
 }
 
-impl Entry<'_> {
+impl RecordValue<'_> {
     /// The same value under a longer name.
     pub(super) fn prefixed(self, prefix: &str) -> Self {
         Self { name: format!("{prefix}{}", self.name).into(), ..self }
@@ -307,11 +307,11 @@ macro_rules! record {
         }
 
         #[doc = concat!("The values of [`", stringify!($record), "`].")]
-        pub static $table: &[Field<$record, $source>] = &[$(Field {
+        pub static $table: &[RecordField<$record, $source>] = &[$(RecordField {
             name: concat!($prefix, stringify!($name)),
             doc: $doc.trim_ascii(),
             value_type: ValueType::of::<$type>(),
-            scope: [$(Scope::$scope,)? Scope::Subtree][0],
+            scope: [$(ValueScope::$scope,)? ValueScope::Subtree][0],
             source: $from,
             get: |record| record.$name.as_ref().map(Reading::value),
             set: |record, value| Reading::from_value(value).map(|value| record.$name = value),

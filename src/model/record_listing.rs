@@ -5,14 +5,14 @@ use super::cgroup::{
 };
 use super::cgroup_source::CgroupFile;
 use super::psi::PSI_HALF;
-use super::record::{Field, KeyPattern, ValueType};
+use super::record::{KeyPattern, RecordField, ValueType};
 use super::sched_ext::SCHED_EXT;
 use super::section::Section;
 
 /// A value of a record, as documentation lists it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct RecordedValue {
+pub struct RecordRow {
     /// The section that shows it.
     pub section: Section,
     /// Its name in reports; parts that vary are in capitals, or a `*`.
@@ -26,7 +26,7 @@ pub struct RecordedValue {
 }
 
 /// Every value that records can have, in the order of sections and tables.
-pub fn recorded_values() -> impl Iterator<Item = RecordedValue> {
+pub fn record_rows() -> impl Iterator<Item = RecordRow> {
     let cgroups = cgroup_fields(CGROUP_CPU).chain(cgroup_fields(CGROUP_MEMORY)).chain(cgroup_fields(CGROUP_PIDS));
     let mut values: Vec<_> = cgroups.collect();
     values.extend(keys(Section::MemoryStat, MEMORY_STAT, "memory.stat", &[]));
@@ -47,10 +47,10 @@ pub fn recorded_values() -> impl Iterator<Item = RecordedValue> {
 fn fields<R, S>(
     section: Section,
     prefix: &str,
-    fields: &'static [Field<R, S>],
+    fields: &'static [RecordField<R, S>],
     source: impl Fn(&str, &S) -> String,
-) -> impl Iterator<Item = RecordedValue> {
-    fields.iter().map(move |field| RecordedValue {
+) -> impl Iterator<Item = RecordRow> {
+    fields.iter().map(move |field| RecordRow {
         section,
         name: format!("{prefix}{}", field.name),
         value_type: field.value_type,
@@ -59,12 +59,12 @@ fn fields<R, S>(
     })
 }
 
-fn cgroup_fields<R>(table: &'static [Field<R, &[CgroupFile]>]) -> impl Iterator<Item = RecordedValue> {
+fn cgroup_fields<R>(table: &'static [RecordField<R, &[CgroupFile]>]) -> impl Iterator<Item = RecordRow> {
     let described = |_: &str, files: &&[CgroupFile]| describe(files.iter());
     fields(Section::CgroupStats, "", table, described).map(|value| {
         let is_configured = value.value_type.kind.is_configured();
         let section = if is_configured { Section::CgroupLimits } else { value.section };
-        RecordedValue { section, ..value }
+        RecordRow { section, ..value }
     })
 }
 
@@ -73,10 +73,10 @@ fn keys(
     patterns: &'static [KeyPattern],
     file: &str,
     v1: &[(&str, CgroupFile)],
-) -> impl Iterator<Item = RecordedValue> {
+) -> impl Iterator<Item = RecordRow> {
     let older = v1.iter().map(|(key, file)| format!(", {key} else {}", file.describe()));
     let source = format!("{file}{}", older.collect::<String>());
-    patterns.iter().map(move |pattern| RecordedValue {
+    patterns.iter().map(move |pattern| RecordRow {
         section,
         name: pattern.pattern.to_owned(),
         value_type: pattern.value_type,
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn every_section_of_records_lists_its_values() {
-        let sections: std::collections::BTreeSet<_> = recorded_values().map(|value| value.section).collect();
+        let sections: std::collections::BTreeSet<_> = record_rows().map(|value| value.section).collect();
         let expected = [
             Section::CgroupStats,
             Section::CgroupLimits,
@@ -107,7 +107,7 @@ mod tests {
             Section::SchedExt,
         ];
         assert!(sections.into_iter().eq(expected));
-        let quota = recorded_values().find(|value| value.name == "cpu.max_quota_us").unwrap();
+        let quota = record_rows().find(|value| value.name == "cpu.max_quota_us").unwrap();
         assert_eq!(
             (quota.section, &*quota.source),
             (Section::CgroupLimits, "cpu.max word 1, else v1 cpu.cfs_quota_us")

@@ -1,15 +1,15 @@
 //! The state of `sched_ext`, where the kernel has it (`Documentation/scheduler/sched-ext.rst`).
 
-use super::record::{CounterEvents, Entry, Field, Scope, SwitchNumber, ValueType, Word, record};
+use super::record::{CounterEvents, RecordField, RecordValue, StateWord, SwitchNumber, ValueScope, ValueType, record};
 use super::unit::Reading;
 
 record! {
     /// `/sys/kernel/sched_ext/`. The source of a value is its file there.
     pub struct SchedExtSysfs, "" in SCHED_EXT: &str {
         /// `enabled`, `disabled` or a state in between.
-        state: Word = "state";
+        state: StateWord = "state";
         /// Name of the loaded scheduler.
-        ops: Word = "root/ops";
+        ops: StateWord = "root/ops";
         /// 1 if the scheduler runs all normal threads, 0 if only those that ask for it.
         switch_all: SwitchNumber = "switch_all";
         /// Threads that were refused SCHED_EXT since a scheduler was loaded.
@@ -24,7 +24,7 @@ record! {
 impl SchedExtSysfs {
     /// All values.
     #[must_use]
-    pub fn values(&self) -> Vec<Entry<'_>> {
+    pub fn values(&self) -> Vec<RecordValue<'_>> {
         SCHED_EXT.iter().filter_map(|field| field.entry(self)).collect()
     }
 }

@@ -8,7 +8,7 @@ use super::mounts::Mounts;
 use super::psi;
 use crate::model::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupFile, CgroupStats, Conversion,
-    Field, MEMORY_EVENTS_V1, Place, Value, printable,
+    MEMORY_EVENTS_V1, Place, RecordField, Value, printable,
 };
 
 /// Reads a cgroup: each value from the first of its files that has it.
@@ -26,7 +26,7 @@ pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
     stats
 }
 
-fn fill<R>(table: &'static [Field<R, &'static [CgroupFile]>], record: &mut R, files: &mut Files<'_>) {
+fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut R, files: &mut Files<'_>) {
     for field in table {
         let value = field.source.iter().find_map(|file| files.value(file));
         // A malformed value is absent.
@@ -162,7 +162,7 @@ fn key_and_number(word: &[u8]) -> Option<(&[u8], u64)> {
     Some((&word[..equals], unsigned(&word[equals + 1..])?))
 }
 
-fn put<S>(stats: &mut CgroupDeviceStats, field: &Field<CgroupDeviceStats, S>, number: u64) {
+fn put<S>(stats: &mut CgroupDeviceStats, field: &RecordField<CgroupDeviceStats, S>, number: u64) {
     field.set(stats, Value::Unsigned(number)).expect("values of devices are numbers");
 }
 

@@ -27,7 +27,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::model::{CounterEvents, Word};
+    use crate::model::{CounterEvents, StateWord};
 
     #[test]
     fn a_loaded_scheduler_has_a_name_and_none_has_none() {
@@ -39,7 +39,7 @@ mod tests {
             fs::write(root.join(file), text).unwrap();
         }
         let state = read(dir.path()).unwrap();
-        assert_eq!((state.state, state.ops), (Some(Word("enabled".into())), Some(Word("minimal".into()))));
+        assert_eq!((state.state, state.ops), (Some(StateWord("enabled".into())), Some(StateWord("minimal".into()))));
         assert_eq!((state.enable_seq, state.nr_rejected), (Some(CounterEvents(3)), None));
     }
 }
