@@ -252,6 +252,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_events_of_version_1_add_up_because_they_exclude_descendants() {
+        let tree = |low: &str| {
+            let events = |max: u64| format!(r#"{{"memory":{{"events":{{{low}"max":{max}}}}}}}"#);
+            format!(r#"{{"/a":{},"/a/b":{}}}"#, events(5), events(3))
+        };
+        assert_eq!(flattened(&tree(""), "max"), Cell::Number(8));
+        assert_eq!(flattened(&tree(r#""low":0,"#), "max"), Cell::Number(5), "version 2 always has `low`");
+    }
+
+    #[test]
     fn nice_values_of_merged_cgroups_are_a_range() {
         let tree = r#"{"/a":{"cpu":{"weight_nice":-3}}, "/b":{"cpu":{"weight_nice":5}}}"#;
         assert_eq!(flattened(tree, "cpu.weight_nice"), Cell::Range { min: -3, max: 5 });

@@ -11,10 +11,8 @@ use super::cgroup_source::Conversion::{LimitAbove, Nanoseconds, NegativeIsMax, S
 use super::cgroup_source::{CgroupFile, v1, v2};
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::psi::Psi;
-use super::record::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, KeyPattern, PeriodUs, RecordField, RecordValue,
-    ValueScope, ValueType, Weight, record,
-};
+use super::record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType, record};
+use super::record_types::{CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, PeriodUs, Weight};
 use super::section::Section;
 use super::unit::{OrdinalI32, PeakBytes, Reading};
 use super::value::Value;
@@ -187,7 +185,7 @@ impl CgroupStats {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
                 let mut values = self.fixed_values();
-                values.retain(|entry| entry.value_type.kind.is_configured() == (section == Section::CgroupLimits));
+                values.retain(|value| value.value_type.kind.is_configured() == (section == Section::CgroupLimits));
                 values
             }
             Section::MemoryStat => self.memory.stat.iter().flat_map(memory_stat).collect(),
@@ -199,9 +197,9 @@ impl CgroupStats {
     }
 
     fn fixed_values(&self) -> Vec<RecordValue<'_>> {
-        let cpu = CGROUP_CPU.iter().filter_map(|field| field.entry(&self.cpu));
-        let memory = CGROUP_MEMORY.iter().filter_map(|field| field.entry(&self.memory));
-        let pids = CGROUP_PIDS.iter().filter_map(|field| field.entry(&self.pids));
+        let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));
+        let memory = CGROUP_MEMORY.iter().filter_map(|field| field.described(&self.memory));
+        let pids = CGROUP_PIDS.iter().filter_map(|field| field.described(&self.pids));
         cpu.chain(memory).chain(pids).collect()
     }
 }
@@ -234,14 +232,14 @@ fn keyed<'r>(
 }
 
 fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iterator<Item = RecordValue<'r>> {
-    let entries = CGROUP_DEVICE.iter().filter_map(|field| field.entry(stats));
-    entries.map(move |entry| entry.prefixed(&format!("{device} ")))
+    let values = CGROUP_DEVICE.iter().filter_map(|field| field.described(stats));
+    values.map(move |value| value.prefixed(&format!("{device} ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::limit::Limit;
-    use super::super::record::ValueKind;
+    use super::super::record_types::ValueKind;
     use super::*;
 
     #[test]

@@ -25,6 +25,7 @@ mod name;
 mod psi;
 mod record;
 mod record_listing;
+mod record_types;
 mod reduce;
 mod sched_ext;
 mod section;
@@ -49,11 +50,12 @@ pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedB
 pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
-pub use record::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, KeyPattern, MostFrequent, PeriodUs,
-    RecordField, RecordValue, Recorded, StateWord, SwitchNumber, ValueKind, ValueScope, ValueType, Weight,
-};
+pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
 pub use record_listing::{RecordRow, record_rows};
+pub use record_types::{
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, MostFrequent, PeriodUs, Recorded,
+    StateWord, SwitchNumber, ValueKind, Weight,
+};
 pub use reduce::{
     Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
     Summable,

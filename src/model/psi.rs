@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{CounterUs, Hundredths, RecordField, RecordValue, ValueScope, ValueType};
+use super::record::{RecordField, RecordValue, ValueScope, ValueType};
+use super::record_types::{CounterUs, Hundredths};
 use super::unit::Reading;
 
 optional_record! {
@@ -104,8 +105,8 @@ impl Psi {
             halves.halves().map(move |(half, pressure)| (format!("{resource}.{half}."), pressure))
         });
         let values = halves.flat_map(|(prefix, pressure)| {
-            let entries = PSI_HALF.iter().filter_map(|field| field.entry(pressure));
-            entries.map(move |entry| entry.prefixed(&prefix))
+            let values = PSI_HALF.iter().filter_map(|field| field.described(pressure));
+            values.map(move |value| value.prefixed(&prefix))
         });
         values.collect()
     }

@@ -1,6 +1,7 @@
 //! The state of `sched_ext`, where the kernel has it (`Documentation/scheduler/sched-ext.rst`).
 
-use super::record::{CounterEvents, RecordField, RecordValue, StateWord, SwitchNumber, ValueScope, ValueType, record};
+use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
+use super::record_types::{CounterEvents, StateWord, SwitchNumber};
 use super::unit::Reading;
 
 record! {
@@ -25,6 +26,6 @@ impl SchedExtSysfs {
     /// All values.
     #[must_use]
     pub fn values(&self) -> Vec<RecordValue<'_>> {
-        SCHED_EXT.iter().filter_map(|field| field.entry(self)).collect()
+        SCHED_EXT.iter().filter_map(|field| field.described(self)).collect()
     }
 }
