@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use super::record_types::{Recorded, ValueKind};
 use super::reduce::{Cell, Reduce, Reduction};
-use super::table::Total;
 use super::unit::{Shape, Unit};
 use super::value::{Mismatch, Value};
 
@@ -48,9 +47,10 @@ impl ValueType {
 }
 
 fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Cell> {
-    let mut total = Total::<T>::default();
-    values.for_each(|value| total.add(T::from_value(value).ok().flatten().as_ref()));
-    total.cell()
+    let mut values = values.filter_map(|value| T::from_value(value).ok().flatten());
+    let mut reduced = T::Reduced::of(&values.next()?);
+    values.for_each(|value| reduced.add(&value));
+    Some(reduced.cell())
 }
 
 /// Which cgroups a value covers.
