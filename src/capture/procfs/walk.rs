@@ -51,7 +51,7 @@ struct Worker {
 pub(in crate::capture) struct Walked {
     /// Ordered by process and thread id.
     pub(in crate::capture) threads: Vec<ThreadState>,
-    /// Every cgroup that one of them is in, in any hierarchy with values.
+    /// The cgroups that they are in, in all hierarchies with values.
     pub(in crate::capture) cgroups: BTreeSet<Name>,
     pub(in crate::capture) tally: Tally,
     /// `None` if taskstats was not asked.
