@@ -155,21 +155,21 @@ record! {
 /// The types of `memory.stat`'s values, by the first pattern that fits a key without `total_`,
 /// which version 1 puts before values that include descendants.
 pub static MEMORY_STAT: &[KeyPattern] = &[
-    KeyPattern::new::<LimitBytes>("hierarchical_*", "Limit with those of the ancestors (version 1)"),
-    KeyPattern::new::<CounterEvents>("pg*", "Page faults, pages scanned, reclaimed, moved between lists or nodes"),
-    KeyPattern::new::<CounterEvents>("pswp*", "Pages swapped in or out"),
-    KeyPattern::new::<CounterEvents>("swpin*", "Pages swapped in without I/O"),
-    KeyPattern::new::<CounterEvents>("swpout*", "Pages swapped out without I/O"),
-    KeyPattern::new::<CounterEvents>("zswp*", "Pages moved into zswap, out of it, or written back from it"),
-    KeyPattern::new::<CounterEvents>("workingset_*", "Pages refaulted, activated or restored after reclaim"),
-    KeyPattern::new::<CounterEvents>("thp_*", "Transparent huge pages allocated, collapsed or swapped out"),
-    KeyPattern::new::<CounterEvents>("numa_*", "Pages and tasks handled by NUMA balancing"),
-    KeyPattern::new::<CurrentBytes>("*", "Memory in use, by kind"),
+    KeyPattern::new::<LimitBytes>("hierarchical_*", "Limit with those of the ancestors (version 1)."),
+    KeyPattern::new::<CounterEvents>("pg*", "Page faults, pages scanned, reclaimed, moved between lists or nodes."),
+    KeyPattern::new::<CounterEvents>("pswp*", "Pages swapped in or out."),
+    KeyPattern::new::<CounterEvents>("swpin*", "Pages swapped in without I/O."),
+    KeyPattern::new::<CounterEvents>("swpout*", "Pages swapped out without I/O."),
+    KeyPattern::new::<CounterEvents>("zswp*", "Pages moved into zswap, out of it, or written back from it."),
+    KeyPattern::new::<CounterEvents>("workingset_*", "Pages refaulted, activated or restored after reclaim."),
+    KeyPattern::new::<CounterEvents>("thp_*", "Transparent huge pages allocated, collapsed or swapped out."),
+    KeyPattern::new::<CounterEvents>("numa_*", "Pages and tasks handled by NUMA balancing."),
+    KeyPattern::new::<CurrentBytes>("*", "Memory in use, by kind."),
 ];
 
 /// The types of `memory.events`' values.
 pub static MEMORY_EVENTS: &[KeyPattern] =
-    &[KeyPattern::new::<CounterEvents>("*", "Times that a limit or a protection was crossed, and OOM kills")];
+    &[KeyPattern::new::<CounterEvents>("*", "Times that a limit or a protection was crossed, and OOM kills.")];
 
 /// What of `memory.events` version 1 has in other files.
 pub static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =

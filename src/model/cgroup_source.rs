@@ -77,6 +77,10 @@ impl CgroupFile {
             Place::Word(number) => format!(" word {number}"),
         };
         let version = if self.controller.is_some() { "v1 " } else { "" };
-        format!("{version}{}{place}", self.file)
+        let less = match self.conversion {
+            Conversion::LimitAbove(below) => format!(" − {below}"),
+            _ => String::new(),
+        };
+        format!("{version}{}{place}{less}", self.file)
     }
 }
