@@ -27,8 +27,8 @@ use self::host::{cgroup, context, psi, sched_ext};
 use self::procfs::folder::{Folder, IdName};
 use self::procfs::task::Tree;
 use self::procfs::text;
-use self::procfs::walk::Walk;
-use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
+use self::procfs::walk::{Walk, Walked};
+use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
 use crate::process::workers;
 
 /// Where the kernel's file systems are.
@@ -169,7 +169,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         progress: &options.progress,
     };
     let walked = walk.run(&pids, &pool);
-    let cgroup_stats = cgroups(&walked.threads, &mounts, &pool);
+    let cgroup_stats = cgroups(&walked, &mounts, &pool);
 
     Ok(CtprofSnapshot {
         format_version: Some(FORMAT_VERSION),
@@ -186,9 +186,10 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     })
 }
 
-/// The statistics of every cgroup that a thread is in, each read once.
-fn cgroups(threads: &[ThreadState], mounts: &Mounts, pool: &rayon::ThreadPool) -> BTreeMap<String, CgroupStats> {
-    let paths: BTreeSet<&Name> = threads.iter().filter_map(|thread| thread.cgroup.as_ref()).collect();
+/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once.
+fn cgroups(walked: &Walked, mounts: &Mounts, pool: &rayon::ThreadPool) -> BTreeMap<String, CgroupStats> {
+    let of_threads = walked.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
+    let paths: BTreeSet<&Name> = of_threads.chain(&walked.cgroups).collect();
     let paths: Vec<_> = paths.into_iter().collect();
     pool.install(|| paths.par_iter().map(|path| (path.to_string(), cgroup::read(mounts, path))).collect())
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use nix::errno::Errno;
 
+use super::cgroup_paths::CgroupPaths;
 use super::folder::Numbered;
 use super::tally::{File, Tally};
 use super::text::{self, Keyed};
@@ -35,6 +36,7 @@ pub(in crate::capture) struct Reader {
     buffer: Vec<u8>,
     cpu_mask: Vec<u64>,
     names: HashMap<Box<[u8]>, Name>,
+    pub(in crate::capture) cgroups: CgroupPaths,
     stat: [Option<&'static Metric>; STAT_FIELDS],
     schedstat: Vec<(usize, &'static Metric)>,
     status: Keyed,
@@ -78,6 +80,7 @@ impl Reader {
             buffer: Vec::new(),
             cpu_mask: Vec::new(),
             names: HashMap::new(),
+            cgroups: CgroupPaths::default(),
             stat,
             schedstat,
             status: Keyed::new(with(|source| match source {
@@ -262,8 +265,7 @@ impl Reader {
 
     fn cgroup(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let path = self.read(files, File::Cgroup, &mut buffer).and_then(text::cgroup);
-        let path = path.map(|path| self.name(path));
+        let path = self.read(files, File::Cgroup, &mut buffer).and_then(|text| self.cgroups.identify(text));
         self.buffer = buffer;
         path
     }

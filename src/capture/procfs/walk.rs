@@ -1,5 +1,6 @@
 //! The walk over processes and threads, by workers that share nothing on the way.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +51,8 @@ struct Worker {
 pub(in crate::capture) struct Walked {
     /// Ordered by process and thread id.
     pub(in crate::capture) threads: Vec<ThreadState>,
+    /// The cgroups that they are in, in all hierarchies with values.
+    pub(in crate::capture) cgroups: BTreeSet<Name>,
     pub(in crate::capture) tally: Tally,
     /// `None` if taskstats was not asked.
     pub(in crate::capture) taskstats: Option<TaskstatsSummary>,
@@ -84,6 +87,7 @@ impl Walk<'_> {
             let mut worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
             worker.ask_taskstats();
             walked.threads.append(&mut worker.threads);
+            walked.cgroups.append(&mut worker.reader.cgroups.seen);
             walked.tally.merge(worker.tally);
             if self.jemalloc.is_some() {
                 let (found, time) = worker.probe.finish();
