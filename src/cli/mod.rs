@@ -5,6 +5,7 @@ mod capture;
 mod compare;
 mod completions;
 mod doctor;
+mod input;
 mod metrics;
 mod output;
 mod progress;

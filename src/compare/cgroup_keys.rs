@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 
-use super::namesakes::Namesakes;
+use super::digest::Digest;
 use super::{Names, Options, Sides};
-use crate::model::CtprofSnapshot;
 use crate::names::cgroup_pattern;
 use crate::names::{Keys, pattern_key};
 
@@ -66,22 +65,20 @@ pub(super) struct CgroupKeys<'o> {
 }
 
 impl<'o> CgroupKeys<'o> {
-    pub(super) fn learn(
-        snapshots: Sides<Option<&CtprofSnapshot>>,
-        threads: Sides<&Vec<Namesakes<'_>>>,
-        options: &'o Options,
-    ) -> Self {
+    pub(super) fn learn(sides: Sides<&[Digest]>, options: &'o Options) -> Self {
         let mut keys =
             Self { flatten: &options.flatten, keys: Keys::literal(), renamed: BTreeMap::new(), list: Vec::new() };
         if options.cgroups == Names::Patterns {
-            let of_threads = threads.into_iter().flatten().filter_map(|namesakes| namesakes.cgroup.map(|name| &**name));
-            let recorded = snapshots.into_iter().flatten().flat_map(|s| s.cgroup_stats.keys().map(String::as_str));
+            let digests = || sides.into_iter().flatten();
+            let of_threads =
+                digests().flat_map(|digest| digest.kinds.keys()).filter_map(|names| names.cgroup.as_deref());
+            let recorded = digests().flat_map(|digest| digest.snapshot.cgroup_stats.keys().map(String::as_str));
             let paths: BTreeSet<&str> = of_threads.chain(recorded).collect();
             let paths: BTreeSet<String> = paths.into_iter().map(|path| keys.flattened(path)).collect();
             keys.keys = Keys::learn(cgroup_pattern, paths.iter().map(String::as_str));
         }
         if options.renamed_cgroups == Names::Patterns {
-            keys.list = renamed(&keys.kinds(threads.baseline), &keys.kinds(threads.candidate));
+            keys.list = renamed(&keys.kinds(sides.baseline), &keys.kinds(sides.candidate));
             keys.renamed = keys.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
         }
         keys
@@ -103,11 +100,11 @@ impl<'o> CgroupKeys<'o> {
     }
 
     /// The kinds of threads in each cgroup.
-    fn kinds(&self, threads: &[Namesakes<'_>]) -> Kinds {
+    fn kinds(&self, digests: &[Digest]) -> Kinds {
         let mut kinds = Kinds::new();
-        for namesakes in threads {
-            if let Some(path) = namesakes.cgroup {
-                let kind = (pattern_key(namesakes.process), pattern_key(namesakes.thread));
+        for names in digests.iter().flat_map(|digest| digest.kinds.keys()) {
+            if let Some(path) = &names.cgroup {
+                let kind = (pattern_key(&names.process), pattern_key(&names.thread));
                 kinds.entry(self.baseline(path)).or_default().insert(kind);
             }
         }

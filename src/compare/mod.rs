@@ -4,9 +4,12 @@
 mod captures;
 mod cgroup_keys;
 mod delta;
+mod digest;
+mod entry;
 mod group;
 mod host;
-mod namesakes;
+mod pipeline;
+mod quantity;
 mod rank;
 mod records;
 mod rows;
@@ -15,19 +18,18 @@ mod smaps;
 
 use std::collections::BTreeMap;
 
-use crate::diagnose::{Finding, gaps};
-use crate::model::{Census, Context, CtprofSnapshot, Section};
+use crate::diagnose::{Finding, Note, gaps};
+use crate::model::{CtprofSnapshot, Section};
 
-use self::cgroup_keys::CgroupKeys;
 pub use self::cgroup_keys::{Flatten, Renamed};
 pub use self::delta::{Change, Delta};
-pub use self::group::{Group, GroupBy};
+pub use self::digest::{ByName, ByProcess, Digest, MemoryKey, ThreadTotals};
+pub use self::entry::Population;
+pub use self::group::GroupBy;
 pub use self::host::{Difference, Header, Side};
-pub use self::rows::{Row, Table};
-pub use self::select::{
-    Order, SelectError, SortBy, SortKey, metric, nearest, parse_metrics, parse_sections, parse_sort,
-};
-
+pub use self::quantity::Quantity;
+pub use self::rows::{ComparisonTable, Group, Row, Table, ViewRow, ViewTable};
+pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::smaps::collect_smaps_rollup;
 
 /// A value of each side of a comparison.
@@ -48,6 +50,11 @@ impl<T> Sides<T> {
     /// The sides, borrowed.
     pub fn as_ref(&self) -> Sides<&T> {
         Sides { baseline: &self.baseline, candidate: &self.candidate }
+    }
+
+    /// The sides, borrowed to be changed.
+    pub fn as_mut(&mut self) -> Sides<&mut T> {
+        Sides { baseline: &mut self.baseline, candidate: &mut self.candidate }
     }
 }
 
@@ -89,13 +96,6 @@ pub enum Names {
     Literal,
 }
 
-impl From<bool> for Names {
-    /// The answer to "take names as they are?".
-    fn from(literal: bool) -> Self {
-        if literal { Self::Literal } else { Self::Patterns }
-    }
-}
-
 /// How to group and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -112,9 +112,9 @@ pub struct Options {
     pub renamed_cgroups: Names,
     /// Sections to report; empty for all that have something to say.
     pub sections: Vec<Section>,
-    /// Names of metrics to report, derived ones among them; empty for all.
-    pub metrics: Vec<&'static str>,
-    /// Order of the groups; empty for the order by how much a row moved.
+    /// Metrics to report, derived ones and the number of threads among them; empty for all metrics.
+    pub metrics: Vec<Quantity>,
+    /// Order of the groups; empty for the order by how much a row changed, or in a view by CPU time.
     pub sort_by: Vec<SortKey>,
     /// What the snapshots are called: their paths.
     pub labels: Sides<String>,
@@ -125,26 +125,28 @@ impl Options {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    fn wants_metric(&self, name: &str) -> bool {
-        self.metrics.is_empty() || self.metrics.contains(&name)
+    /// The number of threads is a column of every row, and a row of its own only where asked for.
+    fn wants_quantity(&self, quantity: Quantity) -> bool {
+        let named = self.metrics.iter().any(|metric| metric.name() == quantity.name());
+        named || (self.metrics.is_empty() && !matches!(quantity, Quantity::ThreadCount))
     }
 }
 
-/// Two snapshots, compared.
+/// Two sides, compared.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Comparison {
     /// What is compared, and what makes that doubtful; `None` if the section was not asked for.
     pub header: Option<Header>,
-    /// What made the groups of threads.
+    /// What threads are grouped by.
     pub group_by: GroupBy,
     /// The sections, in order.
-    pub tables: Vec<Table>,
-    /// Cgroups that came back under another name, if that matters to the groups.
+    pub tables: Vec<ComparisonTable>,
+    /// Cgroups that were started again under another name, if that matters to the groups.
     pub renamed: Vec<Renamed>,
 }
 
-/// One snapshot, grouped: tables whose candidate side is empty.
+/// One snapshot, grouped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct View {
@@ -154,94 +156,92 @@ pub struct View {
     pub host: Vec<(String, String)>,
     /// What could not be read.
     pub gaps: Vec<Finding>,
-    /// What made the groups of threads.
+    /// What threads are grouped by.
     pub group_by: GroupBy,
     /// The sections, in order.
-    pub tables: Vec<Table>,
+    pub tables: Vec<ViewTable>,
 }
 
 /// Compares two snapshots.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
-    let sides = Sides { baseline, candidate };
-    let snapshots = sides.map(Some);
-    let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
-    let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
-    let contexts = sides.map(context);
-    let order = rows::group_order(&paired, &options.sort_by, contexts);
-    let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
-    tables.extend(records::tables(snapshots, &cgroups, options));
-    let census = Sides::from(rayon::join(|| Census::of(&baseline.threads), || Census::of(&candidate.threads)));
-    let gaps = Sides { baseline: gaps(baseline, &census.baseline), candidate: gaps(candidate, &census.candidate) };
-    let header = options.wants(Section::Host).then(|| host::header(sides, census.as_ref(), &options.labels));
-    let renamed = if options.group_by.is_by_cgroup() { cgroups.list } else { Vec::new() };
-    Comparison {
-        header,
-        group_by: options.group_by,
-        tables: finished(tables, snapshots, gaps.as_ref(), options),
-        renamed,
-    }
+    let sides = rayon::join(|| vec![digest(baseline, options)], || vec![digest(candidate, options)]);
+    compare_digests(sides.into(), options)
 }
 
-/// Groups one snapshot. The groups with the most CPU time come first unless another order is
-/// asked for.
+/// Groups one snapshot. The groups with the most CPU time come first unless another order is asked for.
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
-    let snapshots = Sides { baseline: Some(snapshot), candidate: None };
-    let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
-    let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
-    let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
-    let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
-    let contexts = Sides { baseline: context(snapshot), candidate: Context::default() };
-    let order = rows::group_order(&paired, &keys, contexts);
-    let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
-    tables.extend(records::tables(snapshots, &cgroups, options));
+    show_digest(digest(snapshot, options), options)
+}
+
+fn digest(snapshot: &CtprofSnapshot, options: &Options) -> Digest {
+    match options.names {
+        Names::Patterns => Digest::of::<ByName>(snapshot),
+        Names::Literal => Digest::of::<ByProcess>(snapshot),
+    }
+}
+
+/// Compares two sides of one or more captures each. Of several, each value is the middle one; what is
+/// said of the host is said of the first.
+///
+/// # Panics
+/// If a side has no capture.
+#[must_use]
+pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparison {
+    let grouped = pipeline::reduce(sides, options);
+    let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
+    let snapshots = first.map(|digest| &digest.snapshot);
+    let sides = grouped.sections.map(pipeline::middle);
+    let tables = joined(sides).into_iter().map(|(section, sides)| {
+        let keys = if section.is_of_threads() { &options.sort_by[..] } else { &[] };
+        rows::comparison_table(section, sides.map(Option::unwrap_or_default), keys)
+    });
+    let mut tables: Vec<_> = tables.collect();
+    let gaps = first.map(|digest| gaps(&digest.snapshot, &digest.census));
+    let gaps = gaps.as_ref().map(Vec::as_slice);
+    for table in &mut tables {
+        match table.section {
+            Section::SchedExt => table.notes.extend(records::reloads(snapshots)),
+            Section::Capture => table.notes.extend(captures::hints(gaps)),
+            _ => {}
+        }
+    }
+    pipeline::finish(&mut tables, gaps, options);
+    Comparison {
+        header: options.wants(Section::Host).then(|| host::header(first, &options.labels)),
+        group_by: options.group_by,
+        tables,
+        renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
+    }
+}
+
+/// Groups one capture.
+#[must_use]
+pub fn show_digest(digest: Digest, options: &Options) -> View {
+    let mut options = options.clone();
+    if options.sort_by.is_empty() {
+        options.sort_by = vec![SortKey { by: Quantity::named("run_time_ns").unwrap(), order: Order::Desc }];
+    }
+    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, &options);
+    let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
+    let (snapshot, census) = (&digest.snapshot, &digest.census);
+    let tables = pipeline::middle(grouped.sections.baseline).into_iter().map(|(section, side)| {
+        let keys = if section.is_of_threads() { &options.sort_by[..] } else { &[] };
+        rows::view_table(section, side, keys)
+    });
+    let mut tables: Vec<_> = tables.collect();
+    let gaps = gaps(snapshot, census);
+    for table in tables.iter_mut().filter(|table| table.section == Section::Capture) {
+        table.notes.extend(gaps.iter().map(|gap| Note::Gap(None, gap.clone())));
+    }
+    pipeline::finish(&mut tables, Sides { baseline: &gaps, candidate: &[] }, &options);
     let host = options.wants(Section::Host);
-    let gaps = Sides { baseline: gaps(snapshot, &Census::of(&snapshot.threads)), candidate: Vec::new() };
     View {
-        side: host.then(|| host::side(snapshot, &options.labels.baseline)),
+        side: host.then(|| host::side(digest, &options.labels.baseline)),
         host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
         group_by: options.group_by,
-        tables: finished(tables, snapshots, gaps.as_ref(), options),
-        gaps: gaps.baseline,
+        tables,
+        gaps,
     }
-}
-
-/// What the formulas of derived metrics have to know of a snapshot.
-fn context(snapshot: &CtprofSnapshot) -> Context {
-    let summary = snapshot.taskstats_summary.as_ref();
-    Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
-}
-
-/// Adds the section on the captures themselves, drops sections without a word to say, and says why
-/// where one was asked for by name.
-fn finished(
-    mut tables: Vec<Table>,
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    gaps: Sides<&Vec<Finding>>,
-    options: &Options,
-) -> Vec<Table> {
-    if options.wants(Section::Capture) {
-        tables.push(captures::table(snapshots, gaps));
-    }
-    let silent = |table: &Table| table.rows.iter().all(|row| row.change == Change::Absent) && table.notes.is_empty();
-    if options.sections.is_empty() {
-        tables.retain(|table| !silent(table));
-    } else {
-        for table in &mut tables {
-            if silent(table) {
-                table.notes.push(captures::why_nothing(table.section, gaps));
-            } else if table.rows.iter().all(|row| row.change >= Change::Unchanged) && table.notes.is_empty() {
-                table.notes.push("nothing moved".to_owned());
-            }
-        }
-        let missing = options.sections.iter().filter(|section| section.is_of_cgroups());
-        let missing: Vec<_> =
-            missing.filter(|section| !tables.iter().any(|table| table.section == **section)).collect();
-        tables.extend(missing.into_iter().map(|&section| captures::only_by_cgroup(section)));
-    }
-    tables.sort_by_key(|table| table.section);
-    tables
 }

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::cgroup_keys::CgroupKeys;
-use super::group::Group;
-use super::rows::{Row, Table, by_movement};
-use super::{Options, Sides, joined, smaps};
+use super::Sides;
+use super::entry::{Entry, Population, SideGroup, SideSection, one_group};
+use crate::diagnose::Note;
 use crate::model::{Cell, CgroupStats, CtprofSnapshot, Limit, Psi, Section, Unit};
 
 /// A reading, and how it combines with those of other cgroups of its group.
-struct Entry {
+struct RecordEntry {
     name: Cow<'static, str>,
     unit: Unit,
     cell: Cell,
@@ -42,72 +41,23 @@ impl Combine {
     }
 }
 
-fn entry(name: &'static str, unit: Unit, value: Option<u64>, combine: Combine) -> Option<Entry> {
-    value.map(|value| Entry { name: name.into(), unit, cell: Cell::Number(value), combine })
+fn entry(name: &'static str, unit: Unit, value: Option<u64>, combine: Combine) -> Option<RecordEntry> {
+    value.map(|value| RecordEntry { name: name.into(), unit, cell: Cell::Number(value), combine })
 }
 
-fn limit(name: &'static str, unit: Unit, value: Option<Limit>, combine: Combine) -> Option<Entry> {
+fn limit(name: &'static str, unit: Unit, value: Option<Limit>, combine: Combine) -> Option<RecordEntry> {
     let cell = match value? {
         Limit::Number(number) => Cell::Number(number),
         Limit::Max => Cell::Word("max".to_owned()),
     };
-    Some(Entry { name: name.into(), unit, cell, combine })
+    Some(RecordEntry { name: name.into(), unit, cell, combine })
 }
 
-/// The tables of all sections but those of threads' metrics.
-pub(super) fn tables(
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    keys: &CgroupKeys<'_>,
-    options: &Options,
-) -> Vec<Table> {
-    let of_cgroups = |section: Section| {
-        let Sides { baseline, candidate } = snapshots;
-        let baseline = baseline.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.baseline(path)));
-        let candidate = candidate.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.candidate(path)));
-        table(section, Sides { baseline, candidate })
-    };
-    let host_pressure = || {
-        let entries = |snapshot: &CtprofSnapshot| snapshot.psi.as_ref().map(pressure).unwrap_or_default();
-        table(Section::HostPressure, one_group(snapshots, "host", entries))
-    };
-    let sched_ext = || {
-        let mut table = table(Section::SchedExt, one_group(snapshots, "sched_ext", sched_ext));
-        table.notes.extend(reloads(snapshots));
-        table
-    };
-    let mut tables = Vec::new();
-    for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
-        match section {
-            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
-                tables.push(of_cgroups(section));
-            }
-            Section::HostPressure => tables.push(host_pressure()),
-            Section::SmapsRollup => tables.push(smaps::table(snapshots, options)),
-            Section::SchedExt => tables.push(sched_ext()),
-            _ => {}
-        }
-    }
-    tables
-}
-
-/// How many members a group has, and their readings.
-type Members = (u64, Vec<Entry>);
-type Groups = BTreeMap<String, Members>;
-
-fn one_group(
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    name: &str,
-    entries: impl Fn(&CtprofSnapshot) -> Vec<Entry>,
-) -> Sides<Option<Groups>> {
-    let group = |snapshot| BTreeMap::from([(name.to_owned(), (1, entries(snapshot)))]);
-    snapshots.map(|snapshot| snapshot.map(group))
-}
-
-/// The readings of a section, of each group of cgroups, in the order of their files.
-fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
-    let mut groups = Groups::new();
+/// A section about cgroups: the values of each group of them, in the order of their files.
+pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> SideSection {
+    let mut groups: BTreeMap<Vec<String>, (u64, Vec<RecordEntry>)> = BTreeMap::new();
     for (path, stats) in &snapshot.cgroup_stats {
-        let (members, entries) = groups.entry(key(path)).or_default();
+        let (members, entries) = groups.entry(vec![key(path)]).or_default();
         *members += 1;
         for more in cgroup_entries(section, stats) {
             match entries.iter_mut().find(|entry| entry.name == more.name) {
@@ -119,10 +69,29 @@ fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str)
             }
         }
     }
-    groups
+    let group = |(members, entries): (u64, Vec<RecordEntry>)| SideGroup {
+        population: Population { members, uptime: None },
+        entries: whole(entries, members),
+        ..SideGroup::default()
+    };
+    groups.into_iter().map(|(path, members)| (path, group(members))).collect()
 }
 
-fn cgroup_entries(section: Section, stats: &CgroupStats) -> Vec<Entry> {
+fn whole(entries: Vec<RecordEntry>, members: u64) -> Vec<Entry> {
+    entries.into_iter().map(|RecordEntry { name, unit, cell, .. }| Entry::whole(name, unit, cell, members)).collect()
+}
+
+/// The host's pressure.
+pub(super) fn host_pressure(snapshot: &CtprofSnapshot) -> SideSection {
+    one_group("host", whole(snapshot.psi.as_ref().map(pressure).unwrap_or_default(), 1))
+}
+
+/// The state of sched_ext.
+pub(super) fn sched_ext(snapshot: &CtprofSnapshot) -> SideSection {
+    one_group("sched_ext", whole(sched_ext_entries(snapshot), 1))
+}
+
+fn cgroup_entries(section: Section, stats: &CgroupStats) -> Vec<RecordEntry> {
     match section {
         Section::CgroupStats => usage(stats),
         Section::CgroupLimits => limits(stats),
@@ -134,7 +103,7 @@ fn cgroup_entries(section: Section, stats: &CgroupStats) -> Vec<Entry> {
     }
 }
 
-fn usage(stats: &CgroupStats) -> Vec<Entry> {
+fn usage(stats: &CgroupStats) -> Vec<RecordEntry> {
     let CgroupStats { cpu, memory, pids, .. } = stats;
     let entries = [
         entry("cpu.usage_usec", Unit::Us, cpu.usage_usec, Combine::Add),
@@ -151,9 +120,9 @@ fn usage(stats: &CgroupStats) -> Vec<Entry> {
     entries.into_iter().flatten().collect()
 }
 
-fn limits(stats: &CgroupStats) -> Vec<Entry> {
+fn limits(stats: &CgroupStats) -> Vec<RecordEntry> {
     let CgroupStats { cpu, memory, pids, .. } = stats;
-    let nice = cpu.weight_nice.map(|nice| Entry {
+    let nice = cpu.weight_nice.map(|nice| RecordEntry {
         name: "cpu.weight_nice".into(),
         unit: Unit::None,
         cell: Cell::Range { min: nice, max: nice },
@@ -175,8 +144,8 @@ fn limits(stats: &CgroupStats) -> Vec<Entry> {
 }
 
 /// The keys of a map as the kernel has them. A limit among them does not add up.
-fn map(map: Option<&BTreeMap<String, u64>>, unit: fn(&str) -> Unit) -> Vec<Entry> {
-    let entry = |(key, value): (&String, &u64)| Entry {
+fn map(map: Option<&BTreeMap<String, u64>>, unit: fn(&str) -> Unit) -> Vec<RecordEntry> {
+    let entry = |(key, value): (&String, &u64)| RecordEntry {
         name: key.clone().into(),
         unit: unit(key),
         cell: Cell::Number(*value),
@@ -192,10 +161,10 @@ fn memory_stat_unit(key: &str) -> Unit {
     if EVENTS.iter().any(|prefix| key.starts_with(prefix)) { Unit::Count } else { Unit::Bytes }
 }
 
-fn io_stat(stats: &CgroupStats) -> Vec<Entry> {
+fn io_stat(stats: &CgroupStats) -> Vec<RecordEntry> {
     let devices = stats.io.stat.iter().flatten();
     let of = |(device, counts): (&String, &BTreeMap<String, u64>)| {
-        let entry = |(key, value): (&String, &u64)| Entry {
+        let entry = |(key, value): (&String, &u64)| RecordEntry {
             name: format!("{device} {key}").into(),
             unit: if key.ends_with("bytes") { Unit::Bytes } else { Unit::Count },
             cell: Cell::Number(*value),
@@ -206,11 +175,11 @@ fn io_stat(stats: &CgroupStats) -> Vec<Entry> {
     devices.flat_map(of).collect()
 }
 
-fn pressure(psi: &Psi) -> Vec<Entry> {
+fn pressure(psi: &Psi) -> Vec<RecordEntry> {
     let mut entries = Vec::new();
     for (resource, halves) in psi.resources() {
         for (half, pressure) in halves.halves() {
-            let named = |field: &str, unit, value, combine| Entry {
+            let named = |field: &str, unit, value, combine| RecordEntry {
                 name: format!("{resource}.{half}.{field}").into(),
                 unit,
                 cell: Cell::Number(value),
@@ -226,11 +195,11 @@ fn pressure(psi: &Psi) -> Vec<Entry> {
     entries
 }
 
-fn sched_ext(snapshot: &CtprofSnapshot) -> Vec<Entry> {
+fn sched_ext_entries(snapshot: &CtprofSnapshot) -> Vec<RecordEntry> {
     let Some(state) = &snapshot.sched_ext else { return Vec::new() };
     let word = |name: &'static str, word: &Option<String>| {
         let cell = Cell::Word(word.clone()?);
-        Some(Entry { name: name.into(), unit: Unit::None, cell, combine: Combine::Largest })
+        Some(RecordEntry { name: name.into(), unit: Unit::None, cell, combine: Combine::Largest })
     };
     let number = |name, value| entry(name, Unit::Count, value, Combine::Largest);
     let entries = [
@@ -244,43 +213,12 @@ fn sched_ext(snapshot: &CtprofSnapshot) -> Vec<Entry> {
     entries.into_iter().flatten().collect()
 }
 
-/// What moved sequence numbers mean for the rest.
-fn reloads(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<String> {
-    let states = snapshots.map(|snapshot| snapshot.and_then(|snapshot| snapshot.sched_ext.as_ref()));
-    let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
-    let mut notes = Vec::new();
-    if a.enable_seq != b.enable_seq {
-        notes.push("enable_seq moved: a scheduler was loaded in between, and nr_rejected began again at 0".to_owned());
-    }
-    if a.hotplug_seq != b.hotplug_seq {
-        notes.push("hotplug_seq moved: CPUs came or went in between".to_owned());
-    }
-    notes
-}
-
-fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
-    let paired = joined(groups.map(Option::unwrap_or_default));
-    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (at, (name, sides)) in paired.into_iter().enumerate() {
-        let members = sides.as_ref().map(|side| side.as_ref().map(|(members, _)| *members));
-        table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
-        let entries = sides.map(|side| side.map(|(_, entries)| entries).unwrap_or_default());
-        table.rows.extend(rows(at, entries, members.map(|members| members.is_some())));
-    }
-    by_movement(&mut table.rows, &[]);
-    table
-}
-
-/// The rows of a group: the readings of both sides joined by name, in the baseline's order.
-fn rows(group: usize, entries: Sides<Vec<Entry>>, exists: Sides<bool>) -> Vec<Row> {
-    let Sides { baseline, candidate: mut others } = entries;
-    let mut joined = Vec::new();
-    for Entry { name, unit, cell, .. } in baseline {
-        let other = others.iter().position(|other| other.name == name).map(|at| others.remove(at).cell);
-        joined.push(Row::new(group, name, unit, Sides { baseline: Some(cell), candidate: other }, exists));
-    }
-    joined.extend(others.into_iter().map(|Entry { name, unit, cell, .. }| {
-        Row::new(group, name, unit, Sides { baseline: None, candidate: Some(cell) }, exists)
-    }));
-    joined
+/// What changed sequence numbers mean for the rest.
+pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
+    let Sides { baseline: Some(a), candidate: Some(b) } = snapshots.map(|snapshot| snapshot.sched_ext.as_ref()) else {
+        return Vec::new();
+    };
+    let reloaded = (a.enable_seq != b.enable_seq).then_some(Note::SchedulerReloaded);
+    let hotplugged = (a.hotplug_seq != b.hotplug_seq).then_some(Note::CpusHotplugged);
+    reloaded.into_iter().chain(hotplugged).collect()
 }

@@ -211,6 +211,11 @@ impl Metric {
         covered > 0 && covered < threads && !matches!(self.source, Source::StatusOfLeader(_))
     }
 
+    /// TEMPORARY
+    pub fn is_momentary(&self) -> bool {
+        self.name == "state"
+    }
+
     /// The tags of a listing: kernel options, then the scheduling class.
     pub fn tags(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.gates.iter().copied().chain(self.class.map(Class::tag))
