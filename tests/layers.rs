@@ -24,20 +24,11 @@ const MAY_USE: [(&str, &[&str]); 10] = [
 ];
 
 /// Imports that close a cycle and are still to be removed.
-const KNOWN_CYCLES: [(&str, &str); 13] = [
+const KNOWN_CYCLES: [(&str, &str); 4] = [
     ("capture/host/context.rs", "capture/mod.rs"),
     ("capture/host/mounts.rs", "capture/mod.rs"),
     ("capture/myself.rs", "capture/mod.rs"),
     ("capture/procfs/walk.rs", "capture/mod.rs"),
-    ("cli/doctor.rs", "cli/mod.rs"),
-    ("compare/captures.rs", "compare/mod.rs"),
-    ("compare/cgroup_keys.rs", "compare/mod.rs"),
-    ("compare/group.rs", "compare/mod.rs"),
-    ("compare/host.rs", "compare/mod.rs"),
-    ("compare/namesakes.rs", "compare/mod.rs"),
-    ("compare/records.rs", "compare/mod.rs"),
-    ("compare/rows.rs", "compare/mod.rs"),
-    ("compare/smaps.rs", "compare/mod.rs"),
 ];
 
 /// Segments of a path.

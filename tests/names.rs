@@ -28,7 +28,7 @@ fn groups(snapshot: &CtprofSnapshot, group_by: GroupBy) -> Vec<(String, u64)> {
     options.group_by = group_by;
     let view = show(snapshot, &options);
     let table = view.tables.iter().find(|table| table.section == ctprof::model::Section::Primary).unwrap();
-    table.groups.iter().map(|group| (group.name.clone(), group.members.baseline.unwrap())).collect()
+    table.groups.iter().map(|group| (group.name.clone(), group.population.members)).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ctprof::compare::{Comparison, Delta, GroupBy, Options, show};
 use ctprof::names::{cgroup_pattern, pattern_key};
+use ctprof::report::{Page, Selection, Terminal};
 use ctprof::{CtprofSnapshot, compare, report};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -108,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_moves_between_a_snapshot_and_itself(a in snapshot()) {
+    fn nothing_changes_between_a_snapshot_and_itself(a in snapshot()) {
         for axis in AXES {
             for table in compare(&a, &a, &by(axis)).tables {
                 prop_assert!(table.rows.iter().all(|row| row.change >= ctprof::compare::Change::Unchanged));
@@ -131,8 +132,8 @@ proptest! {
         reversed.threads.reverse();
         for axis in AXES {
             let json = |snapshot| {
-                let mut out = Vec::new();
-                report::view_json(&mut out, &show(snapshot, &by(axis))).unwrap();
+                let (view, mut out) = (show(snapshot, &by(axis)), Vec::new());
+                report::write_json(&mut out, &Page::of_view(&view, Selection::default())).unwrap();
                 serde_json::from_slice::<Value>(&out).unwrap()["rows"].clone()
             };
             prop_assert_eq!(json(&a), json(&reversed));
@@ -144,21 +145,18 @@ proptest! {
         for axis in AXES {
             let comparison = compare(&a, &b, &by(axis));
             let view = show(&a, &by(axis));
-            for markup in [report::Markup::Plain, report::Markup::Markdown] {
+            let selection = Selection::default();
+            for page in [Page::of_comparison(&comparison, selection), Page::of_view(&view, selection)] {
+                let mut out = Vec::new();
                 for width in [None, Some(60)] {
-                    let style = report::Style { markup, width, ..report::Style::default() };
-                    let mut out = Vec::new();
-                    report::comparison(&mut out, &comparison, &style).unwrap();
-                    report::view(&mut out, &view, &style).unwrap();
-                    clean(&out)?;
+                    let terminal = Terminal { width, ..Terminal::default() };
+                    report::write_table(&mut out, &page, &[], terminal).unwrap();
                 }
+                report::write_markdown(&mut out, &page, &[]).unwrap();
+                report::write_csv(&mut out, &page).unwrap();
+                report::write_json(&mut out, &page).unwrap();
+                clean(&out)?;
             }
-            let mut out = Vec::new();
-            report::comparison_csv(&mut out, &comparison).unwrap();
-            report::view_csv(&mut out, &view).unwrap();
-            report::comparison_json(&mut out, &comparison).unwrap();
-            report::view_json(&mut out, &view).unwrap();
-            clean(&out)?;
         }
     }
 }

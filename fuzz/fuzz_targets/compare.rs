@@ -2,19 +2,22 @@
 //! of the input say where the second begins, the third how they are compared.
 #![no_main]
 
-use std::io;
-
 use ctprof::compare::{Flatten, GroupBy, Names, Options, compare};
-use ctprof::report::{self, Style};
+use ctprof::report::{Page, Selection};
 
+mod formats;
 mod stored;
 
 fn options(choice: u8) -> Options {
     let by = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
     let mut options = Options::default();
     options.group_by = by[usize::from(choice) % by.len()];
-    options.names = Names::from(choice & 0x80 != 0);
-    options.cgroups = Names::from(choice & 0x40 != 0);
+    if choice & 0x80 != 0 {
+        options.names = Names::Literal;
+    }
+    if choice & 0x40 != 0 {
+        options.cgroups = Names::Literal;
+    }
     if choice & 0x20 != 0 {
         options.flatten = vec![Flatten::new("/*/**").expect("a glob")];
     }
@@ -26,7 +29,5 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (a, b) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
     let (Some(a), Some(b)) = (stored::load(a), stored::load(b)) else { return };
     let comparison = compare(&a, &b, &options(*choice));
-    report::comparison(&mut io::sink(), &comparison, &Style::default()).expect("a table");
-    report::comparison_csv(&mut io::sink(), &comparison).expect("CSV");
-    report::comparison_json(&mut io::sink(), &comparison).expect("JSON");
+    formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
 });

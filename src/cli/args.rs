@@ -1,18 +1,21 @@
 //! What can be typed. These types are not seen outside the command line.
 
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
-use crate::compare::{Flatten, GroupBy, Options, Sides, SortKey, nearest, parse_metrics, parse_sections, parse_sort};
+use crate::compare::{Flatten, GroupBy, Names, Options, Quantity, SelectError, Sides, SortKey};
+use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
 use crate::report::{Column, Unchanged};
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
-/// What did every thread on this host do, and what changed?
+/// Snapshot and compare per-thread kernel counters (CPU, run-queue wait, I/O, memory)
 #[derive(Debug, Parser)]
 #[command(name = "ctprof", version, disable_help_subcommand = false)]
 #[command(
@@ -21,17 +24,17 @@ use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Say more on stderr; -vv names every file that could not be read
+    /// More verbose: what was tried for each process; -vv names each file that could not be read
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Messages")]
     pub(super) verbose: u8,
-    /// Say nothing on stderr but errors
+    /// Only print errors
     #[arg(short, long, global = true, help_heading = "Messages")]
     pub(super) quiet: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  what moved, by process        ctprof compare a.ctprof.zst b.ctprof.zst
+  what changed, by process      ctprof compare a.ctprof.zst b.ctprof.zst
   who waited for a CPU          ctprof compare a b -m wait_time_ns,avg_wait_ns -s wait_time_ns
   thread pools, whatever runs   ctprof compare a b --group-by comm
   cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
@@ -44,12 +47,12 @@ pub(super) enum Command {
     Capture(Capture),
     /// Show one snapshot, grouped
     Show(Show),
-    /// Compare two snapshots: what moved, and by how much
+    /// Compare two snapshots and list what changed
     #[command(after_help = EXAMPLES)]
     Compare(Compare),
-    /// Print completions for a shell
+    /// Print a shell completion script
     Completions(Completions),
-    /// Say what a capture here and now can't read, why, and what cures it
+    /// Check which counters cannot be captured here, why, and how to fix it
     Doctor(Doctor),
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
@@ -61,25 +64,25 @@ pub(super) struct Capture {
     /// File to write; `-` for stdout [default: ctprof-HOST-TIME.ctprof.zst]
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
-    /// Capture this process only; repeatable
+    /// Capture this process only (repeatable)
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) pids: Vec<u32>,
-    /// Workers [default: as many as CPUs are idle, at most half of them and one]
+    /// Worker threads [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
-    /// When to read smaps_rollup, which makes a process's page faults wait
+    /// When to read smaps_rollup (blocks the process's page faults meanwhile)
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     smaps: SmapsWhen,
-    /// Largest resident set for which auto reads smaps_rollup
+    /// With --smaps auto, skip processes with a larger resident set
     #[arg(long, value_name = "SIZE", default_value = "32G", value_parser = size)]
     smaps_max_rss: u64,
-    /// Leave the counters of processes' allocators alone
+    /// Do not read jemalloc counters
     #[arg(long)]
     no_jemalloc: bool,
-    /// Ask nothing of taskstats: no delay accounting, no memory high-water marks
+    /// Do not use taskstats (no delay accounting, no peak memory)
     #[arg(long)]
     no_taskstats: bool,
-    /// Replace names by hashes, equal names by equal ones, under the key in CTPROF_REDACT_KEY
+    /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
     #[arg(long)]
     pub(super) redact: bool,
     /// Root of procfs
@@ -122,7 +125,7 @@ impl Capture {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Limits {
-    /// Largest snapshot, before compression
+    /// Refuse snapshots larger than this uncompressed [default: 1G]
     #[arg(long, value_name = "SIZE", default_value_t = MAX_DECOMPRESSED_SNAPSHOT_BYTES, hide_default_value = true, value_parser = size)]
     pub(super) max_snapshot_bytes: u64,
 }
@@ -137,9 +140,9 @@ pub(super) struct Show {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Compare {
-    /// Snapshot to compare with; `-` for stdin
+    /// Earlier snapshot; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Snapshot to compare; `-` for stdin
+    /// Later snapshot; `-` for stdin
     pub(super) candidate: PathBuf,
     #[command(flatten)]
     pub(super) view: View,
@@ -147,43 +150,43 @@ pub(super) struct Compare {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
-    /// What makes threads a group: process name, thread name, exactly that name, or cgroup
+    /// Group threads by process (pcomm), thread name (comm; comm-exact keeps digits), cgroup, or all (tree)
     #[arg(short, long, value_enum, value_name = "AXIS", default_value = "pcomm")]
     group_by: Axis,
-    /// Metrics to show, separated by commas
-    #[arg(short, long, value_name = "NAMES", value_parser = metrics)]
-    metrics: Option<MetricList>,
-    /// Order of groups: metric[:asc|desc|abs], separated by commas; also thread_count
-    #[arg(short, long, value_name = "KEYS", value_parser = sort_keys)]
-    sort_by: Option<SortList>,
-    /// Rows a section; 0 for all [default: 50 on a terminal, else all]
+    /// Metrics to show, separated by commas (listed by `ctprof metrics`)
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&METRICS), hide_possible_values = true)]
+    metrics: Vec<Quantity>,
+    /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
+    sort_by: Vec<SortKey>,
+    /// Maximum rows per section (0: no limit) [default: 50 on a terminal, else no limit]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
-    /// Show rows too that say nothing
+    /// Also show unchanged rows and rows without data
     #[arg(short, long)]
     unchanged: bool,
-    /// Take names as they are: worker-1 and worker-2 are two groups
+    /// Do not merge names that differ only in digits
     #[arg(long)]
     no_thread_normalize: bool,
-    /// Take cgroup paths as they are
+    /// Do not merge cgroup paths that differ only in instance ids
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_normalize: bool,
-    /// Make one of all cgroups that a glob matches: `*` within a segment, `**` across; repeatable
+    /// Merge all cgroups matching GLOB into one group: `*` within a segment, `**` across (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = flatten, help_heading = "Cgroups")]
     cgroup_flatten: Vec<Flatten>,
-    /// Don't pair cgroups that came back under another name
+    /// Do not match renamed cgroups
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_match: bool,
     /// Columns to show, separated by commas
-    #[arg(short, long, value_name = "NAMES", value_parser = columns)]
-    columns: Option<ColumnList>,
-    /// Sections to show, separated by commas; `ctprof metrics` lists them
-    #[arg(long, value_name = "NAMES", value_parser = sections)]
-    sections: Option<SectionList>,
-    /// How to print
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&COLUMNS))]
+    columns: Vec<Column>,
+    /// Sections to show, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&SECTIONS))]
+    sections: Vec<Section>,
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: Format,
-    /// When to make headings stand out
+    /// When to use color
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(super) color: ColourWhen,
     #[command(flatten)]
@@ -192,7 +195,9 @@ pub(super) struct View {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Axis {
+    #[value(alias = "process")]
     Pcomm,
+    #[value(alias = "thread")]
     Comm,
     CommExact,
     Cgroup,
@@ -224,24 +229,23 @@ impl View {
                 Axis::Cgroup => GroupBy::Cgroup,
                 Axis::All => GroupBy::All,
             },
-            names: self.no_thread_normalize.into(),
-            cgroups: self.no_cgroup_normalize.into(),
+            names: unless(self.no_thread_normalize),
+            cgroups: unless(self.no_cgroup_normalize),
             flatten: self.cgroup_flatten.clone(),
-            renamed_cgroups: self.no_cgroup_match.into(),
-            sections: self.sections.clone().unwrap_or_default().0,
-            metrics: self.metrics.clone().unwrap_or_default().0,
-            sort_by: self.sort_by.clone().unwrap_or_default().0,
+            renamed_cgroups: unless(self.no_cgroup_match),
+            sections: self.sections.clone(),
+            metrics: self.metrics.clone(),
+            sort_by: self.sort_by.clone(),
             labels,
         }
     }
 
     /// The columns asked for, which the report has to have.
     pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
-        let columns = self.columns.clone().unwrap_or_default().0;
-        match columns.iter().find(|column| !is_view(**column)) {
-            None => Ok(columns),
+        match self.columns.iter().find(|column| !is_view(**column)) {
+            None => Ok(self.columns.clone()),
             Some(other) => {
-                let message = format!("there is no column `{}` in this report", other.name());
+                let message = format!("this report has no column `{}`", other.name());
                 Err(Args::command().error(ErrorKind::InvalidValue, message).into())
             }
         }
@@ -254,7 +258,7 @@ impl View {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Doctor {
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: DoctorFormat,
 }
@@ -267,14 +271,14 @@ pub(super) enum DoctorFormat {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Completions {
-    /// Shell to complete for
+    /// Shell to print the script for
     #[arg(value_enum)]
     pub(super) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Metrics {
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: ListingFormat,
 }
@@ -286,52 +290,58 @@ pub(super) enum ListingFormat {
     Markdown,
 }
 
-/// One argument's worth of metrics: clap takes a `Vec` for several arguments.
-#[derive(Clone, Debug, Default)]
-struct MetricList(Vec<&'static str>);
-
-#[derive(Clone, Debug, Default)]
-struct ColumnList(Vec<Column>);
-
-#[derive(Clone, Debug, Default)]
-struct SectionList(Vec<Section>);
-
-#[derive(Clone, Default)]
-struct SortList(Vec<SortKey>);
-
-impl std::fmt::Debug for SortList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} keys", self.0.len())
-    }
-}
-
-fn metrics(names: &str) -> Result<MetricList, crate::compare::SelectError> {
-    parse_metrics(names).map(MetricList)
+/// Names are taken as they are where an option asks for it.
+fn unless(literal: bool) -> Names {
+    if literal { Names::Literal } else { Names::Patterns }
 }
 
 fn flatten(glob: &str) -> Result<Flatten, String> {
     Flatten::new(glob).map_err(|error| error.kind().to_string())
 }
 
-fn columns(names: &str) -> Result<ColumnList, String> {
-    let known = || Column::ALL.iter().copied();
-    let column = |name: &str| {
-        let found = known().find(|column| column.name() == name);
-        found.ok_or_else(|| match nearest(name, known().map(Column::name)) {
-            Some(near) => format!("no column is called `{name}`; did you mean `{near}`?"),
-            None => format!("no column is called `{name}`"),
-        })
-    };
-    names.split(',').map(|name| column(name.trim())).collect::<Result<_, _>>().map(ColumnList)
+/// Values that are known by name, completed by shells and listed in help.
+struct Named<T> {
+    names: fn() -> Vec<&'static str>,
+    parse: fn(&str) -> Result<T, SelectError>,
 }
 
-fn sections(names: &str) -> Result<SectionList, crate::compare::SelectError> {
-    parse_sections(names).map(SectionList)
+static METRICS: Named<Quantity> =
+    Named { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
+static SORT_KEYS: Named<SortKey> = Named { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
+static SECTIONS: Named<Section> =
+    Named { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
+static COLUMNS: Named<Column> =
+    Named { names: || Column::ALL.iter().copied().map(Column::name).collect(), parse: parse_column };
+
+fn sortable() -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(|quantity| quantity.has_order())
 }
 
-fn sort_keys(keys: &str) -> Result<SortList, crate::compare::SelectError> {
-    parse_sort(keys).map(SortList)
+fn parse_column(name: &str) -> Result<Column, SelectError> {
+    let names = || Column::ALL.iter().copied().map(Column::name);
+    Column::named(name).ok_or_else(|| SelectError::unknown("column", name, names()))
 }
+
+fn one_of<T: Clone + Send + Sync>(named: &'static Named<T>) -> NamedParser<T> {
+    NamedParser(named)
+}
+
+#[derive(Clone)]
+struct NamedParser<T: 'static>(&'static Named<T>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        TypedValueParser::parse_ref(&|name: &str| (self.0.parse)(name.trim()), command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
 
 /// A number of bytes, or one with a suffix K, M, G or T of powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
@@ -342,9 +352,9 @@ fn size(text: &str) -> Result<u64, String> {
         "M" | "MIB" => 20,
         "G" | "GIB" => 30,
         "T" | "TIB" => 40,
-        _ => return Err("a number of bytes is wanted, or one with a suffix K, M, G or T".to_owned()),
+        _ => return Err(EXPECTED_SIZE.to_owned()),
     };
-    let number: u64 = digits.parse().map_err(|_| "a number of bytes is wanted".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| EXPECTED_SIZE.to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 

@@ -1,16 +1,15 @@
 //! `ctprof compare`.
 
-use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Compare, Format};
-use super::output::{style, to_stdout};
-use crate::compare::{Sides, compare};
-use crate::report::{self, Column};
-use crate::store::load;
+use super::args::{Args, Compare};
+use super::input::digest;
+use super::output::{selection, write_page};
+use crate::compare::{Sides, compare_digests};
+use crate::report::{Column, Page};
 
 pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
     let paths = Sides { baseline: &args.baseline, candidate: &args.candidate };
@@ -20,14 +19,11 @@ pub(super) fn run(args: &Compare) -> anyhow::Result<()> {
     }
     let options = args.view.options(paths.map(|path| path.display().to_string()));
     let columns = args.view.columns(|column| column != Column::Value)?;
-    let limit = args.view.limits.max_snapshot_bytes;
-    let (baseline, candidate) = rayon::join(|| load(&args.baseline, limit), || load(&args.candidate, limit));
-    // The process ends soon: let its end free the snapshots, and not one thread after the other.
-    let (baseline, candidate) = (ManuallyDrop::new(baseline?), ManuallyDrop::new(candidate?));
-    let comparison = compare(&baseline, &candidate, &options);
-    to_stdout(|out| match args.view.format {
-        Format::Table | Format::Markdown => report::comparison(out, &comparison, &style(&args.view, columns)),
-        Format::Csv => report::comparison_csv(out, &comparison),
-        Format::Json => report::comparison_json(out, &comparison),
-    })
+    let (baseline, candidate) = rayon::join(
+        || digest(&args.baseline, options.names, &args.view.limits),
+        || digest(&args.candidate, options.names, &args.view.limits),
+    );
+    let sides = Sides { baseline: vec![baseline?], candidate: vec![candidate?] };
+    let comparison = compare_digests(sides, &options);
+    write_page(&Page::of_comparison(&comparison, selection(&args.view)), &args.view, &columns)
 }

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::FAILED;
 use super::args::{Doctor, DoctorFormat};
+use super::exit::FAILED;
 use super::output::to_stdout;
 use crate::capture::capture;
 use crate::diagnose::{Finding, findings};

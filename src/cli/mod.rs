@@ -5,6 +5,8 @@ mod capture;
 mod compare;
 mod completions;
 mod doctor;
+mod exit;
+mod input;
 mod metrics;
 mod output;
 mod progress;
@@ -19,11 +21,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
+use self::exit::FAILED;
 use crate::process::{Privileges, workers};
 use crate::store::StoreError;
-
-/// Exit status of a command that failed; that of a usage error, 2, is clap's.
-const FAILED: u8 = 1;
 
 /// The definition of the command line, for what is generated from it.
 #[must_use]

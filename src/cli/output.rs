@@ -6,9 +6,9 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use anyhow::Context;
 
 use super::args::{ColourWhen, Format, View};
-use crate::report::{Colour, Column, Markup, Style};
+use crate::report::{self, Colour, Column, Page, Selection, Terminal, Unchanged};
 
-/// Rows of a section that leave its heading on the screen.
+/// Rows per section that leave its heading on the screen.
 const TERMINAL_LIMIT: usize = 50;
 
 /// Runs `print` on buffered standard output.
@@ -25,16 +25,27 @@ pub(super) fn width() -> Option<u16> {
     stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout).map_or(80, |(width, _)| width.0))
 }
 
-/// How to draw, for a view with the given columns.
-pub(super) fn style(view: &View, columns: Vec<Column>) -> Style {
-    let width = width();
+/// What a page shows: on a terminal a limited number of rows, in formats for programs all of them.
+pub(super) fn selection(view: &View) -> Selection {
+    let is_for_people = matches!(view.format, Format::Table | Format::Markdown);
     let limit = match view.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
-        None => width.map(|_| TERMINAL_LIMIT),
+        None => width().filter(|_| is_for_people).map(|_| TERMINAL_LIMIT),
     };
-    let markup = if matches!(view.format, Format::Markdown) { Markup::Markdown } else { Markup::Plain };
-    Style { limit, width, unchanged: view.unchanged(), columns, markup, colour: colour(view.color) }
+    Selection { limit, unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown } }
+}
+
+/// Writes a page to standard output in the format that was asked for.
+pub(super) fn write_page(page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
+    to_stdout(|out| match view.format {
+        Format::Table => {
+            report::write_table(out, page, columns, Terminal { width: width(), colour: colour(view.color) })
+        }
+        Format::Markdown => report::write_markdown(out, page, columns),
+        Format::Csv => report::write_csv(out, page),
+        Format::Json => report::write_json(out, page),
+    })
 }
 
 /// Colour by convention: `NO_COLOR` and `CLICOLOR_FORCE` decide where the command line does not.

@@ -1,51 +1,28 @@
 //! The captures themselves: what they read, what they could not read, what they cost.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use super::Sides;
-use super::group::Group;
-use super::rows::{Row, Table};
+use super::digest::Digest;
+use super::entry::{Entry, SideSection, one_group};
+use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
-    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Section, SelfCost, TaskstatsSummary,
-    Unit,
+    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, SelfCost, TaskstatsSummary, Unit,
 };
 
-type Facts = BTreeMap<Cow<'static, str>, (Unit, Cell)>;
 type Fact = (Cow<'static, str>, Unit, Option<u64>);
 
-/// The section on the captures.
-pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, findings: Sides<&Vec<Finding>>) -> Table {
-    let facts = snapshots.map(|snapshot| snapshot.map(facts).unwrap_or_default());
-    let exists = snapshots.map(|snapshot| snapshot.is_some());
-    let mut names: Vec<_> = facts.baseline.keys().chain(facts.candidate.keys()).cloned().collect();
-    names.sort();
-    names.dedup();
-    let row = |name: Cow<'static, str>| {
-        let found = facts.as_ref().map(|facts| facts.get(&name));
-        let unit = found.into_iter().flatten().map(|(unit, _)| *unit).next().unwrap_or(Unit::None);
-        Row::new(0, name, unit, found.map(|fact| fact.map(|(_, cell)| cell.clone())), exists)
-    };
-    let name = "capture".to_owned();
-    let members = exists.map(|there| there.then_some(1));
-    let group = Group { path: vec![name.clone()], name, members, ..Group::default() };
-    Table {
-        section: Section::Capture,
-        groups: vec![group],
-        rows: names.into_iter().map(row).collect(),
-        notes: missing(findings, exists),
-    }
-}
-
-fn facts(snapshot: &CtprofSnapshot) -> Facts {
+/// The section on one side.
+pub(super) fn section(snapshot: &CtprofSnapshot) -> SideSection {
     let mut facts = Vec::new();
     facts.extend(snapshot.capture.iter().flat_map(cost));
     facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
-    let known = facts.into_iter().filter_map(|(name, unit, value)| Some((name, (unit, Cell::Number(value?)))));
-    known.collect()
+    let entry = |(name, unit, value): Fact| Some(Entry::whole(name, unit, Cell::Number(value?), 1));
+    let mut entries: Vec<_> = facts.into_iter().filter_map(entry).collect();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    one_group("capture", entries)
 }
 
 fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Fact {
@@ -103,10 +80,10 @@ fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
 }
 
 /// What is missing, and on which side if not in every snapshot shown.
-fn missing(findings: Sides<&Vec<Finding>>, exists: Sides<bool>) -> Vec<Note> {
+pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Digest>>) -> Vec<Note> {
     let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_gap()).collect::<Vec<_>>());
     let baseline = gaps.baseline.iter().map(|gap| {
-        let everywhere = !exists.candidate || gaps.candidate.contains(gap);
+        let everywhere = sides.candidate.is_none() || gaps.candidate.contains(gap);
         ((!everywhere).then_some(Side::Baseline), *gap)
     });
     let others = gaps.candidate.iter().filter(|gap| !gaps.baseline.contains(gap));
@@ -116,6 +93,9 @@ fn missing(findings: Sides<&Vec<Finding>>, exists: Sides<bool>) -> Vec<Note> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::digest::ByName;
     use super::*;
     use crate::diagnose::findings;
     use crate::model::{Errno, ProbeFailure, SourceFile};
@@ -136,7 +116,9 @@ mod tests {
 
     #[test]
     fn the_tally_of_the_jemalloc_probe_is_among_the_facts() {
-        let facts = facts(&captured());
+        let groups = section(&captured());
+        let entries = groups.values().flat_map(|group| &group.entries);
+        let facts: BTreeMap<_, _> = entries.map(|entry| (&*entry.name, (entry.unit, entry.cell.clone()))).collect();
         let expected = [
             ("jemalloc.processes", 9),
             ("jemalloc.processes_found", 2),
@@ -147,7 +129,7 @@ mod tests {
             ("not_read.io.EACCES", 3),
         ];
         for (name, count) in expected {
-            assert_eq!(facts.get(name), Some(&(Unit::Count, Cell::Number(count))), "{name}");
+            assert_eq!(facts.get(name), Some(&(Unit::Count, Some(Cell::Number(count)))), "{name}");
         }
     }
 
@@ -156,8 +138,9 @@ mod tests {
         let (with, without) = (captured(), CtprofSnapshot::default());
         let io = |baseline: &CtprofSnapshot, candidate: Option<&CtprofSnapshot>| {
             let (a, b) = (findings(baseline), candidate.map(findings).unwrap_or_default());
-            let exists = Sides { baseline: true, candidate: candidate.is_some() };
-            let notes = missing(Sides { baseline: &a, candidate: &b }, exists);
+            let digests = [Some(baseline), candidate].map(|side| side.map(Digest::of::<ByName>));
+            let sides = Sides { baseline: digests[0].as_ref(), candidate: digests[1].as_ref() };
+            let notes = missing(Sides { baseline: &a, candidate: &b }, sides);
             let lines: Vec<_> = notes.iter().map(ToString::to_string).filter(|line| line.contains("io: ")).collect();
             lines.join("; ")
         };

@@ -1,59 +1,15 @@
 //! The keys of cgroups: paths flattened by the user's globs, made into patterns, and those that were
 //! renamed matched with their old names.
 
-mod renamed;
+pub(super) mod renamed;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use globset::{GlobBuilder, GlobMatcher};
-use serde::Serialize;
-
-use self::renamed::{Kinds, renamed};
-use super::{Names, Options, Sides};
+use self::renamed::{Kinds, Renamed, renamed};
+use super::digest::TaskNames;
+use super::options::{Names, Options};
+use super::sides::Sides;
 use crate::names::{Keys, Kind, pattern_key};
-
-/// A cgroup that has another name in the candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Renamed {
-    /// Its name in the baseline, under which it is shown.
-    pub baseline: String,
-    /// Its name in the candidate.
-    pub candidate: String,
-    /// The similarity of their threads, from 0 to 1: shared kinds per kinds in either. A kind is a
-    /// pattern of a process name with a pattern of a thread name.
-    pub similarity: f64,
-}
-
-/// A glob that flattens cgroups: those whose paths it matches are one.
-#[derive(Clone, Debug)]
-pub struct Flatten {
-    text: String,
-    matcher: GlobMatcher,
-}
-
-impl Flatten {
-    /// A glob over cgroup paths: `*` stays within a segment, `**` crosses.
-    ///
-    /// # Errors
-    /// If the glob is invalid.
-    pub fn new(glob: &str) -> Result<Self, globset::Error> {
-        let matcher = GlobBuilder::new(glob).literal_separator(true).build()?.compile_matcher();
-        Ok(Self { text: glob.to_owned(), matcher })
-    }
-
-    /// The path with the longest front part that the glob matches replaced by the glob.
-    fn apply(&self, path: &str) -> Option<String> {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();
-        fronts.reverse();
-        let end = fronts.into_iter().find(|end| self.matcher.is_match(&path[..*end]))?;
-        Some(format!("{}{}", self.text, &path[end..]))
-    }
-}
-
-/// The process name, the thread name and the cgroup of a thread; several threads may share them.
-pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
@@ -138,18 +94,4 @@ fn pattern_numbers<'n>(threads: impl Iterator<Item = TaskNames<'n>>) -> HashMap<
     let mut number =
         |name| *numbers.entry(pattern_key(name)).or_insert_with(|| unused.next().expect("names fit in memory"));
     names.into_iter().map(|name| (name, number(name))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn globs_replace_what_they_match() {
-        let flat = |glob: &str, path: &str| Flatten::new(glob).unwrap().apply(path);
-        assert_eq!(flat("/user.slice/*", "/user.slice/a/b").as_deref(), Some("/user.slice/*/b"));
-        assert_eq!(flat("/user.slice/**", "/user.slice/a/b").as_deref(), Some("/user.slice/**"));
-        assert_eq!(flat("/user.slice/*", "/system.slice/a"), None);
-        assert!(Flatten::new("/a[").is_err());
-    }
 }

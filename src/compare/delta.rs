@@ -1,10 +1,11 @@
-//! The difference of two readings of a group.
+//! The difference of two values of a group.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::sides::Sides;
 use crate::model::{Cell, Unit};
 
-/// How a reading differs from the other side's.
+/// How a value differs from the other side's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -40,27 +41,76 @@ pub enum Delta {
     },
 }
 
-/// Whether a row has something to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// How the sides of a row differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// Both sides have a reading, and they differ.
-    Moved,
+    /// Both sides have a value, and they differ.
+    Changed,
     /// The group exists in the baseline only.
     BaselineOnly,
     /// The group exists in the candidate only.
     CandidateOnly,
-    /// One side has no reading, though its threads are there.
+    /// One side has no value, though the group exists there.
     Incomparable,
-    /// Both sides have the same reading.
+    /// Both sides have the same value.
     Unchanged,
-    /// No side has a reading.
+    /// No side has a value.
     Absent,
 }
 
+impl Serialize for Change {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl Change {
+    /// Its name in JSON and CSV.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::BaselineOnly => "baseline_only",
+            Self::CandidateOnly => "candidate_only",
+            Self::Incomparable => "incomparable",
+            Self::Unchanged => "unchanged",
+            Self::Absent => "absent",
+        }
+    }
+
+    pub(super) fn new(values: &Sides<Option<Cell>>, delta: Option<&Delta>, exists: Sides<bool>) -> Self {
+        match (values, delta, exists) {
+            (Sides { baseline: None, candidate: None }, ..) => Self::Absent,
+            (.., Sides { baseline: false, .. }) => Self::CandidateOnly,
+            (.., Sides { candidate: false, .. }) => Self::BaselineOnly,
+            (_, None, _) => Self::Incomparable,
+            (_, Some(delta), _) if delta.is_zero() => Self::Unchanged,
+            _ => Self::Changed,
+        }
+    }
+
+    /// Whether there is nothing to see.
+    #[must_use]
+    pub fn is_silent(self) -> bool {
+        matches!(self, Self::Unchanged | Self::Absent)
+    }
+}
+
+/// The number that a value is sorted by, where it has one.
+pub(super) fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Number(number) => Some(*number as f64),
+        Cell::Signed(number) => Some(*number as f64),
+        Cell::Ratio(ratio) => Some(*ratio),
+        Cell::Range { max, .. } => Some(*max as f64),
+        Cell::Cpus { most, .. } => Some(*most as f64),
+        _ => None,
+    }
+}
+
 impl Delta {
-    /// The difference of two readings of one metric; `None` if they are not of one kind.
-    pub(super) fn of(baseline: &Cell, candidate: &Cell) -> Option<Self> {
+    /// The difference of two values of one kind; `None` if they are of different kinds.
+    pub(super) fn between(baseline: &Cell, candidate: &Cell) -> Option<Self> {
         Some(match (baseline, candidate) {
             (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
             (Cell::Signed(a), Cell::Signed(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
@@ -84,8 +134,8 @@ impl Delta {
         })
     }
 
-    /// Whether it is none.
-    pub(super) fn is_none(&self) -> bool {
+    /// Whether both values are the same.
+    pub(super) fn is_zero(&self) -> bool {
         match self {
             Self::Number(delta) => *delta == 0,
             Self::Points(delta) => *delta == 0.0,
@@ -134,41 +184,42 @@ mod tests {
 
     #[test]
     fn numbers_have_a_signed_difference_over_their_whole_range() {
-        let of = |a, b| Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap();
+        let of = |a, b| Delta::between(&Cell::Number(a), &Cell::Number(b)).unwrap();
         assert_eq!(of(3, 10), Delta::Number(7));
         assert_eq!(of(u64::MAX, 0), Delta::Number(-i128::from(u64::MAX)));
     }
 
     #[test]
     fn a_percentage_needs_a_baseline() {
-        let of = |a, b| percent(Unit::Ns, &Cell::Number(a), &Delta::of(&Cell::Number(a), &Cell::Number(b)).unwrap());
+        let of =
+            |a, b| percent(Unit::Ns, &Cell::Number(a), &Delta::between(&Cell::Number(a), &Cell::Number(b)).unwrap());
         assert_eq!(of(4, 3), Some(-25.0));
         assert_eq!(of(0, 3), None);
     }
 
     #[test]
     fn a_category_changes_only_with_its_most_frequent_value() {
-        assert_eq!(Delta::of(&mode("S", 3), &mode("S", 8)), Some(Delta::Same));
-        assert!(Delta::Same.is_none());
-        let changed = Delta::of(&mode("S", 3), &mode("R", 8)).unwrap();
+        assert_eq!(Delta::between(&mode("S", 3), &mode("S", 8)), Some(Delta::Same));
+        assert!(Delta::Same.is_zero());
+        let changed = Delta::between(&mode("S", 3), &mode("R", 8)).unwrap();
         assert_eq!(changed, Delta::Changed { from: Cell::Word("S".into()), to: Cell::Word("R".into()) });
-        assert!(!changed.is_none());
+        assert!(!changed.is_zero());
     }
 
     #[test]
     fn a_cpu_set_can_move_without_growing() {
-        let of = |a, b| Delta::of(&a, &b).unwrap();
+        let of = |a, b| Delta::between(&a, &b).unwrap();
         let moved = of(cpus(2, 2, Some(&[0, 1])), cpus(2, 2, Some(&[2, 3])));
         assert_eq!(moved, Delta::Cpus { fewest: 0, most: 0, moved: true });
-        assert!(!moved.is_none());
-        assert!(of(cpus(1, 2, None), cpus(1, 2, None)).is_none());
+        assert!(!moved.is_zero());
+        assert!(of(cpus(1, 2, None), cpus(1, 2, None)).is_zero());
         assert_eq!(of(cpus(2, 2, None), cpus(1, 4, None)), Delta::Cpus { fewest: -1, most: 2, moved: false });
     }
 
     #[test]
     fn ranges_differ_by_their_ends() {
         let range = |min, max| Cell::Range { min, max };
-        assert_eq!(Delta::of(&range(-5, 0), &range(0, 19)), Some(Delta::Range { min: 5, max: 19 }));
-        assert_eq!(Delta::of(&range(0, 1), &Cell::Number(1)), None);
+        assert_eq!(Delta::between(&range(-5, 0), &range(0, 19)), Some(Delta::Range { min: 5, max: 19 }));
+        assert_eq!(Delta::between(&range(0, 1), &Cell::Number(1)), None);
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Sides, joined};
+use super::digest::Digest;
+use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
-use crate::model::{Census, CtprofSnapshot, HostContext};
+use crate::model::HostContext;
 
 /// One snapshot, in short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,9 +25,9 @@ pub struct Side {
     /// When the capture started, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// Threads.
-    pub threads: usize,
+    pub threads: u64,
     /// Processes.
-    pub processes: usize,
+    pub processes: u64,
     /// The engine that read the threads.
     pub engine: Option<String>,
     /// The program that wrote it, and its version.
@@ -59,7 +60,8 @@ pub struct Header {
     pub warnings: Vec<Warning>,
 }
 
-pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, census: Sides<&Census>, labels: &Sides<String>) -> Header {
+pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header {
+    let snapshots = digests.map(|digest| &digest.snapshot);
     let Sides { baseline, candidate } = snapshots;
     let apart = i128::from(candidate.captured_at_unix_ns) - i128::from(baseline.captured_at_unix_ns);
     let facts = snapshots.map(|snapshot| snapshot.host.as_ref().map(facts));
@@ -73,17 +75,21 @@ pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, census: Sides<&Census>, 
         let Sides { baseline, candidate } = difference.values.clone();
         Warning::for_host_field(&difference.field, baseline, candidate)
     }));
-    warnings.extend(Warning::one_sided_sources(census.baseline, census.candidate));
+    warnings.extend(Warning::one_sided_sources(&digests.baseline.census, &digests.candidate.census));
     warnings.extend(Warning::different_options(baseline, candidate));
     Header {
-        sides: Sides { baseline: side(baseline, &labels.baseline), candidate: side(candidate, &labels.candidate) },
+        sides: Sides {
+            baseline: side(digests.baseline, &labels.baseline),
+            candidate: side(digests.candidate, &labels.candidate),
+        },
         apart_ns: apart,
         differences,
         warnings,
     }
 }
 
-pub(super) fn side(snapshot: &CtprofSnapshot, file: &str) -> Side {
+pub(super) fn side(digest: &Digest, file: &str) -> Side {
+    let snapshot = &digest.snapshot;
     let host = snapshot.host.as_ref();
     let capture = snapshot.capture.as_ref();
     Side {
@@ -92,8 +98,8 @@ pub(super) fn side(snapshot: &CtprofSnapshot, file: &str) -> Side {
         kernel_release: host.and_then(|host| host.kernel_release.clone()),
         arch: host.and_then(|host| host.arch.clone()),
         captured_at_unix_ns: snapshot.captured_at_unix_ns,
-        threads: snapshot.threads.len(),
-        processes: snapshot.processes(),
+        threads: digest.census.threads,
+        processes: digest.census.processes,
         engine: capture.map(|capture| capture.engine.clone()),
         tool: capture.map(|capture| format!("{} {}", capture.tool, capture.version)),
     }

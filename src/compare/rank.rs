@@ -1,24 +1,32 @@
-//! How much a row really moved: the order of rows that nobody has asked another order of.
+//! How much a row differs: the order of rows where no other order is asked for.
 
-use crate::model::{Cell, MetricId, Unit};
+use super::quantity::Quantity;
+use super::sides::Sides;
+use crate::model::{Cell, Unit};
 
-/// How much a reading moved: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
-/// in the metric's unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
-pub(super) fn moved(name: &str, unit: Unit, baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
-    match (baseline, candidate) {
+/// How much a value changed: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
+/// in the unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
+pub(super) fn score(quantity: Option<Quantity>, unit: Unit, values: Sides<Option<&Cell>>) -> f64 {
+    match (values.baseline, values.candidate) {
         (Some(Cell::Range { min: a, max: b }), Some(Cell::Range { min: c, max: d })) => {
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
-        (Some(Cell::Mode { value: a, .. }), Some(Cell::Mode { value: b, .. })) if a == b => 0.0,
-        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) if name == MetricId::state.metric().name => INSTANT,
-        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) => CATEGORY,
-        (Some(a), Some(b)) if matches!((a, b), (Cell::Word(_), _) | (_, Cell::Word(_))) => {
+        (Some(Cell::Mode { value: a, .. }), Some(Cell::Mode { value: b, .. })) => {
+            f64::from(u8::from(a != b)) * if is_momentary(quantity) { MOMENTARY } else { CATEGORY }
+        }
+        (Some(a @ (Cell::Word(_) | Cell::Cpus { .. })), Some(b)) | (Some(a), Some(b @ Cell::Word(_))) => {
             f64::from(u8::from(a != b)) * CATEGORY
         }
-        (Some(a @ Cell::Cpus { .. }), Some(b @ Cell::Cpus { .. })) => f64::from(u8::from(a != b)) * CATEGORY,
         (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) => (a - b).abs() * RATIO,
-        _ => ratio(unit, number(baseline), number(candidate)),
+        (a, b) => ratio(unit, signed(a), signed(b)),
     }
+}
+
+/// What rows of a group weigh against others that changed as much. Two captures are two processes: how
+/// ctprof's own differ is nobody's question.
+pub(super) fn weight(path: &[String]) -> f64 {
+    let is_own = |name: &String| name == "ctprof" || name.starts_with("ctprof-");
+    if path.iter().any(is_own) { 1e-3 } else { 1.0 }
 }
 
 /// A category that changed weighs as much as a number that grew e-fold.
@@ -26,21 +34,31 @@ const CATEGORY: f64 = 1.0;
 /// A tenth of the whole weighs as much.
 const RATIO: f64 = 10.0;
 /// The state of a moment changes all the time.
-const INSTANT: f64 = 0.01;
+const MOMENTARY: f64 = 0.01;
 /// A step on a scale of priorities; the last CPU changes all the time.
 const RANGE_STEP: f64 = 0.01;
 
-fn number(cell: Option<&Cell>) -> f64 {
+fn is_momentary(quantity: Option<Quantity>) -> bool {
+    matches!(quantity, Some(Quantity::Metric(metric)) if metric.is_instant())
+}
+
+fn signed(cell: Option<&Cell>) -> f64 {
     match cell {
         Some(Cell::Number(number)) => *number as f64,
-        Some(Cell::Signed(number)) => number.unsigned_abs() as f64,
+        Some(Cell::Signed(number)) => *number as f64,
         _ => 0.0,
     }
 }
 
+/// Of values on either side of 0, the way between them counts.
 fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
     let floor = floor(unit);
-    ((baseline.max(candidate) + floor) / (baseline.min(candidate) + floor)).ln()
+    let (small, large) = if baseline.is_sign_negative() == candidate.is_sign_negative() {
+        (baseline.abs().min(candidate.abs()), baseline.abs().max(candidate.abs()))
+    } else {
+        (0.0, (candidate - baseline).abs())
+    };
+    ((large + floor) / (small + floor)).ln()
 }
 
 /// What is small in a unit: 1 ms, 64 KiB, 100 events, 10 ticks.
@@ -57,22 +75,70 @@ fn floor(unit: Unit) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::metric;
 
-    #[test]
-    fn a_few_events_do_not_lead_over_a_doubled_time() {
-        let of =
-            |name: &str, a, b| moved(name, metric(name).unwrap().unit, Some(&Cell::Number(a)), Some(&Cell::Number(b)));
-        let doubled = of("run_time_ns", 10_000_000_000, 20_000_000_000);
-        assert!(of("majflt", 0, 3) < doubled);
-        assert!(of("run_time_ns", 0, 3) < 1e-5);
-        assert!(of("rchar", 0, 4096) < doubled);
-        assert_eq!(of("wait_max", 5, 5), 0.0);
+    fn of_numbers(unit: Unit, baseline: u64, candidate: u64) -> f64 {
+        let (baseline, candidate) = (Cell::Number(baseline), Cell::Number(candidate));
+        score(None, unit, Sides { baseline: Some(&baseline), candidate: Some(&candidate) })
     }
 
     #[test]
-    fn halving_and_doubling_move_alike() {
-        let of = |a, b| ratio(Unit::Ns, a, b);
-        assert_eq!(of(1e9, 2e9), of(2e9, 1e9));
+    fn a_few_events_do_not_lead_over_a_doubled_time() {
+        let doubled = of_numbers(Unit::Ns, 10_000_000_000, 20_000_000_000);
+        assert!(of_numbers(Unit::Count, 0, 3) < doubled);
+        assert!(of_numbers(Unit::Ns, 0, 3) < 1e-5);
+        assert!(of_numbers(Unit::Bytes, 0, 4096) < doubled);
+        assert_eq!(of_numbers(Unit::Ns, 5, 5), 0.0);
+    }
+
+    #[test]
+    fn halving_and_doubling_weigh_alike() {
+        assert_eq!(
+            of_numbers(Unit::Ns, 1_000_000_000, 2_000_000_000),
+            of_numbers(Unit::Ns, 2_000_000_000, 1_000_000_000)
+        );
+    }
+
+    #[test]
+    fn a_signed_value_that_crosses_zero_leads_by_its_change_not_by_its_ends() {
+        const MIB: i64 = 1 << 20;
+        let heap = |a: i64, b: i64| {
+            let (a, b) = (Cell::Signed(a * MIB), Cell::Signed(b * MIB));
+            score(None, Unit::Bytes, Sides { baseline: Some(&a), candidate: Some(&b) })
+        };
+        assert!(heap(-100, 100) > heap(100, 150) && heap(-100, 100) > heap(0, 100));
+        assert_eq!(heap(-100, -100), 0.0);
+        assert_eq!(heap(-1, -2), heap(1, 2));
+    }
+
+    #[test]
+    fn a_category_that_changed_weighs_more_than_the_state_of_a_moment() {
+        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 1, total: 1 };
+        let of = |name: &str, a: &str, b: &str| {
+            score(Quantity::named(name), Unit::None, Sides { baseline: Some(&mode(a)), candidate: Some(&mode(b)) })
+        };
+        assert!(of("policy", "SCHED_OTHER", "SCHED_FIFO") > of("state", "S", "R"));
+        assert!(of("state", "S", "R") > 0.0 && of("policy", "SCHED_OTHER", "SCHED_OTHER") == 0.0);
+    }
+
+    #[test]
+    fn ranges_differ_by_their_ends_up_to_ten_steps() {
+        let range = |min, max| Cell::Range { min, max };
+        let of = |a: Cell, b: Cell| score(None, Unit::None, Sides { baseline: Some(&a), candidate: Some(&b) });
+        assert!(of(range(0, 0), range(0, 5)) > of(range(0, 0), range(0, 1)));
+        assert_eq!(of(range(0, 0), range(0, 10)), of(range(0, 0), range(-100, 0)));
+    }
+
+    #[test]
+    fn limits_that_appear_weigh_as_a_category() {
+        let (max, number) = (Cell::Word("max".to_owned()), Cell::Number(5));
+        assert_eq!(score(None, Unit::Us, Sides { baseline: Some(&number), candidate: Some(&max) }), CATEGORY);
+        assert_eq!(score(None, Unit::Us, Sides { baseline: Some(&max), candidate: Some(&max) }), 0.0);
+    }
+
+    #[test]
+    fn groups_of_this_program_weigh_little() {
+        let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(weight(&path(&["/", "ctprof"])) < weight(&path(&["/", "ctprofd"])));
+        assert!(weight(&path(&["ctprof-{N}"])) < 1.0);
     }
 }

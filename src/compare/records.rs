@@ -3,79 +3,44 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::cgroup_keys::CgroupKeys;
-use super::group::Group;
-use super::rows::{Row, Table, by_movement};
-use super::{Options, Sides, joined, smaps};
+use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::sides::Sides;
 use crate::diagnose::Note;
-use crate::model::{Cell, CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, Unit, ValueScope};
+use crate::model::{CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, ValueScope};
 
-/// The tables of all sections except those of threads' metrics.
-pub(super) fn tables(
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    keys: &CgroupKeys<'_>,
-    options: &Options,
-) -> Vec<Table> {
-    let wanted = Section::ALL.iter().filter(|section| options.wants(**section));
-    let table = |&section: &Section| match section {
-        section if section.is_of_cgroups() => {
-            options.group_by.is_by_cgroup().then(|| cgroup_table(section, snapshots, keys))
-        }
-        Section::HostPressure => Some(one_group(section, "host", snapshots, |snapshot| {
-            snapshot.psi.as_ref().map(Psi::values).unwrap_or_default()
-        })),
-        Section::SmapsRollup => Some(smaps::table(snapshots, options)),
-        Section::SchedExt => Some(sched_ext_table(snapshots)),
-        _ => None,
-    };
-    wanted.filter_map(table).collect()
-}
-
-fn cgroup_table(section: Section, snapshots: Sides<Option<&CtprofSnapshot>>, keys: &CgroupKeys<'_>) -> Table {
-    let Sides { baseline, candidate } = snapshots;
-    let baseline = baseline.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.baseline(path)));
-    let candidate = candidate.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.candidate(path)));
-    let mut table = table(section, Sides { baseline, candidate });
-    for group in &mut table.groups {
-        group.renamed = keys.list.iter().any(|renamed| renamed.baseline == group.name);
+/// A section about cgroups on one side: the values of each group of them.
+pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> SideSection {
+    let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
+    for (path, stats) in &snapshot.cgroup_stats {
+        groups.entry(key(path)).or_default().add(path, stats.values(section));
     }
-    table
+    groups.into_iter().map(|(name, collected)| (vec![name], collected.reduced())).collect()
 }
 
-fn sched_ext_table(snapshots: Sides<Option<&CtprofSnapshot>>) -> Table {
-    let states = snapshots.map(|snapshot| snapshot.and_then(|snapshot| snapshot.sched_ext.as_ref()));
-    let mut table = one_group(Section::SchedExt, "sched_ext", snapshots, |snapshot| {
-        snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default()
-    });
-    table.notes.extend(reloads(states));
-    table
+/// The section on the host's pressure on one side.
+pub(super) fn host_pressure(snapshot: &CtprofSnapshot) -> SideSection {
+    one_group("host", snapshot.psi.as_ref().map(Psi::values).unwrap_or_default())
+}
+
+/// The section on sched_ext on one side.
+pub(super) fn sched_ext(snapshot: &CtprofSnapshot) -> SideSection {
+    one_group("sched_ext", snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default())
+}
+
+fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
+    let mut collected = Collected::default();
+    collected.add("", values);
+    SideSection::from([(vec![name.to_owned()], collected.reduced())])
 }
 
 /// What changed sequence numbers mean for the other values.
-fn reloads(states: Sides<Option<&SchedExtSysfs>>) -> Vec<Note> {
+pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
+    let states = snapshots.map(|snapshot| snapshot.sched_ext.as_ref());
     let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
     let loaded = (a.enable_seq != b.enable_seq).then_some(Note::SchedulerLoaded);
     let hotplugged = (a.hotplug_seq != b.hotplug_seq).then_some(Note::CpusHotplugged);
     loaded.into_iter().chain(hotplugged).collect()
 }
-
-/// One value of a group.
-struct GroupValue {
-    name: Cow<'static, str>,
-    unit: Unit,
-    cell: Cell,
-}
-
-/// A group of one side.
-#[derive(Default)]
-struct Members {
-    /// How many it has.
-    count: u64,
-    /// In the order of the records' tables.
-    values: Vec<GroupValue>,
-}
-
-type Groups = BTreeMap<String, Members>;
 
 /// The values of cgroups that share a group, by row.
 #[derive(Default)]
@@ -96,14 +61,16 @@ impl<'s> Collected<'s> {
         }
     }
 
-    fn reduced(self) -> Members {
-        Members { count: self.cgroups, values: self.rows.iter().filter_map(|row| reduced(row)).collect() }
+    fn reduced(self) -> SideGroup {
+        let population = Population { members: self.cgroups, uptime: None };
+        let entries = self.rows.iter().filter_map(|row| reduced(row, self.cgroups)).collect();
+        SideGroup { population, entries, ..SideGroup::default() }
     }
 }
 
 /// The one value for the cgroups of a row. In a sum, a value that includes descendants counts for
 /// them: they are not added again.
-fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<GroupValue> {
+fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Entry> {
     let (_, RecordValue { name, value_type, .. }) = row.first()?;
     let includes_descendants =
         |value: &RecordValue<'_>| value_type.reduction == Reduction::Sum && value.scope == ValueScope::Subtree;
@@ -111,7 +78,8 @@ fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<GroupValue> {
     let topmost = topmost(inclusive.map(|(path, _)| *path).collect());
     let counted = row.iter().filter(|(path, value)| !includes_descendants(value) || topmost.contains(path));
     let cell = value_type.reduce(counted.map(|(_, value)| value.value.clone()))?;
-    Some(GroupValue { name: name.clone(), unit: value_type.unit, cell })
+    let covered = u64::try_from(row.len()).unwrap_or(u64::MAX);
+    Some(Entry { covered, ..Entry::whole(name.clone(), value_type.unit, cell, cgroups) })
 }
 
 /// The cgroups that are no descendants of others among them.
@@ -130,65 +98,14 @@ fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
     paths.into_iter().collect()
 }
 
-fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
-    let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
-    for (path, stats) in &snapshot.cgroup_stats {
-        groups.entry(key(path)).or_default().add(path, stats.values(section));
-    }
-    groups.into_iter().map(|(name, collected)| (name, collected.reduced())).collect()
-}
-
-/// The table of a section about one thing, which is its only group.
-fn one_group(
-    section: Section,
-    name: &str,
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    values: impl Fn(&CtprofSnapshot) -> Vec<RecordValue<'_>>,
-) -> Table {
-    let group = |snapshot| {
-        let mut collected = Collected::default();
-        collected.add("", values(snapshot));
-        BTreeMap::from([(name.to_owned(), collected.reduced())])
-    };
-    table(section, snapshots.map(|snapshot| snapshot.map(group)))
-}
-
-fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
-    let paired = joined(groups.map(Option::unwrap_or_default));
-    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (place, (name, sides)) in paired.into_iter().enumerate() {
-        let members = sides.as_ref().map(|side| side.as_ref().map(|members| members.count));
-        table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
-        let values = sides.map(|side| side.unwrap_or_default().values);
-        table.rows.extend(rows(place, values, members.map(|members| members.is_some())));
-    }
-    by_movement(&mut table.rows, &[]);
-    table
-}
-
-/// The rows of a group: the values of both sides joined by name, in the baseline's order.
-fn rows(group: usize, values: Sides<Vec<GroupValue>>, exists: Sides<bool>) -> Vec<Row> {
-    let Sides { baseline, candidate } = values;
-    let row = |name, unit, baseline, candidate| Row::new(group, name, unit, Sides { baseline, candidate }, exists);
-    let names: HashSet<Cow<'static, str>> = baseline.iter().map(|value| value.name.clone()).collect();
-    let (shared, new): (Vec<_>, Vec<_>) = candidate.into_iter().partition(|value| names.contains(&value.name));
-    let mut others: HashMap<_, _> = shared.into_iter().map(|value| (value.name, value.cell)).collect();
-    let mut rows: Vec<_> = baseline
-        .into_iter()
-        .map(|GroupValue { name, unit, cell }| {
-            let other = others.remove(&name);
-            row(name, unit, Some(cell), other)
-        })
-        .collect();
-    rows.extend(new.into_iter().map(|GroupValue { name, unit, cell }| row(name, unit, None, Some(cell))));
-    rows
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::delta::Delta;
-    use super::super::{Flatten, GroupBy, compare, show};
+    use super::super::flatten::Flatten;
+    use super::super::options::{GroupBy, Options};
+    use super::super::{compare, show};
     use super::*;
+    use crate::model::Cell;
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
         serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
@@ -203,7 +120,7 @@ mod tests {
     fn flattened(cgroups: &str, name: &str) -> Cell {
         let view = show(&snapshot(cgroups), &options("/**"));
         let mut rows = view.tables.into_iter().flat_map(|table| table.rows);
-        rows.find(|row| row.name == name).unwrap().values.baseline.unwrap()
+        rows.find(|row| row.name == name).unwrap().value.unwrap()
     }
 
     #[test]
@@ -222,7 +139,7 @@ mod tests {
         }
         let view = show(&snapshot(tree), &options("/**"));
         let stats = view.tables.iter().find(|table| table.section == Section::CgroupStats).unwrap();
-        assert_eq!(stats.groups[0].members.baseline, Some(4), "all cgroups of the row are counted");
+        assert_eq!(stats.groups[0].population.members, 4, "all cgroups of the row are counted");
     }
 
     #[test]

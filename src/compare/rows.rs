@@ -1,207 +1,293 @@
-//! Tables: a section's groups and their rows, one a group and reading.
+//! Tables: a section's groups and their rows, one per group and value, of one side or of two.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use super::delta::{self, Change, Delta};
-use super::group::{Group, Paired};
-use super::select::{SortBy, SortKey, THREAD_COUNT};
-use super::{Options, Sides, rank};
+use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::quantity::Quantity;
+use super::rank;
+use super::select::SortKey;
+use super::sides::{Sides, joined};
 use crate::diagnose::Note;
-use crate::model::{Cell, Context, DERIVED, Derived, METRICS, Metric, Section, Totals, Unit};
+use crate::model::{Cell, Section, Unit};
 
 /// One section of a report.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Table {
+pub struct Table<P, R> {
     /// Which.
     pub section: Section,
-    /// The groups, by name.
-    pub groups: Vec<Group>,
-    /// Every group's readings, in the order to be shown.
-    pub rows: Vec<Row>,
+    /// The groups, in the order of their paths.
+    pub groups: Vec<Group<P>>,
+    /// Every group's values, in the order to be shown.
+    pub rows: Vec<R>,
     /// What has to be known to read it, or why there is nothing.
     pub notes: Vec<Note>,
 }
 
-/// One reading of one group, on both sides.
+/// A section of a comparison.
+pub type ComparisonTable = Table<Sides<Option<Population>>, Row>;
+
+/// A section of one snapshot.
+pub type ViewTable = Table<Population, ViewRow>;
+
+/// A group of a section.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Group<P> {
+    /// Its name, or the pattern of its names; of a group in a tree, the last part.
+    pub name: String,
+    /// The names from the top of the tree down to its own.
+    pub path: Vec<String>,
+    /// Whether the kernel may have cut a name in it, so that different threads became one group.
+    pub name_cut: bool,
+    /// Whether its cgroup has another name in the candidate.
+    pub renamed: bool,
+    /// Its members; `None` on a side where it does not exist.
+    pub population: P,
+}
+
+/// One value of one group.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ViewRow {
+    /// Index of the group.
+    pub group: usize,
+    /// Name of the value.
+    pub name: Cow<'static, str>,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it is, where it is about threads.
+    pub quantity: Option<Quantity>,
+    /// The value, if any member has one.
+    pub value: Option<Cell>,
+    /// How many of the group's members have one.
+    pub covered: u64,
+    /// Whether some of them lack one that should have it.
+    pub partial: bool,
+}
+
+/// One value of one group, on both sides.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Row {
     /// Index of the group.
     pub group: usize,
-    /// Name of the reading.
+    /// Name of the value.
     pub name: Cow<'static, str>,
     /// What it counts.
     pub unit: Unit,
-    /// The group's readings.
+    /// What it is, where it is about threads.
+    pub quantity: Option<Quantity>,
+    /// The group's values.
     pub values: Sides<Option<Cell>>,
     /// How many of the group's members have one.
     pub covered: Sides<u64>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
-    /// Kernel options and scheduling class that the reading depends on.
-    pub tags: Vec<&'static str>,
-    /// The difference, where both sides have a reading.
+    /// The difference, where both sides have a value.
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
     pub percent: Option<f64>,
-    /// What the row has to say.
+    /// How the sides differ.
     pub change: Change,
-    /// By how much it moved.
-    pub(super) score: f64,
+    /// By how much, for the order of rows.
+    score: f64,
 }
 
 impl Row {
-    /// A row whose differences follow from its values.
-    pub(super) fn new(
-        group: usize,
-        name: Cow<'static, str>,
-        unit: Unit,
-        values: Sides<Option<Cell>>,
-        exists: Sides<bool>,
-    ) -> Self {
+    fn new(group: usize, entries: Sides<Option<Entry>>, exists: Sides<bool>) -> Option<Self> {
+        let covered = entries.as_ref().map(|entry| entry.as_ref().map_or(0, |entry| entry.covered));
+        let partial = entries.as_ref().into_iter().flatten().any(|entry| entry.partial);
+        let known = entries.baseline.as_ref().or(entries.candidate.as_ref())?;
+        let (name, unit, quantity) = (known.name.clone(), known.unit, known.quantity);
+        let values = entries.map(|entry| entry.and_then(|entry| entry.cell));
         let delta = match &values {
-            Sides { baseline: Some(a), candidate: Some(b) } => Delta::of(a, b),
+            Sides { baseline: Some(a), candidate: Some(b) } => Delta::between(a, b),
             _ => None,
         };
-        let base = values.baseline.as_ref().zip(delta.as_ref());
-        let percent = base.and_then(|(base, delta)| delta::percent(unit, base, delta));
-        let change = match (&values, &delta, exists) {
-            (Sides { baseline: None, candidate: None }, ..) => Change::Absent,
-            (.., Sides { baseline: false, .. }) => Change::CandidateOnly,
-            (.., Sides { candidate: false, .. }) => Change::BaselineOnly,
-            (_, None, _) => Change::Incomparable,
-            (_, Some(delta), _) if delta.is_none() => Change::Unchanged,
-            _ => Change::Moved,
-        };
-        let score = rank::moved(&name, unit, values.baseline.as_ref(), values.candidate.as_ref());
-        let covered = Sides::default();
-        Self { group, name, unit, values, covered, partial: false, tags: Vec::new(), delta, percent, change, score }
+        let percent = values.baseline.as_ref().zip(delta.as_ref());
+        let percent = percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta));
+        let change = Change::new(&values, delta.as_ref(), exists);
+        let score = rank::score(quantity, unit, values.as_ref().map(Option::as_ref));
+        Some(Self { group, name, unit, quantity, values, covered, partial, delta, percent, change, score })
     }
 }
 
-/// The tables of threads' metrics: one for each section that has any.
-pub(super) fn metric_tables(
-    paired: &[Paired],
-    options: &Options,
-    contexts: Sides<Context>,
-    order: impl Fn(&mut Vec<Row>),
-) -> Vec<Table> {
-    let sections = [Section::Primary, Section::TaskstatsDelay, Section::Derived];
-    let table = |section| {
-        let metrics: Vec<_> =
-            METRICS.iter().filter(|metric| metric.section == section && options.wants_metric(metric.name)).collect();
-        let derived: Vec<_> =
-            DERIVED.iter().filter(|derived| derived.section == section && options.wants_metric(derived.name)).collect();
-        let count = section == Section::Primary && options.metrics.contains(&THREAD_COUNT);
-        let mut rows = Vec::with_capacity(paired.len() * (metrics.len() + derived.len()));
-        for (at, group) in paired.iter().enumerate() {
-            rows.extend(count.then(|| thread_count(at, group)));
-            rows.extend(metrics.iter().map(|metric| row(at, group, metric)));
-            rows.extend(derived.iter().map(|derived| derived_row(at, group, derived, contexts)));
-        }
-        // Two captures are two processes: how they differ is nobody's question.
-        rows.iter_mut().filter(|row| is_ctprof(&paired[row.group].group)).for_each(|row| row.score *= OWN);
-        order(&mut rows);
-        Table { section, groups: paired.iter().map(|paired| paired.group.clone()).collect(), rows, notes: Vec::new() }
-    };
-    sections.into_iter().filter(|section| options.wants(*section)).map(table).collect()
+/// What rows of views and of comparisons have in common.
+pub(super) trait ReportRow {
+    /// Whether there is no value at all.
+    fn is_absent(&self) -> bool;
+
+    /// Whether there is nothing to see.
+    fn is_silent(&self) -> bool;
 }
 
-fn row(at: usize, paired: &Paired, metric: &'static Metric) -> Row {
-    let totals = paired.totals.as_ref().map(Option::as_deref);
-    let values = totals.map(|totals: Option<&Totals>| totals.and_then(|totals| metric.total(totals)));
-    let covered = totals.map(|totals| totals.map_or(0, |totals| metric.covered(totals)));
-    let threads = paired.group.members;
-    let partial = |covered, threads: Option<u64>| metric.is_partial(covered, threads.unwrap_or(0));
-    Row {
-        covered,
-        tags: metric.tags().collect(),
-        partial: partial(covered.baseline, threads.baseline) || partial(covered.candidate, threads.candidate),
-        ..Row::new(at, metric.name.into(), metric.unit, values, paired.exists())
+impl ReportRow for ViewRow {
+    fn is_absent(&self) -> bool {
+        self.value.is_none()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.is_absent()
     }
 }
 
-/// What ctprof's own rows weigh, against others that moved as much.
-const OWN: f64 = 1e-3;
+impl ReportRow for Row {
+    fn is_absent(&self) -> bool {
+        self.change == Change::Absent
+    }
 
-fn is_ctprof(group: &Group) -> bool {
-    let ours = |name: &String| name == "ctprof" || name.starts_with("ctprof-");
-    group.path.iter().any(ours)
-}
-
-fn derived_row(at: usize, paired: &Paired, derived: &'static Derived, contexts: Sides<Context>) -> Row {
-    let Sides { baseline, candidate } = paired.totals.as_ref().map(Option::as_deref);
-    let values = Sides {
-        baseline: baseline.and_then(|totals: &Totals| derived.total(totals, contexts.baseline)),
-        candidate: candidate.and_then(|totals: &Totals| derived.total(totals, contexts.candidate)),
-    };
-    Row::new(at, derived.name.into(), derived.unit, values, paired.exists())
-}
-
-fn thread_count(at: usize, paired: &Paired) -> Row {
-    let values = paired.group.members.map(|threads| threads.map(Cell::Number));
-    Row::new(at, THREAD_COUNT.into(), Unit::Count, values, paired.exists())
-}
-
-impl Paired {
-    fn exists(&self) -> Sides<bool> {
-        self.group.members.map(|members| members.is_some())
+    fn is_silent(&self) -> bool {
+        self.change.is_silent()
     }
 }
 
-/// Puts rows in the order of a comparison: what both sides have first, then groups as asked, then
-/// by how much a row moved. Ties stay in the order of groups, then of the table of metrics.
-pub(super) fn by_movement(rows: &mut [Row], group_order: &[usize]) {
-    let place = |group: usize| group_order.get(group).copied().unwrap_or(0);
-    rows.sort_by(|a, b| {
-        let placed = (a.change.cmp(&b.change)).then_with(|| place(a.group).cmp(&place(b.group)));
-        placed.then_with(|| b.score.total_cmp(&a.score))
+/// The table of a section of one snapshot. Groups come in the order of `keys`, where there are any.
+pub(super) fn view_table(section: Section, side: SideSection, keys: &[SortKey]) -> ViewTable {
+    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
+    let mut sort_values = Vec::new();
+    for (place, (path, group)) in side.into_iter().enumerate() {
+        let SideGroup { population, name_cut, renamed, sort_values: values, entries } = group;
+        table.rows.extend(entries.into_iter().map(|entry| view_row(place, entry)));
+        let name = path.last().cloned().unwrap_or_default();
+        table.groups.push(Group { name, path, name_cut, renamed, population });
+        sort_values.push(values.into_iter().map(|cell| cell.as_ref().and_then(delta::number)).collect());
+    }
+    let places = places(&sort_values, keys);
+    table.rows.sort_by_key(|row| places[row.group]);
+    table
+}
+
+fn view_row(group: usize, entry: Entry) -> ViewRow {
+    let Entry { name, unit, cell: value, covered, partial, quantity } = entry;
+    ViewRow { group, name, unit, quantity, value, covered, partial }
+}
+
+/// The table of a section of two sides. Rows that differ come first: groups in the order of `keys`,
+/// where there are any, then by how much a row differs.
+pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys: &[SortKey]) -> ComparisonTable {
+    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
+    let mut sort_values = Vec::new();
+    for (place, (path, mut group)) in joined(sides).into_iter().enumerate() {
+        let exists = group.as_ref().map(Option::is_some);
+        let cells = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.sort_values)));
+        sort_values.push(
+            (0..keys.len())
+                .map(|key| difference(cells.as_ref().map(|cells| Some(cells.as_ref()?[key].as_ref()?))))
+                .collect(),
+        );
+        let flag = |flag: fn(&SideGroup) -> bool| group.as_ref().into_iter().flatten().any(flag);
+        table.groups.push(Group {
+            name: path.last().cloned().unwrap_or_default(),
+            path,
+            name_cut: flag(|group| group.name_cut),
+            renamed: flag(|group| group.renamed),
+            population: group.as_ref().map(|side| side.as_ref().map(|group| group.population)),
+        });
+        let entries = group.map(|side| side.map(|group| group.entries).unwrap_or_default());
+        table.rows.extend(joined_entries(entries).filter_map(|entries| Row::new(place, entries, exists)));
+    }
+    let weights: Vec<_> = table.groups.iter().map(|group| rank::weight(&group.path)).collect();
+    table.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
+    let places = places(&sort_values, keys);
+    table.rows.sort_by(|a, b| {
+        let silent = a.change.is_silent().cmp(&b.change.is_silent());
+        silent.then(places[a.group].cmp(&places[b.group])).then_with(|| b.score.total_cmp(&a.score))
     });
+    table
 }
 
-/// The place of each group in the order that `keys` ask for; empty where they ask for none.
-pub(super) fn group_order(paired: &[Paired], keys: &[SortKey], contexts: Sides<Context>) -> Vec<usize> {
+/// The entries of both sides by name, in the baseline's order.
+fn joined_entries(entries: Sides<Vec<Entry>>) -> impl Iterator<Item = Sides<Option<Entry>>> {
+    let Sides { baseline, candidate } = entries;
+    let mut others: Vec<_> = candidate.into_iter().map(Some).collect();
+    let by_name: BTreeMap<_, _> = others
+        .iter()
+        .flatten()
+        .map(|entry| entry.name.clone())
+        .enumerate()
+        .map(|(place, name)| (name, place))
+        .collect();
+    let mut pairs = Vec::new();
+    for (place, entry) in baseline.into_iter().enumerate() {
+        let alike = others.get(place).and_then(Option::as_ref).is_some_and(|other| other.name == entry.name);
+        let place = if alike { Some(place) } else { by_name.get(&entry.name).copied() };
+        pairs.push(Sides { baseline: Some(entry), candidate: place.and_then(|place| others[place].take()) });
+    }
+    let rest = others.into_iter().flatten().map(|entry| Sides { baseline: None, candidate: Some(entry) });
+    pairs.into_iter().chain(rest)
+}
+
+/// What a group is sorted by: the difference of its values, of a group on one side that of its value
+/// and none.
+fn difference(cells: Sides<Option<&Cell>>) -> Option<f64> {
+    match cells {
+        Sides { baseline: Some(a), candidate: Some(b) } => Delta::between(a, b)?.number(),
+        Sides { baseline: None, candidate: Some(b) } => delta::number(b),
+        Sides { baseline: Some(a), candidate: None } => delta::number(a).map(|number| -number),
+        Sides { baseline: None, candidate: None } => None,
+    }
+}
+
+/// The place of each group in the order that `keys` ask for; without keys all are at one.
+fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
+    let mut places = vec![0; values.len()];
     if keys.is_empty() {
-        return Vec::new();
+        return places;
     }
-    let mut sorted: Vec<usize> = (0..paired.len()).collect();
+    let mut sorted: Vec<usize> = (0..values.len()).collect();
     sorted.sort_by(|&a, &b| {
-        let by = |key: &SortKey| {
-            key.order.compare(number(&paired[a], key.by, contexts), number(&paired[b], key.by, contexts))
-        };
-        keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        let by_key = |(place, key): (usize, &SortKey)| key.order.compare(values[a][place], values[b][place]);
+        keys.iter().enumerate().map(by_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
-    let mut order = vec![0; paired.len()];
     for (place, group) in sorted.into_iter().enumerate() {
-        order[group] = place;
+        places[group] = place;
     }
-    order
+    places
 }
 
-/// What a group is sorted by: the difference of its totals where two snapshots are compared, its
-/// total where one is shown.
-fn number(paired: &Paired, by: SortBy, contexts: Sides<Context>) -> Option<f64> {
-    let cell = |totals: &Totals, threads: u64, context| match by {
-        SortBy::ThreadCount => Some(Cell::Number(threads)),
-        SortBy::Metric(metric) => metric.total(totals),
-        SortBy::Derived(derived) => derived.total(totals, context),
-    };
-    let Sides { baseline, candidate } = &paired.totals;
-    let threads = paired.group.members;
-    let a = baseline.as_deref().and_then(|totals| cell(totals, threads.baseline?, contexts.baseline));
-    let b = candidate.as_deref().and_then(|totals| cell(totals, threads.candidate?, contexts.candidate));
-    match (a, b) {
-        (Some(a), Some(b)) => Delta::of(&a, &b)?.number(),
-        (Some(a), None) if candidate.is_none() => match a {
-            Cell::Number(number) => Some(number as f64),
-            Cell::Signed(number) => Some(number as f64),
-            Cell::Ratio(ratio) => Some(ratio),
-            Cell::Range { max, .. } => Some(max as f64),
-            Cell::Cpus { most, .. } => Some(most as f64),
-            _ => None,
-        },
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::parse_sort_key;
+
+    fn side(groups: &[(&str, u64)]) -> SideSection {
+        let group = |run_time: u64| SideGroup {
+            sort_values: vec![Some(Cell::Number(run_time))],
+            entries: vec![Entry::whole("run_time_ns", Unit::Ns, Cell::Number(run_time), 1)],
+            ..SideGroup::default()
+        };
+        groups.iter().map(|(name, run_time)| (vec![(*name).to_owned()], group(*run_time))).collect()
+    }
+
+    fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
+        let keys = [parse_sort_key(keys).unwrap()];
+        let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
+        let table = comparison_table(Section::Primary, sides, &keys);
+        table.rows.iter().map(|row| table.groups[row.group].name.clone()).collect()
+    }
+
+    #[test]
+    fn groups_on_one_side_only_are_sorted_with_the_others() {
+        let (before, after) = (&[("both", 5), ("gone", 9)], &[("both", 12), ("new", 100), ("new2", 1)]);
+        assert_eq!(order(before, after, "run_time_ns:desc"), ["new", "both", "new2", "gone"]);
+        assert_eq!(order(before, after, "run_time_ns:abs"), ["new", "gone", "both", "new2"]);
+        assert_eq!(order(before, after, "run_time_ns:asc"), ["gone", "new2", "both", "new"]);
+    }
+
+    #[test]
+    fn values_are_joined_by_name_wherever_they_stand() {
+        let entry = |name: &'static str, value| Entry::whole(name, Unit::Bytes, Cell::Number(value), 1);
+        let sides = Sides {
+            baseline: vec![entry("a", 1), entry("b", 2), entry("c", 3)],
+            candidate: vec![entry("b", 20), entry("c", 30), entry("d", 40)],
+        };
+        let names = |side: &Option<Entry>| side.as_ref().map(|entry| entry.name.to_string()).unwrap_or_default();
+        let pairs: Vec<_> = joined_entries(sides).map(|pair| (names(&pair.baseline), names(&pair.candidate))).collect();
+        let expected = [("a", ""), ("b", "b"), ("c", "c"), ("", "d")];
+        assert_eq!(pairs, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 }

@@ -1,69 +1,57 @@
 //! Memory of processes by kind, from `smaps_rollup`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::group::Group;
-use super::rows::{Row, Table, by_movement};
-use super::{Names, Options, Sides, joined};
-use crate::model::{Cell, CtprofSnapshot, Section, ThreadState, Unit};
+use super::digest::{ByName, ByProcess, Memory, memory};
+use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::options::{Names, Options};
+use crate::model::{Cell, CtprofSnapshot, Unit};
 use crate::names::pattern_key;
 
 /// The kinds of memory of each process name, in bytes, summed over the processes of that name with
-/// saturation. With [`Names::Patterns`], a name becomes a pattern even if one process has it; with
-/// [`Names::Literal`], each process is listed as `name[tgid]`.
+/// saturation. Names are made into patterns even where one process has them, because process ids do
+/// not survive; with [`Names::Literal`] each process has its own entry, `name[tgid]`.
 ///
 /// `Shared_*` counts shared pages once per process: prefer `Pss`.
 #[must_use]
 pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let mut processes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_bytes().next().is_some()) {
-        let kinds = processes.entry(key(thread, names)).or_default();
-        for (kind, bytes) in thread.smaps_rollup_bytes() {
-            let total = kinds.entry(kind.to_owned()).or_default();
-            *total = total.saturating_add(bytes);
-        }
-    }
-    processes
+    let memory = match names {
+        Names::Patterns => memory::<ByName>(snapshot),
+        Names::Literal => memory::<ByProcess>(snapshot),
+    };
+    let bytes = |memory: Memory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
+    by_key(memory, names).into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
 }
 
-fn key(thread: &ThreadState, names: Names) -> String {
-    match names {
-        Names::Patterns => pattern_key(&thread.pcomm),
-        Names::Literal => format!("{}[{}]", thread.pcomm, thread.tgid),
+fn by_key(memory: BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {
+    if names == Names::Literal {
+        return memory;
     }
+    let mut keyed: BTreeMap<String, Memory> = BTreeMap::new();
+    for (name, memory) in memory {
+        keyed.entry(pattern_key(&name)).or_default().merge(memory);
+    }
+    keyed
 }
 
-/// How many processes of each name have a value.
-fn counts(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()) {
-        *counts.entry(key(thread, names)).or_default() += 1;
-    }
-    counts
-}
-
-/// The table of the section.
-pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Table {
-    let names = options.names;
-    let memory = snapshots.map(|s| s.map(|s| collect_smaps_rollup(s, names)).unwrap_or_default());
-    let counts = snapshots.map(|s| s.map(|s| counts(s, names)).unwrap_or_default());
-    let mut table = Table { section: Section::SmapsRollup, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (place, (name, kinds)) in joined(memory).into_iter().enumerate() {
-        let members = counts.as_ref().map(|counts| counts.get(&name).copied());
-        for (kind, bytes) in joined(kinds.map(Option::unwrap_or_default)) {
-            let values = bytes.map(|bytes| bytes.map(Cell::Number));
-            table.rows.push(Row::new(place, Cow::Owned(kind), Unit::Bytes, values, members.map(|n| n.is_some())));
-        }
-        table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
-    }
-    by_movement(&mut table.rows, &[]);
-    table
+/// The section on one side.
+pub(super) fn section(memory: BTreeMap<String, Memory>, options: &Options) -> SideSection {
+    let group = |Memory { processes, kinds }: Memory| {
+        let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Entry {
+            covered,
+            partial: covered < processes,
+            ..Entry::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
+        };
+        let population = Population { members: processes, uptime: None };
+        SideGroup { population, entries: kinds.into_iter().map(entry).collect(), ..SideGroup::default() }
+    };
+    by_key(memory, options.names).into_iter().map(|(name, memory)| (vec![name], group(memory))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadState;
 
     fn process(tgid: u32, name: &str, kib: u64) -> ThreadState {
         let smaps = BTreeMap::from([("Pss".to_owned(), kib)]);

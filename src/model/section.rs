@@ -66,6 +66,12 @@ impl Serialize for Section {
 }
 
 impl Section {
+    /// Whether it is about threads and what derives from them.
+    #[must_use]
+    pub fn is_of_threads(self) -> bool {
+        (Self::Primary..=Self::Derived).contains(&self)
+    }
+
     /// Whether it is about cgroups, one by one.
     #[must_use]
     pub fn is_of_cgroups(self) -> bool {

@@ -1,9 +1,80 @@
-//! The columns of tables, and what stands in them.
+//! The columns of tables, and the cell that a row has in each.
 
-use super::Column;
-use super::scale::{cell, delta, percent};
-use crate::compare::{Row, Sides, Table};
-use crate::model::Section;
+use super::page::{Page, PageGroup, PageRow, Sided};
+use super::scale::{cell_text, delta_text, percent_text};
+use crate::compare::{Delta, Quantity, Sides};
+use crate::model::{Cell, Section, Unit};
+
+macro_rules! columns {
+    ($($(#[doc = $doc:literal])+ $column:ident = $name:literal;)+) => {
+        /// A column of a table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Column { $($(#[doc = $doc])+ $column,)+ }
+
+        impl Column {
+            /// Every column.
+            pub const ALL: &'static [Self] = &[$(Self::$column,)+];
+
+            /// The column's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$column => $name,)+ }
+            }
+        }
+    };
+}
+
+columns! {
+    /// The group's name.
+    Group = "group";
+    /// How many members the group has.
+    Threads = "threads";
+    /// Name of the value.
+    Metric = "metric";
+    /// The baseline's value.
+    Baseline = "baseline";
+    /// The candidate's value.
+    Candidate = "candidate";
+    /// The difference.
+    Delta = "delta";
+    /// The difference in percent of the baseline.
+    Percent = "%";
+    /// The value, where there is one side only.
+    Value = "value";
+    /// Kernel options and scheduling class that the value depends on.
+    Tags = "tags";
+    /// How many of the group's members have the value, where not all have.
+    Coverage = "coverage";
+    /// The part of the time since boot that the group's threads have lived.
+    Uptime = "uptime";
+}
+
+/// A number as it was counted or computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Integer(i128),
+    /// A quotient.
+    Real(f64),
+}
+
+/// What a row has in a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageCell {
+    /// The number, where it is one.
+    pub number: Option<Number>,
+    /// What the number counts.
+    pub unit: Unit,
+    /// The text for people.
+    pub text: String,
+}
+
+impl PageCell {
+    fn text(text: String) -> Self {
+        Self { number: None, unit: Unit::None, text }
+    }
+}
 
 impl Column {
     /// Columns of a comparison, where none are asked for.
@@ -13,37 +84,16 @@ impl Column {
     /// Columns of one snapshot, where none are asked for.
     pub const VIEW: &'static [Self] = &[Self::Group, Self::Threads, Self::Metric, Self::Value];
 
-    /// Every column.
-    pub const ALL: &'static [Self] = &[
-        Self::Group,
-        Self::Threads,
-        Self::Metric,
-        Self::Baseline,
-        Self::Candidate,
-        Self::Delta,
-        Self::Percent,
-        Self::Value,
-        Self::Tags,
-        Self::Coverage,
-        Self::Uptime,
-    ];
+    /// The columns of a page where none are asked for.
+    pub(super) fn usual(page: &Page<'_>) -> &'static [Self] {
+        if page.renamed.is_some() { Self::COMPARISON } else { Self::VIEW }
+    }
 
-    /// The column's name.
+    /// The column of that name; `percent` is `%`.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Group => "group",
-            Self::Threads => "threads",
-            Self::Metric => "metric",
-            Self::Baseline => "baseline",
-            Self::Candidate => "candidate",
-            Self::Delta => "delta",
-            Self::Percent => "%",
-            Self::Value => "value",
-            Self::Tags => "tags",
-            Self::Coverage => "coverage",
-            Self::Uptime => "uptime",
-        }
+    pub fn named(name: &str) -> Option<Self> {
+        let name = if name == "percent" { "%" } else { name };
+        Self::ALL.iter().copied().find(|column| column.name() == name)
     }
 
     /// Whether a report on one snapshot has it; a comparison has all others.
@@ -58,7 +108,7 @@ impl Column {
             Self::Group if section.is_of_cgroups() => "cgroup",
             Self::Threads if section.is_of_cgroups() => "cgroups",
             Self::Threads if section == Section::SmapsRollup => "processes",
-            Self::Threads if !has_threads(section) => "",
+            Self::Threads if !has_members(section) => "",
             other => other.name(),
         }
     }
@@ -67,64 +117,113 @@ impl Column {
         !matches!(self, Self::Group | Self::Metric | Self::Tags)
     }
 
-    /// What stands in it in a row.
-    pub(super) fn text(self, table: &Table, row: &Row) -> String {
-        let group = &table.groups[row.group];
-        let side = |value| cell(value, row.unit);
+    /// What a row has in it.
+    #[must_use]
+    pub fn cell(self, group: &PageGroup<'_>, row: &PageRow<'_>) -> PageCell {
+        let side = |place: usize| value_cell(row.values.values().nth(place).copied().flatten(), row.unit);
         match self {
-            Self::Group => label(table, row),
-            Self::Threads => members(table, row),
-            Self::Metric => format!("{}{}", row.name, if row.partial { "*" } else { "" }),
-            Self::Baseline => side(row.values.baseline.as_ref()),
-            Self::Candidate => side(row.values.candidate.as_ref()),
-            Self::Value => side(row.values.baseline.as_ref().or(row.values.candidate.as_ref())),
-            Self::Delta => delta(row.delta.as_ref(), row.unit),
-            Self::Percent => percent(row.percent),
-            Self::Tags => row.tags.join(" "),
-            Self::Coverage => coverage(table, row),
-            Self::Uptime => sided(group.uptime, |share| format!("{:.1}%", share * 100.0)),
+            Self::Group => PageCell::text(label(group)),
+            Self::Threads if !has_members(row.section) => PageCell::text(String::new()),
+            Self::Threads => PageCell::text(sided_text(&group.members, ToString::to_string)),
+            Self::Metric => PageCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
+            Self::Baseline | Self::Value => side(0),
+            Self::Candidate => side(1),
+            Self::Delta => PageCell {
+                number: row.delta.and_then(delta_number),
+                unit: row.unit,
+                text: delta_text(row.delta, row.unit),
+            },
+            Self::Percent => {
+                PageCell { number: row.percent.map(Number::Real), unit: Unit::None, text: percent_text(row.percent) }
+            }
+            Self::Tags => PageCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
+            Self::Coverage => PageCell::text(coverage(group, row)),
+            Self::Uptime => PageCell::text(sided_text(&group.uptime, |share| format!("{:.1}%", share * 100.0))),
         }
     }
 }
 
-fn has_threads(section: Section) -> bool {
-    matches!(section, Section::Primary | Section::TaskstatsDelay | Section::Derived)
+fn value_cell(cell: Option<&Cell>, unit: Unit) -> PageCell {
+    PageCell { number: cell.and_then(cell_number), unit, text: cell_text(cell, unit) }
 }
 
-/// The group's name: `≈` in front where its cgroup has another name now, `…` behind where the kernel
-/// may have cut it; further in the deeper it is in a tree.
-fn label(table: &Table, row: &Row) -> String {
-    let group = &table.groups[row.group];
-    let indent = "  ".repeat(group.path.len().saturating_sub(1));
-    let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
-    format!("{indent}{renamed}{}{cut}", group.name)
-}
-
-/// How many members the group has.
-fn members(table: &Table, row: &Row) -> String {
-    let section = table.section;
-    if !has_threads(section) && !section.is_of_cgroups() && section != Section::SmapsRollup {
-        return String::new();
+fn cell_number(cell: &Cell) -> Option<Number> {
+    match cell {
+        Cell::Number(number) => Some(Number::Integer((*number).into())),
+        Cell::Signed(number) => Some(Number::Integer((*number).into())),
+        Cell::Range { min, max } if min == max => Some(Number::Integer((*min).into())),
+        Cell::Ratio(ratio) => Some(Number::Real(*ratio)),
+        _ => None,
     }
-    sided(table.groups[row.group].members, |members| members.to_string())
 }
 
-/// How many of the group's threads have the reading, where not all have.
-fn coverage(table: &Table, row: &Row) -> String {
+fn delta_number(delta: &Delta) -> Option<Number> {
+    match delta {
+        Delta::Number(number) => Some(Number::Integer(*number)),
+        Delta::Points(points) => Some(Number::Real(*points)),
+        Delta::Range { min, max } if min == max => Some(Number::Integer((*min).into())),
+        _ => None,
+    }
+}
+
+/// Whether groups of a section have a number of members worth showing.
+fn has_members(section: Section) -> bool {
+    section.is_of_threads() || section.is_of_cgroups() || section == Section::SmapsRollup
+}
+
+/// The group's name: `≈` in front where its cgroup has another name in the candidate, `…` behind
+/// where the kernel may have cut it; further in the deeper it is in a tree.
+fn label(group: &PageGroup<'_>) -> String {
+    let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
+    format!("{}{renamed}{}{cut}", indent(group.path.len().saturating_sub(1)), group.name)
+}
+
+/// What stands before a name at that depth of a tree.
+pub(super) fn indent(depth: usize) -> String {
+    "  ".repeat(depth)
+}
+
+/// How many of the group's members have the value, where not all have.
+fn coverage(group: &PageGroup<'_>, row: &PageRow<'_>) -> String {
     if !row.partial {
         return String::new();
     }
-    let Sides { baseline, candidate } = table.groups[row.group].members;
-    let of = |covered: u64, members: Option<u64>| members.map(|members| format!("{covered}/{members}"));
-    let texts = Sides { baseline: of(row.covered.baseline, baseline), candidate: of(row.covered.candidate, candidate) };
-    sided(texts, |text| text)
+    let text = |covered: u64, members: Option<u64>| members.map(|members| format!("{covered}/{members}"));
+    let texts = match (&row.covered, &group.members) {
+        (Sided::Two(covered), Sided::Two(members)) => Sided::Two(Sides {
+            baseline: text(covered.baseline, members.baseline),
+            candidate: text(covered.candidate, members.candidate),
+        }),
+        (Sided::One(covered), Sided::One(members)) => Sided::One(text(*covered, *members)),
+        _ => Sided::One(None),
+    };
+    sided_text(&texts, String::clone)
 }
 
 /// A value of both sides: once where they agree or only one has it.
-fn sided<T: PartialEq>(values: Sides<Option<T>>, text: impl Fn(T) -> String) -> String {
-    let Sides { baseline, candidate } = values.map(|value| value.map(&text));
-    match (baseline, candidate) {
-        (Some(a), Some(b)) if a != b => format!("{a}→{b}"),
-        (a, b) => a.or(b).unwrap_or_else(|| "-".to_owned()),
+fn sided_text<T>(values: &Sided<Option<T>>, text: impl Fn(&T) -> String) -> String {
+    let mut texts: Vec<_> = values.values().flatten().map(text).collect();
+    texts.dedup();
+    if texts.is_empty() { "-".to_owned() } else { texts.join("→") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_is_a_name_of_its_column_too() {
+        assert_eq!(Column::named("percent"), Some(Column::Percent));
+        assert_eq!(Column::named("%"), Some(Column::Percent));
+        assert!(Column::ALL.iter().all(|column| Column::named(column.name()) == Some(*column)));
+        assert_eq!(Column::named("percentage"), None);
+    }
+
+    #[test]
+    fn both_sides_are_one_text_where_they_agree() {
+        let text = |baseline, candidate| sided_text(&Sided::Two(Sides { baseline, candidate }), u64::to_string);
+        assert_eq!(text(Some(3), Some(3)), "3");
+        assert_eq!(text(Some(3), Some(4)), "3→4");
+        assert_eq!((text(None, Some(4)), text(None, None)), ("4".to_owned(), "-".to_owned()));
     }
 }

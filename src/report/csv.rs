@@ -1,84 +1,84 @@
-//! Reports as CSV (RFC 4180): one row a line, raw numbers.
+//! Pages as CSV (RFC 4180): one row per line, numbers in columns of numbers and texts in columns of
+//! texts, so that tools that guess types guess right.
 
 use std::io::{self, Write};
 
-use super::scale::ranges;
-use crate::compare::{Comparison, Delta, Row, Sides, Table, View};
-use crate::model::Cell;
+use csv::{Terminator, Writer, WriterBuilder};
 
-/// Writes a comparison.
+use super::columns::{Column, Number, PageCell};
+use super::escape::escaped;
+use super::page::{Page, PageGroup, PageRow, Sided};
+
+/// Writes a page as CSV.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn comparison_csv(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
-    let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    record(&mut csv, ["section", "group", "threads", "metric", "unit", "baseline", "candidate", "delta", "percent"])?;
-    for (table, row) in rows(&comparison.tables) {
-        let Sides { baseline, candidate } =
-            row.values.as_ref().map(|value| value.as_ref().map(cell).unwrap_or_default());
-        let delta = row.delta.as_ref().map(delta).unwrap_or_default();
-        let percent = row.percent.map(|percent| format!("{percent:.3}")).unwrap_or_default();
-        let [section, group, members, name, unit] = place(table, row);
-        record(&mut csv, [section, group, members, name, unit, baseline, candidate, delta, percent])?;
+pub fn write_csv(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+    let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
+    let sides: &[(&str, Column)] = match page.renamed {
+        Some(_) => &[("baseline", Column::Baseline), ("candidate", Column::Candidate)],
+        None => &[("value", Column::Value)],
+    };
+    record(&mut csv, heading(sides))?;
+    for section in &page.sections {
+        for row in &section.rows {
+            record(&mut csv, fields(&section.groups[row.group], row, sides))?;
+        }
     }
     csv.flush()
 }
 
-/// Writes one snapshot's groups.
-///
-/// # Errors
-/// Those of `out`.
-pub fn view_csv(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    record(&mut csv, ["section", "group", "threads", "metric", "unit", "value"])?;
-    for (table, row) in rows(&view.tables) {
-        let value = row.values.baseline.as_ref().map(cell).unwrap_or_default();
-        let [section, group, members, name, unit] = place(table, row);
-        record(&mut csv, [section, group, members, name, unit, value])?;
+fn heading(sides: &[(&str, Column)]) -> Vec<String> {
+    let one = sides.len() == 1;
+    let of_side = |what: &str| -> Vec<String> {
+        sides.iter().map(|(side, _)| if one { what.to_owned() } else { format!("{side}_{what}") }).collect()
+    };
+    let mut names: Vec<String> = ["section", "group", "metric", "unit"].map(str::to_owned).into();
+    names.extend(of_side("members"));
+    names.extend(of_side("covered"));
+    names.extend(sides.iter().map(|(side, _)| (*side).to_owned()));
+    names.extend(sides.iter().map(|(side, _)| format!("{side}_text")));
+    if !one {
+        names.extend(["change", "delta", "delta_text", "percent"].map(str::to_owned));
     }
-    csv.flush()
+    names
+}
+
+fn fields(group: &PageGroup<'_>, row: &PageRow<'_>, sides: &[(&str, Column)]) -> Vec<String> {
+    let path = escaped(&group.path.join(" » ")).into_owned();
+    let mut fields =
+        vec![row.section.name().to_owned(), path, escaped(row.name).into_owned(), row.unit.name().to_owned()];
+    fields.extend(group.members.values().map(|members| members.map(|n| n.to_string()).unwrap_or_default()));
+    fields.extend(row.covered.values().map(u64::to_string));
+    let cells: Vec<PageCell> = sides.iter().map(|(_, column)| column.cell(group, row)).collect();
+    let present: Vec<bool> = row.values.values().map(Option::is_some).collect();
+    fields.extend(cells.iter().map(number));
+    fields.extend(cells.iter().zip(present).map(|(cell, present)| if present { text(cell) } else { String::new() }));
+    if let (Sided::Two(_), Some(change)) = (&row.values, row.change) {
+        let delta = Column::Delta.cell(group, row);
+        let word = if row.delta.is_some() { text(&delta) } else { String::new() };
+        fields.extend([change.name().to_owned(), number(&delta), word, number(&Column::Percent.cell(group, row))]);
+    }
+    fields
+}
+
+fn number(cell: &PageCell) -> String {
+    match cell.number {
+        Some(Number::Integer(number)) => number.to_string(),
+        Some(Number::Real(number)) => format!("{number:.6}"),
+        None => String::new(),
+    }
+}
+
+/// The text of what is no number.
+fn text(cell: &PageCell) -> String {
+    if cell.number.is_some() { String::new() } else { escaped(&cell.text).into_owned() }
 }
 
 /// Writes a line; whatever fails is the writer below.
-fn record<const N: usize>(csv: &mut csv::Writer<impl Write>, fields: [impl AsRef<[u8]>; N]) -> io::Result<()> {
+fn record(csv: &mut Writer<impl Write>, fields: Vec<String>) -> io::Result<()> {
     csv.write_record(fields).map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })
-}
-
-fn rows(tables: &[Table]) -> impl Iterator<Item = (&Table, &Row)> {
-    tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)))
-}
-
-fn place(table: &Table, row: &Row) -> [String; 5] {
-    let group = &table.groups[row.group];
-    let members = group.members.candidate.or(group.members.baseline).map(|members| members.to_string());
-    let path = super::escape::escaped(&group.path.join(" » ")).into_owned();
-    let name = super::escape::escaped(&row.name).into_owned();
-    [table.section.name().to_owned(), path, members.unwrap_or_default(), name, row.unit.name().to_owned()]
-}
-
-fn cell(cell: &Cell) -> String {
-    match cell {
-        Cell::Number(number) => number.to_string(),
-        Cell::Signed(number) => number.to_string(),
-        Cell::Ratio(ratio) => format!("{ratio:.6}"),
-        Cell::Range { min, max } => format!("{min}..{max}"),
-        Cell::Mode { value, .. } | Cell::Word(value) => super::escape::escaped(value).into_owned(),
-        Cell::Cpus { cpus: Some(cpus), .. } => ranges(cpus),
-        Cell::Cpus { fewest, most, .. } => format!("{fewest}..{most} cpus"),
-    }
-}
-
-fn delta(delta: &Delta) -> String {
-    match delta {
-        Delta::Number(number) => number.to_string(),
-        Delta::Points(points) => format!("{points:.6}"),
-        Delta::Range { min, max } => format!("{min}..{max}"),
-        Delta::Changed { .. } => "changed".to_owned(),
-        Delta::Same => "same".to_owned(),
-        Delta::Cpus { moved: true, .. } => "moved".to_owned(),
-        Delta::Cpus { fewest, most, .. } => format!("{fewest}..{most}"),
-    }
 }

@@ -1,157 +1,95 @@
-//! Reports as JSON: one object, raw numbers with their units named, every row, absent as null.
+//! Pages as JSON: one object, raw numbers with their units named, absent as null.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::REPORT_FORMAT_VERSION;
-use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Renamed, Row, Side, Sides, Table, View};
-use crate::diagnose::{Finding, Note};
-use crate::model::Cell;
+use super::page::{Page, PageSection, Sided};
+use crate::compare::Sides;
+use crate::diagnose::Note;
 
-#[derive(Serialize)]
-struct ComparisonJson<'a> {
-    format_version: u32,
-    #[serde(flatten)]
-    header: Option<&'a Header>,
-    group_by: GroupBy,
-    rows: Vec<RowJson<'a>>,
-    renamed: &'a [Renamed],
-    notes: BTreeMap<&'static str, &'a [Note]>,
-}
-
-#[derive(Serialize)]
-struct RowJson<'a> {
-    #[serde(flatten)]
-    place: Place<'a>,
-    members: Sides<Option<u64>>,
-    uptime: Sides<Option<f64>>,
-    coverage: Sides<u64>,
-    change: Change,
-    baseline: Option<&'a Cell>,
-    candidate: Option<&'a Cell>,
-    delta: Option<&'a Delta>,
-    percent: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct ViewJson<'a> {
-    format_version: u32,
-    snapshot: Option<&'a Side>,
-    host: BTreeMap<&'a str, &'a str>,
-    gaps: &'a [Finding],
-    group_by: GroupBy,
-    rows: Vec<ViewRowJson<'a>>,
-    notes: BTreeMap<&'static str, &'a [Note]>,
-}
-
-#[derive(Serialize)]
-struct ViewRowJson<'a> {
-    #[serde(flatten)]
-    place: Place<'a>,
-    members: Option<u64>,
-    uptime: Option<f64>,
-    coverage: u64,
-    value: Option<&'a Cell>,
-}
-
-/// Where a row stands: the same in both reports.
-#[derive(Serialize)]
-struct Place<'a> {
-    section: &'static str,
-    group: &'a str,
-    path: &'a [String],
-    name_cut: bool,
-    renamed: bool,
-    metric: &'a str,
-    unit: &'static str,
-}
-
-impl<'a> Place<'a> {
-    fn new(table: &'a Table, row: &'a Row) -> Self {
-        let group = &table.groups[row.group];
-        Self {
-            section: table.section.name(),
-            group: &group.name,
-            path: &group.path,
-            name_cut: group.name_cut,
-            renamed: group.renamed,
-            metric: &row.name,
-            unit: row.unit.name(),
-        }
-    }
-}
-
-/// Writes a comparison as JSON.
+/// Writes a page as JSON.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn comparison_json(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
-    let json = ComparisonJson {
-        format_version: REPORT_FORMAT_VERSION,
-        header: comparison.header.as_ref(),
-        group_by: comparison.group_by,
-        rows: rows(&comparison.tables, row),
-        renamed: &comparison.renamed,
-        notes: notes(&comparison.tables),
-    };
-    object(out, &json)
-}
-
-/// Writes one snapshot's groups as JSON.
-///
-/// # Errors
-/// Those of `out`.
-pub fn view_json(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let json = ViewJson {
-        format_version: REPORT_FORMAT_VERSION,
-        snapshot: view.side.as_ref(),
-        host: view.host.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect(),
-        gaps: &view.gaps,
-        group_by: view.group_by,
-        rows: rows(&view.tables, view_row),
-        notes: notes(&view.tables),
-    };
-    object(out, &json)
-}
-
-fn rows<'a, J>(tables: &'a [Table], json: fn(&'a Table, &'a Row) -> J) -> Vec<J> {
-    tables.iter().flat_map(|table| table.rows.iter().map(move |row| json(table, row))).collect()
-}
-
-fn row<'a>(table: &'a Table, row: &'a Row) -> RowJson<'a> {
-    RowJson {
-        place: Place::new(table, row),
-        members: table.groups[row.group].members,
-        uptime: table.groups[row.group].uptime,
-        coverage: row.covered,
-        change: row.change,
-        baseline: row.values.baseline.as_ref(),
-        candidate: row.values.candidate.as_ref(),
-        delta: row.delta.as_ref(),
-        percent: row.percent,
-    }
-}
-
-fn view_row<'a>(table: &'a Table, row: &'a Row) -> ViewRowJson<'a> {
-    ViewRowJson {
-        place: Place::new(table, row),
-        members: table.groups[row.group].members.baseline,
-        uptime: table.groups[row.group].uptime.baseline,
-        coverage: row.covered.baseline,
-        value: row.values.baseline.as_ref(),
-    }
-}
-
-/// What the sections have to say, of those that have something.
-fn notes(tables: &[Table]) -> BTreeMap<&'static str, &[Note]> {
-    let told = tables.iter().filter(|table| !table.notes.is_empty());
-    told.map(|table| (table.section.name(), table.notes.as_slice())).collect()
+pub fn write_json(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+    object(out, &Document(page))
 }
 
 /// One object and a newline.
 pub(super) fn object(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)
+}
+
+struct Document<'p>(&'p Page<'p>);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(page) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
+        page.facts.iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
+        map.serialize_entry("group_by", &page.group_by)?;
+        map.serialize_entry("rows", &Rows(&page.sections))?;
+        if let Some(renamed) = page.renamed {
+            map.serialize_entry("renamed", renamed)?;
+        }
+        map.serialize_entry("notes", &notes(&page.sections))?;
+        map.end()
+    }
+}
+
+/// What sections have to say, by section.
+fn notes<'p>(sections: &[PageSection<'p>]) -> BTreeMap<&'static str, &'p [Note]> {
+    let told = sections.iter().filter(|section| !section.notes.is_empty());
+    told.map(|section| (section.section.name(), section.notes)).collect()
+}
+
+struct Rows<'p>(&'p [PageSection<'p>]);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows = serializer.serialize_seq(None)?;
+        for section in self.0 {
+            (0..section.rows.len()).try_for_each(|place| rows.serialize_element(&Row { section, place }))?;
+        }
+        rows.end()
+    }
+}
+
+struct Row<'p> {
+    section: &'p PageSection<'p>,
+    place: usize,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = &self.section.rows[self.place];
+        let group = &self.section.groups[row.group];
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("section", row.section.name())?;
+        map.serialize_entry("group", group.name)?;
+        map.serialize_entry("path", group.path)?;
+        map.serialize_entry("name_cut", &group.name_cut)?;
+        map.serialize_entry("renamed", &group.renamed)?;
+        map.serialize_entry("metric", row.name)?;
+        map.serialize_entry("unit", row.unit.name())?;
+        map.serialize_entry("members", &group.members)?;
+        map.serialize_entry("uptime", &group.uptime)?;
+        map.serialize_entry("coverage", &row.covered)?;
+        match &row.values {
+            Sided::One(value) => map.serialize_entry("value", value)?,
+            Sided::Two(Sides { baseline, candidate }) => {
+                map.serialize_entry("change", &row.change)?;
+                map.serialize_entry("baseline", baseline)?;
+                map.serialize_entry("candidate", candidate)?;
+                map.serialize_entry("delta", &row.delta)?;
+                map.serialize_entry("percent", &row.percent)?;
+            }
+        }
+        map.end()
+    }
 }

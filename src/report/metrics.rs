@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
-use super::table::plain;
+use super::layout::{self, Head, Shape};
 use crate::model::{Class, DERIVED, Derived, METRICS, Metric, Section, Source};
 
 #[derive(Serialize)]
@@ -91,21 +91,35 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// # Errors
 /// Those of `out`.
 pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> {
-    let columns = ["metric", "unit", "reduction", "source", "tags", "meaning"];
+    let columns = ["metric", "unit", "meaning", "reduction", "source", "tags"];
     let row = |entry: Entry| {
         let [name, unit, reduction, source] = [entry.name, entry.unit, entry.reduction, entry.source];
-        [name, unit, reduction, source, &entry.tags.join(" "), entry.meaning].map(str::to_owned).to_vec()
+        [name, unit, entry.meaning, reduction, source, &entry.tags.join(" ")].map(str::to_owned).to_vec()
     };
-    plain(out, &columns, &[false; 6], entries().map(row), width)?;
+    listing(out, &columns, entries().map(row).collect(), width)?;
     writeln!(out)?;
-    let columns = ["derived metric", "unit", "formula", "meaning"];
-    let row = |entry: DerivedEntry| [entry.name, entry.unit, &entry.formula, entry.meaning].map(str::to_owned).to_vec();
-    plain(out, &columns, &[false; 4], derived().map(row), width)?;
+    let columns = ["derived metric", "unit", "meaning", "formula"];
+    let row = |entry: DerivedEntry| [entry.name, entry.unit, entry.meaning, &entry.formula].map(str::to_owned).to_vec();
+    listing(out, &columns, derived().map(row).collect(), width)?;
     writeln!(out)?;
-    let columns = ["section", "holds"];
-    plain(out, &columns, &[false; 2], sections().map(|(name, doc)| [name, doc].map(str::to_owned).to_vec()), width)?;
+    let row = |(name, doc): (&str, &str)| [name, doc].map(str::to_owned).to_vec();
+    listing(out, &["section", "meaning"], sections().map(row).collect(), width)?;
     writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
     legend().try_for_each(|(tag, meaning)| writeln!(out, "      {tag}: {meaning}"))
+}
+
+/// Writes rows whose first column is never cut, and whose meaning gives way first.
+fn listing(
+    out: &mut dyn Write,
+    columns: &[&'static str],
+    rows: Vec<Vec<String>>,
+    width: Option<u16>,
+) -> io::Result<()> {
+    let head = |text: &&'static str| {
+        let shape = if *text == "meaning" { Shape::Prose } else { Shape::Whole };
+        Head { text, shape, essential: *text == columns[0] }
+    };
+    layout::write(out, &columns.iter().map(head).collect::<Vec<_>>(), &rows, width)
 }
 
 /// Writes the listing as JSON.

@@ -21,8 +21,20 @@ fn ladder(unit: Unit) -> &'static [Step] {
 
 /// A size without sign in its unit: `1.23ms`, `999ms`, then `1.00s`.
 pub(super) fn scaled(number: u128, unit: Unit) -> String {
+    let (digits, name) = parts(number, unit);
+    format!("{digits}{name}")
+}
+
+/// The same in a sentence, with a space before the unit.
+pub(super) fn spaced(number: u128, unit: Unit) -> String {
+    let (digits, name) = parts(number, unit);
+    format!("{digits} {}", name.trim_start()).trim_end().to_owned()
+}
+
+/// The digits of a size, and the name of the unit that they are in.
+fn parts(number: u128, unit: Unit) -> (String, &'static str) {
     if unit == Unit::Hundredths {
-        return format!("{}.{:02}%", number / 100, number % 100);
+        return (format!("{}.{:02}", number / 100, number % 100), "%");
     }
     let steps = ladder(unit);
     let exact = number as f64;
@@ -30,7 +42,7 @@ pub(super) fn scaled(number: u128, unit: Unit) -> String {
     loop {
         let (size, name) = steps[step];
         if step == 0 {
-            return format!("{number}{name}");
+            return (number.to_string(), name);
         }
         let value = exact / size;
         let digits = three_digits(value);
@@ -38,7 +50,7 @@ pub(super) fn scaled(number: u128, unit: Unit) -> String {
         let carried =
             steps.get(step + 1).is_some_and(|(next, _)| digits.parse::<f64>().is_ok_and(|v| v * size >= *next));
         if !carried {
-            return format!("{digits}{name}");
+            return (digits, name);
         }
         step += 1;
     }
@@ -62,15 +74,15 @@ pub(super) fn signed(number: i128, unit: Unit) -> String {
 }
 
 /// A difference in percent, with one decimal.
-pub(super) fn percent(percent: Option<f64>) -> String {
+pub(super) fn percent_text(percent: Option<f64>) -> String {
     percent.map_or_else(String::new, |percent| {
         let sign = if percent < 0.0 { "−" } else { "+" };
         format!("{sign}{:.1}%", percent.abs())
     })
 }
 
-/// A group's reading; `-` where there is none.
-pub(super) fn cell(cell: Option<&Cell>, unit: Unit) -> String {
+/// A group's value; `-` where there is none.
+pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     match cell {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
@@ -89,7 +101,7 @@ pub(super) fn cell(cell: Option<&Cell>, unit: Unit) -> String {
 }
 
 /// A difference; `-` where there is none to give.
-pub(super) fn delta(delta: Option<&Delta>, unit: Unit) -> String {
+pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     let count = |number: i128| signed(number, Unit::Count);
     match delta {
         None => "-".to_owned(),
@@ -100,9 +112,9 @@ pub(super) fn delta(delta: Option<&Delta>, unit: Unit) -> String {
         }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
-        Some(Delta::Changed { from, to }) => format!("{} → {}", cell(Some(from), unit), cell(Some(to), unit)),
+        Some(Delta::Changed { from, to }) => format!("{} → {}", cell_text(Some(from), unit), cell_text(Some(to), unit)),
         Some(Delta::Same) => "same".to_owned(),
-        Some(Delta::Cpus { moved: true, .. }) => "moved".to_owned(),
+        Some(Delta::Cpus { moved: true, .. }) => "changed".to_owned(),
         Some(Delta::Cpus { fewest, most, .. }) if fewest == most => count(*fewest),
         Some(Delta::Cpus { fewest, most, .. }) => format!("{} / {}", count(*fewest), count(*most)),
     }
@@ -153,20 +165,20 @@ mod tests {
         assert_eq!(signed(0, Unit::Ns), "0ns");
         assert_eq!(signed(1500, Unit::Ns), "+1.50µs");
         assert_eq!(signed(-1500, Unit::Ns), "−1.50µs");
-        assert_eq!(percent(Some(-4.04)), "−4.0%");
-        assert_eq!(percent(None), "");
+        assert_eq!(percent_text(Some(-4.04)), "−4.0%");
+        assert_eq!(percent_text(None), "");
     }
 
     #[test]
-    fn readings_are_written_by_their_kind() {
+    fn values_are_written_by_their_kind() {
         let mode = Cell::Mode { value: "S".into(), count: 2, total: 3 };
-        assert_eq!(cell(Some(&mode), Unit::None), "S (2/3)");
-        assert_eq!(cell(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
+        assert_eq!(cell_text(Some(&mode), Unit::None), "S (2/3)");
+        assert_eq!(cell_text(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
         let one = Cell::Cpus { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) };
-        assert_eq!(cell(Some(&one), Unit::None), "5 cpus (0-3,8)");
-        assert_eq!(cell(Some(&Cell::Cpus { fewest: 1, most: 4, cpus: None }), Unit::None), "1-4 cpus (mixed)");
-        assert_eq!(cell(None, Unit::Ns), "-");
-        assert_eq!(delta(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
-        assert_eq!(delta(Some(&Delta::Cpus { fewest: 0, most: 0, moved: true }), Unit::None), "moved");
+        assert_eq!(cell_text(Some(&one), Unit::None), "5 cpus (0-3,8)");
+        assert_eq!(cell_text(Some(&Cell::Cpus { fewest: 1, most: 4, cpus: None }), Unit::None), "1-4 cpus (mixed)");
+        assert_eq!(cell_text(None, Unit::Ns), "-");
+        assert_eq!(delta_text(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
+        assert_eq!(delta_text(Some(&Delta::Cpus { fewest: 0, most: 0, moved: true }), Unit::None), "changed");
     }
 }

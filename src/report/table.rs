@@ -1,126 +1,185 @@
-//! Tables as text: for a terminal, or as GitHub's Markdown.
+//! Pages as text for a terminal.
 
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, presets};
-
+use super::columns::{Column, indent};
 use super::escape::escaped;
-use super::{Column, Markup, Style};
-use crate::compare::{Row, Table};
+use super::layout::{self, Head, Shape};
+use super::page::{Fact, List, ListLine, Page, PageSection, Tone};
+use crate::compare::{Change, Renamed};
+use crate::diagnose::Note;
+use crate::model::Section;
 
-/// Writes rows of a section.
-pub(super) fn rows(
+/// Whether headings stand out by terminal escapes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do.
+    On,
+}
+
+/// What text is written for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terminal {
+    /// Its columns; `None` where the output is no terminal.
+    pub width: Option<u16>,
+    /// Whether headings stand out.
+    pub colour: Colour,
+}
+
+impl Terminal {
+    fn strong(self, text: &str) -> String {
+        self.rendered("1", text)
+    }
+
+    /// Select Graphic Rendition of ECMA-48.
+    fn rendered(self, code: &str, text: &str) -> String {
+        if self.colour == Colour::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Columns of the labels before facts.
+const LABEL: usize = 10;
+/// What stands before a note.
+const NOTE: &str = "  ";
+
+/// Writes a page as text.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], terminal: Terminal) -> io::Result<()> {
+    page.facts.iter().try_for_each(|fact| lines(out, fact, terminal))?;
+    let columns = if columns.is_empty() { Column::usual(page) } else { columns };
+    let mut same = Vec::new();
+    for section in &page.sections {
+        let lists = section.lists();
+        if lists.is_empty() && section.notes.is_empty() {
+            same.push(section);
+            continue;
+        }
+        writeln!(out, "\n{}", terminal.strong(section.section.name()))?;
+        let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
+        section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
+        lists.iter().try_for_each(|list| write_list(out, section, list, columns, terminal))?;
+        footer(out, section)?;
+    }
+    if !same.is_empty() {
+        let counts = same.iter().map(|section| format!("{} {}", section.section.name(), hidden(section)));
+        writeln!(out, "\nno change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "))?;
+    }
+    renamed(out, page.renamed.unwrap_or_default(), terminal)
+}
+
+fn lines(out: &mut dyn Write, fact: &Fact, terminal: Terminal) -> io::Result<()> {
+    fact.lines.iter().try_for_each(|line| {
+        let label = format!("{:<LABEL$}", line.label);
+        let label = match line.tone {
+            _ if line.label.is_empty() => label,
+            Tone::Fact => terminal.strong(&label),
+            Tone::Warning => terminal.rendered("33", &label),
+        };
+        writeln!(out, "{label} {}", layout::folded(&escaped(&line.text), LABEL + 1, terminal.width))
+    })
+}
+
+fn write_list(
     out: &mut dyn Write,
-    table: &Table,
+    section: &PageSection<'_>,
+    list: &List<'_, '_>,
     columns: &[Column],
-    rows: &[&Row],
-    style: &Style,
+    terminal: Terminal,
 ) -> io::Result<()> {
-    let shown = rows.iter().take(style.limit.unwrap_or(usize::MAX)).copied().collect::<Vec<_>>();
-    let shown = in_tree_order(table, shown);
-    let headings: Vec<_> = columns.iter().map(|column| column.heading(table.section)).collect();
-    let texts = shown.iter().map(|row| columns.iter().map(|column| column.text(table, row)).collect());
-    let numeric: Vec<_> = columns.iter().map(|column| column.is_numeric()).collect();
-    match style.markup {
-        Markup::Plain => plain(out, &headings, &numeric, texts, style.width),
-        Markup::Markdown => markdown(out, &headings, &numeric, texts),
-    }?;
-    match rows.len() - shown.len() {
-        0 => Ok(()),
-        cut => writeln!(out, "{}{cut} more rows (--limit 0 shows all)", paragraph(style)),
+    if let Some(title) = list_title(section, list) {
+        writeln!(out, "\n{}", terminal.strong(&title))?;
     }
+    let columns = list_columns(section, list, columns);
+    let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section, list.only_in)).collect();
+    let plain = |text: String| escaped(&text).into_owned();
+    let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns, plain)).collect();
+    layout::write(out, &heads, &rows, terminal.width)
 }
 
-/// What sets a line apart from a table before it.
-pub(super) fn paragraph(style: &Style) -> &'static str {
-    if style.markup == Markup::Markdown { "\n" } else { "" }
-}
-
-/// The rows that were picked, in the order of their groups' tree: whatever is in one branch stands
-/// together.
-fn in_tree_order<'r>(table: &Table, mut rows: Vec<&'r Row>) -> Vec<&'r Row> {
-    if table.groups.iter().any(|group| group.path.len() > 1) {
-        rows.sort_by(|a, b| table.groups[a.group].path.cmp(&table.groups[b.group].path));
-    }
-    rows
-}
-
-/// Plain: headings, no borders, numbers to the right. With a `width` it fits: long texts end in `…`.
-pub(super) fn plain(
-    out: &mut dyn Write,
-    headings: &[&str],
-    numeric: &[bool],
-    rows: impl Iterator<Item = Vec<String>>,
-    width: Option<u16>,
-) -> io::Result<()> {
-    let mut table = comfy_table::Table::new();
-    table.load_style(presets::NOTHING).set_truncation_indicator("…");
-    match width {
-        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
-        None => table.set_content_arrangement(ContentArrangement::Disabled),
+/// A narrow terminal shows whose value it is, of what, and one value.
+fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'static> {
+    let shape = if column.is_numeric() { Shape::Number } else { Shape::Name };
+    let essential = match column {
+        Column::Group | Column::Metric | Column::Baseline | Column::Value => true,
+        Column::Candidate => only_in == Some(Change::CandidateOnly),
+        _ => false,
     };
-    let mut head = comfy_table::Row::from(headings.iter());
-    head.max_height(1);
-    table.set_header(head);
-    for row in rows {
-        let mut row = comfy_table::Row::from(row.iter().map(|text| escaped(text)));
-        row.max_height(1);
-        table.add_row(row);
-    }
-    for (column, numeric) in table.column_iter_mut().zip(numeric) {
-        column.set_padding((0, 2));
-        if *numeric {
-            // Names can be cut, numbers can't.
-            column.set_cell_alignment(CellAlignment::Right);
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+    Head { text: column.heading(section), shape, essential }
 }
 
-fn markdown(
-    out: &mut dyn Write,
-    headings: &[&str],
-    numeric: &[bool],
-    rows: impl Iterator<Item = Vec<String>>,
-) -> io::Result<()> {
-    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    writeln!(out, "{}", line(headings.iter().map(|heading| (*heading).to_owned()).collect()))?;
-    let rule = numeric.iter().map(|numeric| if *numeric { "---:" } else { "---" });
-    writeln!(out, "|{}|", rule.collect::<Vec<_>>().join("|"))?;
-    for row in rows {
-        writeln!(out, "{}", line(row.iter().map(|text| inline(text)).collect()))?;
-    }
-    Ok(())
+/// The heading of a list of groups that exist on one side.
+pub(super) fn list_title(section: &PageSection<'_>, list: &List<'_, '_>) -> Option<String> {
+    let side = match list.only_in? {
+        Change::BaselineOnly => "baseline",
+        _ => "candidate",
+    };
+    let groups = section.groups_in(list);
+    let s = if groups == 1 { "" } else { "s" };
+    Some(format!("{} only in the {side}: {groups} group{s}", section.section.name()))
 }
 
-/// A text that Markdown takes as it is.
-pub(super) fn inline(text: &str) -> String {
-    let mut out = String::new();
-    for c in escaped(text).replace("  ", "\u{2003}").chars() {
-        if matches!(c, '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
+/// The columns of a list that its section has: of groups on one side those of that side.
+pub(super) fn list_columns(section: &PageSection<'_>, list: &List<'_, '_>, columns: &[Column]) -> Vec<Column> {
+    let has = |column: Column| match list.only_in {
+        _ if column.heading(section.section).is_empty() => false,
+        None => true,
+        Some(Change::BaselineOnly) => column.is_of_views() || column == Column::Baseline,
+        Some(_) => column.is_of_views() || column == Column::Candidate,
+    };
+    columns.iter().copied().filter(|column| has(*column)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_cannot_break_out_of_a_cell() {
-        assert_eq!(inline("a|b `x` <img>"), "a\\|b \\`x\\` \\<img\\>");
-        assert_eq!(inline("\x1b\n"), "\\\\u{1b}\\\\n");
-    }
-
-    #[test]
-    fn wide_and_combining_characters_keep_columns_aligned() {
-        let mut out = Vec::new();
-        let rows = [["日本", "1"], ["e\u{301}", "22"], ["abcd", "3"]].map(|row| row.map(str::to_owned).to_vec());
-        plain(&mut out, &["name", "n"], &[false, true], rows.into_iter(), None).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "name   n\n日本   1\ne\u{301}     22\nabcd   3\n");
-    }
+/// The texts of a line in some columns.
+pub(super) fn cells(
+    section: &PageSection<'_>,
+    line: &ListLine<'_, '_>,
+    columns: &[Column],
+    plain: impl Fn(String) -> String,
+) -> Vec<String> {
+    let text = |column: &Column| match line {
+        ListLine::Row(row) => column.cell(&section.groups[row.group], row).text,
+        ListLine::Ancestor { name, depth } if *column == Column::Group => format!("{}{name}", indent(*depth)),
+        ListLine::Ancestor { .. } => String::new(),
+    };
+    columns.iter().map(|column| plain(text(column))).collect()
 }
+
+fn footer(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<()> {
+    if section.cut > 0 {
+        writeln!(out, "{}", cut(section))?;
+    }
+    if section.hidden().is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "hidden: {} (show with --unchanged)", hidden(section))
+}
+
+/// What the limit left out.
+pub(super) fn cut(section: &PageSection<'_>) -> String {
+    let s = if section.cut == 1 { "" } else { "s" };
+    format!("{} more row{s} (show with --limit 0)", section.cut)
+}
+
+/// How many rows are hidden, by reason.
+pub(super) fn hidden(section: &PageSection<'_>) -> String {
+    let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.word()));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+fn renamed(out: &mut dyn Write, renamed: &[Renamed], terminal: Terminal) -> io::Result<()> {
+    if renamed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", terminal.strong(RENAMED))?;
+    renamed.iter().try_for_each(|Renamed { baseline, candidate, similarity, .. }| {
+        writeln!(out, "{:<10} {} → {}", format!("{:.0}%", similarity * 100.0), escaped(baseline), escaped(candidate))
+    })
+}
+
+/// The heading of the list of renamed cgroups.
+pub(super) const RENAMED: &str = "renamed cgroups (≈) and how alike their threads are";

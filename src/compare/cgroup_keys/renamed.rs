@@ -7,8 +7,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::Renamed;
+use serde::Serialize;
+
 use crate::names::cgroup_pattern;
+
+/// A cgroup that has another name in the candidate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Renamed {
+    /// Its name in the baseline, under which it is shown.
+    pub baseline: String,
+    /// Its name in the candidate.
+    pub candidate: String,
+    /// The similarity of their threads, from 0 to 1: shared kinds per kinds in either. A kind is a
+    /// pattern of a process name with a pattern of a thread name.
+    pub similarity: f64,
+}
 
 /// Similarity from which two cgroups are the same one, in tenths: shared kinds of threads per kinds
 /// in either.

@@ -1,0 +1,330 @@
+//! What a comparison needs of one snapshot, without its threads: memory grows with distinct names, not
+//! with threads.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+
+use rayon::prelude::*;
+
+use crate::model::{Census, CtprofSnapshot, Name, ThreadState, Threads, Totals};
+
+/// One snapshot, reduced to totals by exact names.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Digest {
+    /// The snapshot without its threads.
+    pub snapshot: CtprofSnapshot,
+    /// Numbers of threads and processes, and the metrics that any thread has.
+    pub census: Census,
+    pub(super) kinds: HashMap<ThreadNames, Members>,
+    /// By the key that [`ThreadTotals`] was made for.
+    pub(super) memory: BTreeMap<String, Memory>,
+}
+
+impl Digest {
+    /// A snapshot whose threads were read into totals.
+    #[must_use]
+    pub fn new<K: MemoryKey>(snapshot: CtprofSnapshot, threads: ThreadTotals<K>) -> Self {
+        let ThreadTotals { census, kinds, memory, .. } = threads;
+        Self { snapshot, census, kinds, memory }
+    }
+
+    /// Reduces a snapshot; its threads stay where they are.
+    #[must_use]
+    pub fn of<K: MemoryKey>(snapshot: &CtprofSnapshot) -> Self {
+        let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
+            let mut part = ThreadTotals::<K>::default();
+            threads.iter().for_each(|thread| part.count(thread));
+            part
+        });
+        let mut all = ThreadTotals::default();
+        parts.collect::<Vec<_>>().into_iter().for_each(|part| all.append(part));
+        Self::new(without_threads(snapshot), all)
+    }
+}
+
+fn without_threads(snapshot: &CtprofSnapshot) -> CtprofSnapshot {
+    let CtprofSnapshot {
+        format_version,
+        captured_at_unix_ns,
+        capture,
+        host,
+        threads: _,
+        cgroup_stats,
+        probe_summary,
+        parse_summary,
+        taskstats_summary,
+        psi,
+        sched_ext,
+    } = snapshot;
+    CtprofSnapshot {
+        format_version: *format_version,
+        captured_at_unix_ns: *captured_at_unix_ns,
+        capture: capture.clone(),
+        host: host.clone(),
+        threads: Vec::new(),
+        cgroup_stats: cgroup_stats.clone(),
+        probe_summary: probe_summary.clone(),
+        parse_summary: parse_summary.clone(),
+        taskstats_summary: taskstats_summary.clone(),
+        psi: psi.clone(),
+        sched_ext: sched_ext.clone(),
+    }
+}
+
+/// Threads that one worker reduces at a time.
+const THREADS_AT_ONCE: usize = 4096;
+
+/// The names that decide a thread's group on any axis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ThreadNames {
+    pub(super) process: Name,
+    pub(super) thread: Name,
+    pub(super) cgroup: Option<Name>,
+}
+
+/// The process name, the thread name and the cgroup of a thread; several threads may share them.
+pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
+
+impl ThreadNames {
+    /// The names, borrowed.
+    pub(super) fn as_task(&self) -> TaskNames<'_> {
+        (&self.process, &self.thread, self.cgroup.as_deref())
+    }
+}
+
+/// What the memory of processes is kept by.
+pub trait MemoryKey: Send {
+    /// The key of the process that starts with this thread.
+    fn key(leader: &ThreadState) -> String;
+}
+
+/// Processes of one name have one entry.
+#[derive(Clone, Copy, Debug)]
+pub struct ByName;
+
+/// Each process has an entry, `name[id]`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByProcess;
+
+impl MemoryKey for ByName {
+    fn key(leader: &ThreadState) -> String {
+        leader.pcomm.to_string()
+    }
+}
+
+impl MemoryKey for ByProcess {
+    fn key(leader: &ThreadState) -> String {
+        format!("{}[{}]", leader.pcomm, leader.tgid)
+    }
+}
+
+/// Totals of threads by exact names, and of processes' memory.
+#[derive(Clone, Debug)]
+pub struct ThreadTotals<K> {
+    census: Census,
+    kinds: HashMap<ThreadNames, Members>,
+    memory: BTreeMap<String, Memory>,
+    key: PhantomData<K>,
+}
+
+impl<K> Default for ThreadTotals<K> {
+    fn default() -> Self {
+        Self { census: Census::default(), kinds: HashMap::new(), memory: BTreeMap::new(), key: PhantomData }
+    }
+}
+
+impl<K: MemoryKey> Threads for ThreadTotals<K> {
+    fn add(&mut self, thread: ThreadState) {
+        self.count(&thread);
+    }
+
+    fn append(&mut self, later: Self) {
+        let Self { census, kinds, memory, key: PhantomData } = later;
+        self.census.append(census);
+        for (names, members) in kinds {
+            match self.kinds.entry(names) {
+                Entry::Occupied(mut known) => known.get_mut().merge(members),
+                Entry::Vacant(new) => drop(new.insert(members)),
+            }
+        }
+        for (name, more) in memory {
+            self.memory.entry(name).or_default().merge(more);
+        }
+    }
+}
+
+impl<K: MemoryKey> ThreadTotals<K> {
+    fn count(&mut self, thread: &ThreadState) {
+        self.census.add(thread);
+        let names = ThreadNames {
+            process: Name::clone(&thread.pcomm),
+            thread: Name::clone(&thread.comm),
+            cgroup: thread.cgroup.clone(),
+        };
+        self.kinds.entry(names).or_default().add(thread);
+        if let Some(rollup) = &thread.smaps_rollup_kib {
+            self.memory.entry(K::key(thread)).or_default().add(rollup);
+        }
+    }
+}
+
+/// The memory of the processes of a snapshot.
+pub(super) fn memory<K: MemoryKey>(snapshot: &CtprofSnapshot) -> BTreeMap<String, Memory> {
+    let mut memory: BTreeMap<String, Memory> = BTreeMap::new();
+    for thread in &snapshot.threads {
+        if let Some(rollup) = &thread.smaps_rollup_kib {
+            memory.entry(K::key(thread)).or_default().add(rollup);
+        }
+    }
+    memory
+}
+
+/// Threads that belong together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    pub(super) threads: u64,
+    /// How many of them are their process's first thread.
+    pub(super) leaders: u64,
+    /// How many of those have a name that is known not to be cut, though it is as long as any can be.
+    pub(super) whole_leaders: u64,
+    pub(super) lifetimes: Lifetimes,
+    pub(super) totals: Box<Totals>,
+}
+
+impl Members {
+    fn add(&mut self, thread: &ThreadState) {
+        self.threads += 1;
+        self.leaders += u64::from(thread.is_leader());
+        self.whole_leaders += u64::from(thread.is_leader() && thread.name_complete);
+        self.lifetimes.add(thread);
+        self.totals.add(&thread.metrics);
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        let Self { threads, leaders, whole_leaders, lifetimes, totals } = other;
+        self.threads += threads;
+        self.leaders += leaders;
+        self.whole_leaders += whole_leaders;
+        self.lifetimes.merge(lifetimes);
+        self.totals.merge(*totals);
+    }
+}
+
+/// When threads started and were read, summed over those whose start is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lifetimes {
+    threads: u64,
+    start_ticks: u128,
+    read_at_ns: u128,
+}
+
+impl Lifetimes {
+    fn add(&mut self, thread: &ThreadState) {
+        let Some(start) = thread.start_time_clock_ticks else { return };
+        self.threads += 1;
+        self.start_ticks += u128::from(start);
+        self.read_at_ns += u128::from(thread.read_at_ns.unwrap_or(0));
+    }
+
+    fn merge(&mut self, other: Self) {
+        let Self { threads, start_ticks, read_at_ns } = other;
+        self.threads += threads;
+        self.start_ticks += start_ticks;
+        self.read_at_ns += read_at_ns;
+    }
+
+    /// The part of the time since boot that the threads have lived on average, 0 to 1; `None` where
+    /// the host's uptime or tick rate, or every thread's start, is unknown.
+    pub(super) fn share_of_uptime(self, snapshot: &CtprofSnapshot) -> Option<f64> {
+        let host = snapshot.host.as_ref()?;
+        let ticks_per_second = host.clock_ticks_per_second.filter(|ticks| *ticks > 0)? as f64;
+        let threads = (self.threads > 0).then_some(self.threads)? as f64;
+        let now = host.uptime_ns? as f64 / 1e9 + self.read_at_ns as f64 / threads / 1e9;
+        let started = self.start_ticks as f64 / threads / ticks_per_second;
+        (now > 0.0).then(|| ((now - started) / now).clamp(0.0, 1.0))
+    }
+}
+
+/// Memory of processes by kind, from `smaps_rollup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) processes: u64,
+    /// Bytes by the kernel's key, and how many processes have it.
+    pub(super) kinds: BTreeMap<String, (u64, u64)>,
+}
+
+impl Memory {
+    fn add(&mut self, rollup_kib: &BTreeMap<String, u64>) {
+        self.processes += 1;
+        for (kind, kib) in rollup_kib {
+            self.add_kind(kind, kib.saturating_mul(1024), 1);
+        }
+    }
+
+    fn add_kind(&mut self, kind: &str, bytes: u64, processes: u64) {
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.to_owned(), (0, 0));
+        }
+        if let Some((total, covered)) = self.kinds.get_mut(kind) {
+            *total = total.saturating_add(bytes);
+            *covered += processes;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.processes += other.processes;
+        for (kind, (bytes, processes)) in other.kinds {
+            self.add_kind(&kind, bytes, processes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::HostContext;
+
+    fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {
+        let mut thread = ThreadState { tid, tgid: 1, comm: comm.into(), ..ThreadState::default() };
+        thread.start_time_clock_ticks = Some(start);
+        thread.metrics.minflt = Some(u64::from(tid).into());
+        thread
+    }
+
+    #[test]
+    fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
+        let threads: Vec<_> = (1..=10_000).map(|tid| thread(tid, ["a", "b", "c"][tid as usize % 3], 5)).collect();
+        let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
+        let digest = Digest::of::<ByName>(&snapshot);
+        let mut whole = ThreadTotals::<ByName>::default();
+        snapshot.threads.iter().for_each(|thread| whole.count(thread));
+        assert!(digest.snapshot.threads.is_empty());
+        assert_eq!((digest.kinds.len(), digest.census.threads), (3, 10_000));
+        for (names, members) in whole.kinds {
+            let part = &digest.kinds[&names];
+            assert_eq!(
+                (part.threads, part.lifetimes, &part.totals),
+                (members.threads, members.lifetimes, &members.totals)
+            );
+        }
+    }
+
+    #[test]
+    fn uptime_is_the_part_of_the_time_since_boot_that_threads_have_lived() {
+        let host = HostContext {
+            uptime_ns: Some(100_000_000_000),
+            clock_ticks_per_second: Some(100),
+            ..HostContext::default()
+        };
+        let snapshot = CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() };
+        let mut lifetimes = Lifetimes::default();
+        assert_eq!(lifetimes.share_of_uptime(&snapshot), None);
+        lifetimes.add(&thread(1, "a", 0));
+        assert_eq!(lifetimes.share_of_uptime(&snapshot), Some(1.0));
+        lifetimes.add(&thread(2, "b", 10_000));
+        assert_eq!(lifetimes.share_of_uptime(&snapshot), Some(0.5));
+        assert_eq!(lifetimes.share_of_uptime(&CtprofSnapshot::default()), None);
+    }
+}

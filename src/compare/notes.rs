@@ -1,0 +1,54 @@
+//! Which sections are reported, and why one that was asked for has no data.
+
+use super::digest::Digest;
+use super::options::Options;
+use super::rows::{ReportRow, Table};
+use super::sides::Sides;
+use crate::diagnose::{Finding, Note, Side, why_empty};
+use crate::model::Section;
+
+/// Drops sections that have nothing to say; where sections were asked for by name, says why instead.
+pub(super) fn finish<P, R: ReportRow>(
+    tables: &mut Vec<Table<P, R>>,
+    sides: Sides<Option<&Digest>>,
+    findings: Sides<&Vec<Finding>>,
+    options: &Options,
+) {
+    let empty = |table: &Table<P, R>| table.rows.iter().all(R::is_absent) && table.notes.is_empty();
+    if options.sections.is_empty() {
+        tables.retain(|table| !empty(table));
+        return;
+    }
+    for table in tables.iter_mut() {
+        if empty(table) {
+            table.notes = no_data(table.section, sides, findings, options);
+        } else if table.rows.iter().all(R::is_silent) && table.notes.is_empty() {
+            table.notes.push(Note::NothingChanged);
+        }
+    }
+    if !options.group_by.is_by_cgroup() {
+        for &section in options.sections.iter().filter(|section| section.is_of_cgroups()) {
+            let notes = vec![Note::NeedsCgroupGrouping];
+            tables.push(Table { section, groups: Vec::new(), rows: Vec::new(), notes });
+        }
+    }
+    tables.sort_by_key(|table| table.section);
+}
+
+/// Why a section that was asked for has no data: one note, or one per side if the causes differ.
+fn no_data(
+    section: Section,
+    sides: Sides<Option<&Digest>>,
+    findings: Sides<&Vec<Finding>>,
+    options: &Options,
+) -> Vec<Note> {
+    let selects = |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.name() == name);
+    let why = |digest: &Digest, findings| why_empty(section, &digest.snapshot, findings, selects);
+    let baseline = sides.baseline.map(|digest| why(digest, findings.baseline));
+    let candidate = sides.candidate.map(|digest| why(digest, findings.candidate));
+    let note = |side, why| Note::NoData { side, why };
+    match (baseline, candidate) {
+        (Some(a), Some(b)) if a != b => vec![note(Some(Side::Baseline), a), note(Some(Side::Candidate), b)],
+        (a, b) => a.or(b).map(|why| note(None, why)).into_iter().collect(),
+    }
+}

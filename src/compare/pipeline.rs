@@ -1,0 +1,116 @@
+//! From digests to the sections of each side: groups, then a value of everything for every group.
+
+use std::collections::BTreeMap;
+
+use super::cgroup_keys::CgroupKeys;
+use super::cgroup_keys::renamed::Renamed;
+use super::digest::{Digest, Memory, ThreadNames};
+use super::entry::{SideSection, middle_of_runs};
+use super::group::{self, Groups, Naming};
+use super::options::{GroupBy, Options};
+use super::sides::Sides;
+use super::{captures, records, smaps};
+use crate::model::{CtprofSnapshot, Section};
+
+/// Every section of one capture.
+type Sections = BTreeMap<Section, SideSection>;
+
+/// Both sides, each capture of a side reduced to its sections.
+pub(super) struct Reduced {
+    /// The captures, without their threads.
+    pub(super) digests: Sides<Vec<Digest>>,
+    pub(super) sections: Sides<Vec<Sections>>,
+    pub(super) renamed: Vec<Renamed>,
+}
+
+/// Reduces every capture. Names become keys by what all captures together have.
+pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Reduced {
+    let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
+    let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
+    let names = threads.as_ref().map(|side| side.iter().flat_map(|kinds| kinds.keys().cloned()).collect::<Vec<_>>());
+    let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()));
+    let cgroups = CgroupKeys::learn(
+        names.as_ref().map(|names| names.iter().map(ThreadNames::as_task)),
+        recorded.map(|paths| paths.map(String::as_str)),
+        options,
+    );
+    let process = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.process), options);
+    let thread = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.thread), options);
+    let naming = |cgroup| Naming { by: options.group_by, process: &process, thread: &thread, cgroup };
+    let (baseline, candidate) = (|path: &str| cgroups.baseline(path), |path: &str| cgroups.candidate(path));
+    let group = |side: Vec<_>, naming: Naming<'_>| -> Vec<Groups> {
+        side.into_iter().map(|kinds| group::groups(kinds, &naming)).collect()
+    };
+    let mut groups = Sides::from(rayon::join(
+        || group(threads.baseline, naming(&baseline)),
+        || group(threads.candidate, naming(&candidate)),
+    ));
+    if options.group_by == GroupBy::All {
+        group::drop_only_children(groups.baseline.iter_mut().chain(&mut groups.candidate));
+    }
+    let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| -> Vec<Sections> {
+        let captures = digests.iter().zip(groups).zip(memory);
+        captures.map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, options)).collect()
+    };
+    let mut sections = Sides::from(rayon::join(
+        || reduce(&digests.baseline, groups.baseline, memory.baseline, &baseline),
+        || reduce(&digests.candidate, groups.candidate, memory.candidate, &candidate),
+    ));
+    mark_renamed(&mut sections, &cgroups);
+    let renamed = cgroups.list;
+    Reduced { digests, sections, renamed }
+}
+
+/// What makes a cgroup's path the key of its group.
+type Key<'k> = &'k (dyn Fn(&str) -> String + Sync);
+
+fn take_each<T: Default>(digests: &mut [Digest], part: fn(&mut Digest) -> &mut T) -> Vec<T> {
+    digests.iter_mut().map(|digest| std::mem::take(part(digest))).collect()
+}
+
+/// Marks the groups of cgroups that have another name in the candidate.
+fn mark_renamed(sections: &mut Sides<Vec<Sections>>, cgroups: &CgroupKeys<'_>) {
+    let by_cgroup = |section: &Section| section.is_of_threads() || section.is_of_cgroups();
+    let runs = sections.baseline.iter_mut().chain(&mut sections.candidate).flatten();
+    for (path, group) in runs.filter(|(section, _)| by_cgroup(section)).flat_map(|(_, groups)| groups) {
+        group.renamed = path.first().is_some_and(|cgroup| cgroups.is_renamed(cgroup));
+    }
+}
+
+/// The sections of one capture.
+fn sections(
+    snapshot: &CtprofSnapshot,
+    groups: &Groups,
+    memory: BTreeMap<String, Memory>,
+    cgroup_key: Key<'_>,
+    options: &Options,
+) -> Sections {
+    let mut sections = group::sections(snapshot, groups, options);
+    let mut memory = Some(memory);
+    for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
+        let groups = match section {
+            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
+                records::cgroup_section(snapshot, section, cgroup_key)
+            }
+            Section::HostPressure => records::host_pressure(snapshot),
+            Section::SchedExt => records::sched_ext(snapshot),
+            Section::SmapsRollup => smaps::section(memory.take().unwrap_or_default(), options),
+            Section::Capture => captures::section(snapshot),
+            _ => continue,
+        };
+        sections.insert(section, groups);
+    }
+    sections
+}
+
+/// The captures of a side as one.
+pub(super) fn middle(mut runs: Vec<Sections>) -> Sections {
+    if runs.len() < 2 {
+        return runs.pop().unwrap_or_default();
+    }
+    let mut sections: BTreeMap<Section, Vec<SideSection>> = BTreeMap::new();
+    for (section, groups) in runs.into_iter().flatten() {
+        sections.entry(section).or_default().push(groups);
+    }
+    sections.into_iter().map(|(section, runs)| (section, middle_of_runs(runs))).collect()
+}

@@ -1,0 +1,97 @@
+//! What a group of threads has a value of: its number of threads, a metric, a derived metric.
+
+use super::digest::Members;
+use crate::model::{Cell, Context, DERIVED, Derived, METRICS, Metric, Reduction, Section, Unit};
+
+/// A number or word that every group of threads can have.
+#[derive(Clone, Copy, Debug)]
+pub enum Quantity {
+    /// The group's number of threads.
+    ThreadCount,
+    /// A metric's total.
+    Metric(&'static Metric),
+    /// A derived metric's value.
+    Derived(&'static Derived),
+}
+
+impl Quantity {
+    /// Every quantity, in the order of listings.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let metrics = METRICS.iter().map(Self::Metric);
+        [Self::ThreadCount].into_iter().chain(metrics).chain(DERIVED.iter().map(Self::Derived))
+    }
+
+    /// The quantity of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|quantity| quantity.name() == name)
+    }
+
+    /// Public name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ThreadCount => "thread_count",
+            Self::Metric(metric) => metric.name,
+            Self::Derived(derived) => derived.name,
+        }
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::ThreadCount => Unit::Count,
+            Self::Metric(metric) => metric.unit,
+            Self::Derived(derived) => derived.unit,
+        }
+    }
+
+    /// Where it is reported.
+    #[must_use]
+    pub fn section(self) -> Section {
+        match self {
+            Self::ThreadCount => Section::Primary,
+            Self::Metric(metric) => metric.section,
+            Self::Derived(derived) => derived.section,
+        }
+    }
+
+    /// Kernel options and scheduling class that it depends on.
+    #[must_use]
+    pub fn tags(self) -> Vec<&'static str> {
+        match self {
+            Self::Metric(metric) => metric.tags().collect(),
+            Self::ThreadCount | Self::Derived(_) => Vec::new(),
+        }
+    }
+
+    /// Whether groups can be sorted by it: a category has no order.
+    #[must_use]
+    pub fn has_order(self) -> bool {
+        !matches!(self, Self::Metric(metric) if metric.reduction == Reduction::Mode)
+    }
+
+    /// The value of these threads.
+    pub(super) fn cell(self, members: &Members, context: Context) -> Option<Cell> {
+        match self {
+            Self::ThreadCount => Some(Cell::Number(members.threads)),
+            Self::Metric(metric) => metric.total(&members.totals),
+            Self::Derived(derived) => derived.total(&members.totals, context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantity_is_found_by_its_name_and_categories_have_no_order() {
+        for quantity in Quantity::all() {
+            assert_eq!(Quantity::named(quantity.name()).map(Quantity::name), Some(quantity.name()));
+        }
+        assert!(!Quantity::named("policy").unwrap().has_order() && Quantity::named("nice").unwrap().has_order());
+        assert!(Quantity::named("no_such_metric").is_none());
+    }
+}

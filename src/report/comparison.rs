@@ -1,0 +1,97 @@
+//! The page of a comparison.
+
+use serde_json::json;
+
+use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, Sided, Tone};
+use super::scale::spaced;
+use super::view::described;
+use crate::compare::{Comparison, ComparisonTable, Difference, Header, Row, Sides};
+use crate::diagnose::Warning;
+use crate::model::Unit;
+
+impl<'r> Page<'r> {
+    /// The page of a comparison.
+    #[must_use]
+    pub fn of_comparison(comparison: &'r Comparison, selection: Selection) -> Self {
+        let header = comparison.header.as_ref();
+        Self {
+            facts: header.map(facts).unwrap_or_default(),
+            group_by: comparison.group_by,
+            sections: comparison.tables.iter().map(|table| section(table, selection)).collect(),
+            renamed: Some(&comparison.renamed),
+        }
+    }
+}
+
+fn section<'r>(table: &'r ComparisonTable, selection: Selection) -> PageSection<'r> {
+    let groups = table.groups.iter().map(|group| PageGroup {
+        name: &group.name,
+        path: &group.path,
+        name_cut: group.name_cut,
+        renamed: group.renamed,
+        members: Sided::Two(group.population.map(|side| side.map(|population| population.members))),
+        uptime: Sided::Two(group.population.map(|side| side.and_then(|population| population.uptime))),
+    });
+    let row = |row: &'r Row| PageRow {
+        section: table.section,
+        group: row.group,
+        name: &row.name,
+        unit: row.unit,
+        quantity: row.quantity,
+        values: Sided::Two(row.values.as_ref().map(Option::as_ref)),
+        covered: Sided::Two(row.covered),
+        partial: row.partial,
+        delta: row.delta.as_ref(),
+        percent: row.percent,
+        change: Some(row.change),
+    };
+    PageSection::new(table.section, &table.notes, groups.collect(), table.rows.iter().map(row), selection)
+}
+
+fn facts(header: &Header) -> Vec<Fact> {
+    let Sides { baseline, candidate } = &header.sides;
+    let side = |key, side| Fact {
+        key,
+        data: json!(side),
+        lines: vec![Line { label: key, text: described(side), tone: Tone::Fact }],
+    };
+    let warning = |warning: &Warning| Line { label: "warning", text: warning.to_string(), tone: Tone::Warning };
+    vec![
+        side("baseline", baseline),
+        side("candidate", candidate),
+        Fact { key: "apart_ns", data: json!(header.apart_ns), lines: vec![apart(header.apart_ns)] },
+        Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
+        Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
+    ]
+}
+
+fn apart(apart_ns: i128) -> Line {
+    let time = spaced(apart_ns.unsigned_abs(), Unit::Ns);
+    let text = match apart_ns {
+        0 => "captured at the same time: the snapshots are one".to_owned(),
+        1.. => format!("captured {time} after the baseline"),
+        _ => format!("captured {time} before the baseline"),
+    };
+    Line { label: "", text, tone: Tone::Fact }
+}
+
+fn differences(differences: Option<&[Difference]>) -> Vec<Line> {
+    let line = |label, text: &str| Line { label, text: text.to_owned(), tone: Tone::Fact };
+    let Some(differences) = differences else { return vec![line("host", "unknown on one side")] };
+    let texts: Vec<String> = differences.iter().filter_map(difference).collect();
+    let lines: Vec<_> =
+        texts.iter().enumerate().map(|(at, text)| line(if at == 0 { "host" } else { "" }, text)).collect();
+    if lines.is_empty() { vec![line("host", "same")] } else { lines }
+}
+
+/// What differs between the hosts; of the load averages only the one over a minute, if that differs.
+fn difference(difference: &Difference) -> Option<String> {
+    let value = |value: Option<&String>| value.map_or("-", String::as_str).to_owned();
+    let Sides { baseline, candidate } = difference.values.as_ref().map(|side| value(side.as_ref()));
+    if difference.field != "loadavg" {
+        return Some(format!("{}: {baseline} → {candidate}", difference.field));
+    }
+    let minute = |loads: &str| loads.split(' ').next().unwrap_or_default().to_owned();
+    let (before, after) = (minute(&baseline), minute(&candidate));
+    (before != after).then(|| format!("load: {before} → {after}"))
+}

@@ -1,0 +1,230 @@
+//! Columns of text that fit a terminal: long names are cut in the middle, columns are left out from
+//! the right, no line wraps.
+
+use std::io::{self, Write};
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+/// How a column gives way where there is too little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A number: to the right, never cut.
+    Number,
+    /// A word that has to be whole.
+    Whole,
+    /// A name: cut in the middle, its ends tell most.
+    Name,
+    /// A sentence: cut at its end.
+    Prose,
+}
+
+/// A column: its heading, and how it gives way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head<'h> {
+    pub(super) text: &'h str,
+    pub(super) shape: Shape,
+    /// Whether the others are left out before this one.
+    pub(super) essential: bool,
+}
+
+/// Names are cut to this before a column is left out.
+const SHORT_NAME: usize = 20;
+/// A sentence with less room says nothing.
+const SHORT_PROSE: usize = 24;
+/// Names are cut to this where no more columns can be left out.
+const SHORTEST_NAME: usize = 3;
+/// Between columns.
+const GAP: usize = 2;
+
+/// Writes a heading and rows; with a `width` no line is longer.
+pub(super) fn write(
+    out: &mut dyn Write,
+    heads: &[Head<'_>],
+    rows: &[Vec<String>],
+    width: Option<u16>,
+) -> io::Result<()> {
+    let mut widths: Vec<usize> = heads.iter().map(|head| head.text.width()).collect();
+    for row in rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = (*width).max(text.width());
+        }
+    }
+    let widths = match width {
+        Some(room) => fitted(&widths, heads, room.into()),
+        None => widths.into_iter().map(Some).collect(),
+    };
+    let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
+    [&headings].into_iter().chain(rows).try_for_each(|row| writeln!(out, "{}", line(row, heads, &widths)))
+}
+
+/// The widths of the columns that there is room for; `None` for those left out.
+fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usize>> {
+    let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
+    let mut optional: Vec<usize> = (0..heads.len()).filter(|at| !heads[*at].essential).collect();
+    loop {
+        let mut narrow = widths.clone();
+        shrink(&mut narrow, heads, Shape::Prose, SHORT_PROSE, room);
+        shrink(&mut narrow, heads, Shape::Name, SHORT_NAME, room);
+        if total(&narrow) <= room {
+            return narrow;
+        }
+        match optional.pop() {
+            Some(at) => widths[at] = None,
+            None => break,
+        }
+    }
+    for shape in [Shape::Prose, Shape::Name, Shape::Whole] {
+        shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
+    }
+    while total(&widths) > room && widths.len() > 1 {
+        widths.pop();
+    }
+    if let [Some(first)] = widths.as_mut_slice() {
+        *first = room.min(*first);
+    }
+    widths
+}
+
+/// Makes the widest columns of a shape narrower, as far as there is need and they are wider than `least`.
+fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: Shape, least: usize, room: usize) {
+    let mut excess = total(widths).saturating_sub(room);
+    while excess > 0 {
+        let of_shape = (0..widths.len()).filter(|at| heads[*at].shape == shape);
+        let widest = of_shape.max_by_key(|at| widths[*at]).and_then(|at| widths[at].as_mut());
+        let Some(widest) = widest.filter(|width| **width > least) else { return };
+        *widest -= 1;
+        excess -= 1;
+    }
+}
+
+/// Text as lines of at most `width` columns, cut at spaces; lines after the first begin with `indent`
+/// blanks.
+pub(super) fn folded(text: &str, indent: usize, width: Option<u16>) -> String {
+    let room = width.map_or(usize::MAX, |width| usize::from(width).saturating_sub(indent).max(SHORT_PROSE));
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in text.split_inclusive(' ') {
+        if used > 0 && used + word.trim_end().width() > room {
+            lines.truncate(lines.trim_end().len());
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            used = 0;
+        }
+        lines.push_str(word);
+        used += word.width();
+    }
+    lines
+}
+
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+}
+
+fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String {
+    let mut line = String::new();
+    for ((text, head), width) in row.iter().zip(heads).zip(widths) {
+        let Some(width) = *width else { continue };
+        let text = cut(text, head.shape, width);
+        let blanks = " ".repeat(width - text.width().min(width));
+        match head.shape {
+            Shape::Number => line.extend([blanks.as_str(), &text]),
+            Shape::Whole | Shape::Name | Shape::Prose => line.extend([&text, blanks.as_str()]),
+        }
+        line.extend([" "; GAP]);
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// The text in so many columns, `…` where something is left out.
+fn cut(text: &str, shape: Shape, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let back = if shape == Shape::Prose { 0 } else { room / 2 };
+    let front = taken(text.graphemes(true), room - back);
+    let back = taken(text.graphemes(true).rev(), back);
+    format!("{}…{}", front.concat(), back.into_iter().rev().collect::<String>())
+}
+
+fn taken<'t>(graphemes: impl Iterator<Item = &'t str>, width: usize) -> Vec<&'t str> {
+    let mut left = width;
+    let fits = |grapheme: &&str| {
+        let wide = grapheme.width();
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    graphemes.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: Head<'_> = Head { text: "group", shape: Shape::Name, essential: true };
+    const METRIC: Head<'_> = Head { text: "metric", shape: Shape::Name, essential: true };
+    const VALUE: Head<'_> = Head { text: "value", shape: Shape::Number, essential: true };
+    const THREADS: Head<'_> = Head { text: "threads", shape: Shape::Number, essential: false };
+    const DELTA: Head<'_> = Head { text: "delta", shape: Shape::Number, essential: false };
+    const MEANING: Head<'_> = Head { text: "meaning", shape: Shape::Prose, essential: false };
+
+    fn written(heads: &[Head<'_>], rows: &[&[&str]], width: Option<u16>) -> String {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|text| (*text).to_owned()).collect()).collect();
+        let mut out = Vec::new();
+        write(&mut out, heads, &rows, width).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn wide_and_combining_characters_keep_columns_aligned() {
+        let rows: &[&[&str]] = &[&["日本", "1"], &["e\u{301}", "22"], &["abcd", "3"]];
+        assert_eq!(
+            written(&[GROUP, VALUE], rows, None),
+            "group  value\n日本       1\ne\u{301}         22\nabcd       3\n"
+        );
+    }
+
+    #[test]
+    fn names_are_cut_in_the_middle_then_columns_are_left_out_from_the_right() {
+        let rows: &[&[&str]] = &[&["a-very-long-name-of-a-pool", "12", "wait_time_ns", "1.25ms", "+3.1ms"]];
+        let heads = [GROUP, THREADS, METRIC, VALUE, DELTA];
+        let row = |width| written(&heads, rows, Some(width)).lines().nth(1).unwrap().to_owned();
+        assert_eq!(row(80), "a-very-long-name-of-a-pool       12  wait_time_ns  1.25ms  +3.1ms");
+        assert_eq!(row(60), "a-very-lon…-of-a-pool       12  wait_time_ns  1.25ms  +3.1ms");
+        assert_eq!(row(55), "a-very-long-…e-of-a-pool       12  wait_time_ns  1.25ms");
+        assert_eq!(row(40), "a-very-lo…f-a-pool  wait_time_ns  1.25ms");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_the_value_stays_to_the_last() {
+        let rows: &[&[&str]] =
+            &[&["a-very-long-name-of-a-pool", "7", "nonvoluntary_csw", "1.25ms", "2.5ms", "a sentence of words"]];
+        for width in 1..120 {
+            let table = written(&[GROUP, THREADS, METRIC, VALUE, DELTA, MEANING], rows, Some(width));
+            assert!(table.lines().all(|line| line.width() <= width.into()), "{width}:\n{table}");
+            assert_eq!(table.contains("1.25ms"), width >= 16, "{width}:\n{table}");
+        }
+    }
+
+    #[test]
+    fn facts_are_folded_at_spaces_below_their_beginning() {
+        assert_eq!(folded("one two three four five six seven", 2, Some(26)), "one two three four five\n  six seven");
+        assert_eq!(folded("one two", 2, None), "one two");
+        let long = "x".repeat(60);
+        assert_eq!(folded(&format!("{long} {long}"), 0, Some(30)), format!("{long}\n{long}"));
+    }
+
+    #[test]
+    fn a_sentence_is_cut_at_its_end_and_whole_words_are_not_cut() {
+        let rows: &[&[&str]] = &[&["nr_failed_migrations_running", "Moves refused because the thread was running."]];
+        let metric = Head { shape: Shape::Whole, ..METRIC };
+        let table = written(&[metric, MEANING], rows, Some(60));
+        assert!(table.contains("nr_failed_migrations_running  Moves refused because the thr…"), "{table}");
+        assert!(written(&[metric, MEANING], rows, Some(40)).ends_with("nr_failed_migrations_running\n"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Pages as GitHub's Markdown.
+
+use std::io::{self, Write};
+
+use super::columns::Column;
+use super::escape::escaped;
+use super::page::{Page, PageSection};
+use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
+
+/// Writes a page as Markdown.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
+    for line in page.facts.iter().flat_map(|fact| &fact.lines) {
+        match line.label {
+            "" => writeln!(out, "- {}", inline(&line.text)),
+            label => writeln!(out, "- **{label}** {}", inline(&line.text)),
+        }?;
+    }
+    let columns = if columns.is_empty() { Column::usual(page) } else { columns };
+    page.sections.iter().try_for_each(|section| write_section(out, section, columns))?;
+    if let Some(renamed) = page.renamed.filter(|renamed| !renamed.is_empty()) {
+        writeln!(out, "\n### {RENAMED}\n")?;
+        for pair in renamed {
+            let (baseline, candidate) = (inline(&pair.baseline), inline(&pair.candidate));
+            writeln!(out, "- **{:.0}%** {baseline} → {candidate}", pair.similarity * 100.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_section(out: &mut dyn Write, section: &PageSection<'_>, columns: &[Column]) -> io::Result<()> {
+    let lists = section.lists();
+    writeln!(out, "\n### {}\n", section.section.name())?;
+    section.notes.iter().try_for_each(|note| writeln!(out, "{}\n", inline(&note.to_string())))?;
+    for list in &lists {
+        if let Some(title) = list_title(section, list) {
+            writeln!(out, "\n### {title}\n")?;
+        }
+        let columns = list_columns(section, list, columns);
+        let headings = columns.iter().map(|column| column.heading(section.section).to_owned());
+        writeln!(out, "{}", line(headings.collect()))?;
+        let rules = columns.iter().map(|column| if column.is_numeric() { "---:" } else { "---" });
+        writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
+        list.lines
+            .iter()
+            .try_for_each(|row| writeln!(out, "{}", line(cells(section, row, &columns, |text| inline(&text)))))?;
+    }
+    if section.cut > 0 {
+        writeln!(out, "\n{}", cut(section))?;
+    }
+    if section.hidden().is_empty() {
+        return Ok(());
+    }
+    let gap = if lists.is_empty() { "" } else { "\n" };
+    writeln!(out, "{gap}hidden: {} (show with --unchanged)", hidden(section))
+}
+
+fn line(cells: Vec<String>) -> String {
+    format!("| {} |", cells.join(" | "))
+}
+
+/// A text that Markdown takes as it is.
+fn inline(text: &str) -> String {
+    let mut out = String::new();
+    for c in escaped(text).replace("  ", "\u{2003}").chars() {
+        if matches!(c, '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_out_of_a_cell() {
+        assert_eq!(inline("a|b `x` <img>"), "a\\|b \\`x\\` \\<img\\>");
+        assert_eq!(inline("\x1b\n"), "\\\\u{1b}\\\\n");
+    }
+}

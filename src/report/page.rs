@@ -1,0 +1,368 @@
+//! A report as a value: facts, sections, rows, and of every cell its number, unit and text. Each
+//! format is a writer of this value.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides};
+use crate::diagnose::Note;
+use crate::model::{Cell, Section, Unit};
+
+/// Whether rows without news are shown to people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unchanged {
+    /// They are counted.
+    #[default]
+    Hidden,
+    /// They are rows like others.
+    Shown,
+}
+
+/// What a page shows of a report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection {
+    /// Maximum rows per section; `None` for all.
+    pub limit: Option<usize>,
+    /// Whether rows without news are shown to people.
+    pub unchanged: Unchanged,
+}
+
+/// A value of one snapshot, or of both sides of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Sided<T> {
+    /// Of one snapshot.
+    One(T),
+    /// Of both sides.
+    Two(Sides<T>),
+}
+
+impl<T> Sided<T> {
+    /// The values in order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        let (first, second) = match self {
+            Self::One(value) => (value, None),
+            Self::Two(Sides { baseline, candidate }) => (baseline, Some(candidate)),
+        };
+        [first].into_iter().chain(second)
+    }
+}
+
+/// A report, ready to be written in any format.
+#[derive(Debug)]
+pub struct Page<'r> {
+    /// What leads the report.
+    pub facts: Vec<Fact>,
+    /// What threads are grouped by.
+    pub group_by: GroupBy,
+    /// The sections, in order.
+    pub sections: Vec<PageSection<'r>>,
+    /// Cgroups with another name in the candidate; `None` in a report of one snapshot.
+    pub renamed: Option<&'r [Renamed]>,
+}
+
+/// Something that leads a report: as data, and in lines for people.
+#[derive(Debug)]
+pub struct Fact {
+    /// Its key in JSON.
+    pub key: &'static str,
+    /// The data.
+    pub data: Value,
+    /// The lines; none where it is for programs only.
+    pub lines: Vec<Line>,
+}
+
+/// A line that leads a report.
+#[derive(Debug)]
+pub struct Line {
+    /// The label before it; empty where it goes on from the line above.
+    pub label: &'static str,
+    /// The text.
+    pub text: String,
+    /// How it stands out.
+    pub tone: Tone,
+}
+
+/// How a line stands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As a fact.
+    Fact,
+    /// As a warning.
+    Warning,
+}
+
+/// A group of a section.
+#[derive(Debug)]
+pub struct PageGroup<'r> {
+    /// Its name; of a group in a tree, the last part of its path.
+    pub name: &'r str,
+    /// The names from the top of the tree down to its own.
+    pub path: &'r [String],
+    /// Whether the kernel may have cut a name in it.
+    pub name_cut: bool,
+    /// Whether its cgroup has another name in the candidate.
+    pub renamed: bool,
+    /// How many members it has; `None` on a side where it does not exist.
+    pub members: Sided<Option<u64>>,
+    /// The part of the time since boot that its threads have lived.
+    pub uptime: Sided<Option<f64>>,
+}
+
+/// One value of one group.
+#[derive(Debug)]
+pub struct PageRow<'r> {
+    /// Where it is.
+    pub section: Section,
+    /// Index of its group.
+    pub group: usize,
+    /// Name of the value.
+    pub name: &'r str,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it is, where it is about threads.
+    pub quantity: Option<Quantity>,
+    /// The value.
+    pub values: Sided<Option<&'r Cell>>,
+    /// How many of the group's members have one.
+    pub covered: Sided<u64>,
+    /// Whether some of them lack one that should have it.
+    pub partial: bool,
+    /// The difference of two sides.
+    pub delta: Option<&'r Delta>,
+    /// The difference in percent of the baseline.
+    pub percent: Option<f64>,
+    /// How two sides differ.
+    pub change: Option<Change>,
+}
+
+/// Why a row is no news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Both sides have the same value.
+    Unchanged,
+    /// The value is 0.
+    Zero,
+    /// There is no value.
+    Absent,
+}
+
+impl Silence {
+    /// All of them, in the order in which they are counted.
+    pub const ALL: [Self; 3] = [Self::Unchanged, Self::Zero, Self::Absent];
+
+    /// As it is counted: "12 unchanged".
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Zero => "zero",
+            Self::Absent => "without data",
+        }
+    }
+}
+
+impl PageRow<'_> {
+    /// Why there is nothing to see, if there is not.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0));
+        let mut values = self.values.values().flatten();
+        match self.change {
+            Some(Change::Unchanged) => Some(Silence::Unchanged),
+            Some(Change::Changed | Change::Incomparable) => None,
+            _ if values.next().is_none() => Some(Silence::Absent),
+            _ => self.values.values().flatten().all(|cell| is_zero(cell)).then_some(Silence::Zero),
+        }
+    }
+}
+
+/// A section.
+#[derive(Debug)]
+pub struct PageSection<'r> {
+    /// Which.
+    pub section: Section,
+    /// What has to be known to read it, or why there is nothing.
+    pub notes: &'r [Note],
+    /// The groups.
+    pub groups: Vec<PageGroup<'r>>,
+    /// The rows in order, as far as the selection's limit goes; rows without news are among them.
+    pub rows: Vec<PageRow<'r>>,
+    /// Rows with news that the limit left out.
+    pub cut: usize,
+    /// Whether rows without news are shown to people.
+    pub unchanged: Unchanged,
+}
+
+/// A table for people.
+#[derive(Debug)]
+pub struct List<'p, 'r> {
+    /// The side that alone has its groups; `None` for groups on both.
+    pub only_in: Option<Change>,
+    /// The lines.
+    pub lines: Vec<ListLine<'p, 'r>>,
+}
+
+/// A line of a table.
+#[derive(Debug)]
+pub enum ListLine<'p, 'r> {
+    /// A group above those that follow, which has no row here.
+    Ancestor {
+        /// Its name.
+        name: &'p str,
+        /// How deep it is in the tree.
+        depth: usize,
+    },
+    /// A row.
+    Row(&'p PageRow<'r>),
+}
+
+impl<'r> PageSection<'r> {
+    /// A section of which at most `limit` rows with news are kept, and all of no news.
+    pub(super) fn new(
+        section: Section,
+        notes: &'r [Note],
+        groups: Vec<PageGroup<'r>>,
+        rows: impl Iterator<Item = PageRow<'r>>,
+        selection: Selection,
+    ) -> Self {
+        let mut page = Self { section, notes, groups, rows: Vec::new(), cut: 0, unchanged: selection.unchanged };
+        let mut left = selection.limit.unwrap_or(usize::MAX);
+        for row in rows {
+            let counted = page.unchanged == Unchanged::Shown || row.silence().is_none();
+            if counted && left == 0 {
+                page.cut += 1;
+            } else {
+                left -= usize::from(counted);
+                page.rows.push(row);
+            }
+        }
+        page
+    }
+
+    /// How many rows are hidden from people, by reason.
+    #[must_use]
+    pub fn hidden(&self) -> Vec<(Silence, usize)> {
+        if self.unchanged == Unchanged::Shown {
+            return Vec::new();
+        }
+        let count = |reason| self.rows.iter().filter(|row| row.silence() == Some(reason)).count();
+        Silence::ALL.into_iter().map(|reason| (reason, count(reason))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The tables for people: of groups on both sides, then of those on one.
+    #[must_use]
+    pub fn lists(&self) -> Vec<List<'_, 'r>> {
+        let shown = |row: &&PageRow<'r>| self.unchanged == Unchanged::Shown || row.silence().is_none();
+        let list = |only_in: Option<Change>| {
+            let one_sided = |change| matches!(change, Some(Change::BaselineOnly | Change::CandidateOnly));
+            let of_list = |row: &&PageRow<'r>| if one_sided(row.change) { row.change } else { None } == only_in;
+            List { only_in, lines: self.in_tree(self.rows.iter().filter(shown).filter(of_list).collect()) }
+        };
+        let lists = [None, Some(Change::BaselineOnly), Some(Change::CandidateOnly)].map(list);
+        lists.into_iter().filter(|list| !list.lines.is_empty()).collect()
+    }
+
+    /// How many groups a list has rows of.
+    #[must_use]
+    pub fn groups_in(&self, list: &List<'_, '_>) -> usize {
+        let rows = list.lines.iter().filter_map(|line| match line {
+            ListLine::Row(row) => Some(row.group),
+            ListLine::Ancestor { .. } => None,
+        });
+        rows.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// Rows of a tree stand below their ancestors, each of which has a line.
+    fn in_tree<'p>(&'p self, mut rows: Vec<&'p PageRow<'r>>) -> Vec<ListLine<'p, 'r>> {
+        if self.groups.iter().all(|group| group.path.len() < 2) {
+            return rows.into_iter().map(ListLine::Row).collect();
+        }
+        rows.sort_by(|a, b| self.groups[a.group].path.cmp(self.groups[b.group].path));
+        let mut lines = Vec::with_capacity(rows.len());
+        let mut above: &[String] = &[];
+        for row in rows {
+            let path = self.groups[row.group].path;
+            let shared = path.iter().zip(above).take_while(|(a, b)| a == b).count();
+            for depth in shared..path.len() - 1 {
+                lines.push(ListLine::Ancestor { name: &path[depth], depth });
+            }
+            lines.push(ListLine::Row(row));
+            above = path;
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(path: &[String]) -> PageGroup<'_> {
+        let members = Sided::One(Some(1));
+        PageGroup {
+            name: path.last().unwrap(),
+            path,
+            name_cut: false,
+            renamed: false,
+            members,
+            uptime: Sided::One(None),
+        }
+    }
+
+    fn row(group: usize, value: Option<&Cell>) -> PageRow<'_> {
+        PageRow {
+            section: Section::Primary,
+            group,
+            name: "minflt",
+            unit: Unit::Count,
+            quantity: None,
+            values: Sided::One(value),
+            covered: Sided::One(1),
+            partial: false,
+            delta: None,
+            percent: None,
+            change: None,
+        }
+    }
+
+    #[test]
+    fn a_child_never_appears_without_its_ancestors_line() {
+        let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let paths = [path(&["/a"]), path(&["/a", "p"]), path(&["/a", "p", "t"]), path(&["/b"]), path(&["/b", "q"])];
+        let groups = || paths.iter().map(|path| group(path)).collect();
+        let cell = Cell::Number(5);
+        // The rows of /a, /a p and /b are hidden or cut; the others come in the order of their values.
+        let rows = [4, 2].map(|group| row(group, Some(&cell)));
+        let section = PageSection::new(Section::Primary, &[], groups(), rows.into_iter(), Selection::default());
+        let lists = section.lists();
+        let lines = lists[0].lines.iter().map(|line| match line {
+            ListLine::Ancestor { name, depth } => format!("{depth} {name}"),
+            ListLine::Row(row) => format!("row {}", section.groups[row.group].name),
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), ["0 /a", "1 p", "row t", "0 /b", "row q"]);
+        assert_eq!(section.groups_in(&lists[0]), 2);
+    }
+
+    #[test]
+    fn the_limit_counts_rows_with_news_of_all_lists_together() {
+        let (path, zero, one) = (["p".to_owned()], Cell::Number(0), Cell::Number(1));
+        let sided = |change, value| PageRow { change: Some(change), ..row(0, value) };
+        let rows = || {
+            let news = [Change::Changed, Change::CandidateOnly, Change::BaselineOnly, Change::Changed];
+            news.map(|change| sided(change, Some(&one))).into_iter().chain([
+                sided(Change::CandidateOnly, Some(&zero)),
+                sided(Change::Unchanged, Some(&one)),
+                sided(Change::Absent, None),
+            ])
+        };
+        let selection = Selection { limit: Some(3), ..Selection::default() };
+        let section = PageSection::new(Section::Primary, &[], vec![group(&path)], rows(), selection);
+        assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
+        let hidden = [(Silence::Unchanged, 1), (Silence::Zero, 1), (Silence::Absent, 1)];
+        assert_eq!(section.hidden(), hidden);
+        let all = Selection { unchanged: Unchanged::Shown, limit: None };
+        let section = PageSection::new(Section::Primary, &[], vec![group(&path)], rows(), all);
+        assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 7, vec![]));
+    }
+}

@@ -1,0 +1,80 @@
+//! The page of one snapshot.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, Sided, Tone};
+use crate::compare::{Side, View, ViewRow, ViewTable};
+
+impl<'r> Page<'r> {
+    /// The page of one snapshot.
+    #[must_use]
+    pub fn of_view(view: &'r View, selection: Selection) -> Self {
+        Self {
+            facts: facts(view),
+            group_by: view.group_by,
+            sections: view.tables.iter().map(|table| section(table, selection)).collect(),
+            renamed: None,
+        }
+    }
+}
+
+fn section<'r>(table: &'r ViewTable, selection: Selection) -> PageSection<'r> {
+    let groups = table.groups.iter().map(|group| PageGroup {
+        name: &group.name,
+        path: &group.path,
+        name_cut: group.name_cut,
+        renamed: group.renamed,
+        members: Sided::One(Some(group.population.members)),
+        uptime: Sided::One(group.population.uptime),
+    });
+    let row = |row: &'r ViewRow| PageRow {
+        section: table.section,
+        group: row.group,
+        name: &row.name,
+        unit: row.unit,
+        quantity: row.quantity,
+        values: Sided::One(row.value.as_ref()),
+        covered: Sided::One(row.covered),
+        partial: row.partial,
+        delta: None,
+        percent: None,
+        change: None,
+    };
+    PageSection::new(table.section, &table.notes, groups.collect(), table.rows.iter().map(row), selection)
+}
+
+fn facts(view: &View) -> Vec<Fact> {
+    let line = |label, text| Line { label, text, tone: Tone::Fact };
+    let host: BTreeMap<_, _> = view.host.iter().map(|(field, value)| (field, value)).collect();
+    let shown = view.side.as_ref();
+    let gaps = view.gaps.iter().filter(|_| shown.is_some()).map(|gap| line("missing", gap.to_string()));
+    vec![
+        Fact {
+            key: "snapshot",
+            data: json!(shown),
+            lines: shown.map(|side| line("snapshot", described(side))).into_iter().collect(),
+        },
+        Fact { key: "host", data: json!(host), lines: Vec::new() },
+        Fact { key: "gaps", data: json!(view.gaps), lines: gaps.collect() },
+    ]
+}
+
+/// A snapshot in a line.
+pub(super) fn described(side: &Side) -> String {
+    let when = i128::from(side.captured_at_unix_ns);
+    let when = Timestamp::from_nanosecond(when).map_or_else(|_| "-".to_owned(), |when| format!("{when:.0}"));
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{}  {}, Linux {} {}, {when}, {} threads in {} processes, {}",
+        side.file,
+        known(&side.hostname),
+        known(&side.kernel_release),
+        known(&side.arch),
+        side.threads,
+        side.processes,
+        side.tool.as_deref().unwrap_or("unknown tool"),
+    )
+}
