@@ -29,9 +29,18 @@ pub struct CtprofParseSummary {
     pub negative_dotted_values: u64,
     /// Processes whose `smaps_rollup` was not read because they are over the size limit.
     pub smaps_skipped: u64,
+    /// Names of processes that were still alive when a file of theirs could not be read: by file, as in
+    /// [`read_failures_by_errno`](Self::read_failures_by_errno), sorted, at most
+    /// [`MAX_UNREAD_NAMES`](Self::MAX_UNREAD_NAMES).
+    pub unread_names: BTreeMap<String, Vec<String>>,
+    /// Processes, or parts of large ones, that lost values to a panic of this program.
+    pub worker_panics: u64,
 }
 
 impl CtprofParseSummary {
+    /// Most names per file in [`unread_names`](Self::unread_names): a full list means that there may be more.
+    pub const MAX_UNREAD_NAMES: usize = 4;
+
     /// Fills the totals and verdicts from [`read_failures_by_errno`](Self::read_failures_by_errno).
     #[must_use]
     pub fn concluded(mut self) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Metrics, Name};
 
-/// The ids of a thread. Within one boot its start time belongs to its identity too: ids recur.
+/// The ids of a thread. The kernel reuses ids: within one boot, the start time is part of the identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
     /// Process id: the thread group's.
@@ -13,7 +13,7 @@ pub struct ThreadId {
     pub tid: u32,
 }
 
-/// One thread: who it is, and what was read of it.
+/// One thread: its identity and its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadState {
@@ -21,20 +21,23 @@ pub struct ThreadState {
     pub tid: u32,
     /// Process id: the thread group's.
     pub tgid: u32,
-    /// Name of the process: that of its leader.
+    /// Name of the process: its leader's.
     pub pcomm: Name,
     /// Name of the thread.
     pub comm: Name,
     /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
     pub cgroup: Option<Name>,
-    /// When it began, in `USER_HZ` ticks since boot. With tid and tgid the identity of a thread
-    /// within one boot.
+    /// Start time in `USER_HZ` ticks since boot. With tid and tgid, the identity of a thread within one
+    /// boot.
     pub start_time_clock_ticks: Option<u64>,
     /// Whether it is a kernel thread: `PF_KTHREAD` in field 9 of `stat`.
     pub kernel_thread: bool,
-    /// Nanoseconds from the start of the capture to the reading of this thread.
+    /// Whether `comm` is known to be the whole name although it has the 15 bytes at which the kernel cuts
+    /// names. Always false for shorter names.
+    pub name_complete: bool,
+    /// Nanoseconds from the start of the capture until this thread was read.
     pub read_at_ns: Option<u64>,
-    /// Its readings.
+    /// Its values.
     pub metrics: Box<Metrics>,
     /// `/proc/<tgid>/smaps_rollup` in KiB, on the leader only.
     pub smaps_rollup_kib: Option<BTreeMap<String, u64>>,

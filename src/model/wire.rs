@@ -26,6 +26,7 @@ impl Serialize for ThreadState {
         present(&mut map, "cgroup", self.cgroup.as_ref())?;
         present(&mut map, "start_time_clock_ticks", self.start_time_clock_ticks.as_ref())?;
         present(&mut map, "kernel_thread", Some(&true).filter(|_| self.kernel_thread))?;
+        present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
         present(&mut map, "read_at_ns", self.read_at_ns.as_ref())?;
         for metric in METRICS {
             present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
@@ -48,13 +49,14 @@ enum Field {
     Cgroup,
     StartTime,
     KernelThread,
+    NameComplete,
     ReadAt,
     Metric(&'static Metric),
     Smaps,
     Foreign(usize),
 }
 
-const IDENTITY: [(&str, Field); 9] = [
+const IDENTITY: [(&str, Field); 10] = [
     ("tid", Field::Tid),
     ("tgid", Field::Tgid),
     ("pcomm", Field::Pcomm),
@@ -62,6 +64,7 @@ const IDENTITY: [(&str, Field); 9] = [
     ("cgroup", Field::Cgroup),
     ("start_time_clock_ticks", Field::StartTime),
     ("kernel_thread", Field::KernelThread),
+    ("name_complete", Field::NameComplete),
     ("read_at_ns", Field::ReadAt),
     ("smaps_rollup_kib", Field::Smaps),
 ];
@@ -145,6 +148,7 @@ impl<'de> Visitor<'de> for &mut Learned {
                 Field::Cgroup => thread.cgroup = map.next_value_seed(Known(&mut self.names))?,
                 Field::StartTime => thread.start_time_clock_ticks = map.next_value()?,
                 Field::KernelThread => thread.kernel_thread = map.next_value()?,
+                Field::NameComplete => thread.name_complete = map.next_value()?,
                 Field::ReadAt => thread.read_at_ns = map.next_value()?,
                 Field::Metric(metric) => map.next_value_seed(Put { metric, metrics: &mut thread.metrics })?,
                 Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
@@ -295,7 +299,8 @@ mod tests {
     }
 
     fn full() -> ThreadState {
-        let mut thread = ThreadState { tid: 7, tgid: 3, comm: "worker".into(), ..ThreadState::default() };
+        let mut thread =
+            ThreadState { tid: 7, tgid: 3, comm: "worker".into(), name_complete: true, ..ThreadState::default() };
         for (at, metric) in METRICS.iter().enumerate() {
             metric.set(&mut thread.metrics, sample(at)).unwrap();
         }
