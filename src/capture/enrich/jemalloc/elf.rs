@@ -40,7 +40,7 @@ pub enum Route {
 /// Where a module's counters are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Layout {
+pub struct TsdLayout {
     /// Offsets of the counters in the thread-specific data.
     pub offsets: Offsets,
     /// How they became known.
@@ -89,7 +89,7 @@ pub(super) fn layout<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
     tls: Tls,
     debug: Option<&File<'f, S>>,
     split: &dyn dwarf::Split,
-) -> Result<Layout, Tag> {
+) -> Result<TsdLayout, Tag> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
         // A symbol that lies about its place must not lead out of the block.
@@ -99,7 +99,7 @@ pub(super) fn layout<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
             return Err(Tag::TlsArithmetic);
         }
         let (value, base) = (symbol.value, base(file));
-        Ok(Layout { offsets, route, tls, value, slot: slot(file, value), base })
+        Ok(TsdLayout { offsets, route, tls, value, slot: slot(file, value), base })
     };
     let Some(symbol) = symbol else {
         let rodata = file.section_by_name(".rodata").and_then(|section| bounded(&section)).unwrap_or_default();
@@ -181,7 +181,7 @@ pub(super) fn bounded<'d, 's>(section: &impl ObjectSection<'d>) -> Option<std::b
     (compressed.uncompressed_size <= MAX_SECTION).then(|| compressed.decompress().ok()).flatten()
 }
 
-impl Layout {
+impl TsdLayout {
     /// How far from the thread pointer the thread-specific data of a main executable is.
     pub(super) fn static_distance(&self) -> Option<i64> {
         let Tls { address, size, align } = self.tls;
@@ -205,7 +205,7 @@ mod tests {
     fn distance(address: u64, size: u64, align: u64, value: u64) -> Option<i64> {
         let offsets = Offsets { allocated: 0, deallocated: 8 };
         let tls = Tls { address, size, align };
-        Layout { offsets, route: Route::Symbol, tls, value, slot: None, base: 0 }.static_distance()
+        TsdLayout { offsets, route: Route::Symbol, tls, value, slot: None, base: 0 }.static_distance()
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -14,14 +14,14 @@ use flate2::Crc;
 use object::ReadCache;
 
 use super::dwarf::Split;
-use super::elf::{self, Layout, Links};
+use super::elf::{self, Links, TsdLayout};
 use super::process::Module;
 use super::tag::Tag;
 
 /// Split debug information larger than this is not read.
 const MAX_SPLIT: u64 = 256 << 20;
 
-type Known = Arc<OnceLock<Result<Layout, Tag>>>;
+type Known = Arc<OnceLock<Result<TsdLayout, Tag>>>;
 
 /// Device, inode and path: some file systems give inodes of one device twice.
 type Key = (String, u64, Vec<u8>);
@@ -33,7 +33,7 @@ pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
 impl Files {
     /// The layout that a module's file tells. What belongs to the process and not to the file, such
     /// as a refusal to open it, is not kept.
-    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<Layout, Tag> {
+    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, Tag> {
         let key = (module.device.clone(), module.inode, module.path.clone());
         let known = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ fn rooted(pid: u32, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(pid: u32, module: &Module, file: &File) -> Result<Layout, Tag> {
+fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
     let cache = ReadCache::new(file);
     let (program, tls) = elf::open(&cache)?;
     let separate = separate(pid, module, &elf::links(&program));
