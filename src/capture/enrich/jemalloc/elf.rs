@@ -1,4 +1,4 @@
-//! What an ELF file says on jemalloc's thread-specific data. Bytes in, facts out.
+//! jemalloc's thread-specific data in an ELF file. No file is opened here.
 
 use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
@@ -26,36 +26,36 @@ pub(super) struct Symbol {
     size: u64,
 }
 
-/// How the layout became known.
+/// How the layout was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Debug information of the file.
     Dwarf,
     /// The size of the symbol.
     Symbol,
-    /// The size of the block, and the text of the version.
+    /// The size of the block, and the version text.
     Version,
 }
 
-/// Where a module's counters are.
+/// Where a module's counters are: the layout of its thread-specific data (TSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TsdLayout {
     /// Offsets of the counters in the thread-specific data.
     pub offsets: Offsets,
-    /// How they became known.
+    /// How they were found.
     pub route: Route,
     tls: Tls,
     /// Where in the block the thread-specific data is.
     pub(super) value: u64,
-    /// Where the dynamic linker has stored the distance from the thread pointer, as an address of
-    /// the file; `None` where nothing says.
+    /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
+    /// `None` if unknown.
     pub(super) slot: Option<u64>,
     /// Lowest address of the file that is mapped.
     pub(super) base: u64,
 }
 
-/// Where more can be read on a file: its separate debug information.
+/// How to find a file's separate debug information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
     /// The file's build id.
@@ -66,7 +66,7 @@ pub(super) struct Links {
 
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
-/// Reads the headers; refuses what is not of this machine, and what has no thread-local storage.
+/// Reads the headers. Refuses files for other machines and files without thread-local storage.
 pub(super) fn open<'d, R: ReadRef<'d>>(data: R) -> Result<(File<'d, R>, Tls), Tag> {
     // The headers come first: most libraries have no thread-local storage, and their symbol tables
     // can be large.
@@ -83,7 +83,8 @@ pub(super) fn open<'d, R: ReadRef<'d>>(data: R) -> Result<(File<'d, R>, Tls), Ta
     if !tls.align.is_power_of_two() { Err(Tag::TlsArithmetic) } else { Ok((file, tls)) }
 }
 
-/// The layout that a file tells by itself, its debug file, given as opened by `debug`, or the table.
+/// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
+/// of known builds.
 pub(super) fn layout<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
     file: &File<'d, R>,
     tls: Tls,
@@ -92,7 +93,7 @@ pub(super) fn layout<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
 ) -> Result<TsdLayout, Tag> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
-        // A symbol that lies about its place must not lead out of the block.
+        // A wrong symbol must not lead out of the block.
         let end =
             symbol.value.checked_add(offsets.allocated.max(offsets.deallocated)).and_then(|end| end.checked_add(8));
         if end.is_none_or(|end| end > tls.size) {
@@ -114,15 +115,15 @@ pub(super) fn layout<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
             None
         })
     };
-    let told = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
-    match (told, layouts::by_size(symbol.size, None)) {
+    let in_debug_info = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
+    match (in_debug_info, layouts::by_size(symbol.size, None)) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
         (None, None) => Err(if failed { Tag::DwarfParseFailure } else { Tag::UnknownLayout }),
     }
 }
 
-/// Where to look for more on the file.
+/// How to find the file's separate debug information.
 pub(super) fn links<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Links {
     Links {
         build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
@@ -175,14 +176,14 @@ fn base<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
     loads.map(|segment| segment.p_vaddr(endian)).min().unwrap_or(0) & !0xfff
 }
 
-/// A section's bytes, decompressed; `None` if they can't be had or are too many.
+/// A section's bytes, decompressed; `None` if they are invalid or too many.
 pub(super) fn bounded<'d, 's>(section: &impl ObjectSection<'d>) -> Option<std::borrow::Cow<'d, [u8]>> {
     let compressed = section.compressed_data().ok()?;
     (compressed.uncompressed_size <= MAX_SECTION).then(|| compressed.decompress().ok()).flatten()
 }
 
 impl TsdLayout {
-    /// How far from the thread pointer the thread-specific data of a main executable is.
+    /// Distance from the thread pointer to the thread-specific data of a main executable.
     pub(super) fn static_distance(&self) -> Option<i64> {
         let Tls { address, size, align } = self.tls;
         let distance = if cfg!(target_arch = "aarch64") {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lying_sizes_do_not_overflow() {
+    fn wrong_sizes_do_not_overflow() {
         assert_eq!(distance(0, u64::MAX, 1, 0), None);
         assert_eq!(distance(u64::MAX, u64::MAX, 1 << 63, u64::MAX), None);
     }

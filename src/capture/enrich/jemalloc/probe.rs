@@ -177,12 +177,39 @@ pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::procfs::folder::Folder;
     use super::*;
 
     #[test]
     fn a_panic_costs_one_result() {
         assert_eq!(guarded(|| -> Result<(), Tag> { panic!("on purpose") }), Err(Tag::WorkerPanic));
         assert_eq!(guarded(|| Ok(7)), Ok(7));
+    }
+
+    /// What the probe counts for a process of one thread.
+    fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::new(id, Folder::open(dir.path()).unwrap());
+        let files = Files::default();
+        let mut probe = Probe::new(&files);
+        probe.process(&process, &mut [thread]);
+        probe.finish().0
+    }
+
+    #[test]
+    fn kernel_threads_and_zombies_count_as_failed_attachments() {
+        let kernel_thread = ThreadState { kernel_thread: true, ..ThreadState::default() };
+        let mut zombie = ThreadState::default();
+        zombie.metrics.state = Some('Z');
+        for thread in [kernel_thread, zombie] {
+            assert_eq!(summary(1, thread), CtprofProbeSummary::default());
+        }
+    }
+
+    #[test]
+    fn a_process_that_exited_meanwhile_is_a_failure() {
+        let examined = CtprofProbeSummary { tgids_walked: 1, ..CtprofProbeSummary::default() };
+        assert_eq!(summary(u32::MAX >> 1, ThreadState::default()), examined);
     }
 
     #[test]
