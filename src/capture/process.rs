@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 
-use super::enrich::jemalloc::Target;
+use super::enrich::jemalloc::Attachment;
 use super::procfs::folder::{Folder, IdName, Numbered};
 use super::procfs::text;
 use super::tally::{File, Tally};
@@ -18,8 +18,8 @@ pub(super) struct Process {
     /// Its directory.
     pub(super) folder: Folder,
     name: OnceLock<Name>,
-    /// Where jemalloc's counters are in its threads, once looked for.
-    pub(super) jemalloc: OnceLock<Option<Target>>,
+    /// Its jemalloc, once looked for.
+    pub(super) jemalloc: OnceLock<Option<Attachment>>,
     outcome: Mutex<Outcome>,
 }
 
@@ -108,7 +108,9 @@ impl Process {
 
     /// Logs one line about the process, unless everything was read and it has no jemalloc.
     pub(super) fn log(&self) {
-        if let Some(line) = self.summary() {
+        if tracing::enabled!(tracing::Level::INFO)
+            && let Some(line) = self.summary()
+        {
             tracing::info!("{line}");
         }
     }

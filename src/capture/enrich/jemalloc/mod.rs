@@ -17,8 +17,7 @@ pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
 pub(in crate::capture) use self::files::Files;
-pub(in crate::capture) use self::probe::{Probe, log, merge};
-pub(in crate::capture) use self::process::Target;
+pub(in crate::capture) use self::probe::{Attachment, Probe, log, merge};
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::process::fuzz_maps;
 

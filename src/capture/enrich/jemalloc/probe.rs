@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::super::process::Process;
@@ -31,6 +32,32 @@ pub(in crate::capture) struct Probe<'f> {
     time: Duration,
 }
 
+/// jemalloc in one process, shared by the workers that read parts of it.
+pub(in crate::capture) struct Attachment {
+    target: Target,
+    /// What is left of [`TIMEOUT`], in nanoseconds.
+    left: AtomicU64,
+}
+
+impl Attachment {
+    fn new(target: Target) -> Self {
+        Self { target, left: AtomicU64::new(nanoseconds(TIMEOUT)) }
+    }
+
+    fn left(&self) -> Duration {
+        Duration::from_nanos(self.left.load(Ordering::Relaxed))
+    }
+
+    fn spend(&self, time: Duration) {
+        let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl<'f> Probe<'f> {
     pub(in crate::capture) fn new(files: &'f Files) -> Self {
         Self { files, late: Vec::new(), summary: CtprofProbeSummary::default(), time: Duration::ZERO }
@@ -43,19 +70,19 @@ impl<'f> Probe<'f> {
             return;
         }
         let begin = Instant::now();
-        if let Some(target) = process.jemalloc.get_or_init(|| self.find(process)) {
-            self.threads(process, target, threads);
+        if let Some(attachment) = process.jemalloc.get_or_init(|| self.find(process)) {
+            self.threads(process, attachment, threads);
         }
         self.time += begin.elapsed();
     }
 
     /// Finds jemalloc in a process. A process that has exited is not a failure.
-    fn find(&mut self, process: &Process) -> Option<Target> {
+    fn find(&mut self, process: &Process) -> Option<Attachment> {
         self.summary.tgids_walked += 1;
         match guarded(|| attach(process.id, self.files)) {
             Ok(target) => {
                 self.summary.jemalloc_detected += 1;
-                return Some(target);
+                return Some(Attachment::new(target));
             }
             Err(tag @ Tag::JemallocNotFound) => self.count(tag),
             Err(tag) if process.is_alive() => {
@@ -67,11 +94,10 @@ impl<'f> Probe<'f> {
         None
     }
 
-    fn threads(&mut self, process: &Process, target: &Target, threads: &mut [ThreadState]) {
-        let mut left = TIMEOUT;
+    fn threads(&mut self, process: &Process, attachment: &Attachment, threads: &mut [ThreadState]) {
         let mut read = 0;
         for thread in threads.iter_mut().filter(|thread| thread.has_memory()) {
-            match guarded(|| self.counters(target, thread, &mut left)) {
+            match guarded(|| self.counters(attachment, thread)) {
                 Ok((allocated, deallocated)) => {
                     read += 1;
                     thread.metrics.allocated_bytes = Some(Bytes(allocated));
@@ -89,17 +115,18 @@ impl<'f> Probe<'f> {
         process.probed(read);
     }
 
-    fn counters(&mut self, target: &Target, thread: &ThreadState, left: &mut Duration) -> Result<(u64, u64), Tag> {
+    fn counters(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<(u64, u64), Tag> {
         self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
+        let left = attachment.left();
         let timeout = match thread.metrics.state {
             Some('D') if left.is_zero() => return Err(Tag::Waitpid),
-            Some('D') => (*left).min(UNINTERRUPTIBLE_TIMEOUT),
-            _ => (*left).max(LEAST_TIMEOUT),
+            Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
+            _ => left.max(LEAST_TIMEOUT),
         };
         let begin = Instant::now();
         let pointer = ptrace::thread_pointer(thread.tid, timeout, &mut self.late);
-        *left = left.saturating_sub(begin.elapsed());
-        read(target, thread.tgid, pointer.map_err(tag_of)?)
+        attachment.spend(begin.elapsed());
+        read(&attachment.target, thread.tgid, pointer.map_err(tag_of)?)
     }
 
     fn count(&mut self, tag: Tag) {
@@ -210,6 +237,20 @@ mod tests {
     fn a_process_that_exited_meanwhile_is_a_failure() {
         let examined = CtprofProbeSummary { tgids_walked: 1, ..CtprofProbeSummary::default() };
         assert_eq!(summary(u32::MAX >> 1, ThreadState::default()), examined);
+    }
+
+    #[test]
+    fn parts_of_a_process_share_one_timeout() {
+        let target = Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } };
+        let attachment = Attachment::new(target);
+        attachment.spend(Duration::from_millis(240));
+        assert_eq!(attachment.left(), Duration::from_millis(10));
+        attachment.spend(Duration::from_secs(1));
+        assert_eq!(attachment.left(), Duration::ZERO);
+        let mut thread = ThreadState::default();
+        thread.metrics.state = Some('D');
+        let files = Files::default();
+        assert_eq!(Probe::new(&files).counters(&attachment, &thread), Err(Tag::Waitpid));
     }
 
     #[test]
