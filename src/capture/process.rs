@@ -95,6 +95,13 @@ impl Process {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).probed += threads;
     }
 
+    /// Panics in test builds, for processes that no kernel has (`PID_MAX_LIMIT`).
+    #[cfg(test)]
+    pub(super) fn panic_in(&self, stage: &str) {
+        let panics = [(4_000_000_001, "reader"), (4_000_000_002, "enricher")].contains(&(self.id, stage));
+        assert!(!panics, "on purpose, in the {stage}");
+    }
+
     fn fail(&self, source: &'static str, reason: String, threads: Option<u64>) {
         let failures = &mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner).failures;
         let same = |known: &&mut Failure| {

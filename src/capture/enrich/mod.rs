@@ -75,7 +75,7 @@ impl<'s> Enricher<'s> {
         {
             guarded(format_args!("process {}", process.id), tally, |tally| {
                 #[cfg(test)]
-                super::procfs::walk::tests::panic_after(process.id, "enricher");
+                process.panic_in("enricher");
                 names::complete(process, leader);
                 rollups.read(process, leader, part.resident_bytes, tally);
             });

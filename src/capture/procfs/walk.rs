@@ -149,7 +149,7 @@ impl<'a> Worker<'a> {
                 }
                 part.threads.push(thread.state);
                 #[cfg(test)]
-                tests::panic_after(process.id, "reader");
+                process.panic_in("reader");
             }
         });
         enricher.add(process, part);
@@ -161,16 +161,9 @@ impl<'a> Worker<'a> {
 }
 
 #[cfg(test)]
-pub(in crate::capture) mod tests {
+mod tests {
     use super::super::super::{Options, capture_with};
     use crate::model::CtprofSnapshot;
-
-    const PANICS_IN: [(u32, &str); 2] = [(4_000_000_001, "reader"), (4_000_000_002, "enricher")];
-
-    /// Panics in test builds while one of the processes of the test below is read.
-    pub(in crate::capture) fn panic_after(pid: u32, stage: &str) {
-        assert!(!PANICS_IN.contains(&(pid, stage)), "on purpose, in the {stage}");
-    }
 
     /// Captures a recorded tree with processes of two threads each.
     fn captured(pids: &[u32]) -> CtprofSnapshot {

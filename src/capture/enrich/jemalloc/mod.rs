@@ -4,6 +4,7 @@
 //! relative to it (`process`), the place of the thread-specific data in that block (`elf`), and the offsets
 //! of the counters in it (`dwarf`, `layouts`).
 
+mod attachment;
 mod dwarf;
 mod elf;
 mod files;
@@ -16,8 +17,9 @@ pub use self::elf::{Route, TsdLayout};
 pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
+pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
-pub(in crate::capture) use self::probe::{Attachment, Probe, log, merge};
+pub(in crate::capture) use self::probe::{Probe, log, merge};
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::process::fuzz_maps;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::super::process::Process;
+use super::attachment::Attachment;
 use super::files::Files;
 use super::layouts::Offsets;
 use super::process::{Target, attach};
@@ -15,8 +15,6 @@ use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
 use crate::sys::ptrace::{self, Late, StopError};
 
-/// Timeout for the threads of one process, all of them together.
-const TIMEOUT: Duration = Duration::from_millis(250);
 /// The least for one thread, even where the others have used up the timeout.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
 /// The most for a thread in uninterruptible sleep, which is skipped once the timeout is used up.
@@ -30,32 +28,6 @@ pub(in crate::capture) struct Probe<'f> {
     late: Vec<Late>,
     summary: CtprofProbeSummary,
     time: Duration,
-}
-
-/// jemalloc in one process, shared by the workers that read parts of it.
-pub(in crate::capture) struct Attachment {
-    target: Target,
-    /// What is left of [`TIMEOUT`], in nanoseconds.
-    left: AtomicU64,
-}
-
-impl Attachment {
-    fn new(target: Target) -> Self {
-        Self { target, left: AtomicU64::new(nanoseconds(TIMEOUT)) }
-    }
-
-    fn left(&self) -> Duration {
-        Duration::from_nanos(self.left.load(Ordering::Relaxed))
-    }
-
-    fn spend(&self, time: Duration) {
-        let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
-        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<'f> Probe<'f> {
@@ -117,7 +89,7 @@ impl<'f> Probe<'f> {
 
     fn counters(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<(u64, u64), Tag> {
         self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
-        let left = attachment.left();
+        let left = attachment.timeout_left();
         let timeout = match thread.metrics.state {
             Some('D') if left.is_zero() => return Err(Tag::Waitpid),
             Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
@@ -240,13 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_process_share_one_timeout() {
-        let target = Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } };
-        let attachment = Attachment::new(target);
-        attachment.spend(Duration::from_millis(240));
-        assert_eq!(attachment.left(), Duration::from_millis(10));
+    fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
+        let attachment = Attachment::new(Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } });
         attachment.spend(Duration::from_secs(1));
-        assert_eq!(attachment.left(), Duration::ZERO);
         let mut thread = ThreadState::default();
         thread.metrics.state = Some('D');
         let files = Files::default();
