@@ -85,7 +85,7 @@ impl Process {
     }
 
     /// Notes that jemalloc's counters could not be read: of a thread, or of the process as a whole.
-    pub(super) fn unprobed(&self, tid: Option<u32>, reason: &'static str) {
+    pub(super) fn unprobed(&self, tid: Option<u32>, reason: &str) {
         tracing::debug!(pid = self.id, tid, process = ?self.name(), reason, "cannot read jemalloc counters");
         self.fail("jemalloc", reason.to_owned(), tid.map(|_| 1));
     }

@@ -58,8 +58,8 @@ impl<'f> Probe<'f> {
             }
             Err(tag @ Tag::JemallocNotFound) => self.count(tag),
             Err(tag) if process.is_alive() => {
-                self.count(tag);
                 process.unprobed(None, tag.name());
+                self.count(tag);
             }
             Err(_) => {}
         }
@@ -76,8 +76,8 @@ impl<'f> Probe<'f> {
                     thread.metrics.deallocated_bytes = Some(Bytes(deallocated));
                 }
                 Err(tag) if tag != Tag::PidMissing && process.has_thread(thread.tid) => {
-                    self.count(tag);
                     process.unprobed(Some(thread.tid), tag.name());
+                    self.count(tag);
                 }
                 // It has exited meanwhile.
                 Err(_) => {}
