@@ -1,42 +1,36 @@
 //! Snapshots as files: one zstd frame of one JSON object, streamed, bounded, replaced atomically.
 
 mod error;
+mod limit;
 mod lines;
 mod source;
 mod target;
 
 pub use self::error::StoreError;
-pub use self::source::load;
-pub use self::target::Target;
+pub use self::source::{load, load_into};
+pub use self::target::{Target, Written};
 
 use std::path::Path;
 
 use crate::model::CtprofSnapshot;
 
-/// How large a snapshot may be once decompressed, unless told otherwise: 1 GiB. A hostile file
-/// can't exhaust memory, and nothing is written that could not be read back.
+/// Default limit on the size of a snapshot's JSON: 1 GiB. A hostile file can't exhaust memory, and
+/// nothing is written that could not be read back.
 pub const MAX_DECOMPRESSED_SNAPSHOT_BYTES: u64 = 1 << 30;
-
-/// Threads, and cgroups, that a snapshot of at most `limit` bytes may have: in memory each takes up to
-/// twice what it is taken for here, however short its text is.
-fn most_threads(limit: u64) -> usize {
-    const BYTES_OF_A_THREAD: u64 = 1024;
-    usize::try_from(limit / BYTES_OF_A_THREAD).unwrap_or(usize::MAX)
-}
 
 impl CtprofSnapshot {
     /// Reads a snapshot from a file.
     ///
     /// # Errors
-    /// [`StoreError`], with the path, the operation and what was wrong.
+    /// [`StoreError`], with the path and what is wrong.
     pub fn load(path: &Path) -> Result<Self, StoreError> {
         load(path, MAX_DECOMPRESSED_SNAPSHOT_BYTES)
     }
 
-    /// Writes the snapshot to a file: wholly, or the old file stays as it was.
+    /// Writes the snapshot to a file. If that fails, the old file stays as it was.
     ///
     /// # Errors
-    /// [`StoreError`], with the path, the operation and what was wrong.
+    /// [`StoreError`], with the path and what is wrong.
     pub fn write(&self, path: &Path) -> Result<(), StoreError> {
         Target::create(path)?.write(self, MAX_DECOMPRESSED_SNAPSHOT_BYTES).map(|_| ())
     }

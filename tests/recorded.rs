@@ -43,7 +43,7 @@ fn number(metric: &Metric, text: &str) -> u64 {
 fn by_hand(tree: &str, thread: &ThreadState, metric: &Metric) -> Option<String> {
     let stat = || task(tree, thread, "stat").rsplit_once(") ").unwrap().1.to_owned();
     let field = |n: u8| stat().split_whitespace().nth(usize::from(n) - 3).map(str::to_owned);
-    match metric.source {
+    match metric.sources.procfs[0] {
         Source::Stat(n) => field(n),
         Source::StatPolicy(n) => field(n).map(|n| if n == "0" { "SCHED_OTHER".to_owned() } else { n }),
         Source::Schedstat(n) => {
@@ -53,7 +53,7 @@ fn by_hand(tree: &str, thread: &ThreadState, metric: &Metric) -> Option<String> 
         Source::Status(key) => keyed(&task(tree, thread, "status"), key),
         Source::StatusOfLeader(key) => keyed(&task(tree, thread, "status"), key).filter(|_| thread.is_leader()),
         Source::Io(key) => keyed(&task(tree, thread, "io"), key),
-        Source::Affinity(_) => Some("[0, 1]".to_owned()),
+        Source::Affinity => Some("[0, 1]".to_owned()),
         Source::Sched("ext.enabled") => {
             keyed(&task(tree, thread, "sched"), "ext.enabled").map(|n| (n != "0").to_string())
         }

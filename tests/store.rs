@@ -1,23 +1,31 @@
-//! Files: what was written reads back, and whatever else is read is a clear error.
+//! Files: snapshots read back as they were written, and anything else is a clear error.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use ctprof::CtprofSnapshot;
-use ctprof::store::{StoreError, Target, load};
+use ctprof::model::Threads;
+use ctprof::store::{StoreError, Target, load, load_into};
+use ctprof::{CtprofSnapshot, ThreadState};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// A file of `json`, compressed, and what loading it says.
-fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+/// What loading a file of `bytes` gives.
+fn load_bytes(bytes: &[u8], limit: u64) -> Result<CtprofSnapshot, StoreError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+    file.write_all(bytes).unwrap();
     load(file.path(), limit)
+}
+
+/// What loading a compressed file of `json` gives.
+fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+    load_bytes(&zstd::encode_all(json.as_bytes(), 3).unwrap(), limit)
 }
 
 fn error(json: &str) -> String {
@@ -34,11 +42,11 @@ fn a_capture_reads_back_as_it_was() {
     let first = fs::read(&path).unwrap();
     snapshot.write(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first, "same data, same bytes");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no other file is left");
 }
 
 #[test]
-fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
+fn zeros_for_missing_values_in_ktstr_files_are_absent() {
     let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
     assert_eq!((snapshot.threads.len(), snapshot.format_version), (107, None));
     let threads = || snapshot.threads.iter().map(|thread| &thread.metrics);
@@ -50,8 +58,53 @@ fn files_of_the_neighbour_load_with_its_zeros_made_absent() {
     assert!(rolled_up > 0 && rolled_up < 20, "{rolled_up} processes have memory");
 }
 
+/// Keeps what distinguishes threads.
+#[derive(Debug, Default, PartialEq)]
+struct Seen(Vec<(u32, u32, bool)>);
+
+impl Threads for Seen {
+    fn add(&mut self, thread: ThreadState) {
+        self.0.push((thread.tgid, thread.tid, thread.metrics.core_forceidle_sum.is_some()));
+    }
+
+    fn append(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+}
+
 #[test]
-fn a_file_cut_anywhere_is_an_error_and_never_a_panic() {
+fn threads_are_read_one_by_one_in_the_order_of_a_list_from_any_layout() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = |name: &str, json: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+        path
+    };
+    let thread = |tid: u32| format!(r#"{{"tid":{tid},"tgid":1,"comm":"{tid:a>200}"}}"#);
+    let lines = |tids: &mut dyn Iterator<Item = u32>| {
+        let threads = tids.map(thread).collect::<Vec<_>>().join(",\n");
+        format!("{{\"format_version\":1,\"threads\":[\n{threads}\n],\"captured_at_unix_ns\":7}}")
+    };
+    let fixtures = ["ktstr-a", "v1-linux-5.10-a", "v1-linux-7.3", "v1-lines-linux-7.3"];
+    let mut files = fixtures.map(|name| fixture(&format!("{name}.ctprof.zst"))).to_vec();
+    files.push(plain("sorted", lines(&mut (1..=10_000))));
+    files.push(plain("unsorted", lines(&mut (1..=10_000).rev())));
+    files.push(plain("version-last", format!(r#"{{"threads":[{},{}],"format_version":1}}"#, thread(2), thread(1))));
+    for path in files {
+        let (mut snapshot, seen) = load_into::<Seen>(&path, 1 << 30).unwrap();
+        assert!(snapshot.threads.is_empty());
+        let listed = CtprofSnapshot::load(&path).unwrap();
+        let mut again = Seen::default();
+        listed.threads.iter().for_each(|thread| again.add(thread.clone()));
+        assert_eq!(seen, again, "{}", path.display());
+        assert!(seen.0.is_sorted_by_key(|(tgid, tid, _)| (*tgid, *tid)), "{}", path.display());
+        snapshot.threads = listed.threads.clone();
+        assert_eq!(snapshot, listed);
+    }
+}
+
+#[test]
+fn a_truncated_file_is_an_error_and_never_a_panic() {
     let whole = fs::read(fixture("ktstr-a.ctprof.zst")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut");
@@ -66,12 +119,12 @@ fn a_file_cut_anywhere_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn a_flipped_bit_is_found() {
+fn a_flipped_bit_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let (path, rewritten) = (dir.path().join("flipped"), dir.path().join("good"));
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&rewritten).unwrap();
     let good = fs::read(&rewritten).unwrap();
-    // What comes before may say another size of the window, which harms nothing.
+    // A flipped bit before these bytes may only change the window size, which is harmless.
     for at in (6..good.len()).step_by(97) {
         let mut bytes = good.clone();
         bytes[at] ^= 0x10;
@@ -81,18 +134,39 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
-fn errors_say_where_and_what() {
+fn errors_name_the_place_and_the_problem() {
     let wrong = error(r#"{"threads":[{"tid":1,"tgid":2,"nice":"x"}]}"#);
     assert!(wrong.contains("threads[0].nice: expected a whole number"), "{wrong}");
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
     assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
     assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
-    assert!(error(r#"{"format_version":2,"threads":[]}"#).contains("format version 2, this ctprof reads up to 1"));
+    assert!(
+        error(r#"{"format_version":2,"threads":[]}"#)
+            .ends_with(" has format version 2; this ctprof reads version 1. Upgrade ctprof.")
+    );
+    assert!(error(r#"{"psi":{}}"#).ends_with(" is not a ctprof snapshot (no `threads`)"));
+    assert!(
+        load_bytes(&[0x1f, 0x8b, 8, 0, 0], 99)
+            .unwrap_err()
+            .to_string()
+            .ends_with(" is not a ctprof snapshot (not zstd)")
+    );
     assert!(error(r#"{"threads":[]} trailing"#).contains("not JSON"));
     let deep = "[".repeat(100_000);
     assert!(error(&format!(r#"{{"threads":{deep}"#)).contains("cannot parse"));
     let missing = CtprofSnapshot::load(Path::new("/no/such/file")).unwrap_err();
     assert!(missing.to_string().contains("cannot read /no/such/file"));
+}
+
+#[test]
+fn a_snapshot_that_is_not_compressed_was_refused() {
+    let compressed = fs::read(fixture("v1-lines-linux-7.3.ctprof.zst")).unwrap();
+    let plain = zstd::decode_all(&compressed[..]).unwrap();
+    assert_eq!(load_bytes(&plain, 1 << 30).unwrap(), load_bytes(&compressed, 1 << 30).unwrap());
+    assert!(load_bytes(b" \n\n\n {\"threads\":[]}", 1 << 20).is_ok());
+    assert!(matches!(load_bytes(&plain, 1000), Err(StoreError::TooLarge { limit: 1000, .. })));
+    assert!(matches!(load_bytes(&plain[..plain.len() / 2], 1 << 30), Err(StoreError::NotJson { .. })));
+    assert!(matches!(load_bytes(b"[]", 1 << 30), Err(StoreError::NotZstd(_))));
 }
 
 #[test]
@@ -103,7 +177,7 @@ fn a_bomb_stops_at_the_limit() {
 }
 
 #[test]
-fn tiny_threads_and_cgroups_by_the_million_are_refused_before_they_fill_memory() {
+fn too_many_tiny_threads_or_cgroups_are_refused() {
     let many = |one: &dyn Fn(u32) -> String, by: &str| (0..3000).map(one).collect::<Vec<_>>().join(by);
     let thread = |_| r#"{"tid":1,"tgid":1}"#.to_owned();
     let cgroup = |number| format!(r#""{number}":{{}}"#);
@@ -119,7 +193,7 @@ fn tiny_threads_and_cgroups_by_the_million_are_refused_before_they_fill_memory()
 }
 
 #[test]
-fn what_readers_would_refuse_is_not_written() {
+fn a_snapshot_that_readers_refuse_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
     fs::write(&path, "old").unwrap();
@@ -130,7 +204,7 @@ fn what_readers_would_refuse_is_not_written() {
 }
 
 #[test]
-fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
+fn a_symbolic_link_is_replaced_and_its_target_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
     fs::write(&victim, "precious").unwrap();
@@ -141,7 +215,7 @@ fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
 }
 
 #[test]
-fn what_root_writes_is_for_root() {
+fn snapshots_written_by_root_have_mode_0600() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&path).unwrap();
@@ -152,7 +226,47 @@ fn what_root_writes_is_for_root() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_found_before_the_capture() {
+fn two_captures_within_a_second_overwrote_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshot = CtprofSnapshot::load(&fixture("v1-linux-7.3.ctprof.zst")).unwrap();
+    let write = |name: &str| {
+        let target = Target::create_new(&dir.path().join(name)).unwrap();
+        let written = target.write(&snapshot, 1 << 30).unwrap();
+        assert_eq!(fs::metadata(&written.path).unwrap().len(), written.bytes);
+        assert_eq!(CtprofSnapshot::load(&written.path).unwrap(), snapshot);
+        written.path.file_name().unwrap().to_string_lossy().into_owned()
+    };
+    let names = [(); 3].map(|()| write("a.b.ctprof.zst"));
+    assert_eq!(names, ["a.b.ctprof.zst", "a.b-2.ctprof.zst", "a.b-3.ctprof.zst"]);
+    assert_eq!([write("plain"), write("plain")], ["plain", "plain-2"]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5, "no other file is left");
+
+    let capture = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        command.args(["capture", "-q", "--pid", &std::process::id().to_string()]).current_dir(dir.path());
+        let out = command.output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    };
+    let names: BTreeSet<_> = [(); 3].map(|()| capture()).into();
+    assert_eq!(names.len(), 3);
+    assert!(names.iter().all(|name| CtprofSnapshot::load(&dir.path().join(name)).is_ok()));
+}
+
+#[test]
+fn a_snapshot_written_to_a_closed_pipe_was_no_failure() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["capture", "-q", "-o", "-", "--pid", &std::process::id().to_string()]);
+    let mut capture = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(capture.stdout.take());
+    let out = capture.wait_with_output().unwrap();
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{error}");
+    assert_eq!(error, "ctprof: cannot write standard output: Broken pipe (os error 32)\n");
+}
+
+#[test]
+fn a_missing_directory_is_reported_before_the_capture() {
     let error = Target::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
     assert_eq!(error, "cannot write /no/such/dir/snap");
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use ctprof::compare::{compare, show};
-use ctprof::model::{DERIVED, METRICS, Source, Totals};
+use ctprof::model::{DERIVED, Formula, METRICS, MetricId, Reduction, Source, Totals, Unit, procfs_sources};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 #[test]
-fn there_are_86_metrics_with_names_of_their_own() {
+fn there_are_86_metrics_with_different_names() {
     let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!((METRICS.len(), names.len()), (86, 86));
     for name in names {
@@ -17,25 +17,45 @@ fn there_are_86_metrics_with_names_of_their_own() {
 }
 
 #[test]
-fn every_meaning_is_a_sentence_that_fits_a_line() {
+fn a_metric_is_found_by_its_identifier() {
     for metric in METRICS {
-        let meaning = metric.doc.trim();
-        assert!(meaning.len() <= 85 && meaning.ends_with('.'), "{}: {meaning}", metric.name);
-        assert!(meaning.starts_with(char::is_uppercase), "{}: {meaning}", metric.name);
+        assert_eq!((metric.id.metric().name, format!("{:?}", metric.id).as_str()), (metric.name, metric.name));
     }
 }
 
 #[test]
-fn no_two_metrics_read_the_same_place() {
-    let places: BTreeSet<_> = METRICS.iter().map(|metric| (metric.source.file(), metric.source.place())).collect();
-    assert_eq!(places.len(), METRICS.len());
+fn formulas_read_sums_of_one_unit() {
+    for derived in DERIVED {
+        let mut units: Vec<_> = derived.formula.inputs().map(|id| id.metric().unit).collect();
+        if let Formula::Average(..) = derived.formula {
+            assert_eq!(units.pop(), Some(Unit::Count), "{}", derived.name);
+        }
+        assert!(units.windows(2).all(|pair| pair[0] == pair[1]), "{}: {units:?}", derived.name);
+        let is_sum = |id: MetricId| id.metric().reduction == Reduction::Sum;
+        assert!(derived.formula.inputs().all(is_sum), "{}", derived.name);
+    }
+}
+
+#[test]
+fn every_meaning_is_a_sentence_of_one_line() {
+    let metrics = METRICS.iter().map(|metric| (metric.name, metric.doc.trim()));
+    for (name, meaning) in metrics.chain(DERIVED.iter().map(|derived| (derived.name, derived.doc))) {
+        assert!(meaning.len() <= 85 && meaning.ends_with('.'), "{name}: {meaning}");
+        assert!(meaning.starts_with(char::is_uppercase), "{name}: {meaning}");
+    }
+}
+
+#[test]
+fn no_two_metrics_have_a_source_in_common() {
+    let places: BTreeSet<_> = procfs_sources().map(|(source, _)| (source.file(), source.place())).collect();
+    assert_eq!(places.len(), procfs_sources().count());
 }
 
 #[test]
 fn tags_have_no_config_prefix_and_files_need_their_options() {
-    for metric in METRICS {
+    for (source, metric) in procfs_sources() {
         assert!(metric.gates.iter().all(|gate| !gate.starts_with("CONFIG_")), "{}", metric.name);
-        let gate = match metric.source {
+        let gate = match source {
             Source::Schedstat(_) => "SCHED_INFO",
             Source::Io(_) => "TASK_IO_ACCOUNTING",
             Source::Taskstats { .. } => "TASKSTATS",
@@ -56,8 +76,8 @@ fn every_taskstats_field_is_inside_the_struct_of_its_version() {
         14 => 432,
         _ => 560,
     };
-    for metric in METRICS {
-        if let Source::Taskstats { at, since, .. } = metric.source {
+    for (source, metric) in procfs_sources() {
+        if let Source::Taskstats { at, since, .. } = source {
             assert!(at % 8 == 0 && at + 8 <= size(since), "{}", metric.name);
         }
     }

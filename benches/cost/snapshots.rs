@@ -56,15 +56,19 @@ pub(crate) fn decompress(file: &str) -> anyhow::Result<()> {
 /// Writes a snapshot of `size` threads like those of `template`; returns the bytes of its JSON. Counters
 /// differ between threads, and grow with `round`.
 fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) -> anyhow::Result<u64> {
-    let mut out = Counted { inner: zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?, bytes: 0 };
-    write!(out, r#"{{"format_version":1,"threads":["#)?;
+    let mut out = zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?;
+    let mut bytes = 0;
+    let mut write = |text: &[u8]| {
+        bytes += text.len() as u64;
+        out.write_all(text)
+    };
+    write(br#"{"format_version":1,"threads":["#)?;
     for number in 0..size {
-        out.write_all(if number > 0 { b",\n" } else { b"\n" })?;
-        serde_json::to_writer(&mut out, &thread(&template.threads[0], u32::try_from(number)?, round))?;
+        write(if number > 0 { b",\n" } else { b"\n" })?;
+        write(&serde_json::to_vec(&thread(&template.threads[0], u32::try_from(number)?, round))?)?;
     }
-    out.write_all(b"\n]}")?;
-    let bytes = out.bytes;
-    out.inner.finish()?.flush()?;
+    write(b"\n]}")?;
+    out.finish()?.flush()?;
     Ok(bytes)
 }
 
@@ -85,21 +89,4 @@ fn thread(template: &ThreadState, number: u32, round: u64) -> ThreadState {
         }
     }
     thread
-}
-
-struct Counted<W> {
-    inner: W,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }

@@ -17,11 +17,11 @@ use crate::store::Target;
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
 pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
-    let path = args.output.clone().unwrap_or_else(default_path);
-    if path == Path::new("-") && io::stdout().is_terminal() {
+    if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
         bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
     }
-    let target = Target::create(&path)?;
+    // A file that nobody named is never overwritten.
+    let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = options(args);
     let watch = (!quiet && io::stderr().is_terminal()).then(|| progress::watch(&options.progress));
     let snapshot = capture_with(&options);
@@ -30,11 +30,12 @@ pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     if args.redact {
         snapshot.redact(&std::env::var(REDACT_KEY).unwrap_or_default());
     }
-    let bytes = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
-    let name = escaped(&path.to_string_lossy()).into_owned();
+    let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
+    let name = escaped(&written.path.to_string_lossy()).into_owned();
     if !quiet {
         let file = if name == "-" { "to stdout" } else { &name };
-        capture_summary(&mut io::stderr().lock(), &snapshot, file, bytes).context("cannot write to standard error")?;
+        capture_summary(&mut io::stderr().lock(), &snapshot, file, written.bytes)
+            .context("cannot write to standard error")?;
     }
     if args.output.is_none() {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;

@@ -20,6 +20,7 @@ use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
 use crate::process::{Privileges, workers};
+use crate::store::StoreError;
 
 /// Exit status of a command that failed; that of a usage error, 2, is clap's.
 const FAILED: u8 = 1;
@@ -70,8 +71,11 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// Whoever closes the pipe has seen enough.
+/// A closed pipe ends a report early. A snapshot that is written to one is lost: that is a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    if error.is::<StoreError>() {
+        return false;
+    }
     let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     io_errors.map(io::Error::kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }

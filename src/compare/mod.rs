@@ -16,7 +16,7 @@ mod smaps;
 use std::collections::BTreeMap;
 
 use crate::diagnose::{Finding, gaps};
-use crate::model::{Census, Context, CtprofSnapshot, Section};
+use crate::model::{Census, Context, CtprofSnapshot, MetricId, Section};
 
 use self::cgroup_keys::CgroupKeys;
 pub use self::cgroup_keys::{Flatten, Renamed};
@@ -192,8 +192,8 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let threads = namesakes::of_both(snapshots);
     let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
     let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
-    let run_time = metric("run_time_ns").map(|metric| SortKey { by: SortBy::Metric(metric), order: Order::Desc });
-    let keys = if options.sort_by.is_empty() { run_time.into_iter().collect() } else { options.sort_by.clone() };
+    let run_time = SortKey { by: SortBy::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
+    let keys = if options.sort_by.is_empty() { vec![run_time] } else { options.sort_by.clone() };
     let contexts = Sides { baseline: context(snapshot), candidate: Context::default() };
     let order = rows::group_order(&paired, &keys, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));

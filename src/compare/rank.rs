@@ -1,6 +1,6 @@
 //! How much a row really moved: the order of rows that nobody has asked another order of.
 
-use crate::model::{Cell, Unit};
+use crate::model::{Cell, MetricId, Unit};
 
 /// How much a reading moved: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
 /// in the metric's unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
@@ -10,7 +10,7 @@ pub(super) fn moved(name: &str, unit: Unit, baseline: Option<&Cell>, candidate: 
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
         (Some(Cell::Mode { value: a, .. }), Some(Cell::Mode { value: b, .. })) if a == b => 0.0,
-        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) if name == "state" => INSTANT,
+        (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) if name == MetricId::state.metric().name => INSTANT,
         (Some(Cell::Mode { .. }), Some(Cell::Mode { .. })) => CATEGORY,
         (Some(a), Some(b)) if matches!((a, b), (Cell::Word(_), _) | (_, Cell::Word(_))) => {
             f64::from(u8::from(a != b)) * CATEGORY

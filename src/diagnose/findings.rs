@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::model::{
-    Built, Census, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, Switch, TaskstatsFamily,
+    Built, Census, CgroupLayout, CgroupStats, CtprofSnapshot, HostContext, METRICS, MetricId, Switch, TaskstatsFamily,
     ThreadState,
 };
 
@@ -157,7 +157,7 @@ fn file(snapshot: &CtprofSnapshot, file: &'static str) -> Finding {
 fn whose(snapshot: &CtprofSnapshot, file: &str) -> String {
     let lacks = |thread: &&ThreadState| match file {
         "smaps_rollup" => thread.is_leader() && !thread.kernel_thread && thread.smaps_rollup_kib.is_none(),
-        _ => METRICS.iter().all(|m| m.source.file() != file || m.get(&thread.metrics).is_none()),
+        _ => METRICS.iter().all(|m| m.file() != file || m.get(&thread.metrics).is_none()),
     };
     let names: BTreeSet<_> = snapshot.threads.iter().filter(lacks).map(|thread| &*thread.pcomm).collect();
     let some: Vec<_> = names.iter().take(3).copied().collect();
@@ -183,7 +183,7 @@ fn cause(snapshot: &CtprofSnapshot, file: &str, errno: &str) -> (String, String)
                 "smaps_rollup" => Some("PROC_PAGE_MONITOR"),
                 "cgroup" => Some("CGROUPS"),
                 "sched" => Some("SCHED_DEBUG"),
-                _ => METRICS.iter().find(|m| m.source.file() == file).and_then(|m| m.gates.first()).copied(),
+                _ => METRICS.iter().find(|m| m.file() == file).and_then(|m| m.gates.first()).copied(),
             };
             let option = option.map_or_else(String::new, |option| format!(", built without CONFIG_{option}"));
             (format!("this kernel has no such file{option}"), String::new())
@@ -194,8 +194,8 @@ fn cause(snapshot: &CtprofSnapshot, file: &str, errno: &str) -> (String, String)
 
 fn schedstats(snapshot: &CtprofSnapshot, census: &Census) -> Finding {
     const WHAT: &str = "wake-ups, waits, sleeps and blocks are not counted";
-    let read = census.has(|metric| ["wait_max", "nr_wakeups"].contains(&metric.name));
-    let sched_read = census.has(|metric| metric.name == "nr_migrations");
+    let read = census.has(|metric| matches!(metric.id, MetricId::wait_max | MetricId::nr_wakeups));
+    let sched_read = census.has(|metric| metric.id == MetricId::nr_migrations);
     let switch = snapshot.host.as_ref().and_then(|host| host.sched_schedstats);
     match switch {
         _ if read || !sched_read => Finding::complete("schedstats"),

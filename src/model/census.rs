@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{METRICS, Metric, TaskstatsFamily, ThreadState};
+use super::table::{METRICS, Metric};
+use super::thread::ThreadState;
 
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug)]
@@ -74,12 +75,7 @@ impl Census {
     pub fn sources(&self) -> BTreeMap<&'static str, bool> {
         let mut sources = BTreeMap::new();
         for metric in METRICS {
-            let source = match metric.taskstats_family() {
-                Some(TaskstatsFamily::Delay) => "delay accounting",
-                _ if metric.gates.first() == Some(&"SCHEDSTATS") => "schedstats",
-                _ => metric.source.file(),
-            };
-            *sources.entry(source).or_insert(false) |= self.has(|one| std::ptr::eq(one, metric));
+            *sources.entry(metric.facility()).or_insert(false) |= self.has(|one| std::ptr::eq(one, metric));
         }
         sources
     }

@@ -6,7 +6,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use super::Psi;
+use super::psi::Psi;
 
 /// A bound that may be none: a number, or the kernel's word `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

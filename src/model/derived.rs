@@ -1,15 +1,111 @@
 //! Metrics derived from a group's totals. Any absent input, and a denominator of 0, gives absent.
 
-use super::metrics::Totals;
+use std::fmt;
+
 use super::reduce::Cell;
 use super::section::Section;
+use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
 use super::unit::Unit;
 
 /// What a formula has to know besides the totals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
-    /// Version of the kernel's `struct taskstats`, where it is known.
+    /// Version of the kernel's `struct taskstats`, if it is known.
     pub taskstats_version: Option<u16>,
+}
+
+impl Context {
+    /// Whether the kernel's struct is too old to have the metric.
+    fn predates(self, metric: &Metric) -> bool {
+        self.taskstats_version.zip(metric.taskstats_since()).is_some_and(|(version, since)| version < since)
+    }
+}
+
+/// How a derived metric is computed from sums. Displayed, it is the formula as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Formula {
+    /// A part, divided by the sum of a whole's parts.
+    Ratio(MetricId, &'static [MetricId]),
+    /// A total, divided by the number of events.
+    Average(MetricId, MetricId),
+    /// The first minus the second; may be negative.
+    Difference(MetricId, MetricId),
+    /// A sum of terms, each of which is the largest of its inputs. An input that is newer than the
+    /// kernel's `struct taskstats` counts as 0.
+    SumOfLargest(&'static [&'static [MetricId]]),
+}
+
+use Formula::{Average, Difference, Ratio, SumOfLargest};
+
+impl Formula {
+    /// The metrics that the formula reads.
+    pub fn inputs(&self) -> impl Iterator<Item = MetricId> + '_ {
+        let (pair, lists): ([Option<MetricId>; 2], &[&[MetricId]]) = match self {
+            Ratio(part, whole) => ([Some(*part), None], std::slice::from_ref(whole)),
+            Average(a, b) | Difference(a, b) => ([Some(*a), Some(*b)], &[]),
+            SumOfLargest(terms) => ([None, None], terms),
+        };
+        pair.into_iter().flatten().chain(lists.iter().copied().flatten().copied())
+    }
+
+    fn value(self, totals: &Totals, context: Context) -> Option<Cell> {
+        let sum = |id: MetricId| sum(id.metric(), totals);
+        let all = |ids: &[MetricId]| ids.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(sum(*id)?)));
+        match self {
+            Ratio(part, whole) => {
+                let (part, whole) = (sum(part)?, all(whole).filter(|whole| *whole > 0)?);
+                Some(Cell::Ratio(part as f64 / whole as f64))
+            }
+            Average(total, count) => sum(total)?.checked_div(sum(count)?).map(Cell::Number),
+            Difference(more, less) => {
+                let difference = i128::from(sum(more)?) - i128::from(sum(less)?);
+                let end = if difference < 0 { i64::MIN } else { i64::MAX };
+                Some(Cell::Signed(i64::try_from(difference).unwrap_or(end)))
+            }
+            SumOfLargest(terms) => {
+                let known = |id: &MetricId| if context.predates(id.metric()) { Some(0) } else { sum(*id) };
+                let largest = |ids: &[MetricId]| ids.iter().try_fold(0, |most, id| Some(known(id)?.max(most)));
+                let total = terms.iter().try_fold(0, |all: u64, ids| Some(all.saturating_add(largest(ids)?)))?;
+                Some(Cell::Number(total))
+            }
+        }
+    }
+
+    /// The unit of its values.
+    const fn unit(self) -> Unit {
+        match self {
+            Ratio(..) => Unit::Ratio,
+            Average(total, _) | Difference(total, _) => METRICS[total as usize].unit,
+            SumOfLargest(terms) => METRICS[terms[0][0] as usize].unit,
+        }
+    }
+}
+
+fn sum(metric: &Metric, totals: &Totals) -> Option<u64> {
+    match metric.total(totals)? {
+        Cell::Number(sum) => Some(sum),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |id: &MetricId| id.metric().name;
+        let joined = |ids: &[MetricId], by| ids.iter().map(name).collect::<Vec<_>>().join(by);
+        match self {
+            Ratio(part, [whole]) | Average(part, whole) => write!(f, "{} / {}", name(part), name(whole)),
+            Ratio(part, whole) => write!(f, "{} / ({})", name(part), joined(whole, " + ")),
+            Difference(more, less) => write!(f, "{} − {}", name(more), name(less)),
+            SumOfLargest(terms) => {
+                let term = |ids: &&[MetricId]| match ids {
+                    [id] => name(id).to_owned(),
+                    ids => format!("max({})", joined(ids, ", ")),
+                };
+                f.write_str(&terms.iter().map(term).collect::<Vec<_>>().join(" + "))
+            }
+        }
+    }
 }
 
 /// One derived metric.
@@ -18,208 +114,138 @@ pub struct Derived {
     pub name: &'static str,
     /// What it means, in a sentence.
     pub doc: &'static str,
-    /// The formula, for people.
-    pub formula: &'static str,
+    /// How it is computed.
+    pub formula: Formula,
     /// What it counts.
     pub unit: Unit,
     /// Where it is reported.
     pub section: Section,
-    value: fn(&Totals, Context) -> Option<Cell>,
 }
 
-impl std::fmt::Debug for Derived {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
 impl Derived {
-    /// The group's value, if all inputs are there.
+    const fn new(name: &'static str, formula: Formula, doc: &'static str) -> Self {
+        Self { name, doc, unit: formula.unit(), formula, section: Section::Derived }
+    }
+
+    const fn delay(name: &'static str, formula: Formula, doc: &'static str) -> Self {
+        Self { section: Section::TaskstatsDelay, ..Self::new(name, formula, doc) }
+    }
+
+    /// The group's value, if all inputs have one.
     #[must_use]
     pub fn total(&self, totals: &Totals, context: Context) -> Option<Cell> {
-        (self.value)(totals, context)
+        self.formula.value(totals, context)
     }
-}
 
-fn ratio(part: Option<u64>, whole: Option<u64>) -> Option<Cell> {
-    let (part, whole) = (part?, whole.filter(|whole| *whole > 0)?);
-    Some(Cell::Ratio(part as f64 / whole as f64))
-}
+    /// The fewest threads of the group that any input has a value of.
+    #[must_use]
+    pub fn covered(&self, totals: &Totals, context: Context) -> u64 {
+        self.known_inputs(context).map(|metric| metric.covered(totals)).min().unwrap_or(0)
+    }
 
-fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    Some(a?.saturating_add(b?))
-}
+    /// Whether any input leaves out some of a group's `threads` that should have a value.
+    #[must_use]
+    pub fn is_partial(&self, totals: &Totals, context: Context, threads: u64) -> bool {
+        self.known_inputs(context).any(|metric| metric.is_partial(metric.covered(totals), threads))
+    }
 
-fn average(total: Option<u64>, count: Option<u64>) -> Option<Cell> {
-    let (total, count) = (total?, count.filter(|count| *count > 0)?);
-    Some(Cell::Number(total / count))
-}
-
-/// Time off the CPU by taskstats. Every thrashing event is a swap-in event too, so the larger of the
-/// two stands for both. What this kernel's struct does not have yet counts as none.
-fn off_cpu(t: &Totals, context: Context) -> Option<Cell> {
-    let since = |version: u16, total: Option<u64>| match context.taskstats_version {
-        Some(known) if known < version => Some(0),
-        _ => total,
-    };
-    let swap = t.swapin_delay_total_ns.sum()?.max(since(9, t.thrashing_delay_total_ns.sum())?);
-    let parts = [
-        t.cpu_delay_total_ns.sum(),
-        t.blkio_delay_total_ns.sum(),
-        t.freepages_delay_total_ns.sum(),
-        since(11, t.compact_delay_total_ns.sum()),
-        since(13, t.wpcopy_delay_total_ns.sum()),
-        since(14, t.irq_delay_total_ns.sum()),
-    ];
-    parts.into_iter().try_fold(swap, |sum, part| plus(Some(sum), part)).map(Cell::Number)
+    fn known_inputs(&self, context: Context) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.formula.inputs().map(MetricId::metric).filter(move |metric| !context.predates(metric))
+    }
 }
 
 /// Every derived metric, in the order of listings.
 pub static DERIVED: &[Derived] = &[
-    Derived {
-        name: "affine_success_ratio",
-        doc: "How often the cache-affine heuristic placed a wake-up when tried.",
-        formula: "nr_wakeups_affine / nr_wakeups_affine_attempts",
-        unit: Unit::Ratio,
-        section: Section::Derived,
-        value: |t, _| ratio(t.nr_wakeups_affine.sum(), t.nr_wakeups_affine_attempts.sum()),
-    },
-    Derived {
-        name: "avg_wait_ns",
-        doc: "Average run-queue wait.",
-        formula: "wait_sum / wait_count",
-        unit: Unit::Ns,
-        section: Section::Derived,
-        value: |t, _| average(t.wait_sum.sum(), t.wait_count.sum()),
-    },
-    Derived {
-        name: "cpu_efficiency",
-        doc: "Share of the time on a CPU in the time on or waiting for one.",
-        formula: "run_time_ns / (run_time_ns + wait_time_ns)",
-        unit: Unit::Ratio,
-        section: Section::Derived,
-        value: |t, _| ratio(t.run_time_ns.sum(), plus(t.run_time_ns.sum(), t.wait_time_ns.sum())),
-    },
-    Derived {
-        name: "avg_slice_ns",
-        doc: "Average time on a CPU at a stretch.",
-        formula: "run_time_ns / timeslices",
-        unit: Unit::Ns,
-        section: Section::Derived,
-        value: |t, _| average(t.run_time_ns.sum(), t.timeslices.sum()),
-    },
-    Derived {
-        name: "involuntary_csw_ratio",
-        doc: "Share of the switches that were forced.",
-        formula: "nonvoluntary_csw / (nonvoluntary_csw + voluntary_csw)",
-        unit: Unit::Ratio,
-        section: Section::Derived,
-        value: |t, _| ratio(t.nonvoluntary_csw.sum(), plus(t.nonvoluntary_csw.sum(), t.voluntary_csw.sum())),
-    },
-    Derived {
-        name: "disk_io_fraction",
-        doc: "Bytes fetched from storage for each byte asked for; read-ahead can pass 1.",
-        formula: "read_bytes / rchar",
-        unit: Unit::Ratio,
-        section: Section::Derived,
-        value: |t, _| ratio(t.read_bytes.sum(), t.rchar.sum()),
-    },
-    Derived {
-        name: "live_heap_estimate",
-        doc: "Bytes allocated and not yet freed by the group's threads.",
-        formula: "allocated_bytes − deallocated_bytes",
-        unit: Unit::Bytes,
-        section: Section::Derived,
-        value: |t, _| {
-            let difference = i128::from(t.allocated_bytes.sum()?) - i128::from(t.deallocated_bytes.sum()?);
-            Some(Cell::Signed(i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })))
-        },
-    },
-    Derived {
-        name: "avg_iowait_ns",
-        doc: "Average I/O wait.",
-        formula: "iowait_sum / iowait_count",
-        unit: Unit::Ns,
-        section: Section::Derived,
-        value: |t, _| average(t.iowait_sum.sum(), t.iowait_count.sum()),
-    },
-    Derived {
-        name: "avg_cpu_delay_ns",
-        doc: "Average run-queue wait.",
-        formula: "cpu_delay_total_ns / cpu_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.cpu_delay_total_ns.sum(), t.cpu_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_blkio_delay_ns",
-        doc: "Average wait for block I/O.",
-        formula: "blkio_delay_total_ns / blkio_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.blkio_delay_total_ns.sum(), t.blkio_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_swapin_delay_ns",
-        doc: "Average wait for swap-in.",
-        formula: "swapin_delay_total_ns / swapin_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.swapin_delay_total_ns.sum(), t.swapin_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_freepages_delay_ns",
-        doc: "Average direct reclaim.",
-        formula: "freepages_delay_total_ns / freepages_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.freepages_delay_total_ns.sum(), t.freepages_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_thrashing_delay_ns",
-        doc: "Average wait for a page just evicted.",
-        formula: "thrashing_delay_total_ns / thrashing_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.thrashing_delay_total_ns.sum(), t.thrashing_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_compact_delay_ns",
-        doc: "Average memory compaction.",
-        formula: "compact_delay_total_ns / compact_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.compact_delay_total_ns.sum(), t.compact_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_wpcopy_delay_ns",
-        doc: "Average copy on write.",
-        formula: "wpcopy_delay_total_ns / wpcopy_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.wpcopy_delay_total_ns.sum(), t.wpcopy_delay_count.sum()),
-    },
-    Derived {
-        name: "avg_irq_delay_ns",
-        doc: "Average interrupt.",
-        formula: "irq_delay_total_ns / irq_delay_count",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: |t, _| average(t.irq_delay_total_ns.sum(), t.irq_delay_count.sum()),
-    },
-    Derived {
-        name: "total_offcpu_delay_ns",
-        doc: "Time lost to all that taskstats counts.",
-        formula: "cpu + blkio + freepages + compact + wpcopy + irq + max(swapin, thrashing), totals",
-        unit: Unit::Ns,
-        section: Section::TaskstatsDelay,
-        value: off_cpu,
-    },
+    Derived::new(
+        "affine_success_ratio",
+        Ratio(M::nr_wakeups_affine, &[M::nr_wakeups_affine_attempts]),
+        "Share of tries in which the cache-affine heuristic placed a wake-up.",
+    ),
+    Derived::new("avg_wait_ns", Average(M::wait_sum, M::wait_count), "Average run-queue wait."),
+    Derived::new(
+        "cpu_efficiency",
+        Ratio(M::run_time_ns, &[M::run_time_ns, M::wait_time_ns]),
+        "Time on a CPU as a share of the time on or waiting for one.",
+    ),
+    Derived::new("avg_slice_ns", Average(M::run_time_ns, M::timeslices), "Average time on a CPU per timeslice."),
+    Derived::new(
+        "involuntary_csw_ratio",
+        Ratio(M::nonvoluntary_csw, &[M::nonvoluntary_csw, M::voluntary_csw]),
+        "Share of context switches that were involuntary.",
+    ),
+    Derived::new(
+        "disk_io_fraction",
+        Ratio(M::read_bytes, &[M::rchar]),
+        "Bytes fetched from storage per byte requested; above 1 with read-ahead.",
+    ),
+    Derived::new(
+        "live_heap_estimate",
+        Difference(M::allocated_bytes, M::deallocated_bytes),
+        "Bytes allocated and not yet freed by the group's threads.",
+    ),
+    Derived::new("avg_iowait_ns", Average(M::iowait_sum, M::iowait_count), "Average I/O wait."),
+    Derived::delay("avg_cpu_delay_ns", Average(M::cpu_delay_total_ns, M::cpu_delay_count), "Average run-queue wait."),
+    Derived::delay(
+        "avg_blkio_delay_ns",
+        Average(M::blkio_delay_total_ns, M::blkio_delay_count),
+        "Average wait for block I/O.",
+    ),
+    Derived::delay(
+        "avg_swapin_delay_ns",
+        Average(M::swapin_delay_total_ns, M::swapin_delay_count),
+        "Average wait for swap-in.",
+    ),
+    Derived::delay(
+        "avg_freepages_delay_ns",
+        Average(M::freepages_delay_total_ns, M::freepages_delay_count),
+        "Average time per direct reclaim.",
+    ),
+    Derived::delay(
+        "avg_thrashing_delay_ns",
+        Average(M::thrashing_delay_total_ns, M::thrashing_delay_count),
+        "Average time per refault of a page just evicted.",
+    ),
+    Derived::delay(
+        "avg_compact_delay_ns",
+        Average(M::compact_delay_total_ns, M::compact_delay_count),
+        "Average time per memory compaction.",
+    ),
+    Derived::delay(
+        "avg_wpcopy_delay_ns",
+        Average(M::wpcopy_delay_total_ns, M::wpcopy_delay_count),
+        "Average time per write-protect copy (copy on write).",
+    ),
+    Derived::delay(
+        "avg_irq_delay_ns",
+        Average(M::irq_delay_total_ns, M::irq_delay_count),
+        "Average time per interrupt charged to the thread.",
+    ),
+    // Every thrashing event is a swap-in event too: the larger of the two stands for both.
+    Derived::delay(
+        "total_offcpu_delay_ns",
+        SumOfLargest(&[
+            &[M::cpu_delay_total_ns],
+            &[M::blkio_delay_total_ns],
+            &[M::freepages_delay_total_ns],
+            &[M::compact_delay_total_ns],
+            &[M::wpcopy_delay_total_ns],
+            &[M::irq_delay_total_ns],
+            &[M::swapin_delay_total_ns, M::thrashing_delay_total_ns],
+        ]),
+        "Total of all delays that taskstats counts.",
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Metrics, MonotonicNs};
+    use super::super::table::Metrics;
+    use super::super::unit::MonotonicNs;
     use super::*;
 
     fn of(name: &str, totals: &Totals, version: Option<u16>) -> Option<Cell> {
@@ -265,5 +291,39 @@ mod tests {
         assert_eq!(of("total_offcpu_delay_ns", &old, Some(10)), Some(Cell::Number(23)));
         assert_eq!(of("total_offcpu_delay_ns", &old, Some(11)), None);
         assert_eq!(of("total_offcpu_delay_ns", &old, None), None);
+    }
+
+    #[test]
+    fn partial_inputs_are_not_hidden() {
+        let context = Context { taskstats_version: Some(8) };
+        let derived = |name| DERIVED.iter().find(|derived| derived.name == name).unwrap();
+        let mut totals = totals(|m| (m.run_time_ns, m.wait_time_ns) = (Some(30.into()), Some(10.into())));
+        totals.add(&Metrics { run_time_ns: Some(30.into()), ..Metrics::default() });
+        let efficiency = derived("cpu_efficiency");
+        assert_eq!((efficiency.covered(&totals, context), efficiency.is_partial(&totals, context, 2)), (1, true));
+        let slice = derived("avg_slice_ns");
+        assert_eq!((slice.covered(&totals, context), slice.is_partial(&totals, context, 2)), (0, false));
+    }
+
+    #[test]
+    fn what_an_old_struct_lacks_does_not_make_a_total_partial() {
+        let context = Context { taskstats_version: Some(8) };
+        let ns = |ns| Some(MonotonicNs(ns));
+        let old = totals(|m| {
+            (m.cpu_delay_total_ns, m.blkio_delay_total_ns) = (ns(1), ns(2));
+            (m.freepages_delay_total_ns, m.swapin_delay_total_ns) = (ns(4), ns(8));
+        });
+        let off_cpu = DERIVED.last().unwrap();
+        assert_eq!(off_cpu.total(&old, context), Some(Cell::Number(15)));
+        assert_eq!((off_cpu.covered(&old, context), off_cpu.is_partial(&old, context, 1)), (1, false));
+    }
+
+    #[test]
+    fn a_formula_reads_as_it_is_computed() {
+        let text = |name| DERIVED.iter().find(|derived| derived.name == name).unwrap().formula.to_string();
+        assert_eq!(text("cpu_efficiency"), "run_time_ns / (run_time_ns + wait_time_ns)");
+        assert_eq!(text("avg_slice_ns"), "run_time_ns / timeslices");
+        assert_eq!(text("live_heap_estimate"), "allocated_bytes − deallocated_bytes");
+        assert!(text("total_offcpu_delay_ns").ends_with(" + max(swapin_delay_total_ns, thrashing_delay_total_ns)"));
     }
 }

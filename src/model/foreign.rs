@@ -1,8 +1,13 @@
-//! Snapshots that ktstr wrote: there every field is present and a missing reading is 0.
+//! Snapshots that ktstr wrote: every field is present there, and a missing value is 0.
 
-use super::{CtprofSnapshot, METRICS, Metric, Source, TaskstatsFamily, ThreadState, Value};
+use std::collections::BTreeSet;
 
-/// What a ktstr file says of one thread's readings; all true where it says nothing.
+use super::source::{Class, Source, TaskstatsFamily};
+use super::table::{METRICS, Metric};
+use super::thread::ThreadState;
+use super::value::Value;
+
+/// What a ktstr file says about one thread's values; all true if it says nothing.
 #[derive(Default)]
 pub(super) struct Flags([Option<bool>; Flags::NAMES.len()]);
 
@@ -14,7 +19,7 @@ impl Flags {
         self.0[flag] = value;
     }
 
-    /// Clears the families of metrics that the flags call unmeasured.
+    /// Clears the families of metrics that the flags say were not measured.
     pub(super) fn apply(&self, thread: &mut ThreadState) {
         if self.0.iter().all(Option::is_none) {
             return;
@@ -22,12 +27,12 @@ impl Flags {
         let [taskstats, cpu, block, xacct, jemalloc] = self.0.map(|flag| flag.unwrap_or(true));
         for metric in METRICS {
             let measured = match metric.taskstats_family() {
-                None => jemalloc || !matches!(metric.source, Source::Tsd(_)),
+                None => jemalloc || !matches!(metric.sources.procfs, [Source::Tsd(_)]),
                 Some(TaskstatsFamily::Cpu) => taskstats && cpu,
                 Some(TaskstatsFamily::Delay) => taskstats && block,
                 Some(TaskstatsFamily::Watermark) => taskstats && xacct,
             };
-            if !measured || (zero_is_impossible(metric) && is_zero(metric, thread)) {
+            if !measured || (is_never_zero(metric) && is_zero(metric, thread)) {
                 metric.clear(&mut thread.metrics);
             }
         }
@@ -35,25 +40,26 @@ impl Flags {
     }
 }
 
-/// Where the kernel has no 0 to give: no process has no threads, no slice and no mapped memory is
-/// empty, so the 0 stands for "not read".
-fn zero_is_impossible(metric: &Metric) -> bool {
-    let gauge = matches!(metric.source, Source::StatusOfLeader(_)) || metric.name == "fair_slice_ns";
-    gauge || metric.name.starts_with("hiwater_")
+/// Whether a 0 in the file can only stand for an absent value: no process has no threads or no mapped
+/// memory, and what the kernel prints for fair policies only is 0 in the file for the others.
+fn is_never_zero(metric: &Metric) -> bool {
+    let watermark = metric.taskstats_family() == Some(TaskstatsFamily::Watermark);
+    watermark || metric.is_leader_only() || metric.class == Some(Class::FairPolicy)
 }
 
 fn is_zero(metric: &Metric, thread: &ThreadState) -> bool {
-    matches!(metric.get(&thread.metrics), Some(Value::Unsigned(0) | Value::Flag(false)))
+    matches!(metric.get(&thread.metrics), Some(Value::Unsigned(0)))
 }
 
-/// Clears every family behind a kernel option that is 0 in all threads of the file: the kernel
-/// that it comes from had the option off.
-pub(super) fn clear_families_off(snapshot: &mut CtprofSnapshot) {
-    let families: [&[&str]; 3] = [&["SCHEDSTATS"], &["SCHEDSTATS", "SCHED_CORE"], &["TASK_IO_ACCOUNTING"]];
+/// Clears every family behind a kernel option that is 0 in all threads of the file: the kernel it is
+/// from had the option off. Families that have a flag of their own are left to it.
+pub(super) fn clear_families_off(threads: &mut [ThreadState]) {
+    let gated = METRICS.iter().filter(|metric| !metric.gates.is_empty() && metric.taskstats_family().is_none());
+    let families: BTreeSet<_> = gated.map(|metric| metric.gates).collect();
     for gates in families {
         let family = || METRICS.iter().filter(|metric| metric.gates == gates);
-        if snapshot.threads.iter().all(|thread| family().all(|metric| is_zero(metric, thread))) {
-            for thread in &mut snapshot.threads {
+        if threads.iter().all(|thread| family().all(|metric| is_zero(metric, thread))) {
+            for thread in &mut *threads {
                 family().for_each(|metric| metric.clear(&mut thread.metrics));
             }
         }
@@ -96,14 +102,13 @@ mod tests {
     fn a_family_that_is_zero_everywhere_is_absent_everywhere() {
         let gated = METRICS.iter().filter(|m| m.gates == ["SCHEDSTATS"]);
         let zeros = gated.map(|m| format!(r#""{}":0"#, m.name)).collect::<Vec<_>>().join(",");
-        let mut snapshot =
-            CtprofSnapshot { threads: vec![thread(&zeros), thread(&zeros)], ..CtprofSnapshot::default() };
-        let mut lively = snapshot.clone();
-        lively.threads[1].metrics.wait_max = Some(5.into());
+        let mut off = vec![thread(&zeros), thread(&zeros)];
+        let mut on = off.clone();
+        on[1].metrics.wait_max = Some(5.into());
 
-        clear_families_off(&mut snapshot);
-        assert_eq!(snapshot.threads[0].metrics.nr_wakeups, None);
-        clear_families_off(&mut lively);
-        assert_eq!(lively.threads[0].metrics.nr_wakeups, Some(0.into()));
+        clear_families_off(&mut off);
+        assert_eq!(off[0].metrics.nr_wakeups, None);
+        clear_families_off(&mut on);
+        assert_eq!(on[0].metrics.nr_wakeups, Some(0.into()));
     }
 }

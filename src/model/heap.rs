@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 optional_record! {
     /// ctprof's own jemalloc.
+    #[derive(Eq)]
     pub struct HostHeapState {
         /// Bytes in pages that hold allocations.
         pub active_bytes: u64,
@@ -18,42 +19,51 @@ optional_record! {
     }
 }
 
+/// The fields of a state by name, as text.
+macro_rules! by_name {
+    ($state:ident: $($field:ident),+) => {{
+        let HostHeapState { $($field),+ } = *$state;
+        [$((stringify!($field), $field.map_or_else(|| "(unknown)".to_owned(), |value| value.to_string()))),+]
+    }};
+}
+
 impl HostHeapState {
-    /// `key: value` lines, `(unknown)` where absent.
+    /// A state in which every field is set to a value of its own, for tests of programs that use this
+    /// library.
+    #[must_use]
+    pub fn test_fixture() -> Self {
+        Self {
+            active_bytes: Some(12 << 20),
+            allocated_bytes: Some(10 << 20),
+            resident_bytes: Some(16 << 20),
+            mapped_bytes: Some(20 << 20),
+            narenas: Some(4),
+        }
+    }
+
+    /// `field: value` lines, `(unknown)` if absent.
     #[must_use]
     pub fn format_human(&self) -> String {
-        self.fields().iter().fold(String::new(), |mut out, (key, value)| {
-            let _ = writeln!(out, "{key}: {}", shown(*value));
+        self.fields().iter().fold(String::new(), |mut out, (field, value)| {
+            let _ = writeln!(out, "{field}: {value}");
             out
         })
     }
 
-    /// `key: before → after` lines of what differs; empty if nothing does.
+    /// `field: before → after` lines of the fields that differ; empty if none does.
     #[must_use]
     pub fn diff(&self, other: &Self) -> String {
         let pairs = self.fields().into_iter().zip(other.fields());
-        let differing = pairs.filter(|((_, before), (_, after))| before != after);
-        differing.fold(String::new(), |mut out, ((key, before), (_, after))| {
-            let _ = writeln!(out, "{key}: {} → {}", shown(before), shown(after));
+        let differing = pairs.filter(|(before, after)| before != after);
+        differing.fold(String::new(), |mut out, ((field, before), (_, after))| {
+            let _ = writeln!(out, "{field}: {before} → {after}");
             out
         })
     }
 
-    fn fields(&self) -> [(&'static str, Option<u64>); 5] {
-        let Self { active_bytes, allocated_bytes, resident_bytes, mapped_bytes, narenas } = *self;
-        let arenas = narenas.and_then(|arenas| u64::try_from(arenas).ok());
-        [
-            ("allocated", allocated_bytes),
-            ("active", active_bytes),
-            ("resident", resident_bytes),
-            ("mapped", mapped_bytes),
-            ("narenas", arenas),
-        ]
+    fn fields(&self) -> [(&'static str, String); 5] {
+        by_name!(self: allocated_bytes, active_bytes, resident_bytes, mapped_bytes, narenas)
     }
-}
-
-fn shown(value: Option<u64>) -> String {
-    value.map_or_else(|| "(unknown)".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]
@@ -61,17 +71,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_in_order_and_say_what_is_unknown() {
+    fn lines_are_labelled_by_the_names_of_the_fields() {
         let heap = HostHeapState { allocated_bytes: Some(5), narenas: Some(2), ..HostHeapState::default() };
-        let text = "allocated: 5\nactive: (unknown)\nresident: (unknown)\nmapped: (unknown)\nnarenas: 2\n";
+        let text = "allocated_bytes: 5\nactive_bytes: (unknown)\nresident_bytes: (unknown)\n\
+                    mapped_bytes: (unknown)\nnarenas: 2\n";
         assert_eq!(heap.format_human(), text);
+        let json = serde_json::to_value(HostHeapState::test_fixture()).unwrap();
+        let full = HostHeapState::test_fixture().format_human();
+        for (field, value) in json.as_object().unwrap() {
+            assert!(full.contains(&format!("{field}: {value}\n")), "{full}");
+        }
     }
 
     #[test]
     fn only_what_changed_is_in_the_difference() {
         let before = HostHeapState { allocated_bytes: Some(5), active_bytes: Some(9), ..HostHeapState::default() };
         let after = HostHeapState { allocated_bytes: Some(7), mapped_bytes: Some(1), ..before.clone() };
-        assert_eq!(before.diff(&after), "allocated: 5 → 7\nmapped: (unknown) → 1\n");
+        assert_eq!(before.diff(&after), "allocated_bytes: 5 → 7\nmapped_bytes: (unknown) → 1\n");
         assert_eq!(before.diff(&before), "");
     }
 }

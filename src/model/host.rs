@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::HostHeapState;
+use super::heap::HostHeapState;
 
 /// Whether a kernel facility with a run-time switch is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What is known of a host and its threads. No I/O, no operating system, no printing.
+//! What is known about a host and its threads. No I/O, no operating system, no printing.
 
 /// A record whose fields are all optional: absent in memory is absent in the file.
 macro_rules! optional_record {
@@ -14,7 +14,9 @@ macro_rules! optional_record {
 
 mod census;
 mod cgroup;
+mod cpus;
 mod derived;
+mod envelope;
 mod foreign;
 mod heap;
 mod host;
@@ -25,35 +27,40 @@ mod reduce;
 mod sched_ext;
 mod section;
 mod snapshot;
+mod source;
 mod summary;
 mod table;
 mod thread;
+mod threads;
+mod total;
 mod unit;
 mod value;
 mod wire;
 
 pub use census::Census;
 pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
-pub use derived::{Context, DERIVED, Derived};
+pub use cpus::{CpuSet, CpuSets};
+pub use derived::{Context, DERIVED, Derived, Formula};
+pub(crate) use envelope::{Bounds, Refusal};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
-pub use metrics::{METRICS, Metrics, Totals};
 pub use name::{Name, decoded_len, printable};
 pub use psi::{Psi, PsiHalf, PsiResource};
 pub use reduce::{
-    Cell, CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
-    Summable,
+    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
 };
 pub use sched_ext::SchedExtSysfs;
 pub use section::Section;
-pub(crate) use snapshot::with_most_threads;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
+pub use source::{Class, Source, Sources, TaskstatsFamily};
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
-pub use table::{Class, Metric, Source, TaskstatsFamily, Total};
+pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
 pub use thread::{ThreadId, ThreadState};
+pub use threads::Threads;
+pub use total::Total;
 pub use unit::{
-    Bytes, CategoricalString, ClockTicks, CpuSet, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
-    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
+    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs, OrdinalI32,
+    OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 pub use value::{Mismatch, Value};
 pub(crate) use wire::Learned;

@@ -1,4 +1,4 @@
-//! Names of processes, threads and cgroups: bytes in the kernel, text here, nothing lost between.
+//! Names of processes, threads and cgroups: bytes in the kernel, text in ctprof, converted without loss.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub type Name = Arc<str>;
 
 /// The text of a kernel name. Bytes that are not UTF-8 become `\xNN`, and so does a backslash that
-/// would read as such an escape, so that two different names never become equal.
+/// would look like such an escape, so that two different names never become equal.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
@@ -33,7 +33,7 @@ fn escaped(bytes: &[u8]) -> String {
     out
 }
 
-/// How many bytes the kernel's name had that [`printable`] made `name` of.
+/// The length in bytes of the kernel's name that [`printable`] converted to `name`.
 #[must_use]
 pub fn decoded_len(name: &str) -> usize {
     let mut rest = name;

@@ -1,20 +1,20 @@
-//! How a group of readings becomes one: each reduction demands the trait of the types it fits.
+//! How the values of a group become one: each reduction requires the trait of the types it fits.
 //!
-//! A high-water mark can't be added up, and a sum can't be asked for its mode:
+//! High-water marks can't be summed, and a counter has no most frequent value:
 //!
 //! ```compile_fail
 //! use ctprof::model::{PeakNs, Reduce, Sum};
-//! Sum::of(&PeakNs(7));
+//! Sum::single(&PeakNs(7));
 //! ```
 //!
 //! ```compile_fail
 //! use ctprof::model::{Mode, MonotonicNs, Reduce};
-//! Mode::of(&MonotonicNs(7));
+//! Mode::single(&MonotonicNs(7));
 //! ```
 //!
 //! ```
 //! use ctprof::model::{Largest, PeakNs, Reduce};
-//! let mut peak = Largest::of(&PeakNs(7));
+//! let mut peak = Largest::single(&PeakNs(7));
 //! peak.add(&PeakNs(3));
 //! assert_eq!(peak.0, PeakNs(7));
 //! ```
@@ -22,8 +22,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-
-use super::unit::CpuSet;
 
 /// Totals of these are sums.
 pub trait Summable: Copy + From<u64> + Into<u64> {}
@@ -77,7 +75,7 @@ impl Reduction {
     }
 }
 
-/// What a group's readings of one metric come to, as plain data.
+/// The total of a group in one metric, as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -117,28 +115,28 @@ pub enum Cell {
     },
 }
 
-/// A reduction over readings of type `T`, fed one at a time; the order does not matter.
+/// A reduction over values of type `T`, added one at a time; the order does not matter.
 pub trait Reduce<T>: Clone {
     /// Its name.
     const REDUCTION: Reduction;
 
-    /// The reduction of a single reading.
-    fn of(reading: &T) -> Self;
+    /// The reduction of a single value.
+    fn single(value: &T) -> Self;
 
-    /// Takes in one more.
-    fn add(&mut self, reading: &T) {
-        self.merge(Self::of(reading));
+    /// Adds one more value.
+    fn add(&mut self, value: &T) {
+        self.merge(Self::single(value));
     }
 
-    /// Takes in all that another has taken in.
+    /// Adds all values of another reduction.
     fn merge(&mut self, other: Self);
 
     /// The result.
     fn cell(&self) -> Cell;
 
-    /// The reading itself, or `None` where it is the type's sign for "no event".
-    fn measured(reading: T) -> Option<T> {
-        Some(reading)
+    /// The value itself, or `None` if it is the type's sign for "no event".
+    fn measured(value: T) -> Option<T> {
+        Some(value)
     }
 }
 
@@ -167,19 +165,11 @@ pub struct Range<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mode<T>(pub BTreeMap<T, u64>);
 
-/// Sizes of CPU sets, and the set itself as long as all agree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuSets {
-    fewest: usize,
-    most: usize,
-    common: Option<CpuSet>,
-}
-
 impl<T: Summable> Reduce<T> for Sum<T> {
     const REDUCTION: Reduction = Reduction::Sum;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -195,8 +185,8 @@ impl<T: Summable> Reduce<T> for Sum<T> {
 impl<T: Maxable> Reduce<T> for Largest<T> {
     const REDUCTION: Reduction = Reduction::Max;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -211,8 +201,8 @@ impl<T: Maxable> Reduce<T> for Largest<T> {
 impl<T: Minable> Reduce<T> for Smallest<T> {
     const REDUCTION: Reduction = Reduction::Min;
 
-    fn of(reading: &T) -> Self {
-        Self(*reading)
+    fn single(value: &T) -> Self {
+        Self(*value)
     }
 
     fn merge(&mut self, other: Self) {
@@ -223,16 +213,16 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
         Cell::Number(self.0.into())
     }
 
-    fn measured(reading: T) -> Option<T> {
-        Some(reading).filter(|&r| Into::<u64>::into(r) != 0)
+    fn measured(value: T) -> Option<T> {
+        Some(value).filter(|&r| Into::<u64>::into(r) != 0)
     }
 }
 
 impl<T: Rangeable> Reduce<T> for Range<T> {
     const REDUCTION: Reduction = Reduction::Range;
 
-    fn of(reading: &T) -> Self {
-        Self { min: *reading, max: *reading }
+    fn single(value: &T) -> Self {
+        Self { min: *value, max: *value }
     }
 
     fn merge(&mut self, other: Self) {
@@ -248,14 +238,14 @@ impl<T: Rangeable> Reduce<T> for Range<T> {
 impl<T: Modeable> Reduce<T> for Mode<T> {
     const REDUCTION: Reduction = Reduction::Mode;
 
-    fn of(reading: &T) -> Self {
-        Self(BTreeMap::from([(reading.clone(), 1)]))
+    fn single(value: &T) -> Self {
+        Self(BTreeMap::from([(value.clone(), 1)]))
     }
 
-    fn add(&mut self, reading: &T) {
-        match self.0.get_mut(reading) {
+    fn add(&mut self, value: &T) {
+        match self.0.get_mut(value) {
             Some(count) => *count += 1,
-            None => drop(self.0.insert(reading.clone(), 1)),
+            None => drop(self.0.insert(value.clone(), 1)),
         }
     }
 
@@ -268,34 +258,8 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
     fn cell(&self) -> Cell {
         let total = self.0.values().sum();
         // The reversed scan gives a tie to the smallest value: `max_by_key` keeps the last it sees.
-        let (value, count) = self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`of` starts with one value");
+        let (value, count) =
+            self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
         Cell::Mode { value: value.label(), count: *count, total }
-    }
-}
-
-impl Reduce<CpuSet> for CpuSets {
-    const REDUCTION: Reduction = Reduction::Cpus;
-
-    fn of(reading: &CpuSet) -> Self {
-        let cpus = reading.0.len();
-        Self { fewest: cpus, most: cpus, common: Some(reading.clone()) }
-    }
-
-    fn add(&mut self, reading: &CpuSet) {
-        self.fewest = self.fewest.min(reading.0.len());
-        self.most = self.most.max(reading.0.len());
-        self.common.take_if(|common| common != reading);
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.fewest = self.fewest.min(other.fewest);
-        self.most = self.most.max(other.most);
-        self.common.take_if(|common| Some(&*common) != other.common.as_ref());
-    }
-
-    fn cell(&self) -> Cell {
-        let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
-        let cpus = self.common.as_ref().map(|common| common.0.clone());
-        Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
     }
 }

@@ -29,13 +29,13 @@ macro_rules! sections {
 }
 
 sections! {
-    /// What is compared, what differs between the hosts, and what makes that doubtful.
+    /// What is compared, host differences, and warnings.
     Host = "host";
-    /// The scheduler's, memory's and I/O counters of threads.
+    /// Scheduler, memory and I/O counters of threads.
     Primary = "primary";
     /// Delay accounting of threads.
     TaskstatsDelay = "taskstats-delay";
-    /// Averages and shares of the groups' totals.
+    /// Averages and ratios of group totals.
     Derived = "derived";
     /// CPU, memory and threads of cgroups.
     CgroupStats = "cgroup-stats";
@@ -51,9 +51,9 @@ sections! {
     Pressure = "pressure";
     /// Pressure of the host.
     HostPressure = "host-pressure";
-    /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once a process.
+    /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once per process.
     SmapsRollup = "smaps-rollup";
-    /// The scheduler that sched_ext runs.
+    /// The sched_ext scheduler.
     SchedExt = "sched-ext";
     /// How the captures were made, and what they could not read.
     Capture = "capture";

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Metrics, Name};
+use super::name::Name;
+use super::table::Metrics;
 
 /// The ids of a thread. The kernel reuses ids: within one boot, the start time is part of the identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

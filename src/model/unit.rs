@@ -1,15 +1,13 @@
-//! The types of readings. A type fixes the unit and the only reduction that makes sense for it.
+//! The types of values. A type fixes the unit and the only reduction that makes sense for it.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{
-    CpuSets, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable,
-};
+use super::reduce::{Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable};
 use super::value::{Mismatch, Value};
 
-/// What a number counts; decides how it is scaled for people.
+/// What a number counts; decides how it is scaled for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
@@ -27,7 +25,7 @@ pub enum Unit {
     Ticks,
     /// Bytes.
     Bytes,
-    /// Neither counted nor scaled.
+    /// Not a quantity: never scaled.
     None,
 }
 
@@ -48,7 +46,7 @@ impl Unit {
     }
 }
 
-/// The form that one reading has on the wire and in kernel text.
+/// The form that a value has in JSON and in kernel text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
@@ -58,7 +56,7 @@ pub enum Shape {
     Signed,
     /// One letter.
     Letter,
-    /// Yes or no; 1 or 0 in kernel text.
+    /// True or false; 1 or 0 in kernel text.
     Flag,
     /// A name.
     Text,
@@ -66,9 +64,9 @@ pub enum Shape {
     Cpus,
 }
 
-/// A type of reading: how it is stored, read back and reduced over a group of threads.
+/// A type of value: how it is stored, read back and reduced over a group of threads.
 pub trait Reading: Sized + 'static {
-    /// What a group of these becomes.
+    /// The reduction of a group of these.
     type Reduced: Reduce<Self>;
     /// The type's name, as documentation gives it.
     const NAME: &'static str;
@@ -77,10 +75,10 @@ pub trait Reading: Sized + 'static {
     /// Its form as data.
     const SHAPE: Shape;
 
-    /// The reading as plain data.
+    /// The value as plain data.
     fn value(&self) -> Value<'_>;
 
-    /// The reading in `value`; `None` where the value is this type's sign for "no event".
+    /// The value in `value`; `None` if it is this type's sign for "no event".
     ///
     /// # Errors
     /// [`Mismatch`] if the value is of another shape or out of range.
@@ -128,15 +126,15 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Events since the thread began.
+    /// Events since the thread started.
     MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;
-    /// Nanoseconds since the thread began.
+    /// Nanoseconds since the thread started.
     MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned;
-    /// `USER_HZ` ticks since the thread began.
+    /// `USER_HZ` ticks since the thread started.
     ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned;
-    /// Bytes since the thread began.
+    /// Bytes since the thread started.
     Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
-    /// The longest of something in the thread's life, in nanoseconds: high-water marks don't add up.
+    /// The longest of something in the thread's life, in nanoseconds: high-water marks can't be summed.
     PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
     /// The most of something in the thread's life, in bytes.
     PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned;
@@ -152,17 +150,11 @@ numbers! {
     OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned;
 }
 
-/// A name out of a small set. Borrowed where the set is known at compile time.
+/// A name from a small set, borrowed if the set is known at compile time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(transparent)]
 #[serde(transparent)]
 pub struct CategoricalString(pub Cow<'static, str>);
-
-/// The CPUs a thread may run on, ascending.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[repr(transparent)]
-#[serde(transparent)]
-pub struct CpuSet(pub Vec<u32>);
 
 impl Modeable for CategoricalString {
     fn label(&self) -> String {
@@ -234,24 +226,6 @@ impl Reading for bool {
         match value {
             Value::Flag(flag) => Ok(Some(flag)),
             other => Err(other.mismatch("true or false")),
-        }
-    }
-}
-
-impl Reading for CpuSet {
-    type Reduced = CpuSets;
-    const NAME: &'static str = "CpuSet";
-    const UNIT: Unit = Unit::None;
-    const SHAPE: Shape = Shape::Cpus;
-
-    fn value(&self) -> Value<'_> {
-        Value::Cpus(Cow::Borrowed(&self.0))
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
-        match value {
-            Value::Cpus(cpus) => Ok(Some(Self(cpus.into_owned()))),
-            other => Err(other.mismatch("a list of CPU numbers")),
         }
     }
 }

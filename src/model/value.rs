@@ -1,11 +1,11 @@
-//! A reading without its type: the common ground of kernel text, JSON and the metric table.
+//! A value without its type: what kernel text, JSON and the table of metrics exchange.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::ser::{Serialize, Serializer};
 
-/// One reading as plain data.
+/// One value as plain data.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
@@ -13,7 +13,7 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A number below zero, or one of a signed type.
     Signed(i64),
-    /// Yes or no.
+    /// True or false.
     Flag(bool),
     /// One letter.
     Letter(char),
@@ -34,7 +34,7 @@ pub struct Mismatch {
 }
 
 impl Value<'_> {
-    /// The error that says `expected` should have been here.
+    /// The error for a value that is not `expected`.
     #[must_use]
     pub fn mismatch(&self, expected: &'static str) -> Mismatch {
         Mismatch { expected, found: self.to_string() }

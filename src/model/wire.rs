@@ -1,6 +1,6 @@
 //! The JSON of a thread: identity, then the metrics by walking the table, flat on one object.
 //!
-//! The wide struct of readings has no derived serde on purpose: the table says it all, and the
+//! The wide struct of metrics has no derived serde: a loop over the table does the same, and the
 //! derived code would be the largest part of the build.
 
 use std::borrow::Cow;
@@ -14,7 +14,10 @@ use serde::de::{
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::foreign::Flags;
-use super::{METRICS, Metric, Metrics, Name, ThreadState, Value};
+use super::name::Name;
+use super::table::{METRICS, Metric, Metrics};
+use super::thread::ThreadState;
+use super::value::Value;
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -69,7 +72,7 @@ const IDENTITY: [(&str, Field); 10] = [
     ("smaps_rollup_kib", Field::Smaps),
 ];
 
-/// Every field of a thread, by its place and by its key.
+/// Every field of a thread, by its index and by its key.
 struct Fields {
     list: Vec<(&'static str, Field)>,
     places: HashMap<&'static str, usize>,
@@ -83,11 +86,11 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     Fields { list, places }
 });
 
-/// What the threads read so far teach for the next: the fields of one follow each other like those
-/// of another, and names recur.
+/// What is known from the threads read so far: threads have their fields in the same order, and share
+/// names.
 pub(crate) struct Learned {
     fields: &'static Fields,
-    /// By a field's place, the place of the field after it; the last is for the first field.
+    /// By the index of a field, the index of the field that followed it; the last is for the first field.
     next: Vec<usize>,
     names: HashSet<Name>,
 }
@@ -100,7 +103,7 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// A name that has to be there.
+    /// A name that must be present.
     fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
         let name = map.next_value_seed(Known(&mut self.names))?;
         name.ok_or_else(|| de::Error::invalid_type(Unexpected::Unit, &"a string"))
@@ -162,7 +165,7 @@ impl<'de> Visitor<'de> for &mut Learned {
     }
 }
 
-/// A key, most probably that of the field at the place expected: its place, if it is one.
+/// A key, probably that of the field at index `expected`; the index of its field, if it is known.
 struct Key {
     fields: &'static Fields,
     expected: usize,
@@ -191,7 +194,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// A name, one of those known or a new one; `None` for null.
+/// A name, shared with earlier threads if they have it; `None` for null.
 struct Known<'n>(&'n mut HashSet<Name>);
 
 impl<'de> DeserializeSeed<'de> for Known<'_> {
@@ -223,7 +226,7 @@ impl Visitor<'_> for Known<'_> {
     }
 }
 
-/// A reading, to be put in its metric's place; null makes it absent.
+/// A value to store in its metric; null makes it absent.
 struct Put<'m> {
     metric: &'static Metric,
     metrics: &'m mut Metrics,
@@ -282,10 +285,10 @@ impl<'de> Visitor<'de> for Put<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::unit::Shape;
     use super::*;
 
-    /// A value that fits a metric and differs from other metrics' where it can.
+    /// A value that fits a metric and, if possible, differs from those of other metrics.
     fn sample(at: usize) -> Value<'static> {
         let number = u64::try_from(at).unwrap() + 1;
         match METRICS[at].shape {
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_readings_leave_no_key_and_zeros_do() {
+    fn absent_values_have_no_key_and_zeros_have_one() {
         let mut thread = ThreadState { tid: 1, tgid: 1, ..ThreadState::default() };
         thread.metrics.minflt = Some(0.into());
         let json = serde_json::to_string(&thread).unwrap();

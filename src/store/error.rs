@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::model::FORMAT_VERSION;
+
 /// Why a snapshot could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,32 +18,39 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file has no content.
-    #[error("cannot read {}: it is empty", shown(.0))]
+    #[error("{} is not a ctprof snapshot (empty)", shown(.0))]
     Empty(PathBuf),
-    /// The file is not a zstd frame.
-    #[error("cannot read {}: not a zstd frame, so not a snapshot; ctprof capture -o FILE makes one", shown(.0))]
+    /// The file is neither a zstd frame nor a JSON object.
+    #[error("{} is not a ctprof snapshot (not zstd)", shown(.0))]
     NotZstd(PathBuf),
     /// The file ends early.
-    #[error("cannot read {}: truncated; copy it again or make a new one", shown(.0))]
+    #[error("{} is truncated; copy it again or capture a new one", shown(.0))]
     Truncated(PathBuf),
     /// The zstd frame is damaged.
-    #[error("cannot decompress {}: damaged; copy it again or make a new one", shown(path))]
+    #[error("{} is damaged; copy it again or capture a new one", shown(path))]
     Damaged {
         /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The file decompresses to more than the limit.
-    #[error(
-        "cannot read {}: larger than {limit} bytes once decompressed; if you trust it, raise --max-snapshot-bytes",
-        shown(path)
-    )]
+    /// The JSON is larger than the limit.
+    #[error("{} is larger than {limit} bytes uncompressed; if you trust it, raise --max-snapshot-bytes", shown(path))]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// The limit.
         limit: u64,
+    },
+    /// The snapshot has more threads, or cgroups, than fit into the limit.
+    #[error("{} has more than {max} {what}; if you trust it, raise --max-snapshot-bytes", shown(path))]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// Threads or cgroups.
+        what: &'static str,
+        /// How many are accepted.
+        max: usize,
     },
     /// The content is not JSON.
     #[error("cannot parse {}: not JSON at line {line}, column {column}", shown(path))]
@@ -55,8 +64,22 @@ pub enum StoreError {
         /// Why.
         source: serde_json::Error,
     },
-    /// The content is JSON, but no snapshot.
-    #[error("cannot parse {}: {field}: {reason}", shown(path))]
+    /// The content is a JSON object without threads.
+    #[error("{} is not a ctprof snapshot (no `threads`)", shown(.0))]
+    NoThreads(PathBuf),
+    /// A newer ctprof wrote the file.
+    #[error(
+        "{} has format version {version}; this ctprof reads version {FORMAT_VERSION}. Upgrade ctprof.",
+        shown(path)
+    )]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// A field has a value of the wrong type.
+    #[error("cannot parse {}: {}{reason}", shown(path), prefix(field))]
     WrongType {
         /// The file.
         path: PathBuf,
@@ -66,7 +89,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The file can't be written.
-    #[error("cannot write {}", shown(path))]
+    #[error("cannot write {}", written(path))]
     Write {
         /// The file.
         path: PathBuf,
@@ -75,8 +98,9 @@ pub enum StoreError {
     },
     /// The snapshot is larger than the limit.
     #[error(
-        "cannot write {}: the snapshot is larger than {limit} bytes, which readers refuse; raise --max-snapshot-bytes here and there",
-        shown(path)
+        "cannot write {}: larger than {limit} bytes uncompressed; \
+         raise --max-snapshot-bytes here and for readers",
+        written(path)
     )]
     TooLargeToWrite {
         /// The file.
@@ -86,8 +110,22 @@ pub enum StoreError {
     },
 }
 
-/// A path as messages give it.
+/// The field before a reason; nothing for the whole file.
+fn prefix(field: &str) -> String {
+    if field == "." { String::new() } else { format!("{field}: ") }
+}
+
+/// What is read, as messages name it.
 fn shown(path: &Path) -> std::path::Display<'_> {
-    let stream = if path == Path::new("-") { Path::new("standard input or output") } else { path };
-    stream.display()
+    named(path, "standard input")
+}
+
+/// What is written, as messages name it.
+fn written(path: &Path) -> std::path::Display<'_> {
+    named(path, "standard output")
+}
+
+fn named<'p>(path: &'p Path, stream: &'static str) -> std::path::Display<'p> {
+    let path = if path == Path::new("-") { Path::new(stream) } else { path };
+    path.display()
 }

@@ -1,9 +1,10 @@
-//! The fast way in: where each thread has a line of its own, as in the files that this tool writes,
-//! all CPUs parse lines while more are decompressed.
+//! The fast way to read: if each thread has its own line, as in files that ctprof writes, all CPUs
+//! parse lines while more are decompressed.
 //!
-//! A newline in JSON is nothing but white space, so cutting there is safe. Whatever is not as
-//! expected, or wrong, sends the file to the careful way, which tells.
+//! A newline in JSON is only white space, so cutting there is safe. After an error, and for any other
+//! layout, the file is read again the careful way, which reports errors.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,45 +13,47 @@ use memchr::{memchr, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use crate::model::{CtprofSnapshot, Learned, ThreadState, with_most_threads};
+use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
 /// Batches that may wait to be parsed.
-const WAITING: usize = 4;
-/// A line that does not end here is none of a thread, nor what stands before or after them.
+const MAX_WAITING: usize = 4;
+/// No line of a snapshot is longer.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
-/// Reads a whole snapshot of at most `most` threads; `None` if anything about it is wrong or
-/// unexpected.
-pub(super) fn read(source: impl Read + Send, most: usize) -> Option<CtprofSnapshot> {
+/// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
+/// layout.
+pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
     let mut json = text.until_newline(memchr)?;
-    // What parses with no more than this behind it ends in the list of threads, and in no other.
-    parse(&[&json, &b"]}"[..]].concat(), most)?;
-    let parsed = Parsed { most, ..Parsed::default() };
+    // If only this is missing, the text ends inside the list of threads.
+    let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
+    // Which zeros of other tools are values is known once the whole file is read.
+    start.format_version?;
+    let parsed = Parsed::<T>::with_max(max);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
-    let mut snapshot = parse(&json, most)?;
-    snapshot.threads = parsed.whole()?;
-    Some(snapshot)
+    Some((parse(&json, max)?, parsed.finish()?))
 }
 
 /// Parses a snapshot without threads.
-fn parse(json: &[u8], most: usize) -> Option<CtprofSnapshot> {
-    let snapshot: CtprofSnapshot = with_most_threads(most, || serde_json::from_slice(json)).ok()?;
+fn parse(json: &[u8], max: usize) -> Option<CtprofSnapshot> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let snapshot = Bounds::new(max).deserialize(&mut json).ok()?;
+    json.end().ok()?;
     snapshot.threads.is_empty().then_some(snapshot)
 }
 
-/// A text that is read on to newlines.
+/// A text that is read in whole lines.
 struct Text<R> {
     source: R,
-    /// What was read beyond the last newline.
+    /// What was read after the last newline.
     rest: Vec<u8>,
 }
 
 impl<R: Read> Text<R> {
-    /// What comes up to a newline, the one that `find` chooses; empty if no newline comes any more.
+    /// The text up to the newline that `find` chooses; empty after the last newline.
     fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>) -> Option<Vec<u8>> {
         let mut text = std::mem::take(&mut self.rest);
         let mut searched = 0;
@@ -70,36 +73,64 @@ impl<R: Read> Text<R> {
     }
 }
 
-/// What became of the batches of lines.
-#[derive(Default)]
-struct Parsed {
-    batches: Mutex<Vec<Batch>>,
+/// The batches of lines parsed so far.
+struct Parsed<T> {
+    /// Runs of consecutive batches, by the number of the first batch.
+    runs: Mutex<BTreeMap<usize, Run<T>>>,
     waiting: AtomicUsize,
     threads: AtomicUsize,
-    most: usize,
+    max: usize,
     failed: AtomicBool,
 }
 
-struct Batch {
-    number: usize,
-    threads: Vec<ThreadState>,
-    /// Whether a comma announces another thread.
-    goes_on: bool,
+/// The threads of consecutive batches.
+struct Run<T> {
+    /// Number of the batch after the last.
+    end: usize,
+    threads: T,
+    /// Ids of the first and the last thread.
+    ids: (ThreadId, ThreadId),
+    /// Whether a comma follows the last thread.
+    ends_in_comma: bool,
 }
 
-impl Parsed {
-    /// Reads batches of lines to the end and has them parsed.
+impl<T: Threads> Run<T> {
+    /// Both runs in one; `None` if the later does not continue this one.
+    fn join(mut self, later: Self) -> Option<Self> {
+        self.threads.append(later.threads);
+        let continues = self.ends_in_comma && self.ids.1 <= later.ids.0;
+        continues.then_some(Self {
+            end: later.end,
+            ids: (self.ids.0, later.ids.1),
+            ends_in_comma: later.ends_in_comma,
+            ..self
+        })
+    }
+}
+
+impl<T: Threads> Parsed<T> {
+    fn with_max(max: usize) -> Self {
+        let (waiting, threads, failed) = Default::default();
+        Self { runs: Mutex::default(), waiting, threads, max, failed }
+    }
+
+    /// Reads batches of lines to the end, and starts a task to parse each.
     fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut Text<impl Read>) {
         for number in 0.. {
             match text.until_newline(memrchr) {
                 Some(lines) if lines.is_empty() => return,
                 Some(lines) => {
                     self.waiting.fetch_add(1, Ordering::Relaxed);
-                    scope.spawn(move |_| self.take(batch(number, &lines)));
+                    scope.spawn(move |_| {
+                        if self.parse_and_join(number, &lines).is_none() {
+                            self.failed.store(true, Ordering::Relaxed);
+                        }
+                        self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    });
                 }
                 None => self.failed.store(true, Ordering::Relaxed),
             }
-            while self.waiting.load(Ordering::Relaxed) > WAITING {
+            while self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
                 if rayon::yield_local() != Some(Yield::Executed) {
                     std::thread::yield_now();
                 }
@@ -110,48 +141,72 @@ impl Parsed {
         }
     }
 
-    fn take(&self, batch: Option<Batch>) {
-        let new = batch.as_ref().map_or(0, |batch| batch.threads.len());
-        if batch.is_none() || self.threads.fetch_add(new, Ordering::Relaxed) + new > self.most {
-            self.failed.store(true, Ordering::Relaxed);
+    /// Parses a batch and joins it with its neighbours, if these are parsed: there are never more runs
+    /// than batches being parsed.
+    fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
+        let (threads, mut run) = batch(number, lines)?;
+        if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
+            return None;
         }
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut start = number;
+        loop {
+            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = runs.range(..start).next_back().filter(|(_, before)| before.end == start);
+            if let Some(first) = before.map(|(first, _)| *first) {
+                let before = runs.remove(&first)?;
+                drop(runs);
+                (start, run) = (first, before.join(run)?);
+            } else if let Some(after) = runs.remove(&run.end) {
+                drop(runs);
+                run = run.join(after)?;
+            } else {
+                runs.insert(start, run);
+                return Some(());
+            }
+        }
     }
 
-    /// The threads of all batches.
-    fn whole(self) -> Option<Vec<ThreadState>> {
-        let mut batches = self.batches.into_inner().unwrap_or_else(PoisonError::into_inner);
-        batches.sort_unstable_by_key(|batch| batch.number);
-        let last = batches.len().saturating_sub(1);
-        let chained = batches.iter().all(|batch| batch.goes_on == (batch.number < last));
-        let whole = chained && !self.failed.into_inner();
-        whole.then(|| batches.into_iter().flat_map(|batch| batch.threads).collect())
+    /// The threads of all batches, if these are one list.
+    fn finish(self) -> Option<T> {
+        let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let whole =
+            runs.pop_first().map_or_else(|| Some(T::default()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
+        whole.filter(|_| runs.is_empty() && !self.failed.into_inner())
     }
 }
 
-/// Parses lines of threads; `None` if they are anything else.
-fn batch(number: usize, lines: &[u8]) -> Option<Batch> {
+/// The number of threads in the lines, and these threads; `None` for anything else, or out of order.
+fn batch<T: Threads>(number: usize, lines: &[u8]) -> Option<(usize, Run<T>)> {
     let mut learned = Learned::default();
-    let mut batch = Batch { number, threads: Vec::new(), goes_on: true };
+    let (mut count, mut threads, mut ids, mut ends_in_comma) = (0, T::default(), None, true);
     for line in lines.strip_suffix(b"\n").unwrap_or(lines).split(|&b| b == b'\n') {
         let comma = line.strip_suffix(b",");
-        if !std::mem::replace(&mut batch.goes_on, comma.is_some()) {
+        if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
             return None;
         }
         let mut json = serde_json::Deserializer::from_slice(comma.unwrap_or(line));
-        batch.threads.push(learned.deserialize(&mut json).ok()?);
+        let thread = learned.deserialize(&mut json).ok()?;
         json.end().ok()?;
+        let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
+        ids = (last <= thread.id()).then(|| (first, thread.id()));
+        ids?;
+        threads.add(thread);
+        count += 1;
     }
-    Some(batch)
+    Some((count, Run { end: number + 1, threads, ids: ids?, ends_in_comma }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadState;
+
+    fn read_all(json: &str, max: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
+        read(json.as_bytes(), max)
+    }
 
     fn tids(json: &str) -> Option<Vec<u32>> {
-        Some(read(json.as_bytes(), 10_000)?.threads.iter().map(|thread| thread.tid).collect())
+        Some(read_all(json, 10_000)?.1.iter().map(|thread| thread.tid).collect())
     }
 
     fn lines(threads: &[u32]) -> String {
@@ -164,36 +219,46 @@ mod tests {
         let many: Vec<u32> = (1..=10_000).collect();
         let json = format!("{{\"format_version\":1,\"threads\":[\n{}\n],\"captured_at_unix_ns\":7}}", lines(&many));
         assert!(json.len() > 4 * usize::try_from(BATCH).unwrap());
-        assert_eq!(read(json.as_bytes(), 10_000).unwrap().captured_at_unix_ns, 7);
+        assert_eq!(read_all(&json, 10_000).unwrap().0.captured_at_unix_ns, 7);
         assert_eq!(tids(&json), Some(many));
-        assert_eq!(tids("{\"threads\":[\n]}"), Some(vec![]));
-        assert!(read(json.as_bytes(), 9_999).is_none());
+        assert_eq!(tids("{\"format_version\":1,\"threads\":[\n]}"), Some(vec![]));
+        assert!(read_all(&json, 9_999).is_none());
     }
 
     #[test]
-    fn whatever_is_not_as_expected_is_left_to_the_careful_way() {
+    fn any_other_layout_is_left_to_the_careful_way() {
         let thread = lines(&[5]);
-        for json in [
-            format!("{{\"threads\":[{thread}]}}"),
-            format!("{{\"threads\":[\n{thread}]}}"),
-            format!("{{\"threads\":[\n{thread},\n]}}"),
-            format!("{{\"threads\":[\n,\n{thread}\n]}}"),
-            format!("{{\"threads\":[\n{thread}\n]"),
-            format!("{{\"threads\":[\n{thread}\n]}}}}"),
-            format!("{{\"threads\":[\n{thread}],\"psi\":[\n]}}"),
-            format!("{{\"threads\":[],\"psi\":{{\"threads\":[\n{thread}\n]}}}}"),
-            format!("{{\"threads\":[\n{thread}\n],\"threads\":[]}}"),
-            "{\n\"threads\":[]}".to_owned(),
-            String::new(),
+        for rest in [
+            format!("\"threads\":[{thread}]}}"),
+            format!("\"threads\":[\n{thread}]}}"),
+            format!("\"threads\":[\n{thread},\n]}}"),
+            format!("\"threads\":[\n,\n{thread}\n]}}"),
+            format!("\"threads\":[\n{thread}\n]"),
+            format!("\"threads\":[\n{thread}\n]}}}}"),
+            format!("\"threads\":[\n{thread}],\"psi\":[\n]}}"),
+            format!("\"threads\":[],\"psi\":{{\"threads\":[\n{thread}\n]}}}}"),
+            format!("\"threads\":[\n{thread}\n],\"threads\":[]}}"),
+            format!("\"threads\":[\n{}\n]}}", lines(&[6, 5])),
+            "\n\"threads\":[]}".to_owned(),
         ] {
-            assert_eq!(tids(&json), None, "{json}");
+            assert_eq!(tids(&format!("{{\"format_version\":1,{rest}")), None, "{rest}");
         }
+        assert_eq!(tids(&format!("{{\"format_version\":1,\"threads\":[\n{thread}\n]}}")), Some(vec![5]));
+        assert_eq!(tids(&format!("{{\"threads\":[\n{thread}\n]}}")), None, "of another tool");
+        assert_eq!(tids(""), None);
+    }
+
+    #[test]
+    fn batches_out_of_order_are_left_to_the_careful_way() {
+        let mut many: Vec<u32> = (1..=10_000).collect();
+        many.rotate_left(5_000);
+        assert_eq!(tids(&format!("{{\"format_version\":1,\"threads\":[\n{}\n]}}", lines(&many))), None);
     }
 
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let mut source = std::io::repeat(b' ').take(1 << 30);
-        assert!(read(&mut source, 1).is_none());
+        assert!(read::<Vec<ThreadState>>(&mut source, 1).is_none());
         assert!(source.limit() > (1 << 30) - 2 * LONGEST_LINE as u64);
     }
 }

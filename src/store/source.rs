@@ -4,101 +4,151 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::path::Path;
 
+use serde::de::DeserializeSeed;
 use serde_json::error::Category;
+use serde_path_to_error::Track;
 
-use super::{StoreError, lines, most_threads};
-use crate::model::{CtprofSnapshot, with_most_threads};
+use super::error::StoreError;
+use super::limit::{Metered, max_threads};
+use super::lines;
+use crate::model::{Bounds, CtprofSnapshot, Refusal, Threads};
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const BUFFER: usize = 128 * 1024;
 
-/// Reads a snapshot that decompresses to at most `limit` bytes. The path `-` is standard input.
+/// Reads a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input.
 ///
 /// # Errors
-/// [`StoreError`], with the path, the operation and what was wrong.
+/// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
+    let (snapshot, threads) = load_into(path, limit)?;
+    Ok(CtprofSnapshot { threads, ..snapshot })
+}
+
+/// Reads a snapshot without its threads, and these into a `T`. If ctprof wrote the file, only the
+/// threads being parsed are in memory beside the `T`. Files of another layout are held whole.
+///
+/// # Errors
+/// [`StoreError`], with the path and what is wrong.
+pub fn load_into<T: Threads>(path: &Path, limit: u64) -> Result<(CtprofSnapshot, T), StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
-        parse(Cursor::new(bytes), path, limit)
+        return Text { source: in_memory(io::stdin().lock(), path, limit)?, path, limit }.load();
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.is_file() {
+        Text { source: file, path, limit }.load()
     } else {
-        let file = File::open(path).map_err(unreadable)?;
-        parse(file, path, limit)
+        Text { source: in_memory(file, path, limit)?, path, limit }.load()
     }
 }
 
-fn parse(mut source: impl Read + Seek + Send, path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
-    let mut magic = Vec::new();
-    (&mut source).take(4).read_to_end(&mut magic).map_err(unreadable)?;
-    if magic.is_empty() {
-        return Err(StoreError::Empty(path.to_owned()));
-    }
-    if magic != ZSTD_MAGIC {
-        return Err(StoreError::NotZstd(path.to_owned()));
-    }
-    source.rewind().map_err(unreadable)?;
-    if let Some(mut snapshot) = decoder(&mut source, limit).ok().and_then(|text| lines::read(text, most_threads(limit)))
-    {
-        snapshot.settle();
-        return Ok(snapshot);
-    }
-    source.rewind().map_err(unreadable)?;
-    match with_most_threads(most_threads(limit), || whole(source, limit)) {
-        Ok(mut snapshot) => {
-            snapshot.settle();
-            Ok(snapshot)
-        }
-        Err((error, field)) => Err(explained(error, field, path, limit)),
-    }
-}
-
-fn decoder<R: Read>(source: R, limit: u64) -> io::Result<impl Read + use<R>> {
-    Ok(Bounded { inner: zstd::Decoder::new(source)?, left: limit })
-}
-
-/// The careful way in: one value at a time, whatever the JSON looks like. An error comes with the
-/// field that it is in.
-fn whole(source: impl Read, limit: u64) -> Result<CtprofSnapshot, (serde_json::Error, String)> {
-    let nowhere = |error| (error, ".".to_owned());
-    let decoder = decoder(source, limit).map_err(|error| nowhere(serde_json::Error::io(error)))?;
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, decoder));
-    let snapshot = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = error.path().to_string();
-        (error.into_inner(), field)
-    })?;
-    // Reading on to the end also checks the frame's checksum.
-    json.end().map_err(nowhere)?;
-    Ok(snapshot)
-}
-
-fn explained(error: serde_json::Error, field: String, path: &Path, limit: u64) -> StoreError {
+/// All of a source that can be read only once.
+fn in_memory(source: impl Read, path: &Path, limit: u64) -> Result<Cursor<Vec<u8>>, StoreError> {
+    let mut bytes = Vec::new();
     let path = path.to_owned();
-    match error.classify() {
-        Category::Io => match io::Error::from(error) {
-            source if source.kind() == ErrorKind::UnexpectedEof => StoreError::Truncated(path),
-            source if source.kind() == ErrorKind::FileTooLarge => StoreError::TooLarge { path, limit },
-            source => StoreError::Damaged { path, source },
-        },
-        Category::Data => StoreError::WrongType { path, field, reason: error.to_string() },
-        Category::Syntax | Category::Eof => {
-            StoreError::NotJson { path, line: error.line(), column: error.column(), source: error }
-        }
+    match Metered::new(source, limit).read_to_end(&mut bytes) {
+        Ok(_) => Ok(Cursor::new(bytes)),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(StoreError::TooLarge { path, limit }),
+        Err(source) => Err(StoreError::Read { path, source }),
     }
 }
 
-/// A reader that fails once it has given `left` bytes and there are more.
-struct Bounded<R> {
-    inner: R,
-    left: u64,
+/// How the JSON of a snapshot is stored.
+#[derive(Clone, Copy)]
+enum Form {
+    Zstd,
+    Plain,
 }
 
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        let left = self.left.checked_sub(u64::try_from(read).unwrap_or(u64::MAX));
-        self.left = left.ok_or_else(|| io::Error::from(ErrorKind::FileTooLarge))?;
-        Ok(read)
+/// The bytes of a snapshot.
+struct Text<'p, S> {
+    source: S,
+    path: &'p Path,
+    limit: u64,
+}
+
+type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
+
+impl<S: Read + Seek + Send> Text<'_, S> {
+    fn load<T: Threads>(mut self) -> Result<(CtprofSnapshot, T), StoreError> {
+        let form = self.form()?;
+        let max = max_threads(self.limit);
+        if let Some(read) = lines::read(self.json(form)?, max) {
+            return Ok(read);
+        }
+        let mut snapshot = self.whole(form, &Bounds::new(max))?;
+        snapshot.settle();
+        let mut threads = T::default();
+        std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
+        Ok((snapshot, threads))
+    }
+
+    fn unreadable(&self, source: io::Error) -> StoreError {
+        StoreError::Read { path: self.path.to_owned(), source }
+    }
+
+    fn form(&mut self) -> Result<Form, StoreError> {
+        let mut start = Vec::new();
+        (&mut self.source).take(4).read_to_end(&mut start).map_err(|error| self.unreadable(error))?;
+        match start.trim_ascii_start() {
+            _ if start.is_empty() => Err(StoreError::Empty(self.path.to_owned())),
+            _ if start == ZSTD_MAGIC => Ok(Form::Zstd),
+            [] | [b'{', ..] => Ok(Form::Plain),
+            _ => Err(StoreError::NotZstd(self.path.to_owned())),
+        }
+    }
+
+    /// The JSON from its start.
+    fn json(&mut self, form: Form) -> Result<Json<'_>, StoreError> {
+        self.source.rewind().map_err(|error| self.unreadable(error))?;
+        let json: Box<dyn Read + Send> = match form {
+            Form::Plain => Box::new(&mut self.source),
+            Form::Zstd => match zstd::Decoder::new(&mut self.source) {
+                Ok(decoder) => Box::new(decoder),
+                Err(source) => return Err(StoreError::Damaged { path: self.path.to_owned(), source }),
+            },
+        };
+        Ok(Metered::new(json, self.limit))
+    }
+
+    /// The careful way in: one value at a time, whatever the JSON looks like. Errors name the field
+    /// that they are in.
+    fn whole(&mut self, form: Form, bounds: &Bounds) -> Result<CtprofSnapshot, StoreError> {
+        let text = BufReader::with_capacity(BUFFER, self.json(form)?);
+        let mut json = serde_json::Deserializer::from_reader(text);
+        let mut track = Track::new();
+        let snapshot = bounds.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+        // Reading on to the end also checks the frame's checksum.
+        let snapshot = snapshot.and_then(|snapshot| json.end().map(|()| snapshot));
+        drop(json);
+        snapshot.map_err(|error| match bounds.refusal() {
+            Some(refusal) => self.refused(refusal),
+            None => self.wrong(error, &track.path()),
+        })
+    }
+
+    fn refused(&self, refusal: Refusal) -> StoreError {
+        let path = self.path.to_owned();
+        match refusal {
+            Refusal::NewerFormat(version) => StoreError::NewerFormat { path, version },
+            Refusal::NoThreads => StoreError::NoThreads(path),
+            Refusal::TooMany { what, max } => StoreError::TooMany { path, what, max },
+        }
+    }
+
+    fn wrong(&self, error: serde_json::Error, field: &serde_path_to_error::Path) -> StoreError {
+        let (path, limit) = (self.path.to_owned(), self.limit);
+        match error.classify() {
+            Category::Io => match io::Error::from(error) {
+                source if source.kind() == ErrorKind::UnexpectedEof => StoreError::Truncated(path),
+                source if source.kind() == ErrorKind::FileTooLarge => StoreError::TooLarge { path, limit },
+                source => StoreError::Damaged { path, source },
+            },
+            Category::Data => StoreError::WrongType { path, field: field.to_string(), reason: error.to_string() },
+            Category::Syntax | Category::Eof => {
+                StoreError::NotJson { path, line: error.line(), column: error.column(), source: error }
+            }
+        }
     }
 }

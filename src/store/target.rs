@@ -1,7 +1,6 @@
-//! Writing: to an unnamed file beside the target, synced, then put in the target's place. A full
-//! disk or a kill leaves the old file whole and no debris.
+//! Writing: to an unnamed file beside the target, synced, then given the target's name. A full disk
+//! or a kill leaves the old file whole and no debris.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,17 +14,31 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use tempfile::NamedTempFile;
 
-use super::{StoreError, most_threads};
+use super::error::StoreError;
+use super::limit::{Metered, max_threads};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 3;
 const BUFFER: usize = 128 * 1024;
 
-/// A place to write one snapshot to, opened beforehand so that a bad path is found early.
+/// Ends the names of snapshots.
+const EXTENSION: &str = ".ctprof.zst";
+
+/// A place for one snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
     kind: Kind,
+    existing: Existing,
+}
+
+/// Where a snapshot was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The file; `-` for standard output.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -34,12 +47,19 @@ enum Kind {
     Stream(File),
     /// A file without a name, in the target's directory.
     Unnamed(File),
-    /// The same where the file system has no unnamed files.
+    /// The same, if the file system has no unnamed files.
     Named(NamedTempFile),
 }
 
+/// What to do with a file that already has the name.
+#[derive(Clone, Copy, Debug)]
+enum Existing {
+    Replace,
+    Keep,
+}
+
 impl Target {
-    /// Opens the place that `path` names; `-` is standard output.
+    /// Opens the place that `path` names, and replaces the file there; `-` is standard output.
     ///
     /// # Errors
     /// [`StoreError::Write`] if it can't be opened.
@@ -54,37 +74,72 @@ impl Target {
                 _ => beside(path),
             }
         };
-        let kind = kind.map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), kind })
+        Self::opened(path, kind, Existing::Replace)
     }
 
-    /// Writes the snapshot and puts it in its place. How many bytes it has there.
+    /// Opens a place beside `path` for a new file. If a file has that name once the snapshot is
+    /// written, the new one gets the first free name with `-2`, `-3` … in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`] if it can't be opened.
+    pub fn create_new(path: &Path) -> Result<Self, StoreError> {
+        Self::opened(path, beside(path), Existing::Keep)
+    }
+
+    fn opened(path: &Path, kind: io::Result<Kind>, existing: Existing) -> Result<Self, StoreError> {
+        let kind = kind.map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), kind, existing })
+    }
+
+    /// Writes the snapshot and puts it in its place.
     ///
     /// # Errors
     /// [`StoreError::Write`] if that fails, [`StoreError::TooLargeToWrite`] if the snapshot has more
-    /// than `limit` bytes before compression. The old file stays in both cases.
-    pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<u64, StoreError> {
-        let Self { path, kind } = self;
-        let result = match kind {
-            Kind::Stream(file) => encode(snapshot, &file, limit),
-            Kind::Unnamed(file) => encode(snapshot, &file, limit).and_then(|bytes| {
-                file.sync_all()?;
-                name(&file, &path).map(|()| bytes)
-            }),
-            Kind::Named(file) => encode(snapshot, file.as_file(), limit).and_then(|bytes| {
-                file.as_file().sync_all()?;
-                file.persist(&path).map(|_| bytes).map_err(|error| error.error)
-            }),
+    /// than `limit` bytes before compression. An old file stays in both cases.
+    pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
+        let Self { path, kind, existing } = self;
+        let file = match &kind {
+            Kind::Stream(file) | Kind::Unnamed(file) => file,
+            Kind::Named(file) => file.as_file(),
         };
-        result.map_err(|source| match source.kind() {
+        let bytes = encode(snapshot, file, limit);
+        let written = bytes.and_then(|bytes| Ok(Written { path: kind.publish(&path, existing)?, bytes }));
+        written.map_err(|source| match source.kind() {
             ErrorKind::FileTooLarge => StoreError::TooLargeToWrite { path, limit },
             _ => StoreError::Write { path, source },
         })
     }
 }
 
-/// A file in the directory of `path`, unnamed if that can be had. Names of threads can be private:
-/// what root writes is for root.
+impl Kind {
+    /// Gives a written file its name, which is returned.
+    fn publish(self, path: &Path, existing: Existing) -> io::Result<PathBuf> {
+        match self {
+            Self::Stream(_) => Ok(path.to_owned()),
+            Self::Unnamed(file) => {
+                file.sync_all()?;
+                match existing {
+                    Existing::Replace => replace(&file, path).map(|()| path.to_owned()),
+                    Existing::Keep => {
+                        first_free(path, file, |file, name| link(&file, name).map_err(|error| (error, file)))
+                    }
+                }
+            }
+            Self::Named(file) => {
+                file.as_file().sync_all()?;
+                match existing {
+                    Existing::Replace => Ok(file.persist(path).map(|_| path.to_owned())?),
+                    Existing::Keep => first_free(path, file, |file, name| {
+                        file.persist_noclobber(name).map(drop).map_err(|failed| (failed.error, failed.file))
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// A file in the directory of `path`, unnamed if possible. Names of threads can be private: only root
+/// can read what root writes.
 fn beside(path: &Path) -> io::Result<Kind> {
     let directory = directory(path);
     let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
@@ -102,40 +157,61 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives an unnamed file the name `path`, in place of what has it now.
-fn name(file: &File, path: &Path) -> io::Result<()> {
+/// Gives an unnamed file the name `path`; fails if a file has that name.
+fn link(file: &File, path: &Path) -> io::Result<()> {
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |to: &Path| linkat(AT_FDCWD, unnamed.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW);
-    match link(path) {
-        Err(Errno::EEXIST) => {}
-        result => return result.map_err(Into::into),
+    Ok(linkat(AT_FDCWD, unnamed.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
+}
+
+/// Gives an unnamed file the name `path`, replacing the file that has it.
+fn replace(file: &File, path: &Path) -> io::Result<()> {
+    match link(file, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        result => return result,
     }
     // A link can't replace a file, a rename can.
-    let mut hidden = OsString::from(".ctprof-");
-    hidden.push(std::process::id().to_string());
-    hidden.push(".tmp");
-    let hidden = directory(path).join(hidden);
-    link(&hidden)?;
+    let hidden = directory(path).join(format!(".ctprof-{}.tmp", std::process::id()));
+    link(file, &hidden)?;
     fs::rename(&hidden, path).inspect_err(|_| drop(fs::remove_file(&hidden)))
 }
 
-/// Streams the snapshot as JSON through zstd. How many bytes came out.
-fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
-    if snapshot.threads.len() > most_threads(limit) {
-        return Err(ErrorKind::FileTooLarge.into());
+/// Gives `file` the first free name of `path`, `path` with `-2`, with `-3` …, which is returned. If
+/// `publish` fails, it gives the file back.
+fn first_free<F>(
+    path: &Path,
+    mut file: F,
+    publish: impl Fn(F, &Path) -> Result<(), (io::Error, F)>,
+) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, extension) = name.strip_suffix(EXTENSION).map_or((&*name, ""), |stem| (stem, EXTENSION));
+    let mut candidate = path.to_owned();
+    for number in 2.. {
+        match publish(file, &candidate) {
+            Ok(()) => break,
+            Err((error, returned)) if error.kind() == ErrorKind::AlreadyExists => file = returned,
+            Err((error, _)) => return Err(error),
+        }
+        candidate = path.with_file_name(format!("{stem}-{number}{extension}"));
     }
-    let mut encoder = zstd::Encoder::new(Counted { inner: file, bytes: 0 }, LEVEL)?;
-    encoder.include_checksum(true)?;
-    let bounded = Bounded { inner: encoder, left: limit };
-    let mut writer = BufWriter::with_capacity(BUFFER, bounded);
-    let mut json = serde_json::Serializer::with_formatter(&mut writer, Lines::default());
-    snapshot.serialize(&mut json)?;
-    let bounded = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-    Ok(bounded.inner.finish()?.bytes)
+    Ok(candidate)
 }
 
-/// Compact JSON with a line for each element of the lists at the top: for readers that work line by
-/// line, this tool's among them.
+/// Streams the snapshot as JSON through zstd; the number of compressed bytes.
+fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
+    if snapshot.threads.len() > max_threads(limit) {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;
+    encoder.include_checksum(true)?;
+    let mut writer = BufWriter::with_capacity(BUFFER, Metered::new(encoder, limit));
+    let mut json = serde_json::Serializer::with_formatter(&mut writer, Lines::default());
+    snapshot.serialize(&mut json)?;
+    let encoder = writer.into_inner().map_err(io::IntoInnerError::into_error)?.inner;
+    Ok(encoder.finish()?.bytes)
+}
+
+/// Compact JSON with a line for each element of the lists at the top, for readers that work line by
+/// line. ctprof's own is one of them.
 #[derive(Default)]
 struct Lines {
     /// Lists and objects that are open.
@@ -181,38 +257,22 @@ impl Formatter for Lines {
     }
 }
 
-struct Counted<'f> {
-    inner: &'f File,
-    bytes: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Write for Counted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-/// A writer that refuses to take more than `left` bytes.
-struct Bounded<W> {
-    inner: W,
-    left: u64,
-}
-
-impl<W: Write> Write for Bounded<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        let left = self.left.checked_sub(u64::try_from(written).unwrap_or(u64::MAX));
-        self.left = left.ok_or_else(|| io::Error::from(ErrorKind::FileTooLarge))?;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+    #[test]
+    fn without_unnamed_files_existing_files_are_kept_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ctprof.zst");
+        let write = |existing| {
+            let kind = NamedTempFile::with_prefix_in(".ctprof-", dir.path()).map(Kind::Named);
+            let target = Target::opened(&path, kind, existing).unwrap();
+            target.write(&CtprofSnapshot::default(), 1 << 20).unwrap().path
+        };
+        let second = dir.path().join("a-2.ctprof.zst");
+        let written = [Existing::Keep, Existing::Keep, Existing::Replace].map(write);
+        assert_eq!(written, [path.clone(), second, path.clone()]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
     }
 }

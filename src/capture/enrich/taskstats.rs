@@ -142,7 +142,7 @@ fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
 }
 
 fn field(stats: &[u8], version: u16, order: FieldOrder, metric: &Metric) -> Option<u64> {
-    let Source::Taskstats { at, since, scale } = metric.source else { return None };
+    let [Source::Taskstats { at, since, scale, .. }] = *metric.sources.procfs else { return None };
     let at = match order {
         FieldOrder::Appended => (since <= version).then_some(at)?,
         FieldOrder::Beside => beside(at)?,

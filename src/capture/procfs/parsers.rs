@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::super::tally::File;
 use super::text::{self, Keyed};
-use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, printable};
+use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, printable, procfs_sources};
 
 /// Fields of `stat` that are not metrics (proc_pid_stat(5)).
 const STAT_FLAGS: u8 = 9;
@@ -41,12 +41,12 @@ pub(super) struct Parsers {
 impl Parsers {
     pub(super) fn new() -> Self {
         let keyed = |key_in: fn(Source) -> Option<&'static str>| {
-            Keyed::new(METRICS.iter().filter_map(move |metric| Some((key_in(metric.source)?, metric))))
+            Keyed::new(procfs_sources().filter_map(move |(source, metric)| Some((key_in(source)?, metric))))
         };
         let mut stat = [None; STAT_FIELDS];
         let mut schedstat = Vec::new();
-        for metric in METRICS {
-            match metric.source {
+        for (source, metric) in procfs_sources() {
+            match source {
                 Source::Stat(field) | Source::StatPolicy(field) => stat[usize::from(field)] = Some(metric),
                 Source::Schedstat(column) => schedstat.push((usize::from(column) - 1, metric)),
                 _ => {}
@@ -57,7 +57,7 @@ impl Parsers {
             stat,
             schedstat,
             status: keyed(|source| match source {
-                Source::Status(key) | Source::StatusOfLeader(key) | Source::Affinity(key) => Some(key),
+                Source::Status(key) | Source::StatusOfLeader(key) => Some(key),
                 _ => None,
             }),
             sched: keyed(|source| match source {
@@ -102,8 +102,8 @@ impl Parsers {
 
     fn stat_field(&self, field: u8, text: &[u8], metrics: &mut Metrics) {
         let Some(metric) = self.stat[usize::from(field)] else { return };
-        let value = match metric.source {
-            Source::StatPolicy(_) => text::unsigned(text).map(policy),
+        let value = match metric.sources.procfs {
+            [Source::StatPolicy(_)] => text::unsigned(text).map(policy),
             _ => text::value(metric, text),
         };
         put(metric, metrics, value);
@@ -122,9 +122,8 @@ impl Parsers {
 
     fn status(&mut self, text: &[u8], metrics: &mut Metrics) {
         self.status.each(text, |metric, text| {
-            // `sched_getaffinity` comes first: the mask in `status` is the fallback.
-            let known = matches!(metric.source, Source::Affinity(_)) && metrics.cpu_affinity.is_some();
-            if !known {
+            // The first source with a value counts: for the affinity, that is `sched_getaffinity`.
+            if metric.get(metrics).is_none() {
                 put(metric, metrics, text::value(metric, text));
             }
         });
@@ -151,7 +150,7 @@ impl Parsers {
     /// All keys of `io` or none.
     fn io(&mut self, text: &[u8], metrics: &mut Metrics) {
         self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
-        let io_metrics = || METRICS.iter().filter(|metric| matches!(metric.source, Source::Io(_)));
+        let io_metrics = || METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Io(_)]));
         if io_metrics().any(|metric| metric.get(metrics).is_none()) {
             io_metrics().for_each(|metric| metric.clear(metrics));
         }

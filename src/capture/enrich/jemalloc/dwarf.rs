@@ -9,9 +9,9 @@ use gimli::{
 };
 use object::{Object, ReadRef};
 
-use super::Tag;
 use super::elf::{File, bounded};
 use super::layouts::Offsets;
+use super::tag::Tag;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
 

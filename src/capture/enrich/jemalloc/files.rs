@@ -14,8 +14,9 @@ use flate2::Crc;
 use object::ReadCache;
 
 use super::dwarf::Split;
-use super::elf::{self, Links, TsdLayout};
-use super::process::Module;
+use super::elf::{self, Links};
+use super::layout::{self, TsdLayout};
+use super::modules::Module;
 use super::tag::Tag;
 
 /// Split debug information larger than this is not read.
@@ -68,7 +69,7 @@ fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
     let separate = separate(pid, module, &elf::links(&program));
     let separate = separate.as_ref().map(ReadCache::new);
     let separate = separate.as_ref().and_then(|cache| elf::File::parse(cache).ok());
-    elf::layout(&program, tls, separate.as_ref(), &SplitFiles { pid, module })
+    layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module })
 }
 
 /// The separate debug file: by build id, else by the name in the program. It must have the same build id

@@ -8,20 +8,22 @@ mod attachment;
 mod dwarf;
 mod elf;
 mod files;
+mod layout;
 mod layouts;
+mod modules;
 mod probe;
 mod process;
 mod tag;
 
-pub use self::elf::{Route, TsdLayout};
+pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
 pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
-pub(in crate::capture) use self::probe::{Probe, log, merge};
 #[cfg(fuzzing)]
-pub(in crate::capture) use self::process::fuzz_maps;
+pub(in crate::capture) use self::modules::fuzz_maps;
+pub(in crate::capture) use self::probe::{Probe, log, merge};
 
 /// Where jemalloc's counters are in a thread, from the bytes of a program or library.
 ///
@@ -39,7 +41,7 @@ pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
         }
     }
     let (file, tls) = elf::open(bytes)?;
-    elf::layout(&file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
+    layout::locate(&file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
 }
 
 #[cfg(test)]

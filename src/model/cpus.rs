@@ -1,0 +1,68 @@
+//! CPU sets: the value of one thread, and what a group of them becomes.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::reduce::{Cell, Reduce, Reduction};
+use super::unit::{Reading, Shape, Unit};
+use super::value::{Mismatch, Value};
+
+/// The CPUs a thread may run on, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(transparent)]
+#[serde(transparent)]
+pub struct CpuSet(pub Vec<u32>);
+
+/// Sizes of CPU sets, and the set itself as long as all are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuSets {
+    fewest: usize,
+    most: usize,
+    common: Option<CpuSet>,
+}
+
+impl Reading for CpuSet {
+    type Reduced = CpuSets;
+    const NAME: &'static str = "CpuSet";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Cpus;
+
+    fn value(&self) -> Value<'_> {
+        Value::Cpus(Cow::Borrowed(&self.0))
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Cpus(cpus) => Ok(Some(Self(cpus.into_owned()))),
+            other => Err(other.mismatch("a list of CPU numbers")),
+        }
+    }
+}
+
+impl Reduce<CpuSet> for CpuSets {
+    const REDUCTION: Reduction = Reduction::Cpus;
+
+    fn single(value: &CpuSet) -> Self {
+        let cpus = value.0.len();
+        Self { fewest: cpus, most: cpus, common: Some(value.clone()) }
+    }
+
+    fn add(&mut self, value: &CpuSet) {
+        self.fewest = self.fewest.min(value.0.len());
+        self.most = self.most.max(value.0.len());
+        self.common.take_if(|common| common != value);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.fewest = self.fewest.min(other.fewest);
+        self.most = self.most.max(other.most);
+        self.common.take_if(|common| Some(&*common) != other.common.as_ref());
+    }
+
+    fn cell(&self) -> Cell {
+        let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
+        let cpus = self.common.as_ref().map(|common| common.0.clone());
+        Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
+    }
+}

@@ -1,0 +1,251 @@
+//! The JSON of a snapshot, read within bounds: whatever the text is, what it becomes in memory is
+//! limited.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::cgroup::CgroupStats;
+use super::snapshot::{CtprofSnapshot, FORMAT_VERSION};
+use super::thread::ThreadState;
+use super::wire::Learned;
+
+/// Most threads a Linux host can have: `PID_MAX_LIMIT` of a 64-bit kernel.
+const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
+
+/// Why JSON of the right types is no snapshot that can be read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("format version {0}; this ctprof reads version {FORMAT_VERSION}")]
+    NewerFormat(u32),
+    #[error("no `threads`")]
+    NoThreads,
+    #[error("more than {max} {what}")]
+    TooMany { what: &'static str, max: usize },
+}
+
+/// Reads a snapshot with a limited number of threads, and of cgroups: either takes more memory than
+/// its shortest text.
+pub(crate) struct Bounds {
+    max: usize,
+    refusal: Cell<Option<Refusal>>,
+}
+
+impl Bounds {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::new(None) }
+    }
+
+    /// Why the last snapshot was refused, if its JSON was of the right types.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal.get()
+    }
+
+    fn refuse<E: de::Error>(&self, refusal: Refusal) -> E {
+        self.refusal.set(Some(refusal));
+        E::custom(refusal)
+    }
+
+    fn check<E: de::Error>(&self, number: usize, what: &'static str) -> Result<(), E> {
+        let refusal = Refusal::TooMany { what, max: self.max };
+        if number > self.max { Err(self.refuse(refusal)) } else { Ok(()) }
+    }
+
+    fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
+        match version {
+            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
+            _ => Ok(version),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CtprofSnapshot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Bounds::new(PID_MAX_LIMIT).deserialize(deserializer)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &Bounds {
+    type Value = CtprofSnapshot;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<CtprofSnapshot, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Field {
+    FormatVersion,
+    CapturedAtUnixNs,
+    Capture,
+    Host,
+    Threads,
+    CgroupStats,
+    ProbeSummary,
+    ParseSummary,
+    TaskstatsSummary,
+    Psi,
+    SchedExt,
+    #[serde(other)]
+    Unknown,
+}
+
+impl<'de> Visitor<'de> for &Bounds {
+    type Value = CtprofSnapshot;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a snapshot")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CtprofSnapshot, A::Error> {
+        let mut snapshot = CtprofSnapshot::default();
+        let mut read = BTreeSet::new();
+        while let Some(field) = map.next_key()? {
+            if field != Field::Unknown && !read.insert(field) {
+                return Err(de::Error::custom("duplicate field"));
+            }
+            match field {
+                Field::FormatVersion => snapshot.format_version = self.known(map.next_value()?)?,
+                Field::CapturedAtUnixNs => snapshot.captured_at_unix_ns = map.next_value()?,
+                Field::Capture => snapshot.capture = map.next_value()?,
+                Field::Host => snapshot.host = map.next_value()?,
+                Field::Threads => snapshot.threads = map.next_value_seed(ThreadList(self))?,
+                Field::CgroupStats => snapshot.cgroup_stats = map.next_value_seed(CgroupMap(self))?,
+                Field::ProbeSummary => snapshot.probe_summary = map.next_value()?,
+                Field::ParseSummary => snapshot.parse_summary = map.next_value()?,
+                Field::TaskstatsSummary => snapshot.taskstats_summary = map.next_value()?,
+                Field::Psi => snapshot.psi = map.next_value()?,
+                Field::SchedExt => snapshot.sched_ext = map.next_value()?,
+                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if read.contains(&Field::Threads) { Ok(snapshot) } else { Err(self.refuse(Refusal::NoThreads)) }
+    }
+}
+
+struct ThreadList<'b>(&'b Bounds);
+
+impl<'de> DeserializeSeed<'de> for ThreadList<'_> {
+    type Value = Vec<ThreadState>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ThreadList<'_> {
+    type Value = Vec<ThreadState>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of threads")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut threads = Vec::new();
+        let mut learned = Learned::default();
+        while let Some(thread) = seq.next_element_seed(&mut learned)? {
+            threads.push(thread);
+            self.0.check(threads.len(), "threads")?;
+        }
+        Ok(threads)
+    }
+}
+
+struct CgroupMap<'b>(&'b Bounds);
+
+impl<'de> DeserializeSeed<'de> for CgroupMap<'_> {
+    type Value = BTreeMap<String, CgroupStats>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for CgroupMap<'_> {
+    type Value = BTreeMap<String, CgroupStats>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of cgroups")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut cgroups = BTreeMap::new();
+        while let Some((path, stats)) = map.next_entry()? {
+            cgroups.insert(path, stats);
+            self.0.check(cgroups.len(), "cgroups")?;
+        }
+        Ok(cgroups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary,
+    };
+    use super::*;
+
+    fn refusal(json: &str, max: usize) -> Option<Refusal> {
+        let bounds = Bounds::new(max);
+        bounds.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
+        bounds.refusal()
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_with_its_version() {
+        assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(Refusal::NewerFormat(7)));
+        let error = serde_json::from_str::<CtprofSnapshot>(r#"{"format_version":7,"threads":[]}"#).unwrap_err();
+        assert!(error.to_string().contains("format version 7; this ctprof reads version 1"), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_threads_is_no_snapshot() {
+        assert_eq!(refusal("{}", 9), Some(Refusal::NoThreads));
+        assert_eq!(refusal("[]", 9), None);
+    }
+
+    #[test]
+    fn threads_and_cgroups_are_bounded() {
+        let thread = r#"{"tid":1,"tgid":1}"#;
+        let threads = format!(r#"{{"threads":[{thread},{thread}]}}"#);
+        assert_eq!(refusal(&threads, 1), Some(Refusal::TooMany { what: "threads", max: 1 }));
+        assert_eq!(refusal(&threads, 2), None);
+        let cgroups = r#"{"cgroup_stats":{"a":{},"b":{}},"threads":[]}"#;
+        assert_eq!(refusal(cgroups, 1), Some(Refusal::TooMany { what: "cgroups", max: 1 }));
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_no_error() {
+        let json = r#"{"format_version":1,"new_thing":[{}],"threads":[],"host":{"new":1},"capture":{"tool":"x"}}"#;
+        let snapshot: CtprofSnapshot = serde_json::from_str(json).unwrap();
+        assert_eq!(snapshot.host, Some(HostContext::default()));
+        assert_eq!(snapshot.capture.unwrap().tool, "x");
+    }
+
+    #[test]
+    fn a_field_that_occurs_twice_is_an_error() {
+        assert!(serde_json::from_str::<CtprofSnapshot>(r#"{"threads":[],"threads":[]}"#).is_err());
+    }
+
+    #[test]
+    fn every_field_reads_back_as_it_was_written() {
+        let full = CtprofSnapshot {
+            format_version: Some(FORMAT_VERSION),
+            captured_at_unix_ns: 7,
+            capture: Some(CaptureInfo::default()),
+            host: Some(HostContext::default()),
+            threads: vec![ThreadState { tid: 3, ..ThreadState::default() }],
+            cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
+            probe_summary: Some(CtprofProbeSummary::default()),
+            parse_summary: Some(CtprofParseSummary::default()),
+            taskstats_summary: Some(TaskstatsSummary::default()),
+            psi: Some(Psi::default()),
+            sched_ext: Some(SchedExtSysfs::default()),
+        };
+        let json = serde_json::to_string(&full).unwrap();
+        assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json).unwrap(), full);
+    }
+}

@@ -1,0 +1,23 @@
+//! What threads are read into.
+
+use super::thread::ThreadState;
+
+/// A collection that takes the threads of a snapshot in order, ascending by process id, then thread
+/// id, and need not keep them. Parts of it are filled at the same time and appended to each other.
+pub trait Threads: Default + Send {
+    /// Adds the next thread.
+    fn add(&mut self, thread: ThreadState);
+
+    /// Adds all that `later` took: threads that follow those of `self`.
+    fn append(&mut self, later: Self);
+}
+
+impl Threads for Vec<ThreadState> {
+    fn add(&mut self, thread: ThreadState) {
+        self.push(thread);
+    }
+
+    fn append(&mut self, mut later: Self) {
+        Self::append(self, &mut later);
+    }
+}

@@ -1,0 +1,60 @@
+//! The total of one metric over a group of threads.
+
+use super::reduce::{Cell, Reduce, Sum, Summable};
+use super::unit::Reading;
+
+/// One metric over a group of threads: the reduction of their values, and how many had one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Total<T: Reading> {
+    reduced: Option<T::Reduced>,
+    covered: u64,
+}
+
+impl<T: Reading> Default for Total<T> {
+    fn default() -> Self {
+        Self { reduced: None, covered: 0 }
+    }
+}
+
+impl<T: Reading> Total<T> {
+    /// Adds the value of one more thread, if it has one.
+    pub fn add(&mut self, value: Option<&T>) {
+        let Some(value) = value else { return };
+        self.covered += 1;
+        match &mut self.reduced {
+            Some(reduced) => reduced.add(value),
+            None => self.reduced = Some(T::Reduced::single(value)),
+        }
+    }
+
+    /// Adds the threads of another total.
+    pub fn merge(&mut self, other: Self) {
+        self.covered += other.covered;
+        match (&mut self.reduced, other.reduced) {
+            (Some(reduced), Some(other)) => reduced.merge(other),
+            (none @ None, other) => *none = other,
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The reduction of all values; `None` if no thread had one.
+    pub fn reduced(&self) -> Option<&T::Reduced> {
+        self.reduced.as_ref()
+    }
+
+    /// How many threads had a value.
+    pub fn covered(&self) -> u64 {
+        self.covered
+    }
+
+    pub(super) fn cell(&self) -> Option<Cell> {
+        self.reduced.as_ref().map(Reduce::cell)
+    }
+}
+
+impl<T: Summable + Reading<Reduced = Sum<T>>> Total<T> {
+    /// The sum, as a number.
+    pub fn sum(&self) -> Option<u64> {
+        self.reduced.map(|sum| sum.0.into())
+    }
+}
