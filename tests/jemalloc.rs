@@ -297,7 +297,7 @@ fn a_program_with_another_allocator_is_not_a_failure() {
     thread::sleep(Duration::from_millis(50));
     let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
     assert_eq!((summary.failed, summary.jemalloc_detected), (0, 0), "{summary:?}");
-    assert_eq!(summary.failures, BTreeMap::from([("jemalloc-not-found".to_owned(), 1)]));
+    assert_eq!(summary.failures, BTreeMap::from([(Tag::JemallocNotFound, 1)]));
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     let snapshot = capture_pid(parked.child.id()).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
     let summary = snapshot.probe_summary.as_ref().unwrap();
-    assert_eq!((summary.probed_ok, summary.failures.get("waitpid")), (3, Some(&1)), "{summary:?}");
+    assert_eq!((summary.probed_ok, summary.failures.get(&Tag::Waitpid)), (3, Some(&1)), "{summary:?}");
     let (read, mut said) = (counters(&snapshot), parked.said.clone());
     said.remove(&parked.child.id());
     assert_eq!(read, said);

@@ -175,7 +175,7 @@ fn threads_that_start_and_exit_do_not_fail_a_capture() {
         let summary = snapshot.parse_summary.unwrap();
         let kept = u64::try_from(snapshot.threads.len()).unwrap();
         assert_eq!(kept + summary.ghosts, summary.tids_walked);
-        assert_eq!(summary.read_failures_by_file.get("stat"), None);
+        assert_eq!(summary.read_failures_by_file.get(&"stat".into()), None);
         assert!(!summary.kernel_config_dominant);
     }
     churn.join().unwrap();

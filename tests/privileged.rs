@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::model::{Limit, Metrics};
+use ctprof::model::{Limit, Metrics, SourceFile};
 use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
@@ -104,7 +104,7 @@ fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
     let Some((debug, snapshot)) = captured_as_nobody(&["-vv", "--pid", &pid.to_string()]) else { return };
     let line = format!(r#"cannot read file="io" pid={pid} tid={pid} process="sleep" errno=EACCES"#);
     assert!(debug.contains(&line), "{debug}");
-    assert_eq!(snapshot.parse_summary.unwrap().unread_names["io"], ["sleep"]);
+    assert_eq!(snapshot.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
     let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
     assert!(
         info.contains(&format!(r#"pid {pid} "sleep": io denied (EACCES) for 1 thread; smaps_rollup denied (EACCES)"#)),

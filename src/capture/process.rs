@@ -154,6 +154,7 @@ fn alive(stat: Result<&[u8], Errno>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SourceFile;
 
     /// A process of a recorded tree, with a name and a state.
     fn process(dir: &tempfile::TempDir, name: &str, state: char) -> Process {
@@ -183,7 +184,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (process, mut tally) = (process(&dir, "postgres", state), Tally::default());
             process.unread(901, File::Io, Errno::EACCES, &mut tally);
-            assert_eq!(tally.summary().unread_names.get("io").map_or(&[][..], Vec::as_slice), names, "{state}");
+            assert_eq!(
+                tally.summary().unread_names.get(&SourceFile::Io).map_or(&[][..], Vec::as_slice),
+                names,
+                "{state}"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::model::{CtprofParseSummary, Name};
+use crate::model::{self, CtprofParseSummary, Name, SourceFile};
 
 /// A file that the walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +34,17 @@ impl File {
     }
 }
 
+impl From<File> for SourceFile {
+    fn from(file: File) -> Self {
+        Self::from(&*file.name().to_string_lossy())
+    }
+}
+
+/// The name of the kernel's error, as snapshots store it.
+pub(in crate::capture) fn stored(errno: Errno) -> model::Errno {
+    model::Errno::from(&*format!("{errno:?}"))
+}
+
 /// One worker's counts.
 #[derive(Debug, Default)]
 pub(in crate::capture) struct Tally {
@@ -42,7 +53,7 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) negative_times: u64,
     pub(in crate::capture) smaps_skipped: u64,
     pub(in crate::capture) smaps_time: Duration,
-    /// A handful at most: a list is enough.
+    /// A few at most: a list is enough.
     failures: Vec<(File, Errno, u64)>,
     unread_names: BTreeMap<File, BTreeSet<Name>>,
     pub(in crate::capture) panics: u64,
@@ -100,13 +111,11 @@ impl Tally {
             ..CtprofParseSummary::default()
         };
         for &(file, errno, count) in &self.failures {
-            let file = file.name().to_string_lossy().into_owned();
-            let errnos = summary.read_failures_by_errno.entry(file).or_default();
-            errnos.insert(format!("{errno:?}"), count);
+            summary.read_failures_by_errno.entry(file.into()).or_default().insert(stored(errno), count);
         }
-        for (file, names) in self.unread_names.iter().filter(|(_, names)| !names.is_empty()) {
+        for (&file, names) in self.unread_names.iter().filter(|(_, names)| !names.is_empty()) {
             let names = names.iter().take(CtprofParseSummary::MAX_UNREAD_NAMES).map(ToString::to_string);
-            summary.unread_names.insert(file.name().to_string_lossy().into_owned(), names.collect());
+            summary.unread_names.insert(file.into(), names.collect());
         }
         summary.concluded()
     }
@@ -128,7 +137,7 @@ mod tests {
         }
         a.merge(b);
         let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        assert_eq!(a.summary().unread_names, BTreeMap::from([("io".into(), names)]));
+        assert_eq!(a.summary().unread_names, BTreeMap::from([(SourceFile::Io, names)]));
     }
 
     #[test]
@@ -142,7 +151,17 @@ mod tests {
         let summary = a.summary();
         assert_eq!((summary.tids_walked, summary.ghosts), (5, 1));
         assert_eq!((summary.negative_dotted_values, summary.smaps_skipped), (4, 5));
-        assert_eq!(summary.read_failures_by_file, BTreeMap::from([("io".into(), 2), ("smaps_rollup".into(), 1)]));
-        assert_eq!(summary.read_failures_by_errno["smaps_rollup"], BTreeMap::from([("EIO".into(), 1)]));
+        let by_file = BTreeMap::from([(SourceFile::Io, 2), (SourceFile::SmapsRollup, 1)]);
+        assert_eq!(summary.read_failures_by_file, by_file);
+        let by_errno = BTreeMap::from([(model::Errno::EIO, 1)]);
+        assert_eq!(summary.read_failures_by_errno[&SourceFile::SmapsRollup], by_errno);
+    }
+
+    #[test]
+    fn every_file_of_the_walk_has_a_stored_name() {
+        use File::{Cgroup, Io, Sched, Schedstat, SmapsRollup, Stat, Status};
+        for file in [Stat, Schedstat, Io, Status, Sched, Cgroup, SmapsRollup] {
+            assert!(!matches!(SourceFile::from(file), SourceFile::Other(_)), "{file:?}");
+        }
     }
 }

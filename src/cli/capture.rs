@@ -10,7 +10,9 @@ use super::args::Capture;
 use super::output::to_stdout;
 use super::progress;
 use crate::capture::{Options, Roots, capture_with};
-use crate::report::{capture_summary, escaped};
+use crate::diagnose::gaps;
+use crate::model::{Census, CtprofSnapshot};
+use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
 /// The environment variable with the key that names are hashed under: a command line is for all to see.
@@ -33,14 +35,27 @@ pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
     let name = escaped(&written.path.to_string_lossy()).into_owned();
     if !quiet {
-        let file = if name == "-" { "to stdout" } else { &name };
-        capture_summary(&mut io::stderr().lock(), &snapshot, file, written.bytes)
-            .context("cannot write to standard error")?;
+        let file = if name == "-" { "standard output" } else { &name };
+        summarize(&snapshot, file, written.bytes).context("cannot write to standard error")?;
     }
     if args.output.is_none() {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
     }
     Ok(())
+}
+
+fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
+    let census = Census::of(&snapshot.threads);
+    let captured = Captured {
+        threads: census.threads,
+        processes: census.processes,
+        cgroups: u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX),
+        duration_ns: snapshot.capture.as_ref().map_or(0, |capture| capture.duration_ns),
+        file,
+        bytes,
+        gaps: &gaps(snapshot, &census),
+    };
+    capture_summary(&mut io::stderr().lock(), &captured)
 }
 
 fn options(args: &Capture) -> Options {

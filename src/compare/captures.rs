@@ -1,5 +1,4 @@
-//! The captures themselves: what they read, what they could not, what they cost; and why a section
-//! has nothing.
+//! The captures themselves: what they read, what they could not read, what they cost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,13 +6,17 @@ use std::collections::BTreeMap;
 use super::Sides;
 use super::group::Group;
 use super::rows::{Row, Table};
-use crate::diagnose::Finding;
-use crate::model::{Cell, CtprofSnapshot, Section, Unit};
+use crate::diagnose::{Finding, Note, Side};
+use crate::model::{
+    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Section, SelfCost, TaskstatsSummary,
+    Unit,
+};
 
 type Facts = BTreeMap<Cow<'static, str>, (Unit, Cell)>;
+type Fact = (Cow<'static, str>, Unit, Option<u64>);
 
 /// The section on the captures.
-pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, gaps: Sides<&Vec<Finding>>) -> Table {
+pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, findings: Sides<&Vec<Finding>>) -> Table {
     let facts = snapshots.map(|snapshot| snapshot.map(facts).unwrap_or_default());
     let exists = snapshots.map(|snapshot| snapshot.is_some());
     let mut names: Vec<_> = facts.baseline.keys().chain(facts.candidate.keys()).cloned().collect();
@@ -31,76 +34,136 @@ pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, gaps: Sides<&Vec<
         section: Section::Capture,
         groups: vec![group],
         rows: names.into_iter().map(row).collect(),
-        notes: hints(gaps, exists.candidate),
+        notes: missing(findings, exists),
     }
 }
 
 fn facts(snapshot: &CtprofSnapshot) -> Facts {
-    let mut facts = Facts::new();
-    let mut fact = |name: Cow<'static, str>, unit, value: Option<u64>| {
-        facts.extend(value.map(|value| (name, (unit, Cell::Number(value)))));
-    };
-    if let Some(capture) = &snapshot.capture {
-        fact("duration".into(), Unit::Ns, Some(capture.duration_ns));
-        fact("jobs".into(), Unit::Count, Some(capture.jobs));
-        let cost = capture.self_cost.as_ref();
-        fact("cost.user".into(), Unit::Ns, cost.and_then(|cost| cost.user_ns));
-        fact("cost.system".into(), Unit::Ns, cost.and_then(|cost| cost.system_ns));
-        fact("cost.peak_rss".into(), Unit::Bytes, cost.and_then(|cost| cost.peak_rss_bytes));
-    }
-    if let Some(summary) = &snapshot.parse_summary {
-        fact("threads.walked".into(), Unit::Count, Some(summary.tids_walked));
-        fact("threads.ended".into(), Unit::Count, Some(summary.ghosts));
-        fact("negative_times".into(), Unit::Count, Some(summary.negative_dotted_values));
-        for (file, errnos) in &summary.read_failures_by_errno {
-            for (errno, count) in errnos {
-                fact(format!("not_read.{file}.{errno}").into(), Unit::Count, Some(*count));
-            }
+    let mut facts = Vec::new();
+    facts.extend(snapshot.capture.iter().flat_map(cost));
+    facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
+    facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
+    facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
+    let known = facts.into_iter().filter_map(|(name, unit, value)| Some((name, (unit, Cell::Number(value?)))));
+    known.collect()
+}
+
+fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Fact {
+    (name.into(), Unit::Count, Some(value))
+}
+
+fn cost(capture: &CaptureInfo) -> Vec<Fact> {
+    let SelfCost { user_ns, system_ns, peak_rss_bytes, smaps_ns, probe_ns } =
+        capture.self_cost.clone().unwrap_or_default();
+    vec![
+        ("duration".into(), Unit::Ns, Some(capture.duration_ns)),
+        count("jobs", capture.jobs),
+        ("cost.user".into(), Unit::Ns, user_ns),
+        ("cost.system".into(), Unit::Ns, system_ns),
+        ("cost.peak_rss".into(), Unit::Bytes, peak_rss_bytes),
+        ("cost.smaps".into(), Unit::Ns, smaps_ns),
+        ("cost.jemalloc".into(), Unit::Ns, probe_ns),
+    ]
+}
+
+fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
+    let by_file = summary.read_failures_by_errno.iter();
+    let failures = by_file.flat_map(|(file, errnos)| {
+        errnos.iter().map(move |(errno, failed)| count(format!("not_read.{file}.{errno}"), *failed))
+    });
+    let walked = [
+        count("threads.walked", summary.tids_walked),
+        count("threads.exited", summary.ghosts),
+        count("negative_times", summary.negative_dotted_values),
+        count("smaps_rollup.skipped", summary.smaps_skipped),
+    ];
+    walked.into_iter().chain(failures).collect()
+}
+
+fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {
+    vec![
+        count("taskstats.answered", summary.ok_count),
+        count("taskstats.denied", summary.eperm_count),
+        count("taskstats.exited", summary.esrch_count),
+        count("taskstats.failed", summary.other_err_count),
+        ("taskstats.version".into(), Unit::None, summary.struct_version.map(u64::from)),
+    ]
+}
+
+fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
+    let failures =
+        summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
+    let walked = [
+        count("jemalloc.processes", summary.tgids_walked),
+        count("jemalloc.processes_found", summary.jemalloc_detected),
+        count("jemalloc.threads_read", summary.probed_ok),
+        count("jemalloc.failed", summary.failed),
+    ];
+    walked.into_iter().chain(failures).collect()
+}
+
+/// What is missing, and on which side if not in every snapshot shown.
+fn missing(findings: Sides<&Vec<Finding>>, exists: Sides<bool>) -> Vec<Note> {
+    let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_gap()).collect::<Vec<_>>());
+    let baseline = gaps.baseline.iter().map(|gap| {
+        let everywhere = !exists.candidate || gaps.candidate.contains(gap);
+        ((!everywhere).then_some(Side::Baseline), *gap)
+    });
+    let others = gaps.candidate.iter().filter(|gap| !gaps.baseline.contains(gap));
+    let candidate = others.map(|gap| (Some(Side::Candidate), *gap));
+    baseline.chain(candidate).map(|(side, gap)| Note::Missing { side, finding: gap.clone() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::findings;
+    use crate::model::{Errno, ProbeFailure, SourceFile};
+
+    fn captured() -> CtprofSnapshot {
+        let failures = [(ProbeFailure::JemallocNotFound, 5), (ProbeFailure::PtraceSeize, 2)].into();
+        let probe =
+            CtprofProbeSummary { tgids_walked: 9, jemalloc_detected: 2, probed_ok: 4, failures, ..Default::default() };
+        let errnos = [(Errno::EACCES, 3)].into();
+        let parse =
+            CtprofParseSummary { read_failures_by_errno: [(SourceFile::Io, errnos)].into(), ..Default::default() };
+        CtprofSnapshot {
+            probe_summary: Some(probe.concluded()),
+            parse_summary: Some(parse.concluded()),
+            ..CtprofSnapshot::default()
         }
     }
-    if let Some(summary) = &snapshot.taskstats_summary {
-        fact("taskstats.answered".into(), Unit::Count, Some(summary.ok_count));
-        fact("taskstats.refused".into(), Unit::Count, Some(summary.eperm_count));
-        fact("taskstats.ended".into(), Unit::Count, Some(summary.esrch_count));
-        fact("taskstats.other".into(), Unit::Count, Some(summary.other_err_count));
-        fact("taskstats.version".into(), Unit::None, summary.struct_version.map(u64::from));
+
+    #[test]
+    fn the_tally_of_the_jemalloc_probe_is_among_the_facts() {
+        let facts = facts(&captured());
+        let expected = [
+            ("jemalloc.processes", 9),
+            ("jemalloc.processes_found", 2),
+            ("jemalloc.threads_read", 4),
+            ("jemalloc.failed", 2),
+            ("jemalloc.not_read.jemalloc-not-found", 5),
+            ("jemalloc.not_read.ptrace-seize", 2),
+            ("not_read.io.EACCES", 3),
+        ];
+        for (name, count) in expected {
+            assert_eq!(facts.get(name), Some(&(Unit::Count, Cell::Number(count))), "{name}");
+        }
     }
-    facts
-}
 
-/// What was missing, on which side, and what cures it.
-fn hints(gaps: Sides<&Vec<Finding>>, two_sided: bool) -> Vec<String> {
-    let Sides { baseline, candidate } = gaps;
-    let both = |gap| if candidate.contains(gap) { "both" } else { "baseline" };
-    let sided = baseline.iter().map(|gap| (if two_sided { both(gap) } else { "" }, gap));
-    let others = candidate.iter().filter(|gap| !baseline.contains(gap)).map(|gap| ("candidate", gap));
-    let line = |(side, gap): (&str, &Finding)| {
-        let side = if side.is_empty() { String::new() } else { format!("{side}: ") };
-        let remedy = if gap.remedy.is_empty() { String::new() } else { format!("; {}", gap.remedy) };
-        format!("{side}{}: {}{remedy}", gap.source, gap.reason)
-    };
-    sided.chain(others).map(line).collect()
-}
-
-/// Why a section that was asked for has nothing.
-pub(super) fn why_nothing(section: Section, gaps: Sides<&Vec<Finding>>) -> String {
-    let source = match section {
-        Section::TaskstatsDelay => "taskstats",
-        Section::HostPressure | Section::Pressure => "pressure",
-        Section::SchedExt => "sched_ext",
-        Section::SmapsRollup => "smaps_rollup",
-        section if section.is_of_cgroups() => "cgroups",
-        _ => "",
-    };
-    let known = gaps.into_iter().flatten().find(|gap| gap.source == source);
-    known.map_or_else(
-        || "nothing was recorded".to_owned(),
-        |gap| if gap.remedy.is_empty() { gap.reason.clone() } else { format!("{}; {}", gap.reason, gap.remedy) },
-    )
-}
-
-/// Sections about cgroups are shown when threads are grouped so too.
-pub(super) fn only_by_cgroup(section: Section) -> Table {
-    let note = "shown with --group-by cgroup".to_owned();
-    Table { section, groups: Vec::new(), rows: Vec::new(), notes: vec![note] }
+    #[test]
+    fn what_is_missing_names_its_side_unless_it_is_missing_on_both() {
+        let (with, without) = (captured(), CtprofSnapshot::default());
+        let io = |baseline: &CtprofSnapshot, candidate: Option<&CtprofSnapshot>| {
+            let (a, b) = (findings(baseline), candidate.map(findings).unwrap_or_default());
+            let exists = Sides { baseline: true, candidate: candidate.is_some() };
+            let notes = missing(Sides { baseline: &a, candidate: &b }, exists);
+            let lines: Vec<_> = notes.iter().map(ToString::to_string).filter(|line| line.contains("io: ")).collect();
+            lines.join("; ")
+        };
+        assert!(io(&with, None).starts_with("io: not read"));
+        assert!(io(&with, Some(&with)).starts_with("io: not read"));
+        assert!(io(&with, Some(&without)).starts_with("baseline: io: not read"));
+        assert!(io(&without, Some(&with)).starts_with("candidate: io: not read"));
+    }
 }

@@ -1,23 +1,18 @@
-//! The keys of cgroups: flattened by the user's globs, made into patterns, and those that came back
-//! under another name paired with what they were.
+//! The keys of cgroups: paths flattened by the user's globs, made into patterns, and those that were
+//! renamed matched with their old names.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod renamed;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 
-use super::namesakes::Namesakes;
+use self::renamed::{Kinds, renamed};
 use super::{Names, Options, Sides};
-use crate::model::CtprofSnapshot;
-use crate::names::cgroup_pattern;
-use crate::names::{Keys, pattern_key};
+use crate::names::{Keys, Kind, pattern_key};
 
-/// Two cgroups are one if their threads are so alike.
-const ALIKE: f64 = 0.9;
-/// So many kinds of threads in common are no coincidence.
-const TELLING: usize = 3;
-
-/// A cgroup that came back under another name.
+/// A cgroup that has another name in the candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Renamed {
@@ -25,11 +20,12 @@ pub struct Renamed {
     pub baseline: String,
     /// Its name in the candidate.
     pub candidate: String,
-    /// How alike their threads are: shared kinds in all kinds.
+    /// The similarity of their threads, from 0 to 1: shared kinds per kinds in either. A kind is a
+    /// pattern of a process name with a pattern of a thread name.
     pub similarity: f64,
 }
 
-/// A glob that cgroups are flattened by.
+/// A glob that flattens cgroups: those whose paths it matches are one.
 #[derive(Clone, Debug)]
 pub struct Flatten {
     text: String,
@@ -40,7 +36,7 @@ impl Flatten {
     /// A glob over cgroup paths: `*` stays within a segment, `**` crosses.
     ///
     /// # Errors
-    /// If the glob makes no sense.
+    /// If the glob is invalid.
     pub fn new(glob: &str) -> Result<Self, globset::Error> {
         let matcher = GlobBuilder::new(glob).literal_separator(true).build()?.compile_matcher();
         Ok(Self { text: glob.to_owned(), matcher })
@@ -56,151 +52,97 @@ impl Flatten {
     }
 }
 
-/// What each cgroup is called, on either side.
-pub(super) struct CgroupKeys<'o> {
-    flatten: &'o [Flatten],
-    keys: Keys,
-    /// What the candidate's cgroups are called that came back under another name.
-    renamed: BTreeMap<String, String>,
+/// The process name, the thread name and the cgroup of a thread; several threads may share them.
+pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
+
+/// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
+#[derive(Default)]
+pub(super) struct CgroupKeys<'n> {
+    keys: HashMap<&'n str, String>,
+    /// The baseline's key of each renamed cgroup, by the candidate's.
+    renamed: HashMap<String, String>,
+    /// The keys under which renamed cgroups are shown.
+    matched: HashSet<String>,
     pub(super) list: Vec<Renamed>,
 }
 
-impl<'o> CgroupKeys<'o> {
+impl<'n> CgroupKeys<'n> {
+    /// Decides the keys of both sides together: of the cgroups that threads are in, and of those
+    /// that have counters of their own (`recorded`).
     pub(super) fn learn(
-        snapshots: Sides<Option<&CtprofSnapshot>>,
-        threads: Sides<&Vec<Namesakes<'_>>>,
-        options: &'o Options,
+        threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>,
+        recorded: Sides<impl Iterator<Item = &'n str>>,
+        options: &Options,
     ) -> Self {
-        let mut keys =
-            Self { flatten: &options.flatten, keys: Keys::literal(), renamed: BTreeMap::new(), list: Vec::new() };
-        if options.cgroups == Names::Patterns {
-            let of_threads = threads.into_iter().flatten().filter_map(|namesakes| namesakes.cgroup.map(|name| &**name));
-            let recorded = snapshots.into_iter().flatten().flat_map(|s| s.cgroup_stats.keys().map(String::as_str));
-            let paths: BTreeSet<&str> = of_threads.chain(recorded).collect();
-            let paths: BTreeSet<String> = paths.into_iter().map(|path| keys.flattened(path)).collect();
-            keys.keys = Keys::learn(cgroup_pattern, paths.iter().map(String::as_str));
+        if !options.group_by.is_by_cgroup() {
+            return Self::default();
         }
+        let occupied = threads.clone().into_iter().flatten().filter_map(|(_, _, cgroup)| cgroup);
+        let paths: BTreeSet<&str> = occupied.chain(recorded.into_iter().flatten()).collect();
+        let flattened = |path: &str| options.flatten.iter().find_map(|glob| glob.apply(path));
+        let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
+        let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
+        let patterns = match options.cgroups {
+            Names::Patterns => Keys::learn(Kind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
+            Names::Literal => Keys::literal(),
+        };
+        let mut keys =
+            Self { keys: paths.map(|(path, flattened)| (path, patterns.key(flattened))).collect(), ..Self::default() };
         if options.renamed_cgroups == Names::Patterns {
-            keys.list = renamed(&keys.kinds(threads.baseline), &keys.kinds(threads.candidate));
-            keys.renamed = keys.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
+            keys.match_renamed(threads);
         }
         keys
     }
 
-    fn flattened(&self, path: &str) -> String {
-        self.flatten.iter().find_map(|glob| glob.apply(path)).unwrap_or_else(|| path.to_owned())
+    fn match_renamed(&mut self, threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>) {
+        let numbers = pattern_numbers(threads.clone().into_iter().flatten());
+        let kinds = threads.map(|threads| self.kinds(threads, &numbers));
+        self.list = renamed(&kinds.baseline, &kinds.candidate);
+        self.renamed = self.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
+        self.matched = self.list.iter().map(|r| r.baseline.clone()).collect();
     }
 
     /// The key of a cgroup of the baseline.
     pub(super) fn baseline(&self, path: &str) -> String {
-        self.keys.key(&self.flattened(path))
+        self.keys.get(path).map_or(path, String::as_str).to_owned()
     }
 
     /// The key of a cgroup of the candidate.
     pub(super) fn candidate(&self, path: &str) -> String {
-        let key = self.baseline(path);
-        self.renamed.get(&key).cloned().unwrap_or(key)
+        let key = self.keys.get(path).map_or(path, String::as_str);
+        self.renamed.get(key).map_or(key, String::as_str).to_owned()
     }
 
-    /// The kinds of threads in each cgroup.
-    fn kinds(&self, threads: &[Namesakes<'_>]) -> Kinds {
-        let mut kinds = Kinds::new();
-        for namesakes in threads {
-            if let Some(path) = namesakes.cgroup {
-                let kind = (pattern_key(namesakes.process), pattern_key(namesakes.thread));
-                kinds.entry(self.baseline(path)).or_default().insert(kind);
+    /// Whether a key is that of a renamed cgroup.
+    pub(super) fn is_renamed(&self, key: &str) -> bool {
+        self.matched.contains(key)
+    }
+
+    /// The kinds of threads under each key.
+    fn kinds(&self, threads: impl Iterator<Item = TaskNames<'n>>, numbers: &HashMap<&str, u32>) -> Kinds {
+        let mut kinds: HashMap<&str, BTreeSet<_>> = HashMap::new();
+        for (process, thread, cgroup) in threads {
+            if let Some(key) = cgroup.and_then(|path| self.keys.get(path)) {
+                kinds.entry(key).or_default().insert((numbers[process], numbers[thread]));
             }
         }
-        kinds
+        kinds.into_iter().map(|(key, kinds)| (key.to_owned(), kinds)).collect()
     }
 }
 
-type Kinds = BTreeMap<String, BTreeSet<(String, String)>>;
-
-/// Pairs cgroups that exist on one side only, best first, one to one; children follow their parents.
-fn renamed(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
-    let gone: Vec<_> = baseline.iter().filter(|(name, _)| !candidate.contains_key(*name)).collect();
-    let new: Vec<_> = candidate.iter().filter(|(name, _)| !baseline.contains_key(*name)).collect();
-    let similarity = |a: &BTreeSet<_>, b: &BTreeSet<_>| {
-        let shared = a.intersection(b).count();
-        (shared, shared as f64 / (a.len() + b.len() - shared).max(1) as f64)
-    };
-    let mut pairs = Vec::new();
-    for (old, a) in &gone {
-        for (name, b) in &new {
-            let (shared, alike) = similarity(a, b);
-            let same_leaf = || leaf(old) == leaf(name);
-            let telling = shared >= TELLING || (shared > 0 && shared == a.len() && shared == b.len() && same_leaf());
-            if alike >= ALIKE && telling {
-                pairs.push(Renamed { baseline: (*old).clone(), candidate: (*name).clone(), similarity: alike });
-            }
-        }
-    }
-    pairs.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
-    let mut paired: Vec<Renamed> = Vec::new();
-    let is_free =
-        |paired: &[Renamed], r: &Renamed| paired.iter().all(|p| p.baseline != r.baseline && p.candidate != r.candidate);
-    for pair in pairs {
-        if is_free(&paired, &pair) {
-            paired.push(pair);
-        }
-    }
-    let below =
-        |child: &str, parent: &str| child.strip_prefix(parent).filter(|rest| rest.starts_with('/')).map(str::to_owned);
-    let parents = paired.clone();
-    for (name, b) in &new {
-        let parent = parents.iter().find_map(|p| Some((p, below(name, &p.candidate)?)));
-        let Some((parent, rest)) = parent else { continue };
-        let old = format!("{}{rest}", parent.baseline);
-        if let Some(a) = gone.iter().find(|(name, _)| **name == old) {
-            let child = Renamed { similarity: similarity(a.1, b).1, baseline: old, candidate: (*name).clone() };
-            if is_free(&paired, &child) {
-                paired.push(child);
-            }
-        }
-    }
-    paired
-}
-
-fn leaf(path: &str) -> String {
-    cgroup_pattern(path.rsplit('/').next().unwrap_or(path))
+/// A number for the pattern of each process and thread name.
+fn pattern_numbers<'n>(threads: impl Iterator<Item = TaskNames<'n>>) -> HashMap<&'n str, u32> {
+    let names: BTreeSet<&str> = threads.flat_map(|(process, thread, _)| [process, thread]).collect();
+    let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+    let mut unused = 0..;
+    let mut number =
+        |name| *numbers.entry(pattern_key(name)).or_insert_with(|| unused.next().expect("names fit in memory"));
+    names.into_iter().map(|name| (name, number(name))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kinds(cgroups: &[(&str, &[&str])]) -> Kinds {
-        let set = |threads: &[&str]| threads.iter().map(|t| ("p".to_owned(), (*t).to_owned())).collect();
-        cgroups.iter().map(|(name, threads)| ((*name).to_owned(), set(threads))).collect()
-    }
-
-    fn pairs(a: &[(&str, &[&str])], b: &[(&str, &[&str])]) -> Vec<(String, String)> {
-        renamed(&kinds(a), &kinds(b)).into_iter().map(|r| (r.baseline, r.candidate)).collect()
-    }
-
-    #[test]
-    fn a_service_that_came_back_meets_itself() {
-        let threads: &[&str] = &["main", "io", "gc"];
-        assert_eq!(pairs(&[("/a", threads)], &[("/b", threads)]), [("/a".to_owned(), "/b".to_owned())]);
-        assert_eq!(pairs(&[("/a", threads)], &[("/b", &["main", "io", "net"])]), []);
-        assert_eq!(pairs(&[("/a", threads), ("/b", threads)], &[("/b", threads)]), [], "still there");
-    }
-
-    #[test]
-    fn few_threads_need_the_same_leaf() {
-        assert_eq!(pairs(&[("/x/web", &["main"])], &[("/y/web", &["main"])]).len(), 1);
-        assert_eq!(pairs(&[("/x/web", &["main"])], &[("/y/db", &["main"])]), []);
-    }
-
-    #[test]
-    fn pairs_are_one_to_one_and_children_follow() {
-        let threads: &[&str] = &["main", "io", "gc"];
-        let two = pairs(&[("/a", threads)], &[("/b", threads), ("/c", threads)]);
-        assert_eq!(two.len(), 1);
-        let family = pairs(&[("/a", threads), ("/a/x", &["one"])], &[("/b", threads), ("/b/x", &["two"])]);
-        assert_eq!(family[1], ("/a/x".to_owned(), "/b/x".to_owned()));
-    }
 
     #[test]
     fn globs_replace_what_they_match() {

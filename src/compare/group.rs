@@ -8,7 +8,7 @@ use super::cgroup_keys::CgroupKeys;
 use super::namesakes::Namesakes;
 use super::{Names, Options, Sides, joined};
 use crate::model::{CtprofSnapshot, Name, ThreadState, Totals, decoded_len};
-use crate::names::{Keys, pattern_key};
+use crate::names::{Keys, Kind};
 
 /// What makes threads a group. Process and thread ids never do: they don't survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -179,9 +179,8 @@ pub(super) fn pair(
         || of(snapshots.baseline, threads.baseline, &|path| cgroups.baseline(path)),
         || of(snapshots.candidate, threads.candidate, &|path| cgroups.candidate(path)),
     ));
-    let is_renamed = |path: &[String]| {
-        options.group_by.is_by_cgroup() && cgroups.list.iter().any(|renamed| Some(&renamed.baseline) == path.first())
-    };
+    let is_renamed =
+        |path: &[String]| options.group_by.is_by_cgroup() && path.first().is_some_and(|key| cgroups.is_renamed(key));
     let of = |(path, sides): (Vec<String>, Sides<Option<Members>>)| {
         let all = sides.as_ref().map(Option::as_ref);
         let share = |members: Option<&Members>| {
@@ -210,5 +209,5 @@ fn keys<'s>(threads: Sides<&Vec<Namesakes<'s>>>, options: &Options, name: fn(&Na
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }
-    Keys::learn(pattern_key, threads.into_iter().flatten().map(|namesakes| &**name(namesakes)))
+    Keys::learn(Kind::Task, threads.into_iter().flatten().map(|namesakes| &**name(namesakes)))
 }

@@ -1,5 +1,4 @@
-//! What two snapshots are, what differs between their hosts, and what makes comparing them
-//! doubtful.
+//! What two snapshots are, and what differs between their hosts.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Sides, joined};
+use crate::diagnose::Warning;
 use crate::model::{Census, CtprofSnapshot, HostContext};
 
 /// One snapshot, in short.
@@ -21,13 +21,13 @@ pub struct Side {
     pub kernel_release: Option<String>,
     /// Machine.
     pub arch: Option<String>,
-    /// When the capture began, in nanoseconds since 1970.
+    /// When the capture started, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// Threads.
     pub threads: usize,
     /// Processes.
     pub processes: usize,
-    /// What read the threads.
+    /// The engine that read the threads.
     pub engine: Option<String>,
     /// The program that wrote it, and its version.
     pub tool: Option<String>,
@@ -56,7 +56,7 @@ pub struct Header {
     /// What differs in the host context; `None` where a side has none.
     pub differences: Option<Vec<Difference>>,
     /// What makes the comparison doubtful.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, census: Sides<&Census>, labels: &Sides<String>) -> Header {
@@ -68,12 +68,13 @@ pub(super) fn header(snapshots: Sides<&CtprofSnapshot>, census: Sides<&Census>, 
         _ => None,
     };
     let mut warnings = Vec::new();
-    if apart < 0 {
-        warnings.push("the candidate was captured before the baseline: are they the wrong way round?".to_owned());
-    }
-    warnings.extend(differences.iter().flatten().filter_map(doubt));
-    warnings.extend(one_sided_sources(census));
-    warnings.extend(options(snapshots));
+    warnings.extend((apart < 0).then_some(Warning::CandidateOlder));
+    warnings.extend(differences.iter().flatten().filter_map(|difference| {
+        let Sides { baseline, candidate } = difference.values.clone();
+        Warning::for_host_field(&difference.field, baseline, candidate)
+    }));
+    warnings.extend(Warning::one_sided_sources(census.baseline, census.candidate));
+    warnings.extend(Warning::different_options(baseline, candidate));
     Header {
         sides: Sides { baseline: side(baseline, &labels.baseline), candidate: side(candidate, &labels.candidate) },
         apart_ns: apart,
@@ -98,7 +99,7 @@ pub(super) fn side(snapshot: &CtprofSnapshot, file: &str) -> Side {
     }
 }
 
-/// The host context as names and texts, in the order of its fields; maps are spread out.
+/// The host context as names and texts, in the order of its fields, with one fact per key of a map.
 pub(super) fn facts(host: &HostContext) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(host) else { return Vec::new() };
     let spread = fields.into_iter().flat_map(|(field, value)| match value {
@@ -115,7 +116,7 @@ fn text(value: Value) -> String {
     }
 }
 
-/// Fields that differ between any two captures, so that their difference says nothing.
+/// Fields that differ between any two captures: their difference means nothing.
 const ALWAYS_DIFFERENT: [&str; 2] = ["uptime_ns", "heap_state"];
 
 fn differences(baseline: &[(String, String)], candidate: &[(String, String)]) -> Vec<Difference> {
@@ -124,38 +125,4 @@ fn differences(baseline: &[(String, String)], candidate: &[(String, String)]) ->
     let telling = |field: &str| !ALWAYS_DIFFERENT.contains(&field.split('.').next().unwrap_or(field));
     let differing = fields.into_iter().filter(|(field, values)| values.baseline != values.candidate && telling(field));
     differing.map(|(field, values)| Difference { field, values }).collect()
-}
-
-/// What a difference between the hosts means for a comparison, where it means much.
-fn doubt(difference: &Difference) -> Option<String> {
-    let what = match difference.field.as_str() {
-        "boot_id" => return Some("another boot: all counters began again in between".to_owned()),
-        "hostname" => "another host",
-        "kernel_release" => "another kernel",
-        "arch" => "another architecture",
-        "online_cpus" => "another number of CPUs",
-        "clock_ticks_per_second" => "another tick rate: ticks can't be compared",
-        _ => return None,
-    };
-    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-    let Sides { baseline, candidate } = &difference.values;
-    Some(format!("{what}: {} → {}", value(baseline), value(candidate)))
-}
-
-/// Sources that only one side could read.
-fn one_sided_sources(census: Sides<&Census>) -> Vec<String> {
-    let read = census.map(Census::sources);
-    let one_sided = read.baseline.iter().filter(|(source, had)| read.candidate[*source] != **had);
-    let warning = |(source, had): (&&str, &bool)| {
-        let (has, lacks) = if *had { ("baseline", "candidate") } else { ("candidate", "baseline") };
-        format!("{source} was read in the {has} only, not in the {lacks}")
-    };
-    one_sided.map(warning).collect()
-}
-
-/// Options of the captures that change what they hold.
-fn options(snapshots: Sides<&CtprofSnapshot>) -> Option<String> {
-    let Sides { baseline, candidate } = snapshots.map(|s| s.capture.as_ref().map(|capture| &capture.options));
-    let differ = baseline.zip(candidate).is_some_and(|(a, b)| a != b);
-    differ.then(|| "the captures were made with different options".to_owned())
 }

@@ -15,7 +15,7 @@ mod smaps;
 
 use std::collections::BTreeMap;
 
-use crate::diagnose::{Finding, gaps};
+use crate::diagnose::{self, Finding, Note, findings_of, why_empty};
 use crate::model::{Census, Context, CtprofSnapshot, MetricId, Section};
 
 use self::cgroup_keys::CgroupKeys;
@@ -23,6 +23,7 @@ pub use self::cgroup_keys::{Flatten, Renamed};
 pub use self::delta::{Change, Delta};
 pub use self::group::{Group, GroupBy};
 pub use self::host::{Difference, Header, Side};
+use self::namesakes::Namesakes;
 pub use self::rows::{Row, Table};
 pub use self::select::{
     Order, SelectError, SortBy, SortKey, metric, nearest, parse_metrics, parse_sections, parse_sort,
@@ -166,20 +167,23 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     let sides = Sides { baseline, candidate };
     let snapshots = sides.map(Some);
     let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let cgroups = cgroup_keys(snapshots, threads.as_ref(), options);
     let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let contexts = sides.map(context);
     let order = rows::group_order(&paired, &options.sort_by, contexts);
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows::by_movement(rows, &order));
     tables.extend(records::tables(snapshots, &cgroups, options));
     let census = Sides::from(rayon::join(|| Census::of(&baseline.threads), || Census::of(&candidate.threads)));
-    let gaps = Sides { baseline: gaps(baseline, &census.baseline), candidate: gaps(candidate, &census.candidate) };
+    let findings = Sides {
+        baseline: findings_of(baseline, &census.baseline),
+        candidate: findings_of(candidate, &census.candidate),
+    };
     let header = options.wants(Section::Host).then(|| host::header(sides, census.as_ref(), &options.labels));
     let renamed = if options.group_by.is_by_cgroup() { cgroups.list } else { Vec::new() };
     Comparison {
         header,
         group_by: options.group_by,
-        tables: finished(tables, snapshots, gaps.as_ref(), options),
+        tables: finished(tables, snapshots, findings.as_ref(), options),
         renamed,
     }
 }
@@ -190,7 +194,7 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let snapshots = Sides { baseline: Some(snapshot), candidate: None };
     let threads = namesakes::of_both(snapshots);
-    let cgroups = CgroupKeys::learn(snapshots, threads.as_ref(), options);
+    let cgroups = cgroup_keys(snapshots, threads.as_ref(), options);
     let paired = group::pair(snapshots, threads.as_ref(), &cgroups, options);
     let run_time = SortKey { by: SortBy::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
     let keys = if options.sort_by.is_empty() { vec![run_time] } else { options.sort_by.clone() };
@@ -199,14 +203,24 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     let mut tables = rows::metric_tables(&paired, options, contexts, |rows| rows.sort_by_key(|row| order[row.group]));
     tables.extend(records::tables(snapshots, &cgroups, options));
     let host = options.wants(Section::Host);
-    let gaps = Sides { baseline: gaps(snapshot, &Census::of(&snapshot.threads)), candidate: Vec::new() };
+    let findings = Sides { baseline: findings_of(snapshot, &Census::of(&snapshot.threads)), candidate: Vec::new() };
     View {
         side: host.then(|| host::side(snapshot, &options.labels.baseline)),
         host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
         group_by: options.group_by,
-        tables: finished(tables, snapshots, gaps.as_ref(), options),
-        gaps: gaps.baseline,
+        tables: finished(tables, snapshots, findings.as_ref(), options),
+        gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }
+}
+
+fn cgroup_keys<'s>(
+    snapshots: Sides<Option<&'s CtprofSnapshot>>,
+    threads: Sides<&Vec<Namesakes<'s>>>,
+    options: &Options,
+) -> CgroupKeys<'s> {
+    let names = |n: &Namesakes<'s>| (&**n.process, &**n.thread, n.cgroup.map(|name| &**name));
+    let recorded = snapshots.map(|s| s.into_iter().flat_map(|s| s.cgroup_stats.keys().map(String::as_str)));
+    CgroupKeys::learn(threads.map(|threads| threads.iter().map(names)), recorded, options)
 }
 
 /// What the formulas of derived metrics have to know of a snapshot.
@@ -220,11 +234,11 @@ fn context(snapshot: &CtprofSnapshot) -> Context {
 fn finished(
     mut tables: Vec<Table>,
     snapshots: Sides<Option<&CtprofSnapshot>>,
-    gaps: Sides<&Vec<Finding>>,
+    findings: Sides<&Vec<Finding>>,
     options: &Options,
 ) -> Vec<Table> {
     if options.wants(Section::Capture) {
-        tables.push(captures::table(snapshots, gaps));
+        tables.push(captures::table(snapshots, findings));
     }
     let silent = |table: &Table| table.rows.iter().all(|row| row.change == Change::Absent) && table.notes.is_empty();
     if options.sections.is_empty() {
@@ -232,16 +246,42 @@ fn finished(
     } else {
         for table in &mut tables {
             if silent(table) {
-                table.notes.push(captures::why_nothing(table.section, gaps));
+                table.notes = no_data(table.section, snapshots, findings, options);
             } else if table.rows.iter().all(|row| row.change >= Change::Unchanged) && table.notes.is_empty() {
-                table.notes.push("nothing moved".to_owned());
+                table.notes.push(Note::NothingChanged);
             }
         }
         let missing = options.sections.iter().filter(|section| section.is_of_cgroups());
         let missing: Vec<_> =
             missing.filter(|section| !tables.iter().any(|table| table.section == **section)).collect();
-        tables.extend(missing.into_iter().map(|&section| captures::only_by_cgroup(section)));
+        let note = || vec![Note::NeedsCgroupGrouping];
+        tables.extend(missing.into_iter().map(|&section| Table {
+            section,
+            groups: vec![],
+            rows: vec![],
+            notes: note(),
+        }));
     }
     tables.sort_by_key(|table| table.section);
     tables
+}
+
+/// Why a section that was asked for has no data: one note, or one per side if the causes differ.
+fn no_data(
+    section: Section,
+    snapshots: Sides<Option<&CtprofSnapshot>>,
+    findings: Sides<&Vec<Finding>>,
+    options: &Options,
+) -> Vec<Note> {
+    let why = |snapshot, findings| why_empty(section, snapshot, findings, |name| options.wants_metric(name));
+    let Sides { baseline, candidate } = snapshots;
+    let baseline = baseline.map(|snapshot| why(snapshot, findings.baseline));
+    let candidate = candidate.map(|snapshot| why(snapshot, findings.candidate));
+    let note = |side, why| Note::NoData { side, why };
+    match (baseline, candidate) {
+        (Some(a), Some(b)) if a != b => {
+            vec![note(Some(diagnose::Side::Baseline), a), note(Some(diagnose::Side::Candidate), b)]
+        }
+        (a, b) => a.or(b).map(|why| note(None, why)).into_iter().collect(),
+    }
 }

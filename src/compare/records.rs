@@ -7,6 +7,7 @@ use super::cgroup_keys::CgroupKeys;
 use super::group::Group;
 use super::rows::{Row, Table, by_movement};
 use super::{Options, Sides, joined, smaps};
+use crate::diagnose::Note;
 use crate::model::{Cell, CgroupStats, CtprofSnapshot, Limit, Psi, Section, Unit};
 
 /// A reading, and how it combines with those of other cgroups of its group.
@@ -245,15 +246,15 @@ fn sched_ext(snapshot: &CtprofSnapshot) -> Vec<Entry> {
 }
 
 /// What moved sequence numbers mean for the rest.
-fn reloads(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<String> {
+fn reloads(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<Note> {
     let states = snapshots.map(|snapshot| snapshot.and_then(|snapshot| snapshot.sched_ext.as_ref()));
     let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
     let mut notes = Vec::new();
     if a.enable_seq != b.enable_seq {
-        notes.push("enable_seq moved: a scheduler was loaded in between, and nr_rejected began again at 0".to_owned());
+        notes.push(Note::SchedulerLoaded);
     }
     if a.hotplug_seq != b.hotplug_seq {
-        notes.push("hotplug_seq moved: CPUs came or went in between".to_owned());
+        notes.push(Note::CpusHotplugged);
     }
     notes
 }

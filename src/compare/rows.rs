@@ -7,6 +7,7 @@ use super::delta::{self, Change, Delta};
 use super::group::{Group, Paired};
 use super::select::{SortBy, SortKey, THREAD_COUNT};
 use super::{Options, Sides, rank};
+use crate::diagnose::Note;
 use crate::model::{Cell, Context, DERIVED, Derived, METRICS, Metric, Section, Totals, Unit};
 
 /// One section of a report.
@@ -20,7 +21,7 @@ pub struct Table {
     /// Every group's readings, in the order to be shown.
     pub rows: Vec<Row>,
     /// What has to be known to read it, or why there is nothing.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 /// One reading of one group, on both sides.

@@ -1,6 +1,31 @@
-//! What a snapshot lacks, why, and what fixes it.
+//! What a snapshot lacks, why, and how to fix it; what makes a comparison doubtful; what a report's
+//! section needs said. Facts are enums with a stable code each, and worded in one place each.
 
-mod findings;
+#[macro_use]
+mod coded;
+mod affected;
+mod capability;
+mod cause;
+mod empty;
+mod evidence;
+mod facilities;
+mod files;
+mod finding;
+mod fix;
+mod host;
+mod note;
+mod source;
+#[cfg(test)]
+mod tests;
+mod warning;
 
-pub(crate) use self::findings::gaps;
-pub use self::findings::{Coverage, Finding, findings};
+pub use self::affected::{Affected, Kind};
+pub use self::capability::Capability;
+pub use self::cause::{Cause, Namespace};
+pub use self::empty::Empty;
+pub(crate) use self::empty::why_empty;
+pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
+pub use self::fix::Fix;
+pub use self::note::Note;
+pub use self::source::{Side, Source};
+pub use self::warning::Warning;

@@ -1,8 +1,6 @@
 //! What a set of threads comes to where one judges what is missing, counted thread by thread, so that
 //! the threads themselves need not be kept.
 
-use std::collections::BTreeMap;
-
 use super::table::{METRICS, Metric};
 use super::thread::ThreadState;
 
@@ -70,14 +68,9 @@ impl Census {
         self.present.iter().any(|metric| which(metric))
     }
 
-    /// Every source of values, and whether any thread has a value from it.
-    #[must_use]
-    pub fn sources(&self) -> BTreeMap<&'static str, bool> {
-        let mut sources = BTreeMap::new();
-        for metric in METRICS {
-            *sources.entry(metric.facility()).or_insert(false) |= self.has(|one| std::ptr::eq(one, metric));
-        }
-        sources
+    /// The metrics that any thread has a value of.
+    pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.present.iter().copied()
     }
 }
 

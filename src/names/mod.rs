@@ -1,10 +1,14 @@
-//! Names of threads, processes and cgroups: what makes two of them one group, and how they are
-//! redacted.
+//! Names of threads, processes and cgroups: the patterns that group them, and their redaction.
 
-mod path_pattern;
+mod cgroup;
+mod hash;
+mod keys;
+#[cfg(test)]
+mod partition;
 mod pattern;
 mod redact;
+mod token;
 
-pub use self::path_pattern::cgroup_pattern;
-pub(crate) use self::pattern::Keys;
+pub use self::cgroup::cgroup_pattern;
+pub(crate) use self::keys::{Keys, Kind};
 pub use self::pattern::pattern_key;

@@ -1,22 +1,15 @@
-//! Names made unreadable, the same name always into the same, so that comparisons still work.
+//! Redaction: names replaced by hashes, equal names by equal ones, so that snapshots still compare.
 
 use std::collections::HashMap;
 use std::mem;
 
+use super::cgroup::{Id, Segment};
+use super::hash::Hash;
+use super::token::{Form, HexId, chunks, is_hex_of_one_case, tokens};
 use crate::model::{CtprofSnapshot, HostContext, Name};
 
-/// What the key of the hash is for, so that nobody else's hash of the same name is the same.
-const CONTEXT: &str = "ctprof 2026-11-21 names of snapshots";
-/// Letters of a word's hash: none is a hexadecimal digit, so that no word looks like an id.
-const LETTERS: &[u8; 16] = b"ghijklmnopqrstuv";
-/// How many of them: two words in four thousand million have the same.
-const LETTERS_OF_A_WORD: usize = 8;
-/// Longer runs of digits are no instance numbers.
-const LONGEST_NUMBER: usize = 6;
-/// So many hexadecimal digits are an id, whatever stands before them.
-const SHORTEST_ID: usize = 16;
-/// Words of cgroup paths that systemd and container runtimes put there: the shape of the path.
-const SHAPE: [&str; 26] = [
+/// Words that systemd and container runtimes put into cgroup paths, and that patterns depend on.
+const OF_PATHS: [&str; 26] = [
     "app",
     "besteffort",
     "burstable",
@@ -44,48 +37,84 @@ const SHAPE: [&str; 26] = [
     "system",
     "user",
 ];
+/// Words of thread names that patterns depend on.
+const OF_TASKS: [&str; 1] = ["kworker"];
+/// Words of the paths where the kernel's file systems usually are.
+const OF_MOUNTS: [&str; 5] = ["cgroup", "fs", "proc", "sys", "unified"];
 
 impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
-    /// names stay equal, in all snapshots with the same key; instance numbers stay, so that pools
-    /// are still found. Without a secret key, a name can be found by trying. Kernel threads keep
-    /// theirs.
+    /// names stay equal, in all snapshots with the same key, and names that share a pattern still
+    /// do. Without a secret key, a name can be confirmed by hashing it. Kernel threads keep their
+    /// names.
     pub fn redact(&mut self, key: &str) {
-        let hash = Hash { key: blake3::derive_key(CONTEXT, key.as_bytes()) };
-        let mut known: HashMap<(Name, bool), Name> = HashMap::new();
-        let mut name = |name: &mut Name, is_path: bool| {
-            let hashed = known.entry((Name::clone(name), is_path));
-            *name = Name::clone(hashed.or_insert_with(|| hash.name(name, if is_path { &SHAPE } else { &[] }).into()));
-        };
+        let hash = Hash::new(key);
+        let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());
         for thread in &mut self.threads {
             if !thread.kernel_thread {
-                name(&mut thread.pcomm, false);
-                name(&mut thread.comm, false);
+                tasks.replace(&mut thread.pcomm, |name| hash.task(name));
+                tasks.replace(&mut thread.comm, |name| hash.task(name));
             }
-            thread.cgroup.iter_mut().for_each(|path| name(path, true));
+            thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
         let stats = mem::take(&mut self.cgroup_stats);
-        self.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.name(&path, &SHAPE), stats)).collect();
-        self.host.iter_mut().for_each(|host| hash.host(host));
+        self.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
+        self.host.iter_mut().for_each(|host| hash.redact_host(host));
+        for names in self.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
+            names.iter_mut().for_each(|name| *name = hash.task(name));
+            names.sort();
+        }
         if let Some(capture) = &mut self.capture {
             let options = &mut capture.options;
             options.redacted = true;
             for path in [&mut options.procfs, &mut options.sysfs, &mut options.cgroupfs].into_iter().flatten() {
-                *path = hash.name(path, &[]);
+                *path = hash.name(path, &OF_MOUNTS);
             }
         }
     }
 }
 
-/// A hash that is as hard to turn round as its key is to guess.
-struct Hash {
-    key: [u8; blake3::KEY_LEN],
+/// The names that have been redacted: many threads share one.
+#[derive(Default)]
+struct Redacted(HashMap<Name, Name>);
+
+impl Redacted {
+    fn replace(&mut self, name: &mut Name, redact: impl FnOnce(&str) -> String) {
+        let redacted = self.0.entry(Name::clone(name)).or_insert_with(|| redact(name).into());
+        *name = Name::clone(redacted);
+    }
 }
 
 impl Hash {
-    fn host(&self, host: &mut HostContext) {
-        for name in [&mut host.hostname, &mut host.boot_id].into_iter().flatten() {
-            *name = self.name(name, &[]);
+    /// The name of a thread or a process, redacted.
+    pub(super) fn task(&self, name: &str) -> String {
+        self.name(name, &OF_TASKS)
+    }
+
+    /// The path of a cgroup, redacted.
+    pub(super) fn cgroup(&self, path: &str) -> String {
+        let segments = path.split('/').map(|text| {
+            let Segment { name, id, unit } = Segment::parse(text);
+            let id = id.map(|(id, text)| match id {
+                Id::Instance => self.name(text, &OF_PATHS),
+                Id::Number => self.name(text, &[]),
+                Id::Hex if text.starts_with('r') => format!("r{}", self.long_id(&text[1..])),
+                Id::Hex | Id::Uuid => self.long_id(text),
+            });
+            self.name(name, &OF_PATHS) + &id.unwrap_or_default() + unit
+        });
+        segments.collect::<Vec<_>>().join("/")
+    }
+
+    fn redact_host(&self, host: &mut HostContext) {
+        if let Some(name) = &mut host.hostname {
+            *name = self.word(name);
+        }
+        if let Some(id) = &mut host.boot_id {
+            *id = self.long_id(id);
+        }
+        if let Some(path) = &mut host.cgroup_mount {
+            *path = self.name(path, &OF_MOUNTS);
         }
         if let Some(line) = &mut host.kernel_cmdline {
             let words = line.split(' ').map(|word| match word.split_once('=') {
@@ -96,116 +125,65 @@ impl Hash {
         }
     }
 
-    /// The name with its words and ids replaced, but for the words in `kept`; what stands between
-    /// them stays.
+    /// A name with its words and ids replaced, except the words in `kept`. Each token keeps its
+    /// form, so that the name has the pattern of the same names as before.
     fn name(&self, name: &str, kept: &[&str]) -> String {
-        let mut redacted = String::with_capacity(name.len());
-        let mut rest = name;
-        while let Some(first) = rest.chars().next() {
-            let (token, after) = if is_uuid(rest) {
-                rest.split_at(UUID)
-            } else if first.is_alphanumeric() {
-                rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()))
-            } else {
-                redacted.push(first);
-                rest = &rest[first.len_utf8()..];
-                continue;
-            };
-            self.push_token(&mut redacted, token, kept);
-            rest = after;
+        let mut redacted = String::with_capacity(2 * name.len());
+        for token in tokens(name) {
+            match (token.form, token.hex_id()) {
+                (Form::Separator, _) => redacted.push_str(token.text),
+                (Form::Uuid, _) | (_, Some(HexId::Long)) => redacted.push_str(&self.long_id(token.text)),
+                (_, Some(HexId::Short)) => redacted.push_str(&self.short_id(token.text)),
+                _ => redacted.extend(chunks(token.text).map(|(chunk, form)| self.chunk(chunk, form, kept))),
+            }
         }
         redacted
     }
 
-    fn push_token(&self, redacted: &mut String, token: &str, kept: &[&str]) {
-        if kept.contains(&token) {
-            redacted.push_str(token);
-        } else if is_uuid(token) || is_hex(token) {
-            self.push_id(redacted, token);
-        } else if let Some(at) = id_at_the_end(token) {
-            self.push_token(redacted, &token[..at], kept);
-            self.push_id(redacted, &token[at..]);
+    fn chunk(&self, chunk: &str, form: Form, kept: &[&str]) -> String {
+        match form {
+            Form::Separator | Form::Uuid => chunk.to_owned(),
+            Form::Digits => self.number(chunk),
+            Form::LettersDigits(at) => self.letters(&chunk[..at], kept) + &self.number(&chunk[at..]),
+            Form::DigitsLetters(at) => self.number(&chunk[..at]) + &self.letters(&chunk[at..], kept),
+            Form::Other if kept.contains(&chunk) || chunk.chars().nth(1).is_none() => chunk.to_owned(),
+            Form::Other => self.word(chunk),
+        }
+    }
+
+    /// Letters next to a number. With a longer number they may be a short id, `ab01`, and have to
+    /// stay equal to themselves in `ab1`.
+    fn letters(&self, letters: &str, kept: &[&str]) -> String {
+        if kept.contains(&letters) || letters.chars().nth(1).is_none() {
+            letters.to_owned()
+        } else if is_hex_of_one_case(letters) {
+            self.short_id(letters)
         } else {
-            let alike = |a: char, b: char| a.is_ascii_digit() == b.is_ascii_digit();
-            let mut rest = token;
-            while let Some(first) = rest.chars().next() {
-                let (run, after) = rest.split_at(rest.find(|c| !alike(first, c)).unwrap_or(rest.len()));
-                self.push_run(redacted, run, kept);
-                rest = after;
-            }
+            self.word(letters)
         }
     }
-
-    /// A run of digits or of letters.
-    fn push_run(&self, redacted: &mut String, run: &str, kept: &[&str]) {
-        let digits = run.as_bytes()[0].is_ascii_digit();
-        if kept.contains(&run) || (digits && run.len() <= LONGEST_NUMBER) || run.chars().count() == 1 {
-            redacted.push_str(run);
-        } else if digits {
-            self.push_id(redacted, run);
-        } else {
-            let hash = blake3::keyed_hash(&self.key, run.as_bytes());
-            let letters = hash.as_bytes().iter().take(LETTERS_OF_A_WORD).map(|byte| LETTERS[usize::from(byte % 16)]);
-            redacted.extend(letters.map(char::from));
-        }
-    }
-
-    /// An id, or a long number, by one of the same form.
-    fn push_id(&self, redacted: &mut String, id: &str) {
-        let mut bytes = blake3::Hasher::new_keyed(&self.key).update(id.as_bytes()).finalize_xof();
-        let decimal = id.bytes().all(|b| b.is_ascii_digit());
-        for (at, old) in id.chars().enumerate() {
-            let mut byte = [0];
-            bytes.fill(&mut byte);
-            let radix = if decimal || at == 0 { 10 } else { 16 };
-            let digit = char::from_digit(u32::from(byte[0]) % radix, radix).expect("a digit below the radix");
-            let upper = id.bytes().any(|b| b.is_ascii_uppercase());
-            redacted.push(if !old.is_ascii_alphanumeric() {
-                old
-            } else if upper {
-                digit.to_ascii_uppercase()
-            } else {
-                digit
-            });
-        }
-    }
-}
-
-const UUID: usize = 36;
-
-/// Whether a text begins with a UUID, its groups parted by `-` or `_`.
-fn is_uuid(text: &str) -> bool {
-    let Some((uuid, after)) = text.split_at_checked(UUID) else { return false };
-    let groups = |by| uuid.split(by).map(str::len).eq([8, 4, 4, 4, 12]);
-    let hex = uuid.bytes().all(|b| b.is_ascii_hexdigit() || b"-_".contains(&b));
-    hex && (groups('-') || groups('_')) && !after.starts_with(char::is_alphanumeric)
-}
-
-/// Whether a token is an id in hexadecimal digits of one case: `cafe` and `face` are words.
-fn is_hex(token: &str) -> bool {
-    let lower = token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let upper = token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
-    let digit = |b: u8| b.is_ascii_digit();
-    token.len() >= 4 && (lower || upper) && token.bytes().any(digit) && !token.bytes().all(digit)
-}
-
-/// Where a long id begins that a token ends with.
-fn id_at_the_end(token: &str) -> Option<usize> {
-    let digits = token.bytes().rev().take_while(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')).count();
-    (SHORTEST_ID..token.len()).contains(&digits).then_some(token.len() - digits)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ThreadState;
+    use crate::model::{CtprofParseSummary, ThreadState};
+
+    #[test]
+    fn a_redacted_name_is_not_mistaken_for_one_cut_by_the_kernel() {
+        let hash = Hash::new("k");
+        for name in ["worker-9", "w-1", "bash", "a1b2-c3d4", "fifteen-bytes-x", "redis:12"] {
+            let redacted = hash.task(name);
+            assert!(redacted.len() > 15 || redacted.len() == name.len(), "{redacted}");
+        }
+    }
 
     fn path(path: &str) -> String {
-        Hash { key: blake3::derive_key(CONTEXT, b"secret") }.name(path, &SHAPE)
+        Hash::new("secret").cgroup(path)
     }
 
     #[test]
-    fn words_go_and_the_shape_of_a_path_stays() {
+    fn words_are_replaced_and_the_structure_of_a_path_stays() {
         let id = "0123456789abcdef".repeat(4);
         let docker = path(&format!("/system.slice/docker-{id}.scope"));
         assert!(docker.starts_with("/system.slice/docker-") && docker.ends_with(".scope"), "{docker}");
@@ -214,13 +192,13 @@ mod tests {
         let user = path("/user.slice/user-1000.slice/session-c2.scope");
         assert_eq!(user, "/user.slice/user-1000.slice/session-c2.scope");
         let service = path("/system.slice/postgres.service");
-        assert!(!service.contains("postgres") && service.len() == "/system.slice/.service".len() + 8, "{service}");
+        assert!(!service.contains("postgres") && service.len() == "/system.slice/.service".len() + 16, "{service}");
         let pod = path("/kubepods/pod0f3c9e2a-5b1d-4c7e-face-1234567890ab");
         assert!(pod.starts_with("/kubepods/pod") && !pod.contains("5b1d") && !pod.contains("face"), "{pod}");
     }
 
     #[test]
-    fn names_that_differ_in_instance_numbers_still_do_and_in_nothing_else() {
+    fn names_that_differ_only_in_instance_numbers_still_do() {
         let names = ["worker-1", "worker-2", "GC Thread#3", "größe7"].map(path);
         assert_eq!(names[0].strip_suffix("-1"), names[1].strip_suffix("-2"));
         assert!(names[2].ends_with("#3") && !names[2].contains("Thread"));
@@ -236,11 +214,18 @@ mod tests {
             let kernel = ThreadState { comm: "ksoftirqd/0".into(), kernel_thread: true, ..ThreadState::default() };
             let host = HostContext {
                 hostname: Some("db1.example.org".into()),
+                cgroup_mount: Some("/sys/fs/cgroup/aof".into()),
                 kernel_cmdline: Some("quiet root=UUID=77 psi=1 delayacct".into()),
                 ..HostContext::default()
             };
-            let mut snapshot =
-                CtprofSnapshot { threads: vec![thread, kernel], host: Some(host), ..CtprofSnapshot::default() };
+            let mut summary = CtprofParseSummary::default();
+            summary.unread_names.insert("io".into(), vec!["redis-aof".into(), "redis-server".into()]);
+            let mut snapshot = CtprofSnapshot {
+                threads: vec![thread, kernel],
+                host: Some(host),
+                parse_summary: Some(summary),
+                ..CtprofSnapshot::default()
+            };
             snapshot.redact(key);
             snapshot
         };
@@ -249,7 +234,7 @@ mod tests {
         assert_ne!(a.threads[0].comm, b.threads[0].comm);
         assert_eq!(&*a.threads[1].comm, "ksoftirqd/0");
         let text = serde_json::to_string(&a).unwrap();
-        for secret in ["redis", "aof", "db1", "example", "77"] {
+        for secret in ["redis", "aof", "postgres", "db1", "example", "77"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
         assert_eq!(a.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 delayacct");

@@ -1,31 +1,49 @@
 //! What a capture did, in a few lines for whoever ran it.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::escape::escaped;
+use super::findings::fixes;
 use super::scale::scaled;
-use crate::diagnose::gaps;
-use crate::model::{Census, CtprofSnapshot, Unit};
+use crate::diagnose::{Finding, Kind};
+use crate::model::Unit;
 
-/// Writes what was captured, how long it took and what is missing, with the remedy.
+/// What was captured, into which file, and what is missing.
+#[derive(Clone, Debug)]
+pub struct Captured<'c> {
+    /// Threads captured.
+    pub threads: u64,
+    /// Processes that they belong to.
+    pub processes: u64,
+    /// Cgroups that they are in.
+    pub cgroups: u64,
+    /// Duration of the capture in nanoseconds.
+    pub duration_ns: u64,
+    /// Where the snapshot is.
+    pub file: &'c str,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+    /// What is missing.
+    pub gaps: &'c [Finding],
+}
+
+/// Writes what was captured, how long it took, what is missing, and how to fix that.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn capture_summary(out: &mut dyn Write, snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
-    let cgroups: BTreeSet<_> = snapshot.threads.iter().filter_map(|thread| thread.cgroup.as_ref()).collect();
-    let took = snapshot.capture.as_ref().map_or(0, |capture| capture.duration_ns);
+pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Result<()> {
+    let Captured { threads, processes, cgroups, duration_ns, file, bytes, gaps } = captured;
     writeln!(
         out,
-        "{} threads of {} processes in {} cgroups, {}; wrote {file} ({})",
-        snapshot.threads.len(),
-        snapshot.processes(),
-        cgroups.len(),
-        scaled(took.into(), Unit::Ns),
-        scaled(bytes.into(), Unit::Bytes),
+        "Captured {} in {}, {}, in {}: {file} ({})",
+        Kind::Threads.counted(*threads),
+        Kind::Processes.counted(*processes),
+        Kind::Cgroups.counted(*cgroups),
+        scaled((*duration_ns).into(), Unit::Ns),
+        scaled((*bytes).into(), Unit::Bytes),
     )?;
-    for gap in gaps(snapshot, &Census::of(&snapshot.threads)) {
-        let remedy = if gap.remedy.is_empty() { String::new() } else { format!("; {}", gap.remedy) };
-        writeln!(out, "missing: {}: {}{remedy}", gap.source, gap.reason)?;
+    for gap in *gaps {
+        writeln!(out, "missing: {}: {}", gap.source, escaped(&gap.reason().unwrap_or_default()))?;
     }
-    Ok(())
+    fixes(out, gaps)
 }

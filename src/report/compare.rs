@@ -42,7 +42,7 @@ fn write_header(out: &mut dyn Write, header: &Header, style: &Style) -> io::Resu
             }
         }
     }
-    header.warnings.iter().try_for_each(|warning| fact(out, "warning", warning, style))
+    header.warnings.iter().try_for_each(|warning| fact(out, "warning", &warning.to_string(), style))
 }
 
 /// A line of what leads a report.
@@ -109,8 +109,8 @@ pub(super) fn heading(out: &mut dyn Write, table: &Table, style: &Style) -> io::
     title(out, table.section.name(), style)?;
     let notes = table.notes.iter();
     match style.markup {
-        Markup::Plain => notes.into_iter().try_for_each(|note| writeln!(out, "  {}", escaped(note))),
-        Markup::Markdown => notes.into_iter().try_for_each(|note| writeln!(out, "{}\n", inline(note))),
+        Markup::Plain => notes.into_iter().try_for_each(|note| writeln!(out, "  {}", escaped(&note.to_string()))),
+        Markup::Markdown => notes.into_iter().try_for_each(|note| writeln!(out, "{}\n", inline(&note.to_string()))),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::escape::escaped;
 use super::json::object;
-use crate::diagnose::Finding;
+use crate::diagnose::{self, Finding, Source};
 
 #[derive(Serialize)]
 struct FindingsJson<'a> {
@@ -15,19 +15,28 @@ struct FindingsJson<'a> {
     findings: &'a [Finding],
 }
 
-/// Writes a line for each source, and one for what cures it.
+/// Writes a line per source, then every fix with the sources it fixes.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn findings_table(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
-    let width = findings.iter().map(|finding| finding.source.len()).max().unwrap_or(0);
+    let width = findings.iter().map(|finding| finding.source.name().len()).max().unwrap_or(0);
     for finding in findings {
-        let (state, reason) = (finding.coverage.name(), escaped(&finding.reason));
-        let line = format!("{:<width$}  {state:<11}  {reason}", finding.source);
+        let (coverage, reason) = (finding.coverage.name(), finding.reason().unwrap_or_default());
+        let line = format!("{:<width$}  {coverage:<11}  {}", finding.source, escaped(&reason));
         writeln!(out, "{}", line.trim_end())?;
-        if !finding.remedy.is_empty() {
-            writeln!(out, "{:<width$}  → {}", "", finding.remedy)?;
-        }
+    }
+    if findings.iter().any(|finding| finding.fix.is_some()) {
+        writeln!(out)?;
+    }
+    fixes(out, findings)
+}
+
+/// Writes every fix once, with the sources it fixes.
+pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+    for (fix, sources) in diagnose::fixes(findings) {
+        let sources: Vec<_> = sources.into_iter().map(Source::name).collect();
+        writeln!(out, "fix for {}: {}", escaped(&sources.join(", ")), escaped(&fix.to_string()))?;
     }
     Ok(())
 }

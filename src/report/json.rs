@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::REPORT_FORMAT_VERSION;
 use crate::compare::{Change, Comparison, Delta, GroupBy, Header, Renamed, Row, Side, Sides, Table, View};
-use crate::diagnose::Finding;
+use crate::diagnose::{Finding, Note};
 use crate::model::Cell;
 
 #[derive(Serialize)]
@@ -18,7 +18,7 @@ struct ComparisonJson<'a> {
     group_by: GroupBy,
     rows: Vec<RowJson<'a>>,
     renamed: &'a [Renamed],
-    notes: BTreeMap<&'static str, &'a [String]>,
+    notes: BTreeMap<&'static str, &'a [Note]>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ struct ViewJson<'a> {
     gaps: &'a [Finding],
     group_by: GroupBy,
     rows: Vec<ViewRowJson<'a>>,
-    notes: BTreeMap<&'static str, &'a [String]>,
+    notes: BTreeMap<&'static str, &'a [Note]>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +145,7 @@ fn view_row<'a>(table: &'a Table, row: &'a Row) -> ViewRowJson<'a> {
 }
 
 /// What the sections have to say, of those that have something.
-fn notes(tables: &[Table]) -> BTreeMap<&'static str, &[String]> {
+fn notes(tables: &[Table]) -> BTreeMap<&'static str, &[Note]> {
     let told = tables.iter().filter(|table| !table.notes.is_empty());
     told.map(|table| (table.section.name(), table.notes.as_slice())).collect()
 }

@@ -12,7 +12,7 @@ mod scale;
 mod show;
 mod table;
 
-pub use self::capture::capture_summary;
+pub use self::capture::{Captured, capture_summary};
 pub use self::compare::comparison;
 pub use self::csv::{comparison_csv, view_csv};
 pub use self::escape::escaped;

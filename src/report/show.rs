@@ -16,7 +16,7 @@ pub fn view(out: &mut dyn Write, view: &View, style: &Style) -> io::Result<()> {
     if let Some(side) = &view.side {
         fact(out, "snapshot", &described(side), style)?;
         for gap in &view.gaps {
-            fact(out, "missing", &format!("{}: {}", gap.source, gap.reason), style)?;
+            fact(out, "missing", &format!("{}: {}", gap.source, gap.reason().unwrap_or_default()), style)?;
         }
     }
     view.tables.iter().try_for_each(|table| section(out, table, style))

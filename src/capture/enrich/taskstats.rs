@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 
+use super::super::tally::stored;
 use crate::model::{
     Built, HostContext, METRICS, Metric, Metrics, Source, Switch, TaskstatsFamily, TaskstatsSummary, ThreadState, Value,
 };
@@ -50,7 +51,7 @@ pub(in crate::capture) struct Client {
 impl Client {
     pub(in crate::capture) fn open(kept: Kept) -> Self {
         let mut summary = TaskstatsSummary::default();
-        let socket = Taskstats::open().map_err(|errno| summary.open_error = Some(format!("{errno:?}"))).ok();
+        let socket = Taskstats::open().map_err(|errno| summary.open_error = Some(stored(errno))).ok();
         Self { socket, kept, summary }
     }
 

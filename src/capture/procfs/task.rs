@@ -169,6 +169,7 @@ fn is_gone(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{self, SourceFile};
 
     /// Reads thread `tid` of process 7 from a recorded tree with the given files.
     fn read_with(whole_names: WholeNames, tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
@@ -209,7 +210,8 @@ mod tests {
             reader.lost(&process, 8, &mut tally);
         }
         let summary = tally.summary();
-        assert_eq!((summary.ghosts, summary.read_failures_by_errno["stat"]["EMFILE"]), (1, 1));
+        assert_eq!(summary.ghosts, 1);
+        assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], [(model::Errno::EMFILE, 1)].into());
     }
 
     #[test]
@@ -218,7 +220,7 @@ mod tests {
         let summary = tally.summary();
         assert_eq!(summary.read_failures_by_file, [("io".into(), 1), ("schedstat".into(), 1)].into());
         assert!(summary.kernel_config_dominant);
-        assert_eq!(summary.unread_names["io"], ["init"]);
+        assert_eq!(summary.unread_names[&SourceFile::Io], ["init"]);
     }
 
     #[test]

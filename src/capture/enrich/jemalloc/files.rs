@@ -41,10 +41,10 @@ impl Files {
             Arc::clone(all.entry(key).or_default())
         };
         if let Some(layout) = known.get() {
-            return *layout;
+            return layout.clone();
         }
         let file = open(pid, module).ok_or(Tag::JemallocNotFound)?;
-        *known.get_or_init(|| look(pid, module, &file))
+        known.get_or_init(|| look(pid, module, &file)).clone()
     }
 }
 

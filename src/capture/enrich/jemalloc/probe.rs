@@ -102,7 +102,7 @@ impl<'f> Probe<'f> {
     }
 
     fn count(&mut self, tag: Tag) {
-        *self.summary.failures.entry(tag.name().to_owned()).or_default() += 1;
+        *self.summary.failures.entry(tag).or_default() += 1;
     }
 
     /// What was found, and how long it took. Threads that are still late are resumed when this worker
@@ -161,7 +161,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
 
 /// Adds the counts of two workers.
 pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
-    let mut failures: BTreeMap<String, u64> = a.failures;
+    let mut failures: BTreeMap<Tag, u64> = a.failures;
     for (tag, count) in b.failures {
         *failures.entry(tag).or_default() += count;
     }

@@ -1,0 +1,338 @@
+//! Pairs cgroups that exist in one snapshot only, by the kinds of threads in them.
+//!
+//! Comparing each with each would be quadratic, and snapshots come from anywhere. Cgroups with the
+//! same kinds are one class. Between classes, two sets that are so alike share one of their rarest
+//! kinds (prefix filtering: Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search"), and
+//! each class is compared with a limited number of others.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+use super::Renamed;
+use crate::names::cgroup_pattern;
+
+/// Similarity from which two cgroups are the same one, in tenths: shared kinds of threads per kinds
+/// in either.
+const ALIKE_TENTHS: usize = 9;
+const ALIKE: f64 = ALIKE_TENTHS as f64 / 10.0;
+/// Shared kinds from which similarity is not a coincidence.
+const TELLING: usize = 3;
+/// Other classes that a class is compared with, those with its rarest kinds first.
+const MOST_COMPARED: usize = 64;
+
+/// The numbers of a process name's pattern and a thread name's.
+pub(super) type Kind = (u32, u32);
+/// The kinds of threads in each cgroup of a snapshot.
+pub(super) type Kinds = BTreeMap<String, BTreeSet<Kind>>;
+
+/// Pairs cgroups one to one, the most similar first, in the order of their names among equals.
+/// Children follow their parents.
+pub(super) fn renamed(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
+    let mut classes = Classes::new(&only_in(baseline, candidate), &only_in(candidate, baseline));
+    let mut pairs = Vec::new();
+    classes.pair(&classes.identical(), 1.0, &mut pairs);
+    let similar = classes.similar();
+    for level in similar.chunk_by(|a, b| a.similarity.total_cmp(&b.similarity).is_eq()) {
+        classes.pair(level, level[0].similarity, &mut pairs);
+    }
+    let children = children(baseline, candidate, &pairs);
+    pairs.extend(children);
+    pairs
+}
+
+fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> Vec<(&'k str, Vec<Kind>)> {
+    let missing = side.iter().filter(|(name, _)| !other.contains_key(*name));
+    missing.map(|(name, kinds)| (name.as_str(), kinds.iter().copied().collect())).collect()
+}
+
+/// Cgroups with the same kinds of threads and, where these are few, the same last name.
+struct Class<'k> {
+    /// In ascending order.
+    kinds: Vec<Kind>,
+    /// Those in the baseline only that are not paired yet, by name.
+    gone: VecDeque<&'k str>,
+    /// Those in the candidate only.
+    new: VecDeque<&'k str>,
+}
+
+/// Two classes whose members may be paired.
+struct Candidates {
+    similarity: f64,
+    gone: usize,
+    new: usize,
+}
+
+struct Classes<'k> {
+    classes: Vec<Class<'k>>,
+    /// How many pairs of classes have been compared.
+    compared: usize,
+}
+
+impl<'k> Classes<'k> {
+    fn new(gone: &[(&'k str, Vec<Kind>)], new: &[(&'k str, Vec<Kind>)]) -> Self {
+        let mut classes: Vec<Class<'k>> = Vec::new();
+        let mut known = HashMap::new();
+        let mut class = |name: &str, kinds: &Vec<Kind>| {
+            let leaf = (kinds.len() < TELLING).then(|| cgroup_pattern(name.rsplit('/').next().unwrap_or(name)));
+            *known.entry((kinds.clone(), leaf)).or_insert_with(|| {
+                classes.push(Class { kinds: kinds.clone(), gone: VecDeque::new(), new: VecDeque::new() });
+                classes.len() - 1
+            })
+        };
+        let gone: Vec<_> = gone.iter().map(|(name, kinds)| (class(name, kinds), *name)).collect();
+        let new: Vec<_> = new.iter().map(|(name, kinds)| (class(name, kinds), *name)).collect();
+        gone.into_iter().for_each(|(class, name)| classes[class].gone.push_back(name));
+        new.into_iter().for_each(|(class, name)| classes[class].new.push_back(name));
+        Self { classes, compared: 0 }
+    }
+
+    fn identical(&self) -> Vec<Candidates> {
+        (0..self.classes.len()).map(|class| Candidates { similarity: 1.0, gone: class, new: class }).collect()
+    }
+
+    /// The classes that are alike but not identical, the most similar first.
+    fn similar(&mut self) -> Vec<Candidates> {
+        let classes = self.classes.iter().enumerate();
+        let open: Vec<_> = classes.filter(|(_, class)| can_differ(class) && class.is_open()).collect();
+        let mut frequency: HashMap<Kind, usize> = HashMap::new();
+        open.iter().flat_map(|(_, class)| &class.kinds).for_each(|kind| *frequency.entry(*kind).or_default() += 1);
+        let rarest = |class: &Class<'_>| rarest(&class.kinds, &frequency);
+        let mut by_kind: HashMap<Kind, Vec<usize>> = HashMap::new();
+        for (at, class) in open.iter().filter(|(_, class)| !class.new.is_empty()) {
+            rarest(class).into_iter().for_each(|kind| by_kind.entry(kind).or_default().push(*at));
+        }
+        let gone: Vec<_> = open.iter().filter(|(_, class)| !class.gone.is_empty()).collect();
+        let mut similar = Vec::new();
+        for (rank, (at, class)) in gone.iter().enumerate() {
+            // Each begins at another place, or all with a common kind would be compared with the
+            // same few.
+            let lists = rarest(class).into_iter().filter_map(|kind| by_kind.get(&kind));
+            let others = lists.flat_map(|list| rotated(list, rank * list.len() / gone.len()));
+            let mut seen = HashSet::from([*at]);
+            for new in others.filter(|other| seen.insert(*other)).take(MOST_COMPARED) {
+                self.compared += 1;
+                let similarity = similarity(&class.kinds, &self.classes[new].kinds);
+                similar.extend((similarity >= ALIKE).then_some(Candidates { similarity, gone: *at, new }));
+            }
+        }
+        similar.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        similar
+    }
+
+    /// Pairs members of equally similar classes: each of the baseline's, in the order of their
+    /// names, with the first of the candidate's that is left.
+    fn pair(&mut self, level: &[Candidates], similarity: f64, pairs: &mut Vec<Renamed>) {
+        let mut adjacent: HashMap<usize, Vec<usize>> = HashMap::new();
+        level.iter().for_each(|c| adjacent.entry(c.gone).or_default().push(c.new));
+        let first = |classes: &[Class<'k>], at: usize| Some((*classes[at].gone.front()?, at));
+        let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).collect();
+        while let Some((baseline, gone)) = next.pop_first() {
+            let left = adjacent[&gone].iter().filter_map(|at| Some((*self.classes[*at].new.front()?, *at)));
+            let Some((candidate, new)) = left.min() else { continue };
+            self.classes[gone].gone.pop_front();
+            self.classes[new].new.pop_front();
+            pairs.push(Renamed { baseline: baseline.to_owned(), candidate: candidate.to_owned(), similarity });
+            next.extend(first(&self.classes, gone));
+        }
+    }
+}
+
+impl Class<'_> {
+    fn is_open(&self) -> bool {
+        !self.gone.is_empty() || !self.new.is_empty()
+    }
+}
+
+/// Whether a class has so many kinds that another one can be alike with one kind more.
+fn can_differ(class: &Class<'_>) -> bool {
+    least_shared(class.kinds.len() + 1) <= class.kinds.len()
+}
+
+/// The rarest kinds of a set, so many that every set that is alike has one of them among its own.
+fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
+    let mut kinds = kinds.to_vec();
+    kinds.sort_by_key(|kind| (frequency[kind], *kind));
+    kinds.truncate(kinds.len() - least_shared(kinds.len()) + 1);
+    kinds
+}
+
+/// The fewest kinds that a set of so many shares with one that is alike.
+fn least_shared(kinds: usize) -> usize {
+    (kinds * ALIKE_TENTHS).div_ceil(10)
+}
+
+/// The items of a list from one of them on, then those before it.
+fn rotated(list: &[usize], start: usize) -> impl Iterator<Item = usize> {
+    list[start..].iter().chain(&list[..start]).copied()
+}
+
+/// The shared kinds of two ascending lists per kinds in either.
+fn similarity(a: &[Kind], b: &[Kind]) -> f64 {
+    let (mut left, mut right, mut shared) = (0, 0, 0);
+    while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
+        shared += usize::from(x == y);
+        left += usize::from(x <= y);
+        right += usize::from(y <= x);
+    }
+    shared as f64 / (a.len() + b.len() - shared).max(1) as f64
+}
+
+/// The pairs of cgroups that have the same path below two paired ones, whatever threads they have.
+fn children(baseline: &Kinds, candidate: &Kinds, parents: &[Renamed]) -> Vec<Renamed> {
+    let mut used: HashSet<String> = parents.iter().map(|pair| pair.baseline.clone()).collect();
+    let paired: HashMap<&str, usize> = parents.iter().enumerate().map(|(at, p)| (p.candidate.as_str(), at)).collect();
+    let child = |(name, parent): (&str, usize)| {
+        let parent = &parents[parent];
+        let old = format!("{}{}", parent.baseline, &name[parent.candidate.len()..]);
+        let is_free = !paired.contains_key(name) && !candidate.contains_key(&old) && !used.contains(&old);
+        let kinds = baseline.get(&old).filter(|_| is_free)?.iter().copied().collect::<Vec<_>>();
+        used.insert(old.clone());
+        let similarity = similarity(&kinds, &candidate[name].iter().copied().collect::<Vec<_>>());
+        Some(Renamed { baseline: old, candidate: name.to_owned(), similarity })
+    };
+    let new = candidate.keys().map(String::as_str).filter(|name| !baseline.contains_key(*name));
+    best_ancestors(new, &paired).into_iter().filter_map(child).collect()
+}
+
+/// For each name with paired ones above it, the first of these pairs; in the order of the names.
+fn best_ancestors<'k>(names: impl Iterator<Item = &'k str>, paired: &HashMap<&str, usize>) -> BTreeMap<&'k str, usize> {
+    let mut names: Vec<&str> = names.collect();
+    // By segments, so that what is below a path follows it.
+    names.sort_by(|a, b| a.split('/').cmp(b.split('/')));
+    let mut above: Vec<(&str, Option<usize>)> = Vec::new();
+    let mut best = BTreeMap::new();
+    for name in names {
+        while above.pop_if(|(path, _)| !name.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'))).is_some() {}
+        let inherited = above.last().and_then(|(_, first)| *first);
+        best.extend(inherited.map(|first| (name, first)));
+        above.push((name, inherited.into_iter().chain(paired.get(name).copied()).min()));
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kinds(cgroups: &[(&str, &[u32])]) -> Kinds {
+        let set = |kinds: &[u32]| kinds.iter().map(|kind| (0, *kind)).collect();
+        cgroups.iter().map(|(name, kinds)| ((*name).to_owned(), set(kinds))).collect()
+    }
+
+    fn names(pairs: Vec<Renamed>) -> Vec<(String, String)> {
+        pairs.into_iter().map(|r| (r.baseline, r.candidate)).collect()
+    }
+
+    fn pairs(a: &[(&str, &[u32])], b: &[(&str, &[u32])]) -> Vec<(String, String)> {
+        names(renamed(&kinds(a), &kinds(b)))
+    }
+
+    /// The same, by comparing each with each.
+    fn naive(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
+        let leaf = |path: &str| cgroup_pattern(path.rsplit('/').next().unwrap_or(path));
+        let list = |set: &BTreeSet<Kind>| set.iter().copied().collect::<Vec<_>>();
+        let gone: Vec<_> = baseline.iter().filter(|(name, _)| !candidate.contains_key(*name)).collect();
+        let new: Vec<_> = candidate.iter().filter(|(name, _)| !baseline.contains_key(*name)).collect();
+        let mut pairs = Vec::new();
+        for (old, a) in &gone {
+            for (name, b) in &new {
+                let (shared, similarity) = (a.intersection(b).count(), similarity(&list(a), &list(b)));
+                let is_telling = shared >= TELLING || (shared > 0 && a == b && leaf(old) == leaf(name));
+                if similarity >= ALIKE && is_telling {
+                    pairs.push(Renamed { baseline: (*old).clone(), candidate: (*name).clone(), similarity });
+                }
+            }
+        }
+        pairs.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        let mut paired: Vec<Renamed> = Vec::new();
+        let add = |paired: &mut Vec<Renamed>, pair: Renamed| {
+            if paired.iter().all(|p| p.baseline != pair.baseline && p.candidate != pair.candidate) {
+                paired.push(pair);
+            }
+        };
+        pairs.into_iter().for_each(|pair| add(&mut paired, pair));
+        let parents = paired.clone();
+        for (name, b) in &new {
+            let below = |p: &Renamed| name.strip_prefix(&p.candidate).filter(|rest| rest.starts_with('/'));
+            let Some(old) = parents.iter().find_map(|p| Some(format!("{}{}", p.baseline, below(p)?))) else { continue };
+            if let Some((_, a)) = gone.iter().find(|(name, _)| **name == old) {
+                let similarity = similarity(&list(a), &list(b));
+                add(&mut paired, Renamed { baseline: old, candidate: (*name).clone(), similarity });
+            }
+        }
+        paired
+    }
+
+    /// Few names and few kinds, so that cgroups are alike; sets of many kinds with one or two missing.
+    fn cgroups() -> impl Strategy<Value = Kinds> {
+        let few = prop::collection::btree_set((0..2u32, 0..3u32), 1..5);
+        let many = prop::collection::vec(0..22u32, 0..3)
+            .prop_map(|missing| (0..22).filter(|kind| !missing.contains(kind)).map(|kind| (9, kind)).collect());
+        prop::collection::btree_map("(/[abc-]{1,2}){1,4}", prop_oneof![few, many], 0..24)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn pairs_are_those_of_comparing_each_with_each(a in cgroups(), b in cgroups()) {
+            prop_assert_eq!(renamed(&a, &b), naive(&a, &b));
+        }
+    }
+
+    #[test]
+    fn a_service_is_matched_with_its_old_name() {
+        let threads: &[u32] = &[1, 2, 3];
+        assert_eq!(pairs(&[("/a", threads)], &[("/b", threads)]), [("/a".to_owned(), "/b".to_owned())]);
+        assert_eq!(pairs(&[("/a", threads)], &[("/b", &[1, 2, 4])]), []);
+        assert_eq!(pairs(&[("/a", threads), ("/b", threads)], &[("/b", threads)]), [], "still there");
+    }
+
+    #[test]
+    fn few_threads_need_the_same_leaf() {
+        assert_eq!(pairs(&[("/x/web", &[1])], &[("/y/web", &[1])]).len(), 1);
+        assert_eq!(pairs(&[("/x/web", &[1])], &[("/y/db", &[1])]), []);
+    }
+
+    #[test]
+    fn pairs_are_one_to_one_and_children_follow() {
+        let threads: &[u32] = &[1, 2, 3];
+        let two = pairs(&[("/a", threads)], &[("/b", threads), ("/c", threads)]);
+        assert_eq!(two.len(), 1);
+        let family = pairs(&[("/a", threads), ("/a/x", &[4])], &[("/b", threads), ("/b/x", &[5])]);
+        assert_eq!(family[1], ("/a/x".to_owned(), "/b/x".to_owned()));
+    }
+
+    #[test]
+    fn two_thousand_cgroups_took_four_million_comparisons() {
+        const CGROUPS: u32 = 2000;
+        /// Some kinds that all cgroups of a family have, and one of the cgroup's own.
+        fn set(family: u32, shared: u32, own: Option<u32>) -> BTreeSet<Kind> {
+            (0..shared).map(|kind| (family, kind)).chain(own.map(|own| (u32::MAX, own))).collect()
+        }
+        let same: fn(u32) -> BTreeSet<Kind> = |_| set(0, 3, None);
+        let unique: fn(u32) -> BTreeSet<Kind> = |at| set(at, 20, None);
+        let own_kind: fn(u32) -> BTreeSet<Kind> = |at| set(0, 20, Some(at));
+        let other_kind: fn(u32) -> BTreeSet<Kind> = |at| set(0, 20, Some(CGROUPS + at));
+        let families: fn(u32) -> BTreeSet<Kind> = |at| set(at / 8, 20, Some(at));
+        let other_families: fn(u32) -> BTreeSet<Kind> = |at| set(at / 8, 20, Some(CGROUPS + at));
+        for (gone, new, paired) in [
+            (same, same, 2000),
+            (unique, unique, 2000),
+            (own_kind, own_kind, 2000),
+            (own_kind, other_kind, 2000),
+            (families, other_families, 2000),
+        ] {
+            let side = |name: &str, set: fn(u32) -> BTreeSet<Kind>| -> Kinds {
+                (0..CGROUPS).map(|at| (format!("/{name}{at:05}"), set(at))).collect()
+            };
+            let (a, b) = (side("a", gone), side("b", new));
+            let mut classes = Classes::new(&only_in(&a, &b), &only_in(&b, &a));
+            classes.pair(&classes.identical(), 1.0, &mut Vec::new());
+            classes.similar();
+            assert!(classes.compared <= 2000 * MOST_COMPARED, "{}", classes.compared);
+            assert_eq!(renamed(&a, &b).len(), paired);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! How many threads or processes a finding is about.
+
+use std::fmt;
+
+/// How many threads, processes or cgroups are affected, out of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// How many are affected.
+    pub count: u64,
+    /// Out of how many; `None` where that is unknown.
+    pub total: Option<u64>,
+    /// What is counted.
+    pub kind: Kind,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Threads.
+    Threads,
+    /// Processes.
+    Processes,
+    /// Processes that failed as a whole, and single threads of others.
+    ProcessesOrThreads,
+    /// Cgroups.
+    Cgroups,
+}
+
+impl Kind {
+    /// A count with its noun, such as `1 process`.
+    #[must_use]
+    pub fn counted(self, count: u64) -> String {
+        format!("{count} {}", self.noun(count))
+    }
+
+    fn noun(self, count: u64) -> &'static str {
+        match (self, count) {
+            (Self::Threads, 1) => "thread",
+            (Self::Threads, _) => "threads",
+            (Self::Processes, 1) => "process",
+            (Self::Processes, _) => "processes",
+            (Self::ProcessesOrThreads, 1) => "process or thread",
+            (Self::ProcessesOrThreads, _) => "processes or threads",
+            (Self::Cgroups, 1) => "cgroup",
+            (Self::Cgroups, _) => "cgroups",
+        }
+    }
+}
+
+impl fmt::Display for Affected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, total, kind } = *self;
+        match total {
+            Some(total) => write!(f, "{count} of {total} {}", kind.noun(total)),
+            None => f.write_str(&kind.counted(count)),
+        }
+    }
+}

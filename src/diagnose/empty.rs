@@ -1,0 +1,233 @@
+//! Why a section of a report has no data.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{Coverage, Finding, Source};
+use crate::model::{
+    CgroupLayout, CgroupStats, CtprofSnapshot, DERIVED, METRICS, Metric, MetricId, Section, SourceFile,
+};
+
+/// Why a section of a report has no data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Empty {
+    /// Its source is missing; the finding says why.
+    SourceMissing {
+        /// The finding on the source.
+        finding: Box<Finding>,
+    },
+    /// None of the metrics selected by `--metrics` is in the section.
+    NotSelected,
+    /// The kernel's `struct taskstats` has none of the selected metrics yet.
+    NotInTaskstats {
+        /// Its version.
+        version: u16,
+    },
+    /// Nothing was counted that its metrics average.
+    NothingToAverage,
+    /// No thread has a cgroup.
+    NoCgroups,
+    /// cgroup v1 has no such file.
+    NotInCgroupV1 {
+        /// The file of cgroup v2.
+        file: &'static str,
+    },
+    /// I/O of cgroup v1 (`blkio`) is not read.
+    BlkioNotRead,
+    /// The controller is not enabled for any of the cgroups.
+    ControllerOff {
+        /// The controller.
+        controller: &'static str,
+    },
+    /// The cgroups did no I/O.
+    NoIo,
+    /// Pressure is not recorded for any of the cgroups (`cgroup.pressure` is 0).
+    CgroupPressureOff,
+    /// The snapshot does not say.
+    NotRecorded,
+}
+
+impl fmt::Display for Empty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SourceMissing { finding } => write!(f, "no data: {finding}"),
+            Self::NotSelected => f.write_str("no metric of this section is selected by --metrics"),
+            Self::NotInTaskstats { version } => {
+                write!(f, "no data: the kernel's taskstats version is {version}, too old")
+            }
+            Self::NothingToAverage => f.write_str("no data: nothing was counted that these metrics average"),
+            Self::NoCgroups => f.write_str("no data: no thread has a cgroup"),
+            Self::NotInCgroupV1 { file } => write!(f, "no data: cgroup v1 has no {file}"),
+            Self::BlkioNotRead => f.write_str("no data: cgroup v1 blkio is not read"),
+            Self::ControllerOff { controller } => {
+                write!(
+                    f,
+                    "no data: the {controller} controller is not enabled for these cgroups (cgroup.subtree_control)"
+                )
+            }
+            Self::NoIo => f.write_str("these cgroups did no I/O"),
+            Self::CgroupPressureOff => f.write_str("no data: pressure is disabled for these cgroups (cgroup.pressure)"),
+            Self::NotRecorded => f.write_str("no data: the snapshot has none"),
+        }
+    }
+}
+
+/// Why a section has no data, if `selects` says which metrics were selected.
+pub(crate) fn why_empty(
+    section: Section,
+    envelope: &CtprofSnapshot,
+    findings: &[Finding],
+    selects: impl Fn(&str) -> bool,
+) -> Empty {
+    let missing = |source: &Source| {
+        let lacks_values = |finding: &&Finding| finding.cause.is_some() && finding.coverage != Coverage::Complete;
+        let finding = findings.iter().filter(lacks_values).find(|finding| finding.source == *source);
+        finding.map(|finding| Empty::SourceMissing { finding: Box::new(finding.clone()) })
+    };
+    let because = |source: Source| missing(&source).unwrap_or(Empty::NotRecorded);
+    match section {
+        Section::Primary | Section::TaskstatsDelay | Section::Derived => {
+            let metrics = metrics(section, selects);
+            let sources: BTreeSet<Source> = metrics.iter().map(|metric| Source::of_metric(metric)).collect();
+            sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, envelope))
+        }
+        Section::Pressure if missing(&Source::Pressure).is_some() => because(Source::Pressure),
+        Section::HostPressure => because(Source::Pressure),
+        Section::SchedExt => because(Source::SchedExt),
+        Section::SmapsRollup => because(Source::File(SourceFile::SmapsRollup)),
+        section if section.is_of_cgroups() => {
+            let is_read = |stats: &CgroupStats| *stats != CgroupStats::default();
+            if envelope.cgroup_stats.values().any(is_read) {
+                return no_file(section, envelope);
+            }
+            missing(&Source::Cgroups).unwrap_or(Empty::NoCgroups)
+        }
+        _ => Empty::NotRecorded,
+    }
+}
+
+/// A section's selected metrics, and the inputs of its selected derived metrics.
+fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Metric> {
+    let selected = METRICS.iter().filter(|metric| metric.section == section && selects(metric.name));
+    let derived = DERIVED.iter().filter(|derived| derived.section == section && selects(derived.name));
+    selected.chain(derived.flat_map(|derived| derived.formula.inputs().map(MetricId::metric))).collect()
+}
+
+/// Why metrics have no values although their sources were read.
+fn no_values(section: Section, metrics: &[&Metric], envelope: &CtprofSnapshot) -> Empty {
+    let version = envelope.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
+    let is_newer = |metric: &&Metric| metric.taskstats_since() > version;
+    match version {
+        _ if metrics.is_empty() => Empty::NotSelected,
+        Some(version) if metrics.iter().all(is_newer) => Empty::NotInTaskstats { version },
+        _ if section == Section::Derived => Empty::NothingToAverage,
+        _ => Empty::NotRecorded,
+    }
+}
+
+/// Why no cgroup has the files of a section.
+fn no_file(section: Section, envelope: &CtprofSnapshot) -> Empty {
+    let layout = envelope.host.as_ref().and_then(|host| host.cgroup_layout);
+    let is_v1 = matches!(layout, Some(CgroupLayout::Legacy | CgroupLayout::Hybrid));
+    let has = |what: fn(&CgroupStats) -> bool| envelope.cgroup_stats.values().any(what);
+    match section {
+        Section::IoStat if has(|stats| stats.io.stat.is_some()) => Empty::NoIo,
+        Section::IoStat if is_v1 => Empty::BlkioNotRead,
+        Section::MemoryEvents if is_v1 => Empty::NotInCgroupV1 { file: "memory.events" },
+        Section::Pressure if is_v1 => Empty::NotInCgroupV1 { file: "pressure files" },
+        Section::IoStat => Empty::ControllerOff { controller: "io" },
+        Section::MemoryStat | Section::MemoryEvents => Empty::ControllerOff { controller: "memory" },
+        Section::Pressure => Empty::CgroupPressureOff,
+        _ => Empty::NotRecorded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::{Cause, findings};
+    use crate::model::{
+        CaptureInfo, CaptureOptions, CgroupIoStats, HostContext, Switch, TaskstatsSummary, ThreadState,
+    };
+
+    fn why(snapshot: &CtprofSnapshot, section: Section) -> String {
+        why_empty(section, snapshot, &findings(snapshot), |_| true).to_string()
+    }
+
+    fn on_host(host: HostContext) -> CtprofSnapshot {
+        let mut thread = ThreadState::default();
+        thread.metrics.nr_migrations = Some(1.into());
+        CtprofSnapshot { threads: vec![thread], host: Some(host), ..CtprofSnapshot::default() }
+    }
+
+    fn with_cgroup(layout: CgroupLayout, stats: CgroupStats) -> CtprofSnapshot {
+        let host = HostContext { cgroup_layout: Some(layout), ..HostContext::default() };
+        CtprofSnapshot { cgroup_stats: [("/a".to_owned(), stats)].into(), ..on_host(host) }
+    }
+
+    fn running() -> CgroupStats {
+        let mut stats = CgroupStats::default();
+        stats.cpu.usage_usec = Some(1);
+        stats
+    }
+
+    #[test]
+    fn an_empty_section_names_the_source_that_is_missing() {
+        let options = CaptureOptions { smaps: "never".to_owned(), no_taskstats: true, ..CaptureOptions::default() };
+        let mut snapshot = on_host(HostContext { psi: Some(Switch::RuntimeOff), ..HostContext::default() });
+        snapshot.capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
+        assert_eq!(why(&snapshot, Section::SmapsRollup), "no data: smaps_rollup: disabled by --smaps never");
+        assert_eq!(why(&snapshot, Section::TaskstatsDelay), "no data: taskstats: disabled by --no-taskstats");
+        assert_eq!(why(&snapshot, Section::SchedExt), "no data: sched_ext: kernel lacks CONFIG_SCHED_CLASS_EXT");
+        let pressure = why(&snapshot, Section::HostPressure);
+        assert_eq!(pressure, "no data: pressure: disabled at boot. Fix: boot with `psi=1`");
+    }
+
+    #[test]
+    fn an_average_without_its_inputs_names_their_source() {
+        let host = HostContext { sched_schedstats: Some(Switch::ConfigOff), ..HostContext::default() };
+        let snapshot = on_host(host);
+        let why = |name: &'static str| {
+            why_empty(Section::Derived, &snapshot, &findings(&snapshot), |selected| selected == name)
+        };
+        let Empty::SourceMissing { finding } = why("avg_wait_ns") else { panic!("{:?}", why("avg_wait_ns")) };
+        assert_eq!(finding.cause, Some(Cause::KernelLacks { option: "SCHEDSTATS" }));
+        assert_eq!(why("avg_slice_ns"), Empty::NothingToAverage);
+        assert_eq!(why("run_time_ns"), Empty::NotSelected);
+    }
+
+    #[test]
+    fn metrics_that_an_old_kernel_does_not_have_are_not_called_unrecorded() {
+        let mut snapshot = on_host(HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() });
+        snapshot.threads[0].metrics.cpu_delay_count = Some(1.into());
+        snapshot.threads[0].metrics.blkio_delay_count = Some(1.into());
+        let summary = TaskstatsSummary { struct_version: Some(10), ok_count: 1, ..TaskstatsSummary::default() };
+        snapshot.taskstats_summary = Some(summary);
+        let why = |prefix: &str| {
+            let selects = |name: &str| name.starts_with(prefix);
+            why_empty(Section::TaskstatsDelay, &snapshot, &findings(&snapshot), selects)
+        };
+        assert_eq!((why("irq_delay"), why("none")), (Empty::NotInTaskstats { version: 10 }, Empty::NotSelected));
+    }
+
+    #[test]
+    fn one_removed_cgroup_does_not_explain_a_file_that_none_has() {
+        let mut v1 = with_cgroup(CgroupLayout::Legacy, running());
+        v1.cgroup_stats.insert("/removed".to_owned(), CgroupStats::default());
+        assert_eq!(why(&v1, Section::IoStat), "no data: cgroup v1 blkio is not read");
+    }
+
+    #[test]
+    fn cgroups_of_version_1_are_said_to_have_no_io_stat() {
+        let v1 = with_cgroup(CgroupLayout::Legacy, running());
+        assert_eq!(why(&v1, Section::IoStat), "no data: cgroup v1 blkio is not read");
+        assert_eq!(why(&v1, Section::MemoryEvents), "no data: cgroup v1 has no memory.events");
+        let v2 = with_cgroup(CgroupLayout::Unified, running());
+        assert!(why(&v2, Section::IoStat).contains("io controller is not enabled"), "{}", why(&v2, Section::IoStat));
+        let idle = CgroupStats { io: CgroupIoStats { stat: Some([].into()) }, ..running() };
+        assert_eq!(why(&with_cgroup(CgroupLayout::Unified, idle), Section::IoStat), "these cgroups did no I/O");
+        let none = on_host(HostContext::default());
+        assert_eq!(why(&none, Section::CgroupStats), "no data: no thread has a cgroup");
+    }
+}

@@ -1,0 +1,44 @@
+//! What findings are judged by: a snapshot without its threads, and their census.
+
+use std::collections::BTreeSet;
+
+use super::{Capability, Fix};
+use crate::model::{Census, CtprofSnapshot, HostContext};
+
+/// A snapshot without its threads, their census, and the capabilities that the capture held.
+pub(super) struct Evidence<'s> {
+    pub(super) snapshot: &'s CtprofSnapshot,
+    pub(super) census: &'s Census,
+    held: BTreeSet<Capability>,
+    is_root: bool,
+}
+
+impl<'s> Evidence<'s> {
+    pub(super) fn new(snapshot: &'s CtprofSnapshot, census: &'s Census) -> Self {
+        let capture = snapshot.capture.as_ref();
+        let held = capture.into_iter().flat_map(|capture| &capture.capabilities);
+        let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).collect();
+        let is_root = capture.is_some_and(|capture| capture.euid == 0);
+        Self { snapshot, census, held, is_root }
+    }
+
+    pub(super) fn host(&self) -> Option<&'s HostContext> {
+        self.snapshot.host.as_ref()
+    }
+
+    /// Whether a capability was held, or one that includes it.
+    pub(super) fn holds(&self, capability: &Capability) -> bool {
+        let includes = |one: &Capability| self.held.contains(one);
+        includes(capability) || (*capability == Capability::DacReadSearch && includes(&Capability::DacOverride))
+    }
+
+    /// How to obtain capabilities.
+    pub(super) fn grant(&self, capabilities: &[Capability]) -> Fix {
+        let missing = capabilities.iter().filter(|capability| !self.holds(capability)).cloned();
+        if self.is_root {
+            return Fix::GrantToRoot { capabilities: missing.collect() };
+        }
+        // setcap replaces the capabilities that the file has.
+        Fix::Setcap { capabilities: missing.chain(self.held.iter().cloned()).collect() }
+    }
+}

@@ -1,0 +1,130 @@
+//! Findings on facilities of the kernel that are not files of a thread, and on jemalloc.
+
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
+use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, dominant};
+
+pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
+    let source = Source::Schedstats;
+    let has = |source: &Source| evidence.census.has(|metric| Source::of_metric(metric) == *source);
+    // Without `sched`, its own finding says why.
+    if has(&source) || !has(&Source::File(SourceFile::Sched)) {
+        return Finding::complete(source);
+    }
+    match evidence.host().and_then(|host| host.sched_schedstats) {
+        Some(Switch::RuntimeOff) => {
+            Finding::new(source, Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.sched_schedstats" })
+        }
+        Some(Switch::ConfigOff) => {
+            Finding::new(source, Coverage::Unavailable, Cause::KernelLacks { option: "SCHEDSTATS" })
+        }
+        _ => Finding::new(source, Coverage::Missing, Cause::Unknown),
+    }
+}
+
+pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
+    let source = Source::Taskstats;
+    let answered = || evidence.census.has(|metric| Source::of_metric(metric) == Source::Taskstats);
+    let disabled = || evidence.snapshot.capture.iter().any(|capture| capture.options.no_taskstats);
+    match &evidence.snapshot.taskstats_summary {
+        Some(summary) => queried(evidence, summary),
+        None if answered() => Finding::complete(source),
+        None if disabled() => {
+            Finding::new(source, Coverage::NotRead, Cause::DisabledByOption { option: "--no-taskstats" })
+        }
+        None => Finding::new(source, Coverage::NotRead, Cause::NotLive),
+    }
+}
+
+fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
+    let finding = |coverage, cause| Finding::new(Source::Taskstats, coverage, cause);
+    let total = Some(evidence.census.threads);
+    let affected = |count| Affected { count, total: total.filter(|total| *total >= count), kind: Kind::Threads };
+    let built = || evidence.host().and_then(|host| host.config_task_xacct) == Some(Built::On);
+    match &summary.open_error {
+        Some(Errno::ENOENT) if built() => {
+            return finding(Coverage::Missing, Cause::OtherNamespace { kind: Namespace::Network });
+        }
+        Some(Errno::ENOENT) => {
+            return finding(Coverage::Unavailable, Cause::NamespaceOrKernelLacks { option: "TASKSTATS" });
+        }
+        Some(errno) => return finding(Coverage::Missing, Cause::CannotOpen { errno: errno.clone() }),
+        None => {}
+    }
+    match (summary.eperm_count, summary.other_err_count) {
+        (0, 0) => Finding::complete(Source::Taskstats),
+        (0, failed) => finding(Coverage::Partial, Cause::NoAnswer).affecting(affected(failed)),
+        (denied, _) if evidence.holds(&Capability::NetAdmin) => {
+            let cause = Cause::OtherNamespace { kind: Namespace::User };
+            finding(Coverage::Missing, cause).affecting(affected(denied))
+        }
+        (denied, _) => {
+            let cause = Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM };
+            let denial = finding(Coverage::Missing, cause);
+            Finding { fix: Some(evidence.grant(&[Capability::NetAdmin])), ..denial.affecting(affected(denied)) }
+        }
+    }
+}
+
+/// Delays that only delay accounting counts; those for a CPU are always counted.
+pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
+    let host = evidence.host()?;
+    let source = Source::DelayAccounting;
+    let has_delays = || evidence.census.has(|metric| Source::of_metric(metric) == Source::DelayAccounting);
+    Some(match host.task_delayacct {
+        Some(Switch::RuntimeOff) => {
+            Finding::new(source, Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.task_delayacct" })
+        }
+        Some(Switch::ConfigOff) => {
+            Finding::new(source, Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" })
+        }
+        // Only the sysctl can have enabled it, at an unknown time.
+        Some(Switch::On) if !is_on_from_boot(host) && has_delays() => {
+            Finding::new(source, Coverage::Complete, Cause::EnabledLate)
+        }
+        _ => Finding::complete(source),
+    })
+}
+
+fn is_on_from_boot(host: &HostContext) -> bool {
+    host.kernel_cmdline.iter().any(|line| line.split(' ').any(|word| word == "delayacct"))
+}
+
+pub(super) fn high_water_marks(evidence: &Evidence<'_>) -> Option<Finding> {
+    let lacks = evidence.host()?.config_task_xacct == Some(Built::Off);
+    let cause = Cause::KernelLacks { option: "TASK_XACCT" };
+    lacks.then(|| Finding::new(Source::HighWaterMarks, Coverage::Unavailable, cause))
+}
+
+/// One finding per kind of failure: denials, and everything else.
+pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let source = Source::Jemalloc;
+    let Some(summary) = &evidence.snapshot.probe_summary else {
+        let disabled = evidence.snapshot.capture.iter().any(|capture| capture.options.no_jemalloc);
+        let cause = if disabled { Cause::DisabledByOption { option: "--no-jemalloc" } } else { Cause::NotLive };
+        return vec![Finding::new(source, Coverage::NotRead, cause)];
+    };
+    let failures = summary.failures.iter().filter(|(failure, _)| !failure.is_routine());
+    let (denied, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| failure.is_denial());
+    let coverage = if summary.probed_ok > 0 { Coverage::Partial } else { Coverage::Missing };
+    let finding = |failures: &BTreeMap<&ProbeFailure, u64>, cause| {
+        let affected = Affected { count: failures.values().sum(), total: None, kind: Kind::ProcessesOrThreads };
+        Finding::new(source.clone(), coverage, cause).affecting(affected)
+    };
+    let mut findings = Vec::new();
+    if !denied.is_empty() && evidence.holds(&Capability::SysPtrace) {
+        findings.push(finding(&denied, Cause::AttachDenied));
+    } else if !denied.is_empty() {
+        let cause = Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM };
+        let fix = Some(evidence.grant(&[Capability::SysPtrace]));
+        findings.push(Finding { fix, ..finding(&denied, cause) });
+    }
+    findings.extend(dominant(&other).map(|failure| {
+        let failure = (*failure).clone();
+        finding(&other, Cause::ProbeFailed { failure })
+    }));
+    if findings.is_empty() { vec![Finding::complete(source)] } else { findings }
+}

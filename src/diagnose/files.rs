@@ -1,0 +1,97 @@
+//! Findings on the files of threads and processes.
+
+use super::evidence::Evidence;
+use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Source};
+use crate::model::{Errno, METRICS, SourceFile};
+
+/// One finding per file, or per error if it could not be read; one more for `smaps_rollup` files
+/// that were skipped.
+pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let summary = evidence.snapshot.parse_summary.clone().unwrap_or_default();
+    for file in SourceFile::KNOWN {
+        let Some(errnos) = summary.read_failures_by_errno.get(file).filter(|errnos| !errnos.is_empty()) else {
+            findings.push(unread(evidence, file));
+            continue;
+        };
+        // Names are recorded per file: with several errors, which one each process had is unknown.
+        let names = summary.unread_names.get(file).filter(|_| errnos.len() == 1);
+        let finding = |(errno, count): (&Errno, &u64)| Finding {
+            names: names.cloned().unwrap_or_default(),
+            ..failed(evidence, file, errno, *count)
+        };
+        findings.extend(errnos.iter().map(finding));
+    }
+    findings.extend((summary.smaps_skipped > 0).then(|| too_large(evidence, summary.smaps_skipped)));
+    findings
+}
+
+/// A file without failures: complete, unless the capture did not read it.
+fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
+    let never = || evidence.snapshot.capture.iter().any(|capture| capture.options.smaps == "never");
+    if *file == SourceFile::SmapsRollup && never() {
+        let cause = Cause::DisabledByOption { option: "--smaps never" };
+        return Finding::new(Source::File(file.clone()), Coverage::NotRead, cause);
+    }
+    Finding::complete(Source::File(file.clone()))
+}
+
+fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64) -> Finding {
+    let (total, kind) = match file {
+        SourceFile::SmapsRollup => (evidence.census.user_processes, Kind::Processes),
+        _ => (evidence.census.threads, Kind::Threads),
+    };
+    // Threads that could not be read at all are not among the snapshot's.
+    let total = total.max(count);
+    let coverage = match errno {
+        Errno::ENOENT => Coverage::Unavailable,
+        _ if count < total => Coverage::Partial,
+        _ => Coverage::Missing,
+    };
+    let cause = cause(evidence, file, errno);
+    let needs_grant = matches!(cause, Cause::Denied { .. } | Cause::FileMode { .. });
+    let finding = Finding::new(Source::File(file.clone()), coverage, cause);
+    let finding = finding.affecting(Affected { count, total: Some(total), kind });
+    if needs_grant { Finding { fix: Some(evidence.grant(needed(file))), ..finding } } else { finding }
+}
+
+/// Capabilities that reading a file of any process needs. `io` has mode 0400 and is checked once
+/// more when it is read (`do_io_accounting` of `fs/proc/base.c`); the other files have mode 0444, and
+/// only the check counts.
+fn needed(file: &SourceFile) -> &'static [Capability] {
+    match file {
+        SourceFile::Io => &[Capability::SysPtrace, Capability::DacReadSearch],
+        _ => &[Capability::SysPtrace],
+    }
+}
+
+fn cause(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno) -> Cause {
+    let errno = errno.clone();
+    let lacks = |capability: &&Capability| !evidence.holds(capability);
+    match errno {
+        Errno::EACCES | Errno::EPERM => match needed(file).iter().find(lacks) {
+            None => Cause::DeniedDespite { capability: Capability::SysPtrace, errno },
+            Some(Capability::DacReadSearch) => Cause::FileMode { errno },
+            Some(capability) => Cause::Denied { capability: capability.clone(), errno },
+        },
+        Errno::EMFILE => Cause::OpenFileLimit { errno },
+        Errno::ENOENT => option(file).map_or(Cause::KernelLacksFile, |option| Cause::KernelLacks { option }),
+        _ => Cause::Failed { errno },
+    }
+}
+
+/// The kernel option that a file depends on.
+fn option(file: &SourceFile) -> Option<&'static str> {
+    match file {
+        SourceFile::SmapsRollup => Some("PROC_PAGE_MONITOR"),
+        SourceFile::Cgroup => Some("CGROUPS"),
+        SourceFile::Sched => Some("SCHED_DEBUG"),
+        _ => METRICS.iter().find(|metric| metric.file() == file.name())?.gates.first().copied(),
+    }
+}
+
+fn too_large(evidence: &Evidence<'_>, count: u64) -> Finding {
+    let total = Some(evidence.census.user_processes.max(count));
+    let finding = Finding::new(Source::File(SourceFile::SmapsRollup), Coverage::Partial, Cause::TooLarge);
+    finding.affecting(Affected { count, total, kind: Kind::Processes })
+}

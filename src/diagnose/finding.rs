@@ -1,0 +1,216 @@
+//! Findings: how much of each source a snapshot has, what is missing, why, and how to fix it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+use super::evidence::Evidence;
+use super::{Affected, Cause, Fix, Source, facilities, files, host};
+use crate::model::{Census, CtprofSnapshot};
+
+/// How much of a source a snapshot has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Coverage {
+    /// All of it.
+    Complete,
+    /// Some threads or processes lack it.
+    Partial,
+    /// Nothing: disabled or denied.
+    Missing,
+    /// Nothing: the kernel has no such source.
+    Unavailable,
+    /// The capture did not read it.
+    NotRead,
+}
+
+impl Coverage {
+    /// The coverage as a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "ok",
+            Self::Partial => "partial",
+            Self::Missing => "missing",
+            Self::Unavailable => "unavailable",
+            Self::NotRead => "not read",
+        }
+    }
+}
+
+/// How much of one source a snapshot has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The source.
+    pub source: Source,
+    /// How much of it there is.
+    pub coverage: Coverage,
+    /// Why something is missing; `None` if nothing is.
+    pub cause: Option<Cause>,
+    /// How many threads, processes or cgroups lack it; `None` if the cause affects all.
+    pub affected: Option<Affected>,
+    /// Names of some of these processes.
+    pub names: Vec<String>,
+    /// What fixes it; `None` if nothing does.
+    pub fix: Option<Fix>,
+}
+
+impl Finding {
+    pub(super) fn complete(source: Source) -> Self {
+        Self { source, coverage: Coverage::Complete, cause: None, affected: None, names: Vec::new(), fix: None }
+    }
+
+    /// A finding with the fix that its cause implies.
+    pub(super) fn new(source: Source, coverage: Coverage, cause: Cause) -> Self {
+        let fix = cause.fix();
+        Self { coverage, cause: Some(cause), fix, ..Self::complete(source) }
+    }
+
+    pub(super) fn affecting(self, affected: Affected) -> Self {
+        Self { affected: Some(affected), ..self }
+    }
+
+    /// The code of the cause; `None` if nothing is missing.
+    #[must_use]
+    pub fn code(&self) -> Option<&'static str> {
+        self.cause.as_ref().map(Cause::code)
+    }
+
+    /// What is missing, and why; `None` if nothing is.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        let cause = self.cause.as_ref()?;
+        Some(match (&self.affected, self.what()) {
+            (Some(affected), what) => format!("{what} {affected}{}: {cause}", self.whose()),
+            (None, "") => cause.to_string(),
+            (None, what) => format!("{what} ({cause}){}", self.unaffected()),
+        })
+    }
+
+    /// What is missing.
+    fn what(&self) -> &'static str {
+        match (&self.source, &self.cause) {
+            (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate)) => "",
+            (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
+            (_, Some(Cause::TooLarge)) => "skipped",
+            (Source::Jemalloc, Some(Cause::Denied { .. } | Cause::AttachDenied)) => "could not attach to",
+            (Source::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
+            (Source::File(_) | Source::Jemalloc, _) => "not read for",
+            (Source::Taskstats, _) if self.affected.is_some() => "no data for",
+            (Source::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
+            (Source::DelayAccounting, _) => "I/O and memory delays off",
+            (Source::HighWaterMarks, _) => "no hiwater_*",
+            _ => "",
+        }
+    }
+
+    /// What one may think is missing too.
+    fn unaffected(&self) -> &'static str {
+        match self.source {
+            Source::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
+            _ => "",
+        }
+    }
+
+    /// Some processes, by name.
+    fn whose(&self) -> String {
+        const SHOWN: usize = 3;
+        let more = if self.names.len() > SHOWN { ", …" } else { "" };
+        match &self.names[..self.names.len().min(SHOWN)] {
+            [] => String::new(),
+            names => format!(" ({}{more})", names.join(", ")),
+        }
+    }
+
+    /// Whether something is missing that the capture should have read.
+    #[must_use]
+    pub fn is_gap(&self) -> bool {
+        // Few kernels have sched_ext, and nobody misses it.
+        self.cause.is_some() && self.coverage != Coverage::NotRead && self.source != Source::SchedExt
+    }
+
+    /// Whether something is missing that a fix would bring.
+    #[must_use]
+    pub fn is_fixable(&self) -> bool {
+        self.fix.is_some() && matches!(self.coverage, Coverage::Partial | Coverage::Missing)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.reason(), &self.fix) {
+            (None, _) => write!(f, "{}: {}", self.source, self.coverage.name()),
+            (Some(reason), None) => write!(f, "{}: {reason}", self.source),
+            (Some(reason), Some(fix)) => write!(f, "{}: {reason}. Fix: {fix}", self.source),
+        }
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Finding", 5)?;
+        object.serialize_field("source", self.source.name())?;
+        object.serialize_field("coverage", &self.coverage)?;
+        object.serialize_field("code", &self.code())?;
+        object.serialize_field("reason", &self.reason())?;
+        object.serialize_field("fix", &self.fix.as_ref().map(ToString::to_string))?;
+        object.end()
+    }
+}
+
+/// At least one finding per source, and one more for each further cause.
+#[must_use]
+pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
+    findings_of(snapshot, &Census::of(&snapshot.threads))
+}
+
+/// The same, from a census of the threads instead of the threads.
+#[must_use]
+pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
+    let evidence = Evidence::new(envelope, census);
+    let mut findings = vec![host::processes(&evidence)];
+    findings.extend(files::all(&evidence));
+    findings.push(facilities::schedstats(&evidence));
+    findings.push(facilities::taskstats(&evidence));
+    findings.extend(facilities::delay_accounting(&evidence));
+    findings.extend(facilities::high_water_marks(&evidence));
+    findings.extend(facilities::jemalloc(&evidence));
+    findings.push(host::cgroups(&evidence));
+    findings.push(host::pressure(&evidence));
+    findings.push(host::sched_ext(&evidence));
+    merge_grants(&mut findings);
+    findings
+}
+
+/// The findings about something missing.
+#[must_use]
+pub fn gaps(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
+    findings_of(envelope, census).into_iter().filter(Finding::is_gap).collect()
+}
+
+/// Every fix once, with the sources it fixes.
+#[must_use]
+pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&Source>)> {
+    let mut fixes: Vec<(&Fix, Vec<&Source>)> = Vec::new();
+    for (fix, source) in findings.iter().filter_map(|finding| Some((finding.fix.as_ref()?, &finding.source))) {
+        match fixes.iter_mut().find(|(known, _)| *known == fix) {
+            Some((_, sources)) if sources.contains(&source) => {}
+            Some((_, sources)) => sources.push(source),
+            None => fixes.push((fix, vec![source])),
+        }
+    }
+    fixes
+}
+
+/// Makes every fix by capabilities the one that grants all of them: `setcap` replaces what an
+/// earlier one granted.
+fn merge_grants(findings: &mut [Finding]) {
+    let grants = findings.iter_mut().filter_map(|finding| finding.fix.as_mut()?.capabilities_mut());
+    let mut grants: Vec<_> = grants.collect();
+    let all: BTreeSet<_> = grants.iter().flat_map(|grant| grant.iter().cloned()).collect();
+    grants.iter_mut().for_each(|grant| **grant = all.clone());
+}

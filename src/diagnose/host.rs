@@ -1,0 +1,57 @@
+//! Findings on what surrounds the threads: the list of processes, cgroups, pressure, sched_ext.
+
+use super::evidence::Evidence;
+use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
+use crate::model::{CgroupLayout, CgroupStats, Switch};
+
+pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
+    let source = Source::Processes;
+    let host = evidence.host();
+    if host.and_then(|host| host.pid_namespace_initial) == Some(false) {
+        return Finding::new(source, Coverage::Partial, Cause::OtherNamespace { kind: Namespace::Pid });
+    }
+    // Members of the group that the mount exempts see kernel threads without a capability.
+    let sees_others = || evidence.holds(&Capability::SysPtrace) || evidence.census.kernel_threads > 0;
+    match host.and_then(|host| host.proc_hidepid.as_deref()) {
+        Some(hidepid) if !matches!(hidepid, "0" | "off") && !sees_others() => {
+            let cause = Cause::HiddenByMount { hidepid: hidepid.to_owned() };
+            let fix = Some(evidence.grant(&[Capability::SysPtrace]));
+            Finding { fix, ..Finding::new(source, Coverage::Partial, cause) }
+        }
+        _ => Finding::complete(source),
+    }
+}
+
+pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
+    let source = Source::Cgroups;
+    let stats = &evidence.snapshot.cgroup_stats;
+    if evidence.host().and_then(|host| host.cgroup_layout) == Some(CgroupLayout::None) {
+        return Finding::new(source, Coverage::Missing, Cause::NotMounted);
+    }
+    let unread = stats.values().filter(|stats| **stats == CgroupStats::default()).count();
+    if unread == 0 {
+        return Finding::complete(source);
+    }
+    let coverage = if unread == stats.len() { Coverage::Missing } else { Coverage::Partial };
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let affected = Affected { count: number(unread), total: Some(number(stats.len())), kind: Kind::Cgroups };
+    Finding::new(source, coverage, Cause::CgroupGone).affecting(affected)
+}
+
+pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
+    let finding = |coverage, cause| Finding::new(Source::Pressure, coverage, cause);
+    match evidence.host().and_then(|host| host.psi) {
+        _ if evidence.snapshot.psi.is_some() => Finding::complete(Source::Pressure),
+        Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
+        Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::BootOff),
+        Some(_) => finding(Coverage::Missing, Cause::BootOffOrKernelLacks { option: "PSI" }),
+        None => finding(Coverage::NotRead, Cause::Unknown),
+    }
+}
+
+pub(super) fn sched_ext(evidence: &Evidence<'_>) -> Finding {
+    match &evidence.snapshot.sched_ext {
+        Some(_) => Finding::complete(Source::SchedExt),
+        None => Finding::new(Source::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" }),
+    }
+}

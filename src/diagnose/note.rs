@@ -1,0 +1,53 @@
+//! What has to be known to read a section of a report.
+
+use std::fmt;
+
+use super::{Empty, Finding, Side};
+
+coded! {
+    /// What has to be known to read a section of a report.
+    pub enum Note {
+        /// Something is missing: of one side, or of every snapshot shown.
+        Missing {
+            /// The side; `None` for every snapshot shown.
+            side: Option<Side>,
+            /// What is missing.
+            finding: Finding,
+        } = "missing",
+        /// The section has no data: on one side, or in any snapshot shown.
+        NoData {
+            /// The side; `None` for every snapshot shown.
+            side: Option<Side>,
+            /// Why.
+            why: Empty,
+        } = "no-data",
+        /// No value changed.
+        NothingChanged = "nothing-changed",
+        /// The section is about cgroups, and threads are not grouped by cgroup.
+        NeedsCgroupGrouping = "needs-cgroup-grouping",
+        /// A `sched_ext` scheduler was loaded between the captures.
+        SchedulerLoaded = "scheduler-loaded",
+        /// CPUs were added or removed between the captures.
+        CpusHotplugged = "cpus-hotplugged",
+    }
+}
+
+serialize_coded!(Note);
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Missing { side: Some(side), .. } | Self::NoData { side: Some(side), .. } = self {
+            write!(f, "{side}: ")?;
+        }
+        match self {
+            Self::Missing { finding, .. } => finding.fmt(f),
+            Self::NoData { why, .. } => why.fmt(f),
+            Self::NothingChanged => f.write_str("nothing changed"),
+            Self::NeedsCgroupGrouping => f.write_str("shown with --group-by cgroup"),
+            Self::SchedulerLoaded => {
+                f.write_str("enable_seq changed: a scheduler was loaded in between, which reset nr_rejected")
+            }
+            Self::CpusHotplugged => f.write_str("hotplug_seq changed: CPUs were added or removed in between"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Sources of a snapshot's data, and the sides of a comparison.
+
+use std::fmt;
+
+use crate::model::{Metric, SourceFile, TaskstatsFamily};
+
+/// A source of data, judged as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Source {
+    /// The list of processes.
+    Processes,
+    /// A file of each thread or process.
+    File(SourceFile),
+    /// Scheduler statistics in `sched` (`CONFIG_SCHEDSTATS`).
+    Schedstats,
+    /// The taskstats interface.
+    Taskstats,
+    /// Delays that only delay accounting counts (`CONFIG_TASK_DELAY_ACCT`).
+    DelayAccounting,
+    /// Peaks of memory use (`CONFIG_TASK_XACCT`).
+    HighWaterMarks,
+    /// jemalloc's counters.
+    Jemalloc,
+    /// Statistics of cgroups.
+    Cgroups,
+    /// Pressure of the host.
+    Pressure,
+    /// The state of `sched_ext`.
+    SchedExt,
+}
+
+impl Source {
+    /// The source that decides whether a metric has values.
+    #[must_use]
+    pub fn of_metric(metric: &Metric) -> Self {
+        match (metric.taskstats_family(), metric.file()) {
+            (Some(TaskstatsFamily::Delay), _) => Self::DelayAccounting,
+            (Some(TaskstatsFamily::Watermark), _) => Self::HighWaterMarks,
+            (Some(TaskstatsFamily::Cpu), _) => Self::Taskstats,
+            (None, "jemalloc") => Self::Jemalloc,
+            (None, _) if metric.gates.contains(&"SCHEDSTATS") => Self::Schedstats,
+            (None, file) => Self::File(file.into()),
+        }
+    }
+
+    /// The source that this one is read through.
+    pub(super) fn carrier(&self) -> Option<Self> {
+        match self {
+            Self::DelayAccounting | Self::HighWaterMarks => Some(Self::Taskstats),
+            Self::Schedstats => Some(Self::File(SourceFile::Sched)),
+            _ => None,
+        }
+    }
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Processes => "processes",
+            Self::File(file) => file.name(),
+            Self::Schedstats => "schedstats",
+            Self::Taskstats => "taskstats",
+            Self::DelayAccounting => "delay accounting",
+            Self::HighWaterMarks => "memory high-water marks",
+            Self::Jemalloc => "jemalloc",
+            Self::Cgroups => "cgroups",
+            Self::Pressure => "pressure",
+            Self::SchedExt => "sched_ext",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The earlier snapshot.
+    Baseline,
+    /// The later snapshot.
+    Candidate,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Baseline => "baseline",
+            Self::Candidate => "candidate",
+        })
+    }
+}

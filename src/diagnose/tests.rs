@@ -1,0 +1,286 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::{
+    Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno, HostContext,
+    ProbeFailure, SourceFile, Switch, TaskstatsSummary, ThreadState,
+};
+
+fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
+    let summary = CtprofParseSummary {
+        read_failures_by_errno: BTreeMap::from([(file.clone(), BTreeMap::from([(errno, 2)]))]),
+        unread_names: BTreeMap::from([(file, vec!["db".to_owned()])]),
+        ..CtprofParseSummary::default()
+    };
+    CtprofSnapshot {
+        threads: vec![ThreadState::default(); 3],
+        parse_summary: Some(summary.concluded()),
+        ..CtprofSnapshot::default()
+    }
+}
+
+/// Captured by an unprivileged user with these capabilities.
+fn holding(mut snapshot: CtprofSnapshot, capabilities: &[Capability]) -> CtprofSnapshot {
+    let capabilities = capabilities.iter().map(ToString::to_string).collect();
+    snapshot.capture = Some(CaptureInfo { capabilities, euid: 1000, ..CaptureInfo::default() });
+    snapshot
+}
+
+fn finding(snapshot: &CtprofSnapshot, source: impl Into<Source>) -> Finding {
+    let source = source.into();
+    findings(snapshot).into_iter().find(|finding| finding.source == source).unwrap()
+}
+
+impl From<SourceFile> for Source {
+    fn from(file: SourceFile) -> Self {
+        Self::File(file)
+    }
+}
+
+fn on_host(host: HostContext) -> CtprofSnapshot {
+    let mut thread = ThreadState::default();
+    // A value from `sched` that no option gates, and one of delay accounting.
+    thread.metrics.nr_migrations = Some(1.into());
+    thread.metrics.blkio_delay_count = Some(0.into());
+    CtprofSnapshot { threads: vec![thread], host: Some(host), ..CtprofSnapshot::default() }
+}
+
+fn setcap(capabilities: &[Capability]) -> Option<Fix> {
+    Some(Fix::Setcap { capabilities: capabilities.iter().cloned().collect() })
+}
+
+#[test]
+fn a_denial_is_fixed_by_capabilities_and_a_missing_file_by_a_kernel() {
+    let denied = finding(&holding(failing(SourceFile::Io, Errno::EACCES), &[]), SourceFile::Io);
+    assert_eq!(
+        denied.reason().unwrap(),
+        "not read for 2 of 3 threads (db): permission denied (EACCES): requires cap_sys_ptrace"
+    );
+    assert_eq!(denied.coverage, Coverage::Partial);
+    assert_eq!(denied.fix, setcap(&[Capability::SysPtrace, Capability::DacReadSearch]));
+    let missing = finding(&failing(SourceFile::Io, Errno::ENOENT), SourceFile::Io);
+    assert_eq!(missing.cause, Some(Cause::KernelLacks { option: "TASK_IO_ACCOUNTING" }));
+    assert_eq!((missing.fix, missing.coverage), (None, Coverage::Unavailable));
+}
+
+#[test]
+fn an_io_file_of_mode_0400_is_not_blamed_on_a_security_module() {
+    let traced = holding(failing(SourceFile::Io, Errno::EACCES), &[Capability::SysPtrace]);
+    let denied = finding(&traced, SourceFile::Io);
+    assert_eq!(denied.cause, Some(Cause::FileMode { errno: Errno::EACCES }));
+    assert!(denied.reason().unwrap().ends_with("by file mode 0400: requires cap_dac_read_search"), "{denied}");
+    assert_eq!(denied.fix, setcap(&[Capability::SysPtrace, Capability::DacReadSearch]));
+    // smaps_rollup has mode 0444: only the ptrace check counts.
+    let smaps = holding(failing(SourceFile::SmapsRollup, Errno::EACCES), &[Capability::SysPtrace]);
+    assert_eq!(finding(&smaps, SourceFile::SmapsRollup).code(), Some("permission-denied-despite-capability"));
+}
+
+#[test]
+fn capabilities_that_are_held_are_not_named_as_a_fix() {
+    for reads_any_file in [Capability::DacReadSearch, Capability::DacOverride] {
+        let held = [Capability::SysPtrace, reads_any_file];
+        let denied = finding(&holding(failing(SourceFile::Io, Errno::EACCES), &held), SourceFile::Io);
+        let why = "permission denied (EACCES) despite cap_sys_ptrace: blocked by an LSM or a user namespace";
+        assert!(denied.reason().unwrap().ends_with(why), "{denied}");
+        assert_eq!(denied.fix, None);
+    }
+}
+
+#[test]
+fn setcap_commands_of_several_sources_do_not_undo_one_another() {
+    let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[Capability::CheckpointRestore]);
+    snapshot.taskstats_summary = Some(TaskstatsSummary { eperm_count: 3, ..TaskstatsSummary::default() });
+    let findings = findings(&snapshot);
+    let fixes = fixes(&findings);
+    let (fix, sources) = &fixes[0];
+    let command = "run as root, or once: sudo setcap \
+                   cap_checkpoint_restore,cap_dac_read_search,cap_net_admin,cap_sys_ptrace+ep \
+                   \"$(command -v ctprof)\"";
+    assert_eq!((fixes.len(), fix.to_string().as_str()), (1, command));
+    assert_eq!(sources.iter().map(|source| source.name()).collect::<Vec<_>>(), ["io", "taskstats"]);
+}
+
+#[test]
+fn root_without_a_capability_is_not_told_to_use_setcap() {
+    let mut container = failing(SourceFile::Io, Errno::EACCES);
+    container.capture =
+        Some(CaptureInfo { capabilities: vec!["cap_dac_override".to_owned()], ..CaptureInfo::default() });
+    let fix = finding(&container, SourceFile::Io).fix.unwrap().to_string();
+    assert_eq!(fix, "run with cap_sys_ptrace (container: --cap-add=SYS_PTRACE)");
+}
+
+#[test]
+fn at_most_three_names_are_shown() {
+    let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[]);
+    let summary = snapshot.parse_summary.as_mut().unwrap();
+    summary.unread_names.insert(SourceFile::Io, ["a", "b", "c", "d"].map(str::to_owned).to_vec());
+    let reason = finding(&snapshot, SourceFile::Io).reason().unwrap();
+    assert!(reason.starts_with("not read for 2 of 3 threads (a, b, c, …): "), "{reason}");
+}
+
+#[test]
+fn findings_do_not_look_at_threads() {
+    let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[]);
+    let (whole, census) = (findings(&snapshot), Census::of(&snapshot.threads));
+    snapshot.threads.clear();
+    assert_eq!(findings_of(&snapshot, &census), whole);
+}
+
+#[test]
+fn switches_that_are_off_are_named_with_the_command_that_sets_them() {
+    let off = HostContext {
+        sched_schedstats: Some(Switch::RuntimeOff),
+        task_delayacct: Some(Switch::RuntimeOff),
+        ..HostContext::default()
+    };
+    let snapshot = on_host(off);
+    let line = |source| finding(&snapshot, source).to_string();
+    assert_eq!(
+        line(Source::Schedstats),
+        "schedstats: no nr_wakeups*, wait_*, block_*, sleep_* (kernel.sched_schedstats=0); run_time_ns and \
+         wait_time_ns are unaffected. Fix: sudo sysctl kernel.sched_schedstats=1 (counts from then on)"
+    );
+    assert_eq!(
+        line(Source::DelayAccounting),
+        "delay accounting: I/O and memory delays off (kernel.task_delayacct=0). Fix: sudo sysctl \
+         kernel.task_delayacct=1 (new threads only; boot with `delayacct` for all)"
+    );
+    let lacking = HostContext { sched_schedstats: Some(Switch::ConfigOff), ..HostContext::default() };
+    assert_eq!(finding(&on_host(lacking), Source::Schedstats).coverage, Coverage::Unavailable);
+}
+
+#[test]
+fn scheduler_statistics_are_judged_by_their_gate() {
+    let host = || HostContext { sched_schedstats: Some(Switch::RuntimeOff), ..HostContext::default() };
+    let mut counted = on_host(host());
+    counted.threads[0].metrics.slice_max = Some(1.into());
+    assert_eq!(finding(&counted, Source::Schedstats).coverage, Coverage::Complete);
+    let no_sched = CtprofSnapshot { host: Some(host()), ..CtprofSnapshot::default() };
+    assert_eq!(finding(&no_sched, Source::Schedstats).coverage, Coverage::Complete);
+}
+
+#[test]
+fn threads_that_started_before_the_sysctl_was_set_are_said_to_show_0() {
+    let host = |cmdline: &str| HostContext {
+        task_delayacct: Some(Switch::On),
+        kernel_cmdline: Some(cmdline.to_owned()),
+        ..HostContext::default()
+    };
+    let by_sysctl = finding(&on_host(host("quiet")), Source::DelayAccounting);
+    assert_eq!((by_sysctl.cause.as_ref(), by_sysctl.coverage), (Some(&Cause::EnabledLate), Coverage::Complete));
+    assert!(by_sysctl.is_gap() && !by_sysctl.is_fixable());
+    assert_eq!(finding(&on_host(host("quiet delayacct")), Source::DelayAccounting).cause, None);
+}
+
+#[test]
+fn a_denied_taskstats_names_the_capability_or_the_namespace() {
+    let failing = |summary| CtprofSnapshot { taskstats_summary: Some(summary), ..CtprofSnapshot::default() };
+    let denied = failing(TaskstatsSummary { eperm_count: 7, ..TaskstatsSummary::default() });
+    assert_eq!(finding(&denied, Source::Taskstats).fix, setcap(&[Capability::NetAdmin]));
+    let held = finding(&holding(denied, &[Capability::NetAdmin]), Source::Taskstats);
+    assert_eq!(held.cause, Some(Cause::OtherNamespace { kind: Namespace::User }));
+    assert_eq!(held.fix, Some(Fix::RunInHostNetwork));
+    let mut missing = failing(TaskstatsSummary { open_error: Some(Errno::ENOENT), ..TaskstatsSummary::default() });
+    assert_eq!(finding(&missing, Source::Taskstats).coverage, Coverage::Unavailable);
+    missing.host = Some(HostContext { config_task_xacct: Some(Built::On), ..HostContext::default() });
+    assert_eq!(finding(&missing, Source::Taskstats).reason().unwrap(), "not available in this network namespace");
+    let unopened = failing(TaskstatsSummary { open_error: Some(Errno::EMFILE), ..TaskstatsSummary::default() });
+    assert_eq!(finding(&unopened, Source::Taskstats).reason().unwrap(), "cannot open taskstats: EMFILE");
+}
+
+#[test]
+fn a_container_and_hidden_processes_are_reported() {
+    let container = HostContext { pid_namespace_initial: Some(false), ..HostContext::default() };
+    let reason = finding(&on_host(container), Source::Processes).reason().unwrap();
+    assert_eq!(reason, "only this PID namespace is visible");
+    let hidden = HostContext { proc_hidepid: Some("2".into()), ..HostContext::default() };
+    let hidden = on_host(hidden);
+    let reason = finding(&hidden, Source::Processes).reason().unwrap();
+    assert_eq!(reason, "other users' processes are hidden (procfs is mounted with hidepid=2)");
+    let mut exempt = hidden.clone();
+    exempt.threads[0].kernel_thread = true;
+    assert_eq!(finding(&exempt, Source::Processes).coverage, Coverage::Complete);
+    let held = holding(hidden, &[Capability::SysPtrace]);
+    assert_eq!(finding(&held, Source::Processes).coverage, Coverage::Complete);
+}
+
+fn probed(failure: ProbeFailure, count: u64) -> CtprofSnapshot {
+    let failures = BTreeMap::from([(failure, count)]);
+    let summary = CtprofProbeSummary { failures, ..CtprofProbeSummary::default() };
+    holding(CtprofSnapshot { probe_summary: Some(summary.concluded()), ..CtprofSnapshot::default() }, &[])
+}
+
+#[test]
+fn failed_attachments_are_counted_and_explained() {
+    let denied = probed(ProbeFailure::PtraceSeize, 1);
+    let without = finding(&denied, Source::Jemalloc);
+    assert_eq!(
+        without.reason().unwrap(),
+        "could not attach to 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
+    );
+    assert_eq!(without.fix, setcap(&[Capability::SysPtrace]));
+    let held = finding(&holding(denied, &[Capability::SysPtrace]), Source::Jemalloc);
+    assert!(
+        held.reason().unwrap().ends_with("already traced, or blocked by an LSM, seccomp or a user namespace"),
+        "{held}"
+    );
+    assert_eq!(held.fix, None);
+    let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), Source::Jemalloc);
+    let expected = "not read for 2 processes or threads: mostly unknown-layout: the jemalloc build is unknown and has \
+                    no debug information";
+    assert_eq!(unknown.reason().unwrap().to_lowercase(), expected);
+}
+
+#[test]
+fn failures_of_different_kinds_are_counted_apart() {
+    let failures = [(ProbeFailure::PtraceSeize, 1), (ProbeFailure::UnknownLayout, 2)].into();
+    let summary = CtprofProbeSummary { failures, ..CtprofProbeSummary::default() };
+    let errnos = BTreeMap::from([(Errno::EACCES, 2), (Errno::EIO, 1)]);
+    let parse = CtprofParseSummary {
+        read_failures_by_errno: BTreeMap::from([(SourceFile::Io, errnos)]),
+        ..CtprofParseSummary::default()
+    };
+    let snapshot = CtprofSnapshot {
+        probe_summary: Some(summary.concluded()),
+        parse_summary: Some(parse.concluded()),
+        ..CtprofSnapshot::default()
+    };
+    let gaps = findings(&snapshot).into_iter().filter_map(|finding| Some((finding.code()?, finding.affected?.count)));
+    let expected = [("permission-denied", 2), ("error", 1), ("permission-denied", 1), ("probe-failed", 2)];
+    assert_eq!(gaps.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn skipped_processes_are_counted_with_the_option_that_skipped_them() {
+    let summary = CtprofParseSummary { smaps_skipped: 1, ..CtprofParseSummary::default() };
+    let snapshot = CtprofSnapshot { parse_summary: Some(summary), ..CtprofSnapshot::default() };
+    let skipped = findings(&snapshot).into_iter().find(|finding| finding.cause == Some(Cause::TooLarge)).unwrap();
+    let line = "smaps_rollup: skipped 1 of 1 process: above --smaps-max-rss. Fix: capture with --smaps always";
+    assert_eq!(skipped.to_string(), line);
+}
+
+#[test]
+fn findings_have_a_code_a_reason_and_a_fix_in_json_and_null_where_nothing_is_missing() {
+    let snapshot = holding(failing(SourceFile::Sched, Errno::EMFILE), &[]);
+    let json = |source: SourceFile| serde_json::to_value(finding(&snapshot, source)).unwrap();
+    let expected = serde_json::json!({
+        "source": "sched",
+        "coverage": "partial",
+        "code": "open-file-limit",
+        "reason": "not read for 2 of 3 threads (db): too many open files (EMFILE)",
+        "fix": "ulimit -n 1024",
+    });
+    assert_eq!(json(SourceFile::Sched), expected);
+    let complete = json(SourceFile::Stat);
+    assert!(complete["code"].is_null() && complete["reason"].is_null() && complete["fix"].is_null(), "{complete}");
+}
+
+#[test]
+fn codes_are_unique() {
+    for codes in [Cause::CODES, Warning::CODES, Note::CODES] {
+        let mut names: Vec<_> = codes.iter().map(|(code, _)| code).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), codes.len(), "{codes:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What makes a comparison doubtful.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{Side, Source};
+use crate::model::{Census, CtprofSnapshot};
+
+coded! {
+    /// What makes a comparison doubtful.
+    pub enum Warning {
+        /// The candidate was captured before the baseline.
+        CandidateOlder = "candidate-older",
+        /// The host was booted in between: all counters started again at 0.
+        DifferentBoot = "different-boot",
+        /// The snapshots are from different hosts.
+        DifferentHost {
+            /// Host name of the baseline.
+            baseline: Option<String>,
+            /// Host name of the candidate.
+            candidate: Option<String>,
+        } = "different-host",
+        /// The kernels differ.
+        DifferentKernel {
+            /// Kernel release of the baseline.
+            baseline: Option<String>,
+            /// Kernel release of the candidate.
+            candidate: Option<String>,
+        } = "different-kernel",
+        /// The architectures differ.
+        DifferentArch {
+            /// Architecture of the baseline.
+            baseline: Option<String>,
+            /// Architecture of the candidate.
+            candidate: Option<String>,
+        } = "different-arch",
+        /// The numbers of CPUs online differ.
+        DifferentCpuCount {
+            /// CPUs of the baseline.
+            baseline: Option<String>,
+            /// CPUs of the candidate.
+            candidate: Option<String>,
+        } = "different-cpu-count",
+        /// The tick rates differ: values in ticks are not comparable.
+        DifferentTickRate {
+            /// Ticks per second of the baseline.
+            baseline: Option<String>,
+            /// Ticks per second of the candidate.
+            candidate: Option<String>,
+        } = "different-tick-rate",
+        /// Only one side has values from a source.
+        OneSidedSource {
+            /// The source.
+            source: Source,
+            /// The side that has it.
+            side: Side,
+        } = "one-sided-source",
+        /// The captures were made with different options.
+        DifferentOptions {
+            /// Names of the options, as the snapshot file has them.
+            options: Vec<String>,
+        } = "different-options",
+    }
+}
+
+serialize_coded!(Warning);
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, baseline, candidate) = match self {
+            Self::CandidateOlder => return f.write_str("candidate is older than baseline; arguments swapped?"),
+            Self::DifferentBoot => {
+                return f.write_str("different boot: counters were reset; deltas are not activity");
+            }
+            Self::OneSidedSource { source, side } => return write!(f, "only the {side} has values from {source}"),
+            Self::DifferentOptions { options } => {
+                return write!(f, "captured with different options: {}", options.join(", "));
+            }
+            Self::DifferentHost { baseline, candidate } => ("different host", baseline, candidate),
+            Self::DifferentKernel { baseline, candidate } => ("different kernel", baseline, candidate),
+            Self::DifferentArch { baseline, candidate } => ("different architecture", baseline, candidate),
+            Self::DifferentCpuCount { baseline, candidate } => ("different number of CPUs", baseline, candidate),
+            Self::DifferentTickRate { baseline, candidate } => {
+                ("different tick rate, ticks are not comparable", baseline, candidate)
+            }
+        };
+        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        write!(f, "{what}: {} → {}", known(baseline), known(candidate))
+    }
+}
+
+impl Warning {
+    /// The warning about a field of the host context that differs; `None` where that is harmless.
+    #[must_use]
+    pub fn for_host_field(field: &str, baseline: Option<String>, candidate: Option<String>) -> Option<Self> {
+        Some(match field {
+            "boot_id" => Self::DifferentBoot,
+            "hostname" => Self::DifferentHost { baseline, candidate },
+            "kernel_release" => Self::DifferentKernel { baseline, candidate },
+            "arch" => Self::DifferentArch { baseline, candidate },
+            "online_cpus" => Self::DifferentCpuCount { baseline, candidate },
+            "clock_ticks_per_second" => Self::DifferentTickRate { baseline, candidate },
+            _ => return None,
+        })
+    }
+
+    /// Sources from which only one side has values, without those read through another one of them.
+    pub(crate) fn one_sided_sources(baseline: &Census, candidate: &Census) -> Vec<Self> {
+        let sources = |census: &Census| census.present().map(Source::of_metric).collect();
+        let (baseline, candidate): (BTreeSet<Source>, BTreeSet<Source>) = (sources(baseline), sources(candidate));
+        let one_sided: BTreeSet<_> = baseline.symmetric_difference(&candidate).cloned().collect();
+        let is_implied = |source: &&Source| source.carrier().is_some_and(|carrier| one_sided.contains(&carrier));
+        let side = |source: &Source| if baseline.contains(source) { Side::Baseline } else { Side::Candidate };
+        let told = one_sided.iter().filter(|source| !is_implied(source));
+        told.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
+    }
+
+    /// Options of the captures that differ.
+    pub(crate) fn different_options(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot) -> Option<Self> {
+        let written = |snapshot: &CtprofSnapshot| {
+            let options = &snapshot.capture.as_ref()?.options;
+            serde_json::to_value(options).ok()?.as_object().cloned()
+        };
+        let (baseline, candidate) = (written(baseline)?, written(candidate)?);
+        let names: BTreeSet<&String> = baseline.keys().chain(candidate.keys()).collect();
+        let options = names.into_iter().filter(|name| baseline.get(*name) != candidate.get(*name)).cloned();
+        let options: Vec<_> = options.collect();
+        (!options.is_empty()).then_some(Self::DifferentOptions { options })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CaptureInfo, CaptureOptions, ThreadState};
+
+    fn census(fill: impl Fn(&mut ThreadState)) -> Census {
+        let mut thread = ThreadState::default();
+        thread.metrics.minflt = Some(1.into());
+        fill(&mut thread);
+        Census::of(&[thread])
+    }
+
+    #[test]
+    fn a_source_that_only_one_side_has_is_named_with_the_side() {
+        let bare = census(|_| {});
+        let delays = census(|thread| thread.metrics.blkio_delay_count = Some(0.into()));
+        let warnings = Warning::one_sided_sources(&bare, &delays);
+        let text: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["only the candidate has values from delay accounting"]);
+        assert_eq!(Warning::one_sided_sources(&delays, &delays), []);
+        let taskstats = census(|thread| {
+            thread.metrics.blkio_delay_count = Some(0.into());
+            thread.metrics.cpu_delay_count = Some(0.into());
+        });
+        assert_eq!(Warning::one_sided_sources(&taskstats, &bare).len(), 1, "taskstats alone");
+    }
+
+    #[test]
+    fn options_that_differ_are_named() {
+        let captured = |options| {
+            let capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
+            CtprofSnapshot { capture, ..CtprofSnapshot::default() }
+        };
+        let usual = captured(CaptureOptions { smaps: "auto".to_owned(), ..CaptureOptions::default() });
+        let other =
+            captured(CaptureOptions { smaps: "never".to_owned(), no_taskstats: true, ..CaptureOptions::default() });
+        let warning = Warning::different_options(&usual, &other).unwrap();
+        assert_eq!(warning.to_string(), "captured with different options: no_taskstats, smaps");
+        assert_eq!(Warning::different_options(&usual, &usual), None);
+    }
+
+    #[test]
+    fn warnings_have_a_code_and_a_message_in_json() {
+        let json = serde_json::to_value(Warning::CandidateOlder).unwrap();
+        let expected = "candidate is older than baseline; arguments swapped?";
+        assert_eq!(json, serde_json::json!({"code": "candidate-older", "message": expected}));
+    }
+}

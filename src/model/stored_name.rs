@@ -1,0 +1,88 @@
+//! Enums of names that files store: known names are variants, unknown ones are kept as they are.
+
+/// Makes an enum of stored names. The doc of a variant is also its [`meaning`](super::Errno::meaning).
+macro_rules! stored_names {
+    ($(#[$meta:meta])* pub enum $name:ident { $(#[doc = $doc:literal] $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        #[non_exhaustive]
+        pub enum $name {
+            $(#[doc = $doc] $variant,)+
+            /// A name that this version does not know.
+            Other(Box<str>),
+        }
+
+        impl $name {
+            /// Every known name.
+            pub const KNOWN: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name in files.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$variant => $text,)+
+                    Self::Other(name) => name,
+                }
+            }
+
+            /// What it means, in a sentence; `None` for an unknown name.
+            #[must_use]
+            pub fn meaning(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$variant => Some($doc.trim_ascii()),)+
+                    Self::Other(_) => None,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                match name {
+                    $($text => Self::$variant,)+
+                    unknown => Self::Other(unknown.into()),
+                }
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.name() == other.name()
+            }
+        }
+
+        impl Eq for $name {}
+
+        // By name: the order of keys in files is that of their text.
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.name().cmp(other.name())
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <std::borrow::Cow<'_, str>>::deserialize(deserializer).map(|name| Self::from(&*name))
+            }
+        }
+    };
+}
+
+pub(crate) use stored_names;
