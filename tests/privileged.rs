@@ -110,7 +110,7 @@ fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
         info.contains(&format!(r#"pid {pid} "sleep": io denied (EACCES) for 1 thread; smaps_rollup denied (EACCES)"#)),
         "{info}"
     );
-    assert!(info.contains("jemalloc: 1 processes examined, 0 with jemalloc"), "{info}");
+    assert!(info.contains("jemalloc: processes examined: 1, with jemalloc: 0, threads read: 0"), "{info}");
     assert!(!info.contains("cannot read file"), "{info}");
 }
 

@@ -118,7 +118,7 @@ pub(in crate::capture) fn log(summary: &CtprofProbeSummary) {
     let reasons: Vec<_> = failures.iter().map(|(tag, count)| format!("{tag} {count}")).collect();
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
     tracing::info!(
-        "jemalloc: {tgids_walked} processes examined, {jemalloc_detected} with jemalloc, {probed_ok} threads read; \
+        "jemalloc: processes examined: {tgids_walked}, with jemalloc: {jemalloc_detected}, threads read: {probed_ok}, \
          not read: {reasons}"
     );
 }
