@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::model::{Limit, Metrics, SourceFile};
+use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs, SourceFile};
 use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
@@ -263,14 +263,36 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
 
     let snapshot = capture_pid(child.0.id()).unwrap();
     let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
-    let used = stats.cpu.usage_usec.unwrap();
+    let used = stats.cpu.usage_usec.unwrap().0;
     assert!((100_000..700_000).contains(&used), "{used} µs of CPU at a fifth of 1.5 s");
-    assert!(stats.cpu.nr_throttled.unwrap() > 3 && stats.cpu.throttled_usec.unwrap() > 200_000, "{:?}", stats.cpu);
-    assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(Limit::Number(20_000)), Some(100_000)));
+    assert!(stats.cpu.nr_throttled.unwrap().0 > 3 && stats.cpu.throttled_usec.unwrap().0 > 200_000, "{:?}", stats.cpu);
+    let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs(100_000));
+    assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(quota), Some(period)));
     let filled = u64::try_from(FILLED).unwrap();
-    let memory = stats.memory.current.unwrap();
+    let memory = stats.memory.current.unwrap().0;
     assert!((filled..2 * filled).contains(&memory), "{memory} bytes");
-    assert!(stats.memory.peak.is_none_or(|peak| peak >= filled));
-    assert_eq!(stats.memory.max, Some(Limit::Number(536_870_912)));
-    assert!(stats.pids.current.is_none_or(|threads| threads >= 1));
+    assert!(stats.memory.peak.is_none_or(|peak| peak.0 >= filled));
+    assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
+    assert!(stats.pids.current.is_none_or(|threads| threads.0 >= 1));
+}
+
+#[test]
+fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
+    let name = format!("ctprof-test-quota-{}", std::process::id());
+    let folder = Path::new("/sys/fs/cgroup/cpu").join(&name);
+    if fs::create_dir(&folder).is_err() || !folder.join("cpu.cfs_quota_us").exists() {
+        return eprintln!("skipped: no cgroup of version 1 can be created here");
+    }
+    let cgroup = Cgroup { name, folders: vec![folder] };
+    cgroup.set(&[("cpu.cfs_quota_us", "20000")]);
+    let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let child = Killed(child);
+    cgroup.take(child.0.id());
+    thread::sleep(Duration::from_millis(600));
+
+    let snapshot = capture_pid(child.0.id()).unwrap();
+    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    assert!(stats.cpu.nr_throttled.unwrap().0 > 1, "{:?}", stats.cpu);
+    let group = snapshot.threads[0].cgroup.as_deref().unwrap();
+    assert!(snapshot.cgroup_stats.contains_key(group), "{group}");
 }

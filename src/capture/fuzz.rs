@@ -1,6 +1,7 @@
 //! Parsers of what the kernel writes, for the fuzz targets to reach.
 
 use super::enrich::{jemalloc, taskstats};
+use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
 use crate::model::METRICS;
 
@@ -12,7 +13,7 @@ pub fn text(bytes: &[u8]) {
             METRICS.iter().for_each(|metric| drop(text::value(metric, field)));
         }
     }
-    let _ = text::cgroup(bytes);
+    let _ = CgroupPaths::default().identify(bytes);
     jemalloc::fuzz_maps(bytes);
     let mut keyed = Keyed::new(METRICS.iter().map(|metric| (metric.name, metric)));
     // The second pass uses what the first has learned.

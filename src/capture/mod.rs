@@ -31,7 +31,8 @@ pub use self::options::{Ask, Options, Progress, Roots};
 use self::procfs::folder::Folder;
 use self::procfs::pids;
 use self::procfs::walk::Walk;
-use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, ThreadState};
+use self::walked::Walked;
+use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
 use crate::process::workers;
 
 /// Captures every thread of every process.
@@ -75,7 +76,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         progress: &options.progress,
     };
     let walked = walk.run(&pids, &pool);
-    let cgroup_stats = cgroups(&walked.threads, &mounts, &pool);
+    let cgroup_stats = cgroups(&walked, &mounts, &pool);
     let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
     Ok(CtprofSnapshot {
@@ -106,9 +107,10 @@ fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources 
     }
 }
 
-/// The statistics of every cgroup that a thread is in, each read once.
-fn cgroups(threads: &[ThreadState], mounts: &Mounts, pool: &ThreadPool) -> BTreeMap<String, CgroupStats> {
-    let paths: BTreeSet<&Name> = threads.iter().filter_map(|thread| thread.cgroup.as_ref()).collect();
+/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once.
+fn cgroups(walked: &Walked, mounts: &Mounts, pool: &ThreadPool) -> BTreeMap<String, CgroupStats> {
+    let of_threads = walked.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
+    let paths: BTreeSet<&Name> = of_threads.chain(&walked.cgroups).collect();
     let paths: Vec<_> = paths.into_iter().collect();
     pool.install(|| paths.par_iter().map(|path| (path.to_string(), cgroup::read(mounts, path))).collect())
 }

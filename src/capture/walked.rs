@@ -1,5 +1,6 @@
 //! What a walk over all threads gives, whichever engine made it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::enrich::{jemalloc, taskstats};
@@ -11,6 +12,8 @@ use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 pub(super) struct Walked {
     /// Sorted by process and thread id once [`in_order`](Self::in_order) was called.
     pub(super) threads: Vec<ThreadState>,
+    /// The cgroups that they are in, in all hierarchies with values.
+    pub(super) cgroups: BTreeSet<Name>,
     pub(super) tally: Tally,
     /// `None` if taskstats was disabled.
     pub(super) taskstats: Option<TaskstatsSummary>,
@@ -23,8 +26,9 @@ pub(super) struct Walked {
 impl Walked {
     /// Adds what another worker has read.
     pub(super) fn merge(&mut self, other: Self) {
-        let Self { mut threads, tally, taskstats, probe, probe_time } = other;
+        let Self { mut threads, mut cgroups, tally, taskstats, probe, probe_time } = other;
         self.threads.append(&mut threads);
+        self.cgroups.append(&mut cgroups);
         self.tally.merge(tally);
         self.taskstats = either(self.taskstats.take(), taskstats, taskstats::merge);
         self.probe = either(self.probe.take(), probe, jemalloc::merge);

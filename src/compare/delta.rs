@@ -20,12 +20,12 @@ pub enum Delta {
         /// Of the largest.
         max: i64,
     },
-    /// The most frequent value is another.
+    /// The most frequent value, or a limit, is another.
     Changed {
-        /// The baseline's.
-        from: String,
+        /// The baseline's: a word, or a number in the row's unit.
+        from: Cell,
         /// The candidate's.
-        to: String,
+        to: Cell,
     },
     /// The most frequent value is the same.
     Same,
@@ -70,7 +70,7 @@ impl Delta {
             }
             (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) if from == to => Self::Same,
             (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) => {
-                Self::Changed { from: from.clone(), to: to.clone() }
+                Self::Changed { from: Cell::Word(from.clone()), to: Cell::Word(to.clone()) }
             }
             (Cell::Cpus { fewest: a, most: b, cpus: s }, Cell::Cpus { fewest: c, most: d, cpus: t }) => {
                 let (fewest, most) = (i128::from(*c) - i128::from(*a), i128::from(*d) - i128::from(*b));
@@ -78,7 +78,7 @@ impl Delta {
             }
             (Cell::Word(from), Cell::Word(to)) if from == to => Self::Same,
             (Cell::Word(_), Cell::Number(_)) | (Cell::Number(_) | Cell::Word(_), Cell::Word(_)) => {
-                Self::Changed { from: word(baseline), to: word(candidate) }
+                Self::Changed { from: baseline.clone(), to: candidate.clone() }
             }
             _ => return None,
         })
@@ -105,15 +105,6 @@ impl Delta {
             Self::Cpus { most, .. } => Some(*most as f64),
             Self::Changed { .. } | Self::Same => None,
         }
-    }
-}
-
-/// A limit as a word: a number, or `max`.
-fn word(cell: &Cell) -> String {
-    match cell {
-        Cell::Number(number) => number.to_string(),
-        Cell::Word(word) => word.clone(),
-        _ => String::new(),
     }
 }
 
@@ -160,7 +151,7 @@ mod tests {
         assert_eq!(Delta::of(&mode("S", 3), &mode("S", 8)), Some(Delta::Same));
         assert!(Delta::Same.is_none());
         let changed = Delta::of(&mode("S", 3), &mode("R", 8)).unwrap();
-        assert_eq!(changed, Delta::Changed { from: "S".into(), to: "R".into() });
+        assert_eq!(changed, Delta::Changed { from: Cell::Word("S".into()), to: Cell::Word("R".into()) });
         assert!(!changed.is_none());
     }
 

@@ -1,287 +1,295 @@
-//! Sections that are not about threads: readings of cgroups, of the host's pressure, of sched_ext.
+//! Sections that are not about threads: values of cgroups, of the host's pressure, of sched_ext.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::cgroup_keys::CgroupKeys;
 use super::group::Group;
 use super::rows::{Row, Table, by_movement};
 use super::{Options, Sides, joined, smaps};
 use crate::diagnose::Note;
-use crate::model::{Cell, CgroupStats, CtprofSnapshot, Limit, Psi, Section, Unit};
+use crate::model::{Cell, CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, Unit, ValueScope};
 
-/// A reading, and how it combines with those of other cgroups of its group.
-struct Entry {
-    name: Cow<'static, str>,
-    unit: Unit,
-    cell: Cell,
-    combine: Combine,
-}
-
-/// How the readings of several cgroups become one.
-#[derive(Clone, Copy)]
-enum Combine {
-    /// Usage and counts add up.
-    Add,
-    /// Of peaks, averages and limits the largest; `max` is larger than any number.
-    Largest,
-    /// Of floors the smallest.
-    Smallest,
-}
-
-impl Combine {
-    fn apply(self, a: Cell, b: Cell) -> Cell {
-        let is_max = |cell: &Cell| matches!(cell, Cell::Word(_));
-        match (self, &a, &b) {
-            (Self::Add, Cell::Number(x), Cell::Number(y)) => Cell::Number(x.saturating_add(*y)),
-            (Self::Largest, Cell::Number(x), Cell::Number(y)) => Cell::Number(*x.max(y)),
-            (Self::Smallest, Cell::Number(x), Cell::Number(y)) => Cell::Number(*x.min(y)),
-            (Self::Smallest, ..) if is_max(&a) => b,
-            (Self::Largest, ..) if is_max(&b) => b,
-            _ => a,
-        }
-    }
-}
-
-fn entry(name: &'static str, unit: Unit, value: Option<u64>, combine: Combine) -> Option<Entry> {
-    value.map(|value| Entry { name: name.into(), unit, cell: Cell::Number(value), combine })
-}
-
-fn limit(name: &'static str, unit: Unit, value: Option<Limit>, combine: Combine) -> Option<Entry> {
-    let cell = match value? {
-        Limit::Number(number) => Cell::Number(number),
-        Limit::Max => Cell::Word("max".to_owned()),
-    };
-    Some(Entry { name: name.into(), unit, cell, combine })
-}
-
-/// The tables of all sections but those of threads' metrics.
+/// The tables of all sections except those of threads' metrics.
 pub(super) fn tables(
     snapshots: Sides<Option<&CtprofSnapshot>>,
     keys: &CgroupKeys<'_>,
     options: &Options,
 ) -> Vec<Table> {
-    let of_cgroups = |section: Section| {
-        let Sides { baseline, candidate } = snapshots;
-        let baseline = baseline.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.baseline(path)));
-        let candidate = candidate.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.candidate(path)));
-        table(section, Sides { baseline, candidate })
-    };
-    let host_pressure = || {
-        let entries = |snapshot: &CtprofSnapshot| snapshot.psi.as_ref().map(pressure).unwrap_or_default();
-        table(Section::HostPressure, one_group(snapshots, "host", entries))
-    };
-    let sched_ext = || {
-        let mut table = table(Section::SchedExt, one_group(snapshots, "sched_ext", sched_ext));
-        table.notes.extend(reloads(snapshots));
-        table
-    };
-    let mut tables = Vec::new();
-    for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
-        match section {
-            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
-                tables.push(of_cgroups(section));
-            }
-            Section::HostPressure => tables.push(host_pressure()),
-            Section::SmapsRollup => tables.push(smaps::table(snapshots, options)),
-            Section::SchedExt => tables.push(sched_ext()),
-            _ => {}
+    let wanted = Section::ALL.iter().filter(|section| options.wants(**section));
+    let table = |&section: &Section| match section {
+        section if section.is_of_cgroups() => {
+            options.group_by.is_by_cgroup().then(|| cgroup_table(section, snapshots, keys))
         }
-    }
-    tables
+        Section::HostPressure => Some(one_group(section, "host", snapshots, |snapshot| {
+            snapshot.psi.as_ref().map(Psi::values).unwrap_or_default()
+        })),
+        Section::SmapsRollup => Some(smaps::table(snapshots, options)),
+        Section::SchedExt => Some(sched_ext_table(snapshots)),
+        _ => None,
+    };
+    wanted.filter_map(table).collect()
 }
 
-/// How many members a group has, and their readings.
-type Members = (u64, Vec<Entry>);
+fn cgroup_table(section: Section, snapshots: Sides<Option<&CtprofSnapshot>>, keys: &CgroupKeys<'_>) -> Table {
+    let Sides { baseline, candidate } = snapshots;
+    let baseline = baseline.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.baseline(path)));
+    let candidate = candidate.map(|snapshot| cgroup_groups(snapshot, section, |path| keys.candidate(path)));
+    let mut table = table(section, Sides { baseline, candidate });
+    for group in &mut table.groups {
+        group.renamed = keys.list.iter().any(|renamed| renamed.baseline == group.name);
+    }
+    table
+}
+
+fn sched_ext_table(snapshots: Sides<Option<&CtprofSnapshot>>) -> Table {
+    let states = snapshots.map(|snapshot| snapshot.and_then(|snapshot| snapshot.sched_ext.as_ref()));
+    let mut table = one_group(Section::SchedExt, "sched_ext", snapshots, |snapshot| {
+        snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default()
+    });
+    table.notes.extend(reloads(states));
+    table
+}
+
+/// What changed sequence numbers mean for the other values.
+fn reloads(states: Sides<Option<&SchedExtSysfs>>) -> Vec<Note> {
+    let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
+    let loaded = (a.enable_seq != b.enable_seq).then_some(Note::SchedulerLoaded);
+    let hotplugged = (a.hotplug_seq != b.hotplug_seq).then_some(Note::CpusHotplugged);
+    loaded.into_iter().chain(hotplugged).collect()
+}
+
+/// One value of a group.
+struct GroupValue {
+    name: Cow<'static, str>,
+    unit: Unit,
+    cell: Cell,
+}
+
+/// A group of one side.
+#[derive(Default)]
+struct Members {
+    /// How many it has.
+    count: u64,
+    /// In the order of the records' tables.
+    values: Vec<GroupValue>,
+}
+
 type Groups = BTreeMap<String, Members>;
 
-fn one_group(
-    snapshots: Sides<Option<&CtprofSnapshot>>,
-    name: &str,
-    entries: impl Fn(&CtprofSnapshot) -> Vec<Entry>,
-) -> Sides<Option<Groups>> {
-    let group = |snapshot| BTreeMap::from([(name.to_owned(), (1, entries(snapshot)))]);
-    snapshots.map(|snapshot| snapshot.map(group))
+/// The values of cgroups that share a group, by row.
+#[derive(Default)]
+struct Collected<'s> {
+    cgroups: u64,
+    /// Of each row, the cgroups that have a value.
+    rows: Vec<Vec<(&'s str, RecordValue<'s>)>>,
+    places: HashMap<Cow<'static, str>, usize>,
 }
 
-/// The readings of a section, of each group of cgroups, in the order of their files.
-fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
-    let mut groups = Groups::new();
-    for (path, stats) in &snapshot.cgroup_stats {
-        let (members, entries) = groups.entry(key(path)).or_default();
-        *members += 1;
-        for more in cgroup_entries(section, stats) {
-            match entries.iter_mut().find(|entry| entry.name == more.name) {
-                None => entries.push(more),
-                Some(entry) => {
-                    let cell = std::mem::replace(&mut entry.cell, Cell::Number(0));
-                    entry.cell = entry.combine.apply(cell, more.cell);
-                }
-            }
+impl<'s> Collected<'s> {
+    fn add(&mut self, path: &'s str, values: Vec<RecordValue<'s>>) {
+        self.cgroups += 1;
+        for value in values {
+            let place = *self.places.entry(value.name.clone()).or_insert(self.rows.len());
+            self.rows.resize_with(self.rows.len().max(place + 1), Vec::new);
+            self.rows[place].push((path, value));
         }
     }
-    groups
-}
 
-fn cgroup_entries(section: Section, stats: &CgroupStats) -> Vec<Entry> {
-    match section {
-        Section::CgroupStats => usage(stats),
-        Section::CgroupLimits => limits(stats),
-        Section::MemoryStat => map(stats.memory.stat.as_ref(), memory_stat_unit),
-        Section::MemoryEvents => map(stats.memory.events.as_ref(), |_| Unit::Count),
-        Section::IoStat => io_stat(stats),
-        Section::Pressure => pressure(&stats.psi),
-        _ => Vec::new(),
+    fn reduced(self) -> Members {
+        Members { count: self.cgroups, values: self.rows.iter().filter_map(|row| reduced(row)).collect() }
     }
 }
 
-fn usage(stats: &CgroupStats) -> Vec<Entry> {
-    let CgroupStats { cpu, memory, pids, .. } = stats;
-    let entries = [
-        entry("cpu.usage_usec", Unit::Us, cpu.usage_usec, Combine::Add),
-        entry("cpu.user_usec", Unit::Us, cpu.user_usec, Combine::Add),
-        entry("cpu.system_usec", Unit::Us, cpu.system_usec, Combine::Add),
-        entry("cpu.nr_periods", Unit::Count, cpu.nr_periods, Combine::Add),
-        entry("cpu.nr_throttled", Unit::Count, cpu.nr_throttled, Combine::Add),
-        entry("cpu.throttled_usec", Unit::Us, cpu.throttled_usec, Combine::Add),
-        entry("memory.current", Unit::Bytes, memory.current, Combine::Add),
-        entry("memory.peak", Unit::Bytes, memory.peak, Combine::Largest),
-        entry("memory.swap_current", Unit::Bytes, memory.swap_current, Combine::Add),
-        entry("pids.current", Unit::Count, pids.current, Combine::Add),
-    ];
-    entries.into_iter().flatten().collect()
+/// The one value for the cgroups of a row. In a sum, a value that includes descendants counts for
+/// them: they are not added again.
+fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<GroupValue> {
+    let (_, RecordValue { name, value_type, .. }) = row.first()?;
+    let includes_descendants =
+        |value: &RecordValue<'_>| value_type.reduction == Reduction::Sum && value.scope == ValueScope::Subtree;
+    let inclusive = row.iter().filter(|(_, value)| includes_descendants(value));
+    let topmost = topmost(inclusive.map(|(path, _)| *path).collect());
+    let counted = row.iter().filter(|(path, value)| !includes_descendants(value) || topmost.contains(path));
+    let cell = value_type.reduce(counted.map(|(_, value)| value.value.clone()))?;
+    Some(GroupValue { name: name.clone(), unit: value_type.unit, cell })
 }
 
-fn limits(stats: &CgroupStats) -> Vec<Entry> {
-    let CgroupStats { cpu, memory, pids, .. } = stats;
-    let nice = cpu.weight_nice.map(|nice| Entry {
-        name: "cpu.weight_nice".into(),
-        unit: Unit::None,
-        cell: Cell::Range { min: nice, max: nice },
-        combine: Combine::Largest,
+/// The cgroups that are no descendants of others among them.
+fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
+    // Compared by segments, a cgroup is followed by its descendants.
+    paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
+    let mut top: Option<&str> = None;
+    let is_below = |path: &str, top: &str| {
+        path.strip_prefix(top.trim_end_matches('/')).is_some_and(|below| below.starts_with('/'))
+    };
+    paths.retain(|path| {
+        let is_topmost = !top.is_some_and(|top| is_below(path, top));
+        top = if is_topmost { Some(path) } else { top };
+        is_topmost
     });
-    let entries = [
-        limit("cpu.max_quota_us", Unit::Us, cpu.max_quota_us, Combine::Largest),
-        entry("cpu.max_period_us", Unit::Us, cpu.max_period_us, Combine::Largest),
-        entry("cpu.weight", Unit::Count, cpu.weight, Combine::Largest),
-        nice,
-        limit("memory.max", Unit::Bytes, memory.max, Combine::Largest),
-        limit("memory.high", Unit::Bytes, memory.high, Combine::Largest),
-        limit("memory.low", Unit::Bytes, memory.low, Combine::Smallest),
-        limit("memory.min", Unit::Bytes, memory.min, Combine::Smallest),
-        limit("memory.swap_max", Unit::Bytes, memory.swap_max, Combine::Largest),
-        limit("pids.max", Unit::Count, pids.max, Combine::Largest),
-    ];
-    entries.into_iter().flatten().collect()
+    paths.into_iter().collect()
 }
 
-/// The keys of a map as the kernel has them. A limit among them does not add up.
-fn map(map: Option<&BTreeMap<String, u64>>, unit: fn(&str) -> Unit) -> Vec<Entry> {
-    let entry = |(key, value): (&String, &u64)| Entry {
-        name: key.clone().into(),
-        unit: unit(key),
-        cell: Cell::Number(*value),
-        combine: if key.starts_with("hierarchical_") { Combine::Largest } else { Combine::Add },
-    };
-    map.into_iter().flatten().map(entry).collect()
-}
-
-/// memory.stat has bytes, but for its counters of events (`Documentation/admin-guide/cgroup-v2.rst`).
-fn memory_stat_unit(key: &str) -> Unit {
-    const EVENTS: [&str; 8] = ["pg", "pswp", "workingset_", "thp_", "swpin", "swpout", "zswp", "numa_"];
-    let key = key.strip_prefix("total_").unwrap_or(key);
-    if EVENTS.iter().any(|prefix| key.starts_with(prefix)) { Unit::Count } else { Unit::Bytes }
-}
-
-fn io_stat(stats: &CgroupStats) -> Vec<Entry> {
-    let devices = stats.io.stat.iter().flatten();
-    let of = |(device, counts): (&String, &BTreeMap<String, u64>)| {
-        let entry = |(key, value): (&String, &u64)| Entry {
-            name: format!("{device} {key}").into(),
-            unit: if key.ends_with("bytes") { Unit::Bytes } else { Unit::Count },
-            cell: Cell::Number(*value),
-            combine: Combine::Add,
-        };
-        counts.iter().map(entry).collect::<Vec<_>>()
-    };
-    devices.flat_map(of).collect()
-}
-
-fn pressure(psi: &Psi) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for (resource, halves) in psi.resources() {
-        for (half, pressure) in halves.halves() {
-            let named = |field: &str, unit, value, combine| Entry {
-                name: format!("{resource}.{half}.{field}").into(),
-                unit,
-                cell: Cell::Number(value),
-                combine,
-            };
-            for (field, average) in [("avg10", pressure.avg10), ("avg60", pressure.avg60), ("avg300", pressure.avg300)]
-            {
-                entries.push(named(field, Unit::Hundredths, average.into(), Combine::Largest));
-            }
-            entries.push(named("total_usec", Unit::Us, pressure.total_usec, Combine::Add));
-        }
+fn cgroup_groups(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> Groups {
+    let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
+    for (path, stats) in &snapshot.cgroup_stats {
+        groups.entry(key(path)).or_default().add(path, stats.values(section));
     }
-    entries
+    groups.into_iter().map(|(name, collected)| (name, collected.reduced())).collect()
 }
 
-fn sched_ext(snapshot: &CtprofSnapshot) -> Vec<Entry> {
-    let Some(state) = &snapshot.sched_ext else { return Vec::new() };
-    let word = |name: &'static str, word: &Option<String>| {
-        let cell = Cell::Word(word.clone()?);
-        Some(Entry { name: name.into(), unit: Unit::None, cell, combine: Combine::Largest })
+/// The table of a section about one thing, which is its only group.
+fn one_group(
+    section: Section,
+    name: &str,
+    snapshots: Sides<Option<&CtprofSnapshot>>,
+    values: impl Fn(&CtprofSnapshot) -> Vec<RecordValue<'_>>,
+) -> Table {
+    let group = |snapshot| {
+        let mut collected = Collected::default();
+        collected.add("", values(snapshot));
+        BTreeMap::from([(name.to_owned(), collected.reduced())])
     };
-    let number = |name, value| entry(name, Unit::Count, value, Combine::Largest);
-    let entries = [
-        word("state", &state.state),
-        word("ops", &state.ops),
-        number("switch_all", state.switch_all),
-        number("nr_rejected", state.nr_rejected),
-        number("hotplug_seq", state.hotplug_seq),
-        number("enable_seq", state.enable_seq),
-    ];
-    entries.into_iter().flatten().collect()
-}
-
-/// What moved sequence numbers mean for the rest.
-fn reloads(snapshots: Sides<Option<&CtprofSnapshot>>) -> Vec<Note> {
-    let states = snapshots.map(|snapshot| snapshot.and_then(|snapshot| snapshot.sched_ext.as_ref()));
-    let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
-    let mut notes = Vec::new();
-    if a.enable_seq != b.enable_seq {
-        notes.push(Note::SchedulerLoaded);
-    }
-    if a.hotplug_seq != b.hotplug_seq {
-        notes.push(Note::CpusHotplugged);
-    }
-    notes
+    table(section, snapshots.map(|snapshot| snapshot.map(group)))
 }
 
 fn table(section: Section, groups: Sides<Option<Groups>>) -> Table {
     let paired = joined(groups.map(Option::unwrap_or_default));
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (at, (name, sides)) in paired.into_iter().enumerate() {
-        let members = sides.as_ref().map(|side| side.as_ref().map(|(members, _)| *members));
+    for (place, (name, sides)) in paired.into_iter().enumerate() {
+        let members = sides.as_ref().map(|side| side.as_ref().map(|members| members.count));
         table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
-        let entries = sides.map(|side| side.map(|(_, entries)| entries).unwrap_or_default());
-        table.rows.extend(rows(at, entries, members.map(|members| members.is_some())));
+        let values = sides.map(|side| side.unwrap_or_default().values);
+        table.rows.extend(rows(place, values, members.map(|members| members.is_some())));
     }
     by_movement(&mut table.rows, &[]);
     table
 }
 
-/// The rows of a group: the readings of both sides joined by name, in the baseline's order.
-fn rows(group: usize, entries: Sides<Vec<Entry>>, exists: Sides<bool>) -> Vec<Row> {
-    let Sides { baseline, candidate: mut others } = entries;
-    let mut joined = Vec::new();
-    for Entry { name, unit, cell, .. } in baseline {
-        let other = others.iter().position(|other| other.name == name).map(|at| others.remove(at).cell);
-        joined.push(Row::new(group, name, unit, Sides { baseline: Some(cell), candidate: other }, exists));
+/// The rows of a group: the values of both sides joined by name, in the baseline's order.
+fn rows(group: usize, values: Sides<Vec<GroupValue>>, exists: Sides<bool>) -> Vec<Row> {
+    let Sides { baseline, candidate } = values;
+    let row = |name, unit, baseline, candidate| Row::new(group, name, unit, Sides { baseline, candidate }, exists);
+    let names: HashSet<Cow<'static, str>> = baseline.iter().map(|value| value.name.clone()).collect();
+    let (shared, new): (Vec<_>, Vec<_>) = candidate.into_iter().partition(|value| names.contains(&value.name));
+    let mut others: HashMap<_, _> = shared.into_iter().map(|value| (value.name, value.cell)).collect();
+    let mut rows: Vec<_> = baseline
+        .into_iter()
+        .map(|GroupValue { name, unit, cell }| {
+            let other = others.remove(&name);
+            row(name, unit, Some(cell), other)
+        })
+        .collect();
+    rows.extend(new.into_iter().map(|GroupValue { name, unit, cell }| row(name, unit, None, Some(cell))));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::delta::Delta;
+    use super::super::{Flatten, GroupBy, compare, show};
+    use super::*;
+
+    fn snapshot(cgroups: &str) -> CtprofSnapshot {
+        serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
     }
-    joined.extend(others.into_iter().map(|Entry { name, unit, cell, .. }| {
-        Row::new(group, name, unit, Sides { baseline: None, candidate: Some(cell) }, exists)
-    }));
-    joined
+
+    fn options(glob: &str) -> Options {
+        let flatten = vec![Flatten::new(glob).unwrap()];
+        Options { group_by: GroupBy::Cgroup, flatten, ..Options::default() }
+    }
+
+    /// The value of `name` in the only group.
+    fn flattened(cgroups: &str, name: &str) -> Cell {
+        let view = show(&snapshot(cgroups), &options("/**"));
+        let mut rows = view.tables.into_iter().flat_map(|table| table.rows);
+        rows.find(|row| row.name == name).unwrap().values.baseline.unwrap()
+    }
+
+    #[test]
+    fn a_flattened_hierarchy_counts_its_descendants_once() {
+        let tree = r#"{
+            "/a": {"cpu":{"usage_usec":10}, "memory":{"current":10,"stat":{"anon":10}}, "pids":{"current":10},
+                   "io":{"stat":{"8:0":{"rbytes":10}}}},
+            "/a/b": {"cpu":{"usage_usec":4}, "memory":{"current":4,"stat":{"anon":4}}, "pids":{"current":4},
+                     "io":{"stat":{"8:0":{"rbytes":4}}}},
+            "/a/b/c": {"cpu":{"usage_usec":3}},
+            "/a-z": {"cpu":{"usage_usec":1}, "memory":{"current":1,"stat":{"anon":1}}, "pids":{"current":1},
+                     "io":{"stat":{"8:0":{"rbytes":1}}}}}"#;
+        assert_eq!(topmost(vec!["/a/b", "/", "/a"]), HashSet::from(["/"]));
+        for name in ["cpu.usage_usec", "memory.current", "anon", "pids.current", "8:0 rbytes"] {
+            assert_eq!(flattened(tree, name), Cell::Number(11), "{name}");
+        }
+        let view = show(&snapshot(tree), &options("/**"));
+        let stats = view.tables.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        assert_eq!(stats.groups[0].members.baseline, Some(4), "all cgroups of the row are counted");
+    }
+
+    #[test]
+    fn descendants_count_where_their_ancestor_has_no_value() {
+        let tree = r#"{"/":{"cpu":{"usage_usec":10}},
+            "/a":{"cpu":{"usage_usec":4},"memory":{"current":4}}, "/b":{"memory":{"current":1}}}"#;
+        let view = show(&snapshot(tree), &Options { flatten: vec![Flatten::new("/**").unwrap()], ..options("/*") });
+        assert!(view.tables.iter().flat_map(|table| &table.rows).any(|row| row.name == "memory.current"));
+        assert_eq!(flattened(tree, "memory.current"), Cell::Number(5));
+    }
+
+    #[test]
+    fn throttling_of_ancestor_and_descendants_adds_up() {
+        let tree = r#"{"/a":{"cpu":{"nr_throttled":2}}, "/a/b":{"cpu":{"nr_throttled":3}}}"#;
+        assert_eq!(flattened(tree, "cpu.nr_throttled"), Cell::Number(5));
+    }
+
+    #[test]
+    fn memory_of_version_1_adds_up_where_it_excludes_descendants() {
+        let tree =
+            r#"{"/a":{"memory":{"stat":{"rss":2,"total_rss":5}}}, "/a/b":{"memory":{"stat":{"rss":3,"total_rss":3}}}}"#;
+        assert_eq!((flattened(tree, "rss"), flattened(tree, "total_rss")), (Cell::Number(5), Cell::Number(5)));
+    }
+
+    #[test]
+    fn memory_events_of_version_1_add_up_because_they_exclude_descendants() {
+        let tree = |low: &str| {
+            let events = |max: u64| format!(r#"{{"memory":{{"events":{{{low}"max":{max}}}}}}}"#);
+            format!(r#"{{"/a":{},"/a/b":{}}}"#, events(5), events(3))
+        };
+        assert_eq!(flattened(&tree(""), "max"), Cell::Number(8));
+        assert_eq!(flattened(&tree(r#""low":0,"#), "max"), Cell::Number(5), "version 2 always has `low`");
+    }
+
+    #[test]
+    fn nice_values_of_merged_cgroups_are_a_range() {
+        let tree = r#"{"/a":{"cpu":{"weight_nice":-3}}, "/b":{"cpu":{"weight_nice":5}}}"#;
+        assert_eq!(flattened(tree, "cpu.weight_nice"), Cell::Range { min: -3, max: 5 });
+    }
+
+    #[test]
+    fn limits_that_changed_keep_their_numbers() {
+        let (old, new) = (
+            snapshot(r#"{"/a":{"memory":{"max":"max","high":1}}}"#),
+            snapshot(r#"{"/a":{"memory":{"max":4096,"high":3}}}"#),
+        );
+        let comparison = compare(&old, &new, &options("/*"));
+        let rows: Vec<_> = comparison.tables.iter().flat_map(|table| &table.rows).collect();
+        let delta = |name: &str| rows.iter().find(|row| row.name == name).unwrap().delta.clone().unwrap();
+        assert_eq!(delta("memory.high"), Delta::Number(2));
+        let (from, to) = (Cell::Word("max".to_owned()), Cell::Number(4096));
+        assert_eq!(delta("memory.max"), Delta::Changed { from, to });
+    }
+
+    #[test]
+    fn renamed_cgroups_are_marked_in_sections_of_cgroups() {
+        let json = |cgroup: &str| {
+            let thread = |tid: u32, comm: &str| {
+                format!(r#"{{"tid":{tid},"tgid":1,"pcomm":"p","comm":"{comm}","cgroup":"{cgroup}"}}"#)
+            };
+            let threads = [thread(1, "main"), thread(2, "io"), thread(3, "gc")].join(",");
+            format!(r#"{{"threads":[{threads}],"cgroup_stats":{{"{cgroup}":{{"cpu":{{"usage_usec":1}}}}}}}}"#)
+        };
+        let read = |cgroup: &str| serde_json::from_str::<CtprofSnapshot>(&json(cgroup)).unwrap();
+        let options = Options { group_by: GroupBy::Cgroup, ..Options::default() };
+        let comparison = compare(&read("/old"), &read("/new"), &options);
+        let stats = comparison.tables.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        assert_eq!((stats.groups.len(), &*stats.groups[0].name, stats.groups[0].renamed), (1, "/old", true));
+    }
 }

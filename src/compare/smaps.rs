@@ -1,4 +1,4 @@
-//! Memory of processes by kind, out of `smaps_rollup`.
+//! Memory of processes by kind, from `smaps_rollup`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,17 +10,12 @@ use crate::model::{Cell, CtprofSnapshot, Section, ThreadState, Unit};
 use crate::names::pattern_key;
 
 /// The kinds of memory of each process name, in bytes, summed over the processes of that name with
-/// saturation. Names are made into patterns even where one process has them, because process ids do
-/// not survive; with [`Names::Literal`], or `true` for "don't normalise", each process is for itself, as
-/// `name[tgid]`.
+/// saturation. With [`Names::Patterns`], a name becomes a pattern even if one process has it; with
+/// [`Names::Literal`], each process is listed as `name[tgid]`.
 ///
-/// `Shared_*` counts shared pages once a process: prefer `Pss`.
+/// `Shared_*` counts shared pages once per process: prefer `Pss`.
 #[must_use]
-pub fn collect_smaps_rollup(
-    snapshot: &CtprofSnapshot,
-    names: impl Into<Names>,
-) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let names = names.into();
+pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
     let mut processes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_bytes().next().is_some()) {
         let kinds = processes.entry(key(thread, names)).or_default();
@@ -39,7 +34,7 @@ fn key(thread: &ThreadState, names: Names) -> String {
     }
 }
 
-/// How many processes of each name have their memory read.
+/// How many processes of each name have a value.
 fn counts(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for thread in snapshot.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()) {
@@ -48,17 +43,17 @@ fn counts(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, u64> {
     counts
 }
 
-/// The section.
+/// The table of the section.
 pub(super) fn table(snapshots: Sides<Option<&CtprofSnapshot>>, options: &Options) -> Table {
     let names = options.names;
     let memory = snapshots.map(|s| s.map(|s| collect_smaps_rollup(s, names)).unwrap_or_default());
     let counts = snapshots.map(|s| s.map(|s| counts(s, names)).unwrap_or_default());
     let mut table = Table { section: Section::SmapsRollup, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    for (at, (name, kinds)) in joined(memory).into_iter().enumerate() {
+    for (place, (name, kinds)) in joined(memory).into_iter().enumerate() {
         let members = counts.as_ref().map(|counts| counts.get(&name).copied());
         for (kind, bytes) in joined(kinds.map(Option::unwrap_or_default)) {
             let values = bytes.map(|bytes| bytes.map(Cell::Number));
-            table.rows.push(Row::new(at, Cow::Owned(kind), Unit::Bytes, values, members.map(|n| n.is_some())));
+            table.rows.push(Row::new(place, Cow::Owned(kind), Unit::Bytes, values, members.map(|n| n.is_some())));
         }
         table.groups.push(Group { path: vec![name.clone()], name, members, ..Group::default() });
     }
@@ -82,7 +77,7 @@ mod tests {
         let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
         let memory = collect_smaps_rollup(&snapshot, Names::Patterns);
         assert_eq!((memory["web-{N}"]["Pss"], memory["db"]["Pss"]), (3072, u64::MAX));
-        let each = collect_smaps_rollup(&snapshot, true);
+        let each = collect_smaps_rollup(&snapshot, Names::Literal);
         assert_eq!((each["web-1[1]"]["Pss"], each["db[4]"]["Pss"]), (1024, 1024));
     }
 

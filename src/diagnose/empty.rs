@@ -33,8 +33,8 @@ pub enum Empty {
         /// The file of cgroup v2.
         file: &'static str,
     },
-    /// I/O of cgroup v1 (`blkio`) is not read.
-    BlkioNotRead,
+    /// The blkio controller of cgroup v1 has no counters, or an older version captured it.
+    NoBlkio,
     /// The controller is not enabled for any of the cgroups.
     ControllerOff {
         /// The controller.
@@ -59,7 +59,7 @@ impl fmt::Display for Empty {
             Self::NothingToAverage => f.write_str("no data: nothing was counted that these metrics average"),
             Self::NoCgroups => f.write_str("no data: no thread has a cgroup"),
             Self::NotInCgroupV1 { file } => write!(f, "no data: cgroup v1 has no {file}"),
-            Self::BlkioNotRead => f.write_str("no data: cgroup v1 blkio is not read"),
+            Self::NoBlkio => f.write_str("no data from the cgroup v1 blkio controller"),
             Self::ControllerOff { controller } => {
                 write!(
                     f,
@@ -133,7 +133,7 @@ fn no_file(section: Section, envelope: &CtprofSnapshot) -> Empty {
     let has = |what: fn(&CgroupStats) -> bool| envelope.cgroup_stats.values().any(what);
     match section {
         Section::IoStat if has(|stats| stats.io.stat.is_some()) => Empty::NoIo,
-        Section::IoStat if is_v1 => Empty::BlkioNotRead,
+        Section::IoStat if is_v1 => Empty::NoBlkio,
         Section::MemoryEvents if is_v1 => Empty::NotInCgroupV1 { file: "memory.events" },
         Section::Pressure if is_v1 => Empty::NotInCgroupV1 { file: "pressure files" },
         Section::IoStat => Empty::ControllerOff { controller: "io" },
@@ -168,7 +168,7 @@ mod tests {
 
     fn running() -> CgroupStats {
         let mut stats = CgroupStats::default();
-        stats.cpu.usage_usec = Some(1);
+        stats.cpu.usage_usec = Some(1.into());
         stats
     }
 
@@ -215,13 +215,13 @@ mod tests {
     fn one_removed_cgroup_does_not_explain_a_file_that_none_has() {
         let mut v1 = with_cgroup(CgroupLayout::Legacy, running());
         v1.cgroup_stats.insert("/removed".to_owned(), CgroupStats::default());
-        assert_eq!(why(&v1, Section::IoStat), "no data: cgroup v1 blkio is not read");
+        assert_eq!(why(&v1, Section::IoStat), "no data from the cgroup v1 blkio controller");
     }
 
     #[test]
     fn cgroups_of_version_1_are_said_to_have_no_io_stat() {
         let v1 = with_cgroup(CgroupLayout::Legacy, running());
-        assert_eq!(why(&v1, Section::IoStat), "no data: cgroup v1 blkio is not read");
+        assert_eq!(why(&v1, Section::IoStat), "no data from the cgroup v1 blkio controller");
         assert_eq!(why(&v1, Section::MemoryEvents), "no data: cgroup v1 has no memory.events");
         let v2 = with_cgroup(CgroupLayout::Unified, running());
         assert!(why(&v2, Section::IoStat).contains("io controller is not enabled"), "{}", why(&v2, Section::IoStat));

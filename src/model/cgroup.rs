@@ -1,54 +1,21 @@
-//! What a cgroup's files say. A file that is not there leaves its field absent.
+//! The values of a cgroup's files. A file that is missing leaves its value absent.
+//!
+//! Meanings are those of `Documentation/admin-guide/cgroup-v2.rst`; files of version 1 that say the
+//! same (`Documentation/admin-guide/cgroup-v1/`) fill the same values.
 
 use std::collections::BTreeMap;
 
-use serde::de::{self, Deserializer, Visitor};
-use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::cgroup_source::Conversion::{LimitAbove, Nanoseconds, NegativeIsMax, Shares, UnreachableIsMax};
+use super::cgroup_source::{CgroupFile, v1, v2};
+use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::psi::Psi;
-
-/// A bound that may be none: a number, or the kernel's word `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limit {
-    /// The bound.
-    Number(u64),
-    /// `max`: no limit, or for a floor, everything.
-    Max,
-}
-
-impl Serialize for Limit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Number(number) => serializer.serialize_u64(*number),
-            Self::Max => serializer.serialize_str("max"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Limit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LimitVisitor)
-    }
-}
-
-struct LimitVisitor;
-
-impl Visitor<'_> for LimitVisitor {
-    type Value = Limit;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a number or \"max\"")
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Limit, E> {
-        Ok(Limit::Number(number))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
-        if text == "max" { Ok(Limit::Max) } else { Err(E::invalid_value(de::Unexpected::Str(text), &self)) }
-    }
-}
+use super::record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType, record};
+use super::record_types::{CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, PeriodUs, Weight};
+use super::section::Section;
+use super::unit::{OrdinalI32, PeakBytes, Reading};
+use super::value::Value;
 
 /// One cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,65 +43,80 @@ fn is_empty<T: Default + PartialEq>(part: &T) -> bool {
     *part == T::default()
 }
 
-optional_record! {
+/// The files that may have a value; the first that has it counts.
+type Files = &'static [CgroupFile];
+
+// Throttling belongs to one cgroup's quota: the kernel does not add it to the ancestors
+// (`cpu_cfs_stat_show` of kernel/sched/core.c), as it does with CPU time.
+record! {
     /// `cpu.stat`, `cpu.max`, `cpu.weight`.
-    pub struct CgroupCpuStats {
-        /// CPU time in microseconds.
-        pub usage_usec: u64,
-        /// User CPU time in microseconds.
-        pub user_usec: u64,
-        /// Kernel CPU time in microseconds.
-        pub system_usec: u64,
+    pub struct CgroupCpuStats, "cpu." in CGROUP_CPU: Files {
+        /// CPU time.
+        usage_usec: CounterUs =
+            &[v2("cpu.stat").key("usage_usec"), v1("cpuacct", "cpuacct.usage").converted(Nanoseconds)];
+        /// User CPU time.
+        user_usec: CounterUs =
+            &[v2("cpu.stat").key("user_usec"), v1("cpuacct", "cpuacct.usage_user").converted(Nanoseconds)];
+        /// Kernel CPU time.
+        system_usec: CounterUs =
+            &[v2("cpu.stat").key("system_usec"), v1("cpuacct", "cpuacct.usage_sys").converted(Nanoseconds)];
         /// Periods in which the quota was in force.
-        pub nr_periods: u64,
+        nr_periods: CounterEvents =
+            &[v2("cpu.stat").key("nr_periods"), v1("cpu", "cpu.stat").key("nr_periods")], Own;
         /// Periods in which the quota ran out.
-        pub nr_throttled: u64,
-        /// Time throttled in microseconds.
-        pub throttled_usec: u64,
-        /// Quota a period, in microseconds.
-        pub max_quota_us: Limit,
-        /// Length of a period, in microseconds.
-        pub max_period_us: u64,
-        /// Share among siblings, 1 to 10,000; 0 for an idle group.
-        pub weight: u64,
-        /// The same as a nice value.
-        pub weight_nice: i64,
+        nr_throttled: CounterEvents =
+            &[v2("cpu.stat").key("nr_throttled"), v1("cpu", "cpu.stat").key("nr_throttled")], Own;
+        /// Time throttled, summed over CPUs.
+        throttled_usec: CounterUs =
+            &[v2("cpu.stat").key("throttled_usec"), v1("cpu", "cpu.stat").key("throttled_time").converted(Nanoseconds)],
+            Own;
+        /// CPU time that may be used per period.
+        max_quota_us: LimitUs = &[v2("cpu.max").word(1), v1("cpu", "cpu.cfs_quota_us").converted(NegativeIsMax)];
+        /// Length of a period.
+        max_period_us: PeriodUs = &[v2("cpu.max").word(2), v1("cpu", "cpu.cfs_period_us")];
+        /// Share of CPU time among siblings, 1 to 10,000; 0 for an idle cgroup.
+        weight: Weight = &[v2("cpu.weight"), v1("cpu", "cpu.shares").converted(Shares)];
+        /// The weight as a nice value.
+        weight_nice: OrdinalI32 = &[v2("cpu.weight.nice")];
     }
 }
 
-optional_record! {
+record! {
     /// `memory.*`.
-    pub struct CgroupMemoryStats {
-        /// Bytes in use.
-        pub current: u64,
-        /// Most bytes ever in use.
-        pub peak: u64,
-        /// Bytes swapped out.
-        pub swap_current: u64,
-        /// Hard limit in bytes.
-        pub max: Limit,
-        /// Throttling limit in bytes.
-        pub high: Limit,
-        /// Best-effort protection in bytes.
-        pub low: Limit,
-        /// Hard protection in bytes.
-        pub min: Limit,
-        /// Limit of swap in bytes.
-        pub swap_max: Limit,
-        /// `memory.stat`: bytes and events.
-        pub stat: BTreeMap<String, u64>,
-        /// `memory.events`.
-        pub events: BTreeMap<String, u64>,
+    pub struct CgroupMemoryStats, "memory." in CGROUP_MEMORY: Files {
+        /// Memory in use.
+        current: CurrentBytes = &[v2("memory.current"), v1("memory", "memory.usage_in_bytes")];
+        /// Most memory in use at any time.
+        peak: PeakBytes = &[v2("memory.peak"), v1("memory", "memory.max_usage_in_bytes")];
+        /// Memory swapped out.
+        swap_current: CurrentBytes = &[v2("memory.swap.current"), v1("memory", "memory.stat").key("total_swap")];
+        /// Hard limit of memory.
+        max: LimitBytes = &[v2("memory.max"), v1("memory", "memory.limit_in_bytes").converted(UnreachableIsMax)];
+        /// Memory above which the cgroup is throttled and reclaimed.
+        high: LimitBytes = &[v2("memory.high")];
+        /// Memory protected as long as there is unprotected memory elsewhere.
+        low: ProtectedBytes = &[v2("memory.low")];
+        /// Memory that is never reclaimed.
+        min: ProtectedBytes = &[v2("memory.min")];
+        /// Hard limit of swap.
+        swap_max: LimitBytes = &[
+            v2("memory.swap.max"),
+            v1("memory", "memory.memsw.limit_in_bytes").converted(LimitAbove("memory.limit_in_bytes")),
+        ];
+        and /// `memory.stat`, typed by [`MEMORY_STAT`].
+            stat: BTreeMap<String, u64>;
+        and /// `memory.events`, typed by [`MEMORY_EVENTS`].
+            events: BTreeMap<String, u64>;
     }
 }
 
-optional_record! {
+record! {
     /// `pids.*`.
-    pub struct CgroupPidsStats {
-        /// Threads.
-        pub current: u64,
-        /// Limit of threads.
-        pub max: Limit,
+    pub struct CgroupPidsStats, "pids." in CGROUP_PIDS: Files {
+        /// Threads and processes.
+        current: CurrentCount = &[v2("pids.current"), v1("pids", "pids.current")];
+        /// Limit of threads and processes.
+        max: LimitCount = &[v2("pids.max"), v1("pids", "pids.max")];
     }
 }
 
@@ -142,21 +124,131 @@ optional_record! {
     /// `io.stat`.
     pub struct CgroupIoStats {
         /// By device, `major:minor`.
-        pub stat: BTreeMap<String, BTreeMap<String, u64>>,
+        pub stat: BTreeMap<String, CgroupDeviceStats>,
     }
+}
+
+/// A file of version 1 that has one number per device and operation, and the operation.
+pub type DeviceFile = (&'static str, &'static str);
+
+const BYTES: &str = "blkio.throttle.io_service_bytes_recursive";
+const REQUESTS: &str = "blkio.throttle.io_serviced_recursive";
+
+record! {
+    /// A device's line of `io.stat`: `rbytes=…`, or the same in the `blkio` hierarchy of version 1.
+    pub struct CgroupDeviceStats, "" in CGROUP_DEVICE: DeviceFile {
+        /// Bytes read.
+        rbytes: CounterBytes = (BYTES, "Read");
+        /// Bytes written.
+        wbytes: CounterBytes = (BYTES, "Write");
+        /// Read requests.
+        rios: CounterEvents = (REQUESTS, "Read");
+        /// Write requests.
+        wios: CounterEvents = (REQUESTS, "Write");
+        /// Bytes discarded.
+        dbytes: CounterBytes = (BYTES, "Discard");
+        /// Discard requests.
+        dios: CounterEvents = (REQUESTS, "Discard");
+    }
+}
+
+/// The types of `memory.stat`'s values, by the first pattern that fits a key without `total_`,
+/// which version 1 puts before values that include descendants.
+pub static MEMORY_STAT: &[KeyPattern] = &[
+    KeyPattern::new::<LimitBytes>("hierarchical_*", "Limit with those of the ancestors (version 1)."),
+    KeyPattern::new::<CounterEvents>("pg*", "Page faults, pages scanned, reclaimed, moved between lists or nodes."),
+    KeyPattern::new::<CounterEvents>("pswp*", "Pages swapped in or out."),
+    KeyPattern::new::<CounterEvents>("swpin*", "Pages swapped in without I/O."),
+    KeyPattern::new::<CounterEvents>("swpout*", "Pages swapped out without I/O."),
+    KeyPattern::new::<CounterEvents>("zswp*", "Pages moved into zswap, out of it, or written back from it."),
+    KeyPattern::new::<CounterEvents>("workingset_*", "Pages refaulted, activated or restored after reclaim."),
+    KeyPattern::new::<CounterEvents>("thp_*", "Transparent huge pages allocated, collapsed or swapped out."),
+    KeyPattern::new::<CounterEvents>("numa_*", "Pages and tasks handled by NUMA balancing."),
+    KeyPattern::new::<CurrentBytes>("*", "Memory in use, by kind."),
+];
+
+/// The types of `memory.events`' values.
+pub static MEMORY_EVENTS: &[KeyPattern] =
+    &[KeyPattern::new::<CounterEvents>("*", "Times that a limit or a protection was crossed, and OOM kills.")];
+
+/// What of `memory.events` version 1 has in other files.
+pub static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
+    &[("max", v1("memory", "memory.failcnt")), ("oom_kill", v1("memory", "memory.oom_control").key("oom_kill"))];
+
+/// Version 1 puts this before keys of `memory.stat` whose values include descendants.
+const WITH_DESCENDANTS: &str = "total_";
+
+impl CgroupStats {
+    /// The values that are shown in `section`, in the order of the tables.
+    #[must_use]
+    pub fn values(&self, section: Section) -> Vec<RecordValue<'_>> {
+        match section {
+            Section::CgroupStats | Section::CgroupLimits => {
+                let mut values = self.fixed_values();
+                values.retain(|value| value.value_type.kind.is_configured() == (section == Section::CgroupLimits));
+                values
+            }
+            Section::MemoryStat => self.memory.stat.iter().flat_map(memory_stat).collect(),
+            Section::MemoryEvents => self.memory.events.iter().flat_map(memory_events).collect(),
+            Section::IoStat => self.io.stat.iter().flatten().flat_map(device).collect(),
+            Section::Pressure => self.psi.values(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn fixed_values(&self) -> Vec<RecordValue<'_>> {
+        let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));
+        let memory = CGROUP_MEMORY.iter().filter_map(|field| field.described(&self.memory));
+        let pids = CGROUP_PIDS.iter().filter_map(|field| field.described(&self.pids));
+        cpu.chain(memory).chain(pids).collect()
+    }
+}
+
+/// In version 1, a key that there is with `total_` as well has the cgroup's own value.
+fn memory_stat(map: &BTreeMap<String, u64>) -> impl Iterator<Item = RecordValue<'_>> {
+    map.iter().filter_map(|(key, value)| {
+        let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
+        let is_own = plain == key && map.contains_key(&format!("{WITH_DESCENDANTS}{key}"));
+        keyed(MEMORY_STAT, plain, key, if is_own { ValueScope::Own } else { ValueScope::Subtree }, *value)
+    })
+}
+
+/// Version 2 always has `low`, and counts descendants; version 1 has neither.
+fn memory_events(map: &BTreeMap<String, u64>) -> impl Iterator<Item = RecordValue<'_>> {
+    let scope = if map.contains_key("low") { ValueScope::Subtree } else { ValueScope::Own };
+    map.iter().filter_map(move |(key, value)| keyed(MEMORY_EVENTS, key, key, scope, *value))
+}
+
+fn keyed<'r>(
+    patterns: &'static [KeyPattern],
+    kernel_key: &str,
+    name: &str,
+    scope: ValueScope,
+    value: u64,
+) -> Option<RecordValue<'r>> {
+    let pattern = patterns.iter().find(|pattern| pattern.matches(kernel_key))?;
+    let value = Value::Unsigned(value);
+    Some(RecordValue { name: name.to_owned().into(), value_type: &pattern.value_type, scope, value })
+}
+
+fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iterator<Item = RecordValue<'r>> {
+    let values = CGROUP_DEVICE.iter().filter_map(|field| field.described(stats));
+    values.map(move |value| value.prefixed(&format!("{device} ")))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limit::Limit;
+    use super::super::record_types::ValueKind;
     use super::*;
 
     #[test]
-    fn no_limit_and_not_there_differ() {
+    fn no_limit_and_no_file_differ() {
         let json = r#"{"memory":{"max":"max","high":4096}}"#;
         let stats: CgroupStats = serde_json::from_str(json).unwrap();
         assert_eq!(
             (stats.memory.max, stats.memory.high, stats.memory.low),
-            (Some(Limit::Max), Some(Limit::Number(4096)), None)
+            (Some(LimitBytes(Limit::Max)), Some(LimitBytes(Limit::Number(4096))), None)
         );
         assert_eq!(serde_json::to_string(&stats).unwrap(), r#"{"memory":{"max":"max","high":4096}}"#);
         let error = serde_json::from_str::<CgroupStats>(r#"{"pids":{"max":"many"}}"#).unwrap_err().to_string();
@@ -164,9 +256,43 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_files_takes_no_room() {
+    fn a_cgroup_without_files_takes_no_room() {
         assert_eq!(serde_json::to_string(&CgroupStats::default()).unwrap(), "{}");
         let nulls = r#"{"cpu":{"usage_usec":null},"psi":{}}"#;
         assert_eq!(serde_json::from_str::<CgroupStats>(nulls).unwrap(), CgroupStats::default());
+    }
+
+    #[test]
+    fn every_key_of_memory_stat_has_the_type_that_the_kernel_documents() {
+        // Linux 7.3, and the last three 6.18 in a hierarchy of version 1.
+        for (key, kind, name) in [
+            ("anon", ValueKind::Gauge, "CurrentBytes"),
+            ("pagetables", ValueKind::Gauge, "CurrentBytes"),
+            ("file_thp", ValueKind::Gauge, "CurrentBytes"),
+            ("zswapped", ValueKind::Gauge, "CurrentBytes"),
+            ("swapcached", ValueKind::Gauge, "CurrentBytes"),
+            ("pgfault", ValueKind::Counter, "CounterEvents"),
+            ("swpin_zero", ValueKind::Counter, "CounterEvents"),
+            ("thp_swpout_fallback", ValueKind::Counter, "CounterEvents"),
+            ("numa_pte_updates", ValueKind::Counter, "CounterEvents"),
+            ("total_pgmajfault", ValueKind::Counter, "CounterEvents"),
+            ("total_rss", ValueKind::Gauge, "CurrentBytes"),
+            ("hierarchical_memory_limit", ValueKind::Limit, "LimitBytes"),
+        ] {
+            let stats: CgroupStats =
+                serde_json::from_str(&format!(r#"{{"memory":{{"stat":{{"{key}":1}}}}}}"#)).unwrap();
+            let values = stats.values(Section::MemoryStat);
+            let found = (&*values[0].name, values[0].value_type.kind, values[0].value_type.name);
+            assert_eq!(found, (key, kind, name));
+        }
+    }
+
+    #[test]
+    fn values_of_version_1_without_descendants_are_known() {
+        let json = r#"{"memory":{"stat":{"rss":1,"total_rss":2,"anon":3}}}"#;
+        let stats: CgroupStats = serde_json::from_str(json).unwrap();
+        let scopes: Vec<_> = stats.values(Section::MemoryStat).into_iter().map(|e| (e.name, e.scope)).collect();
+        let expected = [("anon", ValueScope::Subtree), ("rss", ValueScope::Own), ("total_rss", ValueScope::Subtree)];
+        assert_eq!(scopes, expected.map(|(name, scope)| (name.into(), scope)));
     }
 }

@@ -14,6 +14,7 @@ macro_rules! optional_record {
 
 mod census;
 mod cgroup;
+mod cgroup_source;
 mod cpus;
 mod derived;
 mod envelope;
@@ -21,9 +22,13 @@ mod failure;
 mod foreign;
 mod heap;
 mod host;
+mod limit;
 mod metrics;
 mod name;
 mod psi;
+mod record;
+mod record_listing;
+mod record_types;
 mod reduce;
 mod sched_ext;
 mod section;
@@ -40,19 +45,30 @@ mod value;
 mod wire;
 
 pub use census::Census;
-pub use cgroup::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit};
+pub use cgroup::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupCpuStats, CgroupDeviceStats, CgroupIoStats,
+    CgroupMemoryStats, CgroupPidsStats, CgroupStats, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
+};
+pub use cgroup_source::{CgroupFile, Conversion, Place};
 pub use cpus::{CpuSet, CpuSets};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub(crate) use envelope::{Bounds, Refusal};
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
+pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
 pub use name::{Name, decoded_len, printable};
-pub use psi::{Psi, PsiHalf, PsiResource};
+pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
+pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
+pub use record_listing::{RecordRow, record_rows};
+pub use record_types::{
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, MostFrequent, PeriodUs, Recorded,
+    StateWord, SwitchNumber, ValueKind, Weight,
+};
 pub use reduce::{
     Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
 };
-pub use sched_ext::SchedExtSysfs;
+pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
 pub use section::Section;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use source::{Class, Source, Sources, TaskstatsFamily};

@@ -1,17 +1,22 @@
-//! Pressure stall information: how long work stood still for want of a resource.
+//! Pressure stall information: how long work stalled for lack of a resource
+//! (`Documentation/accounting/psi.rst`).
 
 use serde::{Deserialize, Serialize};
+
+use super::record::{RecordField, RecordValue, ValueScope, ValueType};
+use super::record_types::{CounterUs, Hundredths};
+use super::unit::Reading;
 
 optional_record! {
     /// Pressure by resource (`/proc/pressure`, or `<resource>.pressure` of a cgroup).
     pub struct Psi {
-        /// Of the CPUs.
+        /// For the CPUs.
         pub cpu: PsiResource,
-        /// Of memory.
+        /// For memory.
         pub memory: PsiResource,
-        /// Of block I/O.
+        /// For block I/O.
         pub io: PsiResource,
-        /// Of interrupts: `full` only.
+        /// For interrupts: `full` only.
         pub irq: PsiResource,
     }
 }
@@ -19,45 +24,68 @@ optional_record! {
 optional_record! {
     /// Pressure of one resource.
     pub struct PsiResource {
-        /// Some work stood still.
+        /// Some tasks stalled.
         pub some: PsiHalf,
-        /// All work stood still. Of the whole host's CPUs always 0, by the kernel's design.
+        /// All tasks stalled. For the whole host's CPUs always 0, by the kernel's design.
         pub full: PsiHalf,
     }
 }
 
-/// Averages in hundredths of a percent, 0 to 10,099 (the kernel's rounding can pass 100.00), and the
-/// time in all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PsiHalf {
-    /// Over the last 10 seconds.
-    pub avg10: u16,
-    /// Over the last 60 seconds.
-    pub avg60: u16,
-    /// Over the last 300 seconds.
-    pub avg300: u16,
-    /// Microseconds in all.
-    pub total_usec: u64,
+macro_rules! psi_half {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ident = $key:literal;)+) => {
+        /// One line of a pressure file. Averages are in hundredths of a percent, 0 to 10,099: the
+        /// kernel's rounding can pass 100.00.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub struct PsiHalf { $($(#[doc = $doc])+ pub $name: $type,)+ }
+
+        /// The values of [`PsiHalf`], with their keys in the file.
+        pub static PSI_HALF: &[RecordField<PsiHalf, &str>] = &[$(RecordField {
+            name: stringify!($name),
+            doc: concat!($($doc),+).trim_ascii(),
+            value_type: ValueType::of::<$type>(),
+            scope: ValueScope::Subtree,
+            source: $key,
+            get: |half| Some(half.$name.value()),
+            set: |half, value| $type::from_value(value).map(|value| half.$name = value.unwrap_or_default()),
+        },)+];
+    };
+}
+
+psi_half! {
+    /// Share of the last 10 seconds that was stalled.
+    avg10: Hundredths = "avg10";
+    /// Share of the last 60 seconds that was stalled.
+    avg60: Hundredths = "avg60";
+    /// Share of the last 300 seconds that was stalled.
+    avg300: Hundredths = "avg300";
+    /// Time stalled.
+    total_usec: CounterUs = "total";
 }
 
 impl PsiHalf {
     /// The average over 10 seconds, in percent.
     #[must_use]
     pub fn avg10_percent(&self) -> f64 {
-        f64::from(self.avg10) / 100.0
+        self.avg10.percent()
     }
 
     /// The average over 60 seconds, in percent.
     #[must_use]
     pub fn avg60_percent(&self) -> f64 {
-        f64::from(self.avg60) / 100.0
+        self.avg60.percent()
     }
 
     /// The average over 300 seconds, in percent.
     #[must_use]
     pub fn avg300_percent(&self) -> f64 {
-        f64::from(self.avg300) / 100.0
+        self.avg300.percent()
+    }
+}
+
+impl Hundredths {
+    fn percent(self) -> f64 {
+        f64::from(self.0) / 100.0
     }
 }
 
@@ -68,6 +96,19 @@ impl Psi {
         [("cpu", cpu), ("memory", memory), ("io", io), ("irq", irq)]
             .into_iter()
             .filter_map(|(name, resource)| Some((name, resource.as_ref()?)))
+    }
+
+    /// All values, as `resource.half.field`.
+    #[must_use]
+    pub fn values(&self) -> Vec<RecordValue<'_>> {
+        let halves = self.resources().flat_map(|(resource, halves)| {
+            halves.halves().map(move |(half, pressure)| (format!("{resource}.{half}."), pressure))
+        });
+        let values = halves.flat_map(|(prefix, pressure)| {
+            let values = PSI_HALF.iter().filter_map(|field| field.described(pressure));
+            values.map(move |value| value.prefixed(&prefix))
+        });
+        values.collect()
     }
 }
 

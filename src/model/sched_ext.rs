@@ -1,19 +1,31 @@
-//! The state of `sched_ext`, where the kernel has it.
+//! The state of `sched_ext`, where the kernel has it (`Documentation/scheduler/sched-ext.rst`).
 
-optional_record! {
-    /// `/sys/kernel/sched_ext/`.
-    pub struct SchedExtSysfs {
-        /// `enabled`, `disabled` or on the way between.
-        pub state: String,
-        /// Whether all normal threads are run by the scheduler, or only those that ask for it.
-        pub switch_all: u64,
-        /// Threads that were refused `SCHED_EXT`; starts again at 0 when a scheduler is loaded.
-        pub nr_rejected: u64,
-        /// How often CPUs came or went.
-        pub hotplug_seq: u64,
-        /// How often a scheduler was loaded.
-        pub enable_seq: u64,
-        /// Name of the scheduler that is loaded.
-        pub ops: String,
+use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
+use super::record_types::{CounterEvents, StateWord, SwitchNumber};
+use super::unit::Reading;
+
+record! {
+    /// `/sys/kernel/sched_ext/`. The source of a value is its file there.
+    pub struct SchedExtSysfs, "" in SCHED_EXT: &str {
+        /// `enabled`, `disabled` or a state in between.
+        state: StateWord = "state";
+        /// Name of the loaded scheduler.
+        ops: StateWord = "root/ops";
+        /// 1 if the scheduler runs all normal threads, 0 if only those that ask for it.
+        switch_all: SwitchNumber = "switch_all";
+        /// Threads that were refused SCHED_EXT since a scheduler was loaded.
+        nr_rejected: CounterEvents = "nr_rejected";
+        /// Times that CPUs were added or removed.
+        hotplug_seq: CounterEvents = "hotplug_seq";
+        /// Times that a scheduler was loaded.
+        enable_seq: CounterEvents = "enable_seq";
+    }
+}
+
+impl SchedExtSysfs {
+    /// All values.
+    #[must_use]
+    pub fn values(&self) -> Vec<RecordValue<'_>> {
+        SCHED_EXT.iter().filter_map(|field| field.described(self)).collect()
     }
 }

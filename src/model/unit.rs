@@ -125,6 +125,8 @@ macro_rules! numbers {
     )+};
 }
 
+pub(super) use numbers;
+
 numbers! {
     /// Events since the thread started.
     MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;

@@ -80,6 +80,7 @@ macro_rules! integers {
 
 integers! {
     u64 => Unsigned, "a whole number from 0 to 18446744073709551615";
+    u16 => Unsigned, "a whole number from 0 to 65535";
     u32 => Unsigned, "a whole number from 0 to 4294967295";
     i32 => Signed, "a whole number from -2147483648 to 2147483647";
 }

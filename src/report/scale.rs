@@ -100,7 +100,7 @@ pub(super) fn delta(delta: Option<&Delta>, unit: Unit) -> String {
         }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
-        Some(Delta::Changed { from, to }) => format!("{from} → {to}"),
+        Some(Delta::Changed { from, to }) => format!("{} → {}", cell(Some(from), unit), cell(Some(to), unit)),
         Some(Delta::Same) => "same".to_owned(),
         Some(Delta::Cpus { moved: true, .. }) => "moved".to_owned(),
         Some(Delta::Cpus { fewest, most, .. }) if fewest == most => count(*fewest),

@@ -1,147 +1,180 @@
-//! What the files of a cgroup say: of version 2, and of version 1 in the same fields and units.
+//! The values in a cgroup's files: those of version 2, and those of version 1 in the same units.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use super::super::procfs::text::{signed, unsigned};
 use super::mounts::Mounts;
 use super::psi;
-use crate::model::{CgroupCpuStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats, Limit, printable};
+use crate::model::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupFile, CgroupStats, Conversion,
+    MEMORY_EVENTS_V1, Place, RecordField, Value, printable,
+};
 
-/// Reads a cgroup: from version 2 what that has, the rest from version 1.
+/// Reads a cgroup: each value from the first of its files that has it.
 pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
-    let unified = Files(mounts.unified(cgroup));
-    let legacy = |controller| Files(mounts.legacy(controller, cgroup));
-    CgroupStats {
-        cpu: cpu(&unified, &legacy("cpu"), &legacy("cpuacct")),
-        memory: memory(&unified, &legacy("memory")),
-        pids: pids(&unified, &legacy("pids")),
-        io: CgroupIoStats { stat: unified.io_stat() },
-        psi: psi::read(|resource| unified.text(&format!("{resource}.pressure"))),
+    let mut files = Files { mounts, cgroup, texts: HashMap::new() };
+    let mut stats = CgroupStats::default();
+    fill(CGROUP_CPU, &mut stats.cpu, &mut files);
+    fill(CGROUP_MEMORY, &mut stats.memory, &mut files);
+    fill(CGROUP_PIDS, &mut stats.pids, &mut files);
+    stats.memory.stat =
+        [None, Some("memory")].into_iter().find_map(|controller| files.text(controller, "memory.stat").map(pairs));
+    stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
+    stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
+    stats.psi = psi::read(|resource| fs::read(mounts.unified(cgroup)?.join(format!("{resource}.pressure"))).ok());
+    stats
+}
+
+fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut R, files: &mut Files<'_>) {
+    for field in table {
+        let value = field.source.iter().find_map(|file| files.value(file));
+        // A malformed value is absent.
+        let _ = value.map(|value| field.set(record, value));
     }
 }
 
-fn cpu(unified: &Files, cpu: &Files, cpuacct: &Files) -> CgroupCpuStats {
-    let stat = unified.pairs("cpu.stat").unwrap_or_default();
-    let old_stat = cpu.pairs("cpu.stat").unwrap_or_default();
-    let of = |key: &str| stat.get(key).or_else(|| old_stat.get(key)).copied();
-    let (quota, period) = unified.cpu_max().unzip();
-    CgroupCpuStats {
-        usage_usec: of("usage_usec").or_else(|| Some(cpuacct.number("cpuacct.usage")? / 1000)),
-        user_usec: of("user_usec").or_else(|| Some(cpuacct.number("cpuacct.usage_user")? / 1000)),
-        system_usec: of("system_usec").or_else(|| Some(cpuacct.number("cpuacct.usage_sys")? / 1000)),
-        nr_periods: of("nr_periods"),
-        nr_throttled: of("nr_throttled"),
-        throttled_usec: of("throttled_usec").or_else(|| Some(old_stat.get("throttled_time")? / 1000)),
-        max_quota_us: quota.or_else(|| cpu.cfs_quota()),
-        max_period_us: period.or_else(|| cpu.number("cpu.cfs_period_us")),
-        weight: unified.number("cpu.weight").or_else(|| cpu.number("cpu.shares").map(weight_of_shares)),
-        weight_nice: unified.text("cpu.weight.nice").and_then(|text| signed(text.trim_ascii())),
+type Devices = BTreeMap<String, CgroupDeviceStats>;
+
+/// The files of one cgroup in all hierarchies, each read once.
+struct Files<'m> {
+    mounts: &'m Mounts,
+    cgroup: &'m str,
+    /// By controller and name.
+    texts: HashMap<(Option<&'static str>, &'static str), Option<Vec<u8>>>,
+}
+
+impl Files<'_> {
+    fn text(&mut self, controller: Option<&'static str>, file: &'static str) -> Option<&[u8]> {
+        let read = || {
+            let directory = match controller {
+                None => self.mounts.unified(self.cgroup),
+                Some(controller) => self.mounts.legacy(controller, self.cgroup),
+            };
+            fs::read(directory?.join(file)).ok()
+        };
+        self.texts.entry((controller, file)).or_insert_with(read).as_deref()
+    }
+
+    fn value(&mut self, file: &CgroupFile) -> Option<Value<'static>> {
+        let text = self.text(file.controller, file.file)?;
+        let value = number_or_max(match file.place {
+            Place::Key(key) => lines(text).find_map(|line| line.strip_prefix(key.as_bytes())?.strip_prefix(b" "))?,
+            Place::Word(number) => words(text.trim_ascii()).nth(number - 1)?,
+            _ => text,
+        })?;
+        match (file.conversion, value) {
+            (Conversion::Nanoseconds, Value::Unsigned(ns)) => Some(Value::Unsigned(ns / 1000)),
+            (Conversion::Shares, Value::Unsigned(shares)) => Some(Value::Unsigned(weight_of_shares(shares))),
+            (Conversion::NegativeIsMax, Value::Signed(_)) => Some(MAX),
+            (Conversion::UnreachableIsMax | Conversion::LimitAbove(_), Value::Unsigned(UNREACHABLE..)) => Some(MAX),
+            (Conversion::LimitAbove(below), Value::Unsigned(limit)) => {
+                let below = unsigned(self.text(file.controller, below)?.trim_ascii())?;
+                limit.checked_sub(below).map(Value::Unsigned)
+            }
+            (_, value) => Some(value),
+        }
+    }
+
+    /// Version 1 has some of the events, in separate files.
+    fn memory_events_v1(&mut self) -> Option<BTreeMap<String, u64>> {
+        let event = |(key, file): &(&str, CgroupFile)| match self.value(file)? {
+            Value::Unsigned(number) => Some(((*key).to_owned(), number)),
+            _ => None,
+        };
+        let events: BTreeMap<_, _> = MEMORY_EVENTS_V1.iter().filter_map(event).collect();
+        (!events.is_empty()).then_some(events)
+    }
+
+    /// Lines of `major:minor operation number`, in one file for bytes and one for requests.
+    fn devices_v1(&mut self) -> Option<Devices> {
+        let mut devices: Option<Devices> = None;
+        for field in CGROUP_DEVICE {
+            let (file, operation) = field.source;
+            let Some(text) = self.text(Some("blkio"), file) else { continue };
+            let devices = devices.get_or_insert_default();
+            for line in lines(text) {
+                let [device, found, number] = words(line).collect::<Vec<_>>()[..] else { continue };
+                if let Some(number) = unsigned(number).filter(|_| found == operation.as_bytes()) {
+                    put(devices.entry(printable(device).into_owned()).or_default(), field, number);
+                }
+            }
+        }
+        devices
     }
 }
 
-/// The weight of version 2 that shares of version 1 (2 to 262,144) come to, by the formula of the
-/// container runtimes: ends map to ends.
+/// The kernel's word for no limit.
+const MAX: Value<'static> = Value::Name("max");
+
+/// Version 1 counts limits in pages and prints them in bytes: no limit is the largest multiple of the
+/// page size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
+const UNREACHABLE: u64 = (u64::MAX >> 1) & !0xffff;
+
+fn number_or_max(text: &[u8]) -> Option<Value<'static>> {
+    match text.trim_ascii() {
+        b"max" => Some(MAX),
+        text => unsigned(text).map(Value::Unsigned).or_else(|| signed(text).map(Value::Signed)),
+    }
+}
+
+/// The weight of version 2 for shares of version 1 (2 to 262,144), by the formula of the container
+/// runtimes, which maps both ends to each other.
 fn weight_of_shares(shares: u64) -> u64 {
     1 + shares.clamp(2, 262_144).saturating_sub(2) * 9999 / 262_142
 }
 
-fn memory(unified: &Files, legacy: &Files) -> CgroupMemoryStats {
-    let number = |name, old| unified.number(name).or_else(|| legacy.number(old));
-    CgroupMemoryStats {
-        current: number("memory.current", "memory.usage_in_bytes"),
-        peak: number("memory.peak", "memory.max_usage_in_bytes"),
-        swap_current: unified.number("memory.swap.current"),
-        max: unified.limit("memory.max").or_else(|| legacy.old_limit("memory.limit_in_bytes")),
-        high: unified.limit("memory.high"),
-        low: unified.limit("memory.low"),
-        min: unified.limit("memory.min"),
-        swap_max: unified.limit("memory.swap.max"),
-        stat: unified.pairs("memory.stat").or_else(|| legacy.pairs("memory.stat")),
-        events: unified.pairs("memory.events"),
-    }
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n')
 }
 
-fn pids(unified: &Files, legacy: &Files) -> CgroupPidsStats {
-    CgroupPidsStats {
-        current: unified.number("pids.current").or_else(|| legacy.number("pids.current")),
-        max: unified.limit("pids.max").or_else(|| legacy.limit("pids.max")),
-    }
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&b| b == b' ').filter(|word| !word.is_empty())
 }
 
-/// The files of one cgroup in one hierarchy, if it is there.
-struct Files(Option<PathBuf>);
-
-impl Files {
-    fn text(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(Path::join(self.0.as_ref()?, name)).ok()
-    }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        unsigned(self.text(name)?.trim_ascii())
-    }
-
-    fn limit(&self, name: &str) -> Option<Limit> {
-        limit(self.text(name)?.trim_ascii())
-    }
-
-    /// A limit of version 1, which has for none the largest multiple of the page size below 2^63.
-    fn old_limit(&self, name: &str) -> Option<Limit> {
-        let number = self.number(name)?;
-        Some(if number >= i64::MAX as u64 & !0xffff { Limit::Max } else { Limit::Number(number) })
-    }
-
-    /// A quota of version 1: -1 is none.
-    fn cfs_quota(&self) -> Option<Limit> {
-        let quota = signed(self.text("cpu.cfs_quota_us")?.trim_ascii())?;
-        Some(u64::try_from(quota).map_or(Limit::Max, Limit::Number))
-    }
-
-    /// `quota period`.
-    fn cpu_max(&self) -> Option<(Limit, u64)> {
-        let text = self.text("cpu.max")?;
-        let mut words = text.trim_ascii().split(|&b| b == b' ');
-        Some((limit(words.next()?)?, unsigned(words.next()?)?))
-    }
-
-    /// Lines of `key number`.
-    fn pairs(&self, name: &str) -> Option<BTreeMap<String, u64>> {
-        let text = self.text(name)?;
-        let pairs = text.split(|&b| b == b'\n').filter_map(|line| {
-            let blank = memchr::memchr(b' ', line)?;
-            Some((printable(&line[..blank]).into_owned(), unsigned(&line[blank + 1..])?))
-        });
-        Some(pairs.collect())
-    }
-
-    /// Lines of `major:minor key=number ...`; devices without I/O have no keys.
-    fn io_stat(&self) -> Option<BTreeMap<String, BTreeMap<String, u64>>> {
-        let text = self.text("io.stat")?;
-        let devices = text.split(|&b| b == b'\n').filter_map(|line| {
-            let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
-            let device = printable(words.next()?).into_owned();
-            let pair = |word: &[u8]| {
-                let equals = memchr::memchr(b'=', word)?;
-                Some((printable(&word[..equals]).into_owned(), unsigned(&word[equals + 1..])?))
-            };
-            Some((device, words.filter_map(pair).collect()))
-        });
-        Some(devices.collect())
-    }
+/// Lines of `key number`.
+fn pairs(text: &[u8]) -> BTreeMap<String, u64> {
+    let pairs = lines(text).filter_map(|line| {
+        let blank = memchr::memchr(b' ', line)?;
+        Some((printable(&line[..blank]).into_owned(), unsigned(&line[blank + 1..])?))
+    });
+    pairs.collect()
 }
 
-fn limit(text: &[u8]) -> Option<Limit> {
-    if text == b"max" { Some(Limit::Max) } else { unsigned(text).map(Limit::Number) }
+/// Lines of `major:minor key=number ...`; devices without I/O have no keys.
+fn devices(text: &[u8]) -> Devices {
+    let devices = lines(text).filter_map(|line| {
+        let mut words = words(line);
+        let device = printable(words.next()?).into_owned();
+        let mut stats = CgroupDeviceStats::default();
+        for (key, number) in words.filter_map(key_and_number) {
+            let field = CGROUP_DEVICE.iter().find(|field| field.name.as_bytes() == key);
+            field.into_iter().for_each(|field| put(&mut stats, field, number));
+        }
+        Some((device, stats))
+    });
+    devices.collect()
+}
+
+/// `key=number`.
+fn key_and_number(word: &[u8]) -> Option<(&[u8], u64)> {
+    let equals = memchr::memchr(b'=', word)?;
+    Some((&word[..equals], unsigned(&word[equals + 1..])?))
+}
+
+fn put<S>(stats: &mut CgroupDeviceStats, field: &RecordField<CgroupDeviceStats, S>, number: u64) {
+    field.set(stats, Value::Unsigned(number)).expect("values of devices are numbers");
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::Roots;
     use super::*;
 
-    /// Hierarchies under a directory of its own, with the given files.
-    fn read_tree(mountinfo: &str, cgroup: &str, files: &[(&str, &str)]) -> CgroupStats {
+    /// What a snapshot has of a cgroup whose hierarchies have the given files.
+    fn read_tree(mountinfo: &str, cgroup: &str, files: &[(&str, &str)]) -> serde_json::Value {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in [("proc/self/mountinfo", mountinfo)].iter().chain(files) {
             let path = dir.path().join(name);
@@ -149,17 +182,19 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        read(&Mounts::read(&roots), cgroup)
+        serde_json::to_value(read(&Mounts::read(&roots), cgroup)).unwrap()
     }
 
     const V2: &str = "35 29 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
     const V1: &str = "1 1 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       2 1 0:2 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n\
                       3 1 0:3 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                      4 1 0:4 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+                      4 1 0:4 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+                      5 1 0:5 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n";
 
     #[test]
-    fn version_2_files_fill_their_fields() {
+    fn version_2_files_fill_their_values() {
+        // Linux 6.12.
         let stats = read_tree(
             V2,
             "/a",
@@ -175,30 +210,35 @@ mod tests {
                 ("sys/fs/cgroup/a/memory.max", "max\n"),
                 ("sys/fs/cgroup/a/memory.low", "8192\n"),
                 ("sys/fs/cgroup/a/memory.stat", "anon 4096\nfile 0\n"),
+                ("sys/fs/cgroup/a/memory.events", "low 0\nhigh 0\nmax 2\noom 0\noom_kill 0\n"),
                 ("sys/fs/cgroup/a/pids.max", "77\n"),
-                ("sys/fs/cgroup/a/io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n254:0 \n"),
+                ("sys/fs/cgroup/a/io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 x=7\n254:0 \n"),
                 ("sys/fs/cgroup/a/cpu.pressure", "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\n"),
             ],
         );
-        assert_eq!(
-            (stats.cpu.usage_usec, stats.cpu.nr_throttled, stats.cpu.system_usec),
-            (Some(5_412_000), Some(3), None)
-        );
-        assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(Limit::Max), Some(100_000)));
-        assert_eq!((stats.cpu.weight, stats.cpu.weight_nice), (Some(100), Some(-3)));
-        assert_eq!(
-            (stats.memory.max, stats.memory.low, stats.memory.high),
-            (Some(Limit::Max), Some(Limit::Number(8192)), None)
-        );
-        assert_eq!((stats.memory.stat.unwrap()["anon"], stats.memory.peak), (4096, None));
-        assert_eq!((stats.pids.current, stats.pids.max), (None, Some(Limit::Number(77))));
-        let io = stats.io.stat.unwrap();
-        assert_eq!((io["8:0"]["wbytes"], io["254:0"].len()), (2, 0));
-        assert_eq!(stats.psi.cpu.unwrap().some.unwrap().avg10, 150);
+        let expected = json!({
+            "cpu": {
+                "usage_usec": 5_412_000, "user_usec": 1, "nr_throttled": 3, "throttled_usec": 70,
+                "max_quota_us": "max", "max_period_us": 100_000, "weight": 100, "weight_nice": -3,
+            },
+            "memory": {
+                "current": 4096, "max": "max", "low": 8192, "stat": {"anon": 4096, "file": 0},
+                "events": {"low": 0, "high": 0, "max": 2, "oom": 0, "oom_kill": 0},
+            },
+            "pids": {"max": 77},
+            "io": {"stat": {
+                "8:0": {"rbytes": 1, "wbytes": 2, "rios": 3, "wios": 4, "dbytes": 5, "dios": 6},
+                "254:0": {},
+            }},
+            "psi": {"cpu": {"some": {"avg10": 150, "avg60": 0, "avg300": 0, "total_usec": 9}}},
+        });
+        assert_eq!(stats, expected);
     }
 
     #[test]
-    fn version_1_files_fill_the_same_fields_in_the_same_units() {
+    fn version_1_files_fill_the_same_values_in_the_same_units() {
+        // Linux 6.18.
+        let requests = "8:0 Read 3\n8:0 Write 4\n8:0 Sync 0\n8:0 Async 7\n8:0 Discard 6\n8:0 Total 13\nTotal 13\n";
         let stats = read_tree(
             V1,
             "/a",
@@ -209,34 +249,72 @@ mod tests {
                 ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
                 ("sys/fs/cgroup/cpu/a/cpu.shares", "1024\n"),
                 ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "4096\n"),
-                ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
-                ("sys/fs/cgroup/memory/a/memory.stat", "rss 4096\n"),
+                ("sys/fs/cgroup/memory/a/memory.max_usage_in_bytes", "8192\n"),
+                ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "65536\n"),
+                ("sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes", "98304\n"),
+                ("sys/fs/cgroup/memory/a/memory.failcnt", "12\n"),
+                ("sys/fs/cgroup/memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
+                ("sys/fs/cgroup/memory/a/memory.stat", "rss 4096\ntotal_swap 512\n"),
+                ("sys/fs/cgroup/blkio/a/blkio.throttle.io_serviced_recursive", requests),
+                ("sys/fs/cgroup/blkio/a/blkio.throttle.io_service_bytes_recursive", "8:0 Read 4096\nTotal 4096\n"),
                 ("sys/fs/cgroup/pids/a/pids.current", "2\n"),
                 ("sys/fs/cgroup/pids/a/pids.max", "max\n"),
             ],
         );
-        assert_eq!((stats.cpu.usage_usec, stats.cpu.throttled_usec), (Some(5_412_000), Some(70)));
-        assert_eq!((stats.cpu.nr_periods, stats.cpu.max_quota_us), (Some(10), Some(Limit::Max)));
-        assert_eq!((stats.cpu.max_period_us, stats.cpu.weight), (Some(100_000), Some(39)));
-        assert_eq!((stats.memory.current, stats.memory.max), (Some(4096), Some(Limit::Max)));
-        assert_eq!((stats.memory.stat.unwrap()["rss"], stats.memory.high), (4096, None));
-        assert_eq!((stats.pids.current, stats.pids.max), (Some(2), Some(Limit::Max)));
-        assert_eq!(stats.psi, crate::model::Psi::default());
+        let expected = json!({
+            "cpu": {
+                "usage_usec": 5_412_000, "nr_periods": 10, "nr_throttled": 3, "throttled_usec": 70,
+                "max_quota_us": "max", "max_period_us": 100_000, "weight": 39,
+            },
+            "memory": {
+                "current": 4096, "peak": 8192, "swap_current": 512, "max": 65_536, "swap_max": 32_768,
+                "stat": {"rss": 4096, "total_swap": 512}, "events": {"max": 12, "oom_kill": 1},
+            },
+            "pids": {"current": 2, "max": "max"},
+            "io": {"stat": {"8:0": {"rbytes": 4096, "rios": 3, "wios": 4, "dios": 6}}},
+        });
+        assert_eq!(stats, expected);
     }
 
     #[test]
-    fn a_hybrid_host_has_each_field_from_where_it_is() {
+    fn a_limit_that_no_counter_reaches_is_none() {
+        let limits = |memory: &str, both: &str| {
+            let memory = ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", memory);
+            read_tree(V1, "/a", &[memory, ("sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes", both)])
+        };
+        let none = "9223372036854771712\n";
+        assert_eq!(limits(none, none), json!({"memory": {"max": "max", "swap_max": "max"}}));
+        assert_eq!(limits("4096\n", none), json!({"memory": {"max": 4096, "swap_max": "max"}}));
+        assert_eq!(limits("4096\n", "4095\n"), json!({"memory": {"max": 4096}}), "no sum of both");
+    }
+
+    #[test]
+    fn a_hybrid_host_has_each_value_from_its_hierarchy() {
         let mounts = format!("{V1}35 29 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
         let stats = read_tree(
             &mounts,
             "/a",
             &[
                 ("sys/fs/cgroup/unified/a/cpu.stat", "usage_usec 7\n"),
+                ("sys/fs/cgroup/cpu/a/cpu.stat", "nr_throttled 2\n"),
                 ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "4096\n"),
             ],
         );
-        assert_eq!((stats.cpu.usage_usec, stats.memory.current), (Some(7), Some(4096)));
-        assert_eq!((stats.cpu.nr_throttled, stats.pids.current), (None, None));
+        assert_eq!(stats, json!({"cpu": {"usage_usec": 7, "nr_throttled": 2}, "memory": {"current": 4096}}));
+    }
+
+    #[test]
+    fn a_malformed_value_is_absent() {
+        let stats = read_tree(
+            V2,
+            "/a",
+            &[
+                ("sys/fs/cgroup/a/cpu.stat", "usage_usec\nuser_usec x\nsystem_usec max\nnr_periods -1\n"),
+                ("sys/fs/cgroup/a/memory.max", "\n"),
+                ("sys/fs/cgroup/a/io.stat", "8:0 rbytes=x wbytes= rios\n\n"),
+            ],
+        );
+        assert_eq!(stats, json!({"io": {"stat": {"8:0": {}}}}));
     }
 
     #[test]

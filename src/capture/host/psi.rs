@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::procfs::text::unsigned;
-use crate::model::{Psi, PsiHalf, PsiResource};
+use crate::model::{PSI_HALF, Psi, PsiHalf, PsiResource, Value};
 
 /// Reads the host's pressure; `None` where no resource has any.
 pub(in crate::capture) fn host(procfs: &Path) -> Option<Psi> {
@@ -12,11 +12,11 @@ pub(in crate::capture) fn host(procfs: &Path) -> Option<Psi> {
     (psi != Psi::default()).then_some(psi)
 }
 
-/// Reads the pressure of each resource whose file can be had. Where pressure accounting is switched
-/// off, the files are there but refuse.
-pub(in crate::capture) fn read(file: impl Fn(&str) -> Option<Vec<u8>>) -> Psi {
-    let of = |resource| file(resource).and_then(|text| parse(&text));
-    Psi { cpu: of("cpu"), memory: of("memory"), io: of("io"), irq: of("irq") }
+/// Reads the pressure of each resource whose file can be read. Where pressure accounting is disabled,
+/// the files exist, but opening them fails.
+pub(in crate::capture) fn read(mut file: impl FnMut(&str) -> Option<Vec<u8>>) -> Psi {
+    let mut parsed = |resource| file(resource).and_then(|text| parse(&text));
+    Psi { cpu: parsed("cpu"), memory: parsed("memory"), io: parsed("io"), irq: parsed("irq") }
 }
 
 fn parse(text: &[u8]) -> Option<PsiResource> {
@@ -25,22 +25,23 @@ fn parse(text: &[u8]) -> Option<PsiResource> {
     (resource != PsiResource::default()).then_some(resource)
 }
 
-/// `avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
+/// `avg10=0.00 avg60=0.00 avg300=0.00 total=0`: all of it or nothing.
 fn parse_half(line: &[u8]) -> Option<PsiHalf> {
-    let value = |key: &[u8]| line.split(|&b| b == b' ').find_map(|pair| pair.strip_prefix(key));
-    Some(PsiHalf {
-        avg10: hundredths(value(b"avg10=")?)?,
-        avg60: hundredths(value(b"avg60=")?)?,
-        avg300: hundredths(value(b"avg300=")?)?,
-        total_usec: unsigned(value(b"total=")?)?,
-    })
+    let mut half = PsiHalf::default();
+    for field in PSI_HALF {
+        let value = |pair: &'_ [u8]| number(pair.strip_prefix(field.source.as_bytes())?.strip_prefix(b"=")?);
+        let number = line.split(|&b| b == b' ').find_map(value)?;
+        field.set(&mut half, Value::Unsigned(number)).ok()?;
+    }
+    Some(half)
 }
 
-/// `12.34` as 1234.
-fn hundredths(text: &[u8]) -> Option<u16> {
-    let (whole, fraction) = text.split_at_checked(memchr::memchr(b'.', text)?)?;
+/// A whole number, or a percentage such as `12.34` as 1234.
+fn number(text: &[u8]) -> Option<u64> {
+    let Some(point) = memchr::memchr(b'.', text) else { return unsigned(text) };
+    let (whole, fraction) = text.split_at(point);
     let [b'.', tens, ones] = fraction else { return None };
-    u16::try_from(unsigned(whole)?.checked_mul(100)? + unsigned(&[*tens, *ones])?).ok()
+    unsigned(whole)?.checked_mul(100)?.checked_add(unsigned(&[*tens, *ones])?)
 }
 
 #[cfg(test)]
@@ -54,22 +55,24 @@ mod tests {
             b"some avg10=5.09 avg60=0.99 avg300=100.21 total=707667\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
         let cpu = parse(text).unwrap();
         let some = cpu.some.unwrap();
-        assert_eq!((some.avg10, some.avg60, some.avg300, some.total_usec), (509, 99, 10_021, 707_667));
+        assert_eq!((some.avg10.0, some.avg60.0, some.avg300.0, some.total_usec.0), (509, 99, 10_021, 707_667));
         assert_eq!(cpu.full, Some(PsiHalf::default()));
         assert!((some.avg10_percent() - 5.09).abs() < 1e-9);
     }
 
     #[test]
-    fn interrupts_have_no_half_called_some() {
+    fn interrupts_have_only_full_pressure() {
         let irq = parse(b"full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n").unwrap();
-        assert_eq!((irq.some, irq.full.unwrap().total_usec), (None, 17));
+        assert_eq!((irq.some, irq.full.unwrap().total_usec.0), (None, 17));
     }
 
     #[test]
-    fn what_is_no_pressure_is_absent() {
+    fn malformed_pressure_is_absent() {
         for text in [
             &b""[..],
             b"some avg10=x avg60=0.00 avg300=0.00 total=0",
+            b"some avg10=700.00 avg60=0.00 avg300=0.00 total=x",
+            b"some avg10=70000.00 avg60=0.00 avg300=0.00 total=0",
             b"some avg10=0.00 total=0",
             b"some avg10=0.0 avg60=0.00 avg300=0.00 total=0",
         ] {

@@ -2,21 +2,23 @@
 
 use std::path::Path;
 
+use super::super::procfs::text::unsigned;
 use super::context::line;
-use crate::model::SchedExtSysfs;
+use crate::model::{SCHED_EXT, SchedExtSysfs, Shape, Value};
 
 /// Reads the state of `sched_ext`; `None` where the kernel has none.
 pub(in crate::capture) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
     let root = sysfs.join("kernel/sched_ext");
-    let number = |name: &str| line(&root.join(name))?.parse().ok();
-    let state = SchedExtSysfs {
-        state: line(&root.join("state")),
-        switch_all: number("switch_all"),
-        nr_rejected: number("nr_rejected"),
-        hotplug_seq: number("hotplug_seq"),
-        enable_seq: number("enable_seq"),
-        ops: line(&root.join("root/ops")),
-    };
+    let mut state = SchedExtSysfs::default();
+    for field in SCHED_EXT {
+        let Some(text) = line(&root.join(field.source)) else { continue };
+        let value = match field.value_type.shape {
+            Shape::Text => Some(Value::Text(text.into())),
+            _ => unsigned(text.as_bytes()).map(Value::Unsigned),
+        };
+        // A malformed value is absent.
+        let _ = value.map(|value| field.set(&mut state, value));
+    }
     (state != SchedExtSysfs::default()).then_some(state)
 }
 
@@ -25,6 +27,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::model::{CounterEvents, StateWord};
 
     #[test]
     fn a_loaded_scheduler_has_a_name_and_none_has_none() {
@@ -36,7 +39,7 @@ mod tests {
             fs::write(root.join(file), text).unwrap();
         }
         let state = read(dir.path()).unwrap();
-        assert_eq!((state.state.as_deref(), state.ops.as_deref()), (Some("enabled"), Some("minimal")));
-        assert_eq!((state.enable_seq, state.nr_rejected), (Some(3), None));
+        assert_eq!((state.state, state.ops), (Some(StateWord("enabled".into())), Some(StateWord("minimal".into()))));
+        assert_eq!((state.enable_seq, state.nr_rejected), (Some(CounterEvents(3)), None));
     }
 }

@@ -1,5 +1,6 @@
 //! The portable engine: the walk over processes and threads, and readers of procfs files.
 
+pub(super) mod cgroup_paths;
 pub(super) mod folder;
 mod parsers;
 pub(super) mod pids;

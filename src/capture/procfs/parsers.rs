@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::super::tally::File;
+use super::cgroup_paths::CgroupPaths;
 use super::text::{self, Keyed};
 use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, printable, procfs_sources};
 
@@ -29,6 +30,7 @@ pub(super) struct Stat {
 /// Parsers of one worker, with the line layouts and names that they have learned.
 pub(super) struct Parsers {
     names: HashMap<Box<[u8]>, Name>,
+    pub(super) cgroups: CgroupPaths,
     stat: [Option<&'static Metric>; STAT_FIELDS],
     schedstat: Vec<(usize, &'static Metric)>,
     status: Keyed,
@@ -54,6 +56,7 @@ impl Parsers {
         }
         Self {
             names: HashMap::new(),
+            cgroups: CgroupPaths::default(),
             stat,
             schedstat,
             status: keyed(|source| match source {
@@ -154,10 +157,6 @@ impl Parsers {
         if io_metrics().any(|metric| metric.get(metrics).is_none()) {
             io_metrics().for_each(|metric| metric.clear(metrics));
         }
-    }
-
-    pub(super) fn cgroup(&mut self, text: &[u8]) -> Option<Name> {
-        text::cgroup(text).map(|path| self.name(path))
     }
 }
 

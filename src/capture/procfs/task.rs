@@ -1,5 +1,7 @@
 //! One thread: each of its files is opened, read and closed once.
 
+use std::collections::BTreeSet;
+
 use nix::errno::Errno;
 
 use super::super::options::Tree;
@@ -99,7 +101,7 @@ impl Reader {
             process.learn_name(&comm);
         }
         self.fill(id, &mut files, &mut metrics);
-        let cgroup = self.input.read(&mut files, File::Cgroup).and_then(|text| self.parsers.cgroup(text));
+        let cgroup = self.input.read(&mut files, File::Cgroup).and_then(|text| self.parsers.cgroups.identify(text));
         self.settle_failures(process, tid, &mut files, tally);
         tally.negative_times += std::mem::take(&mut self.parsers.negative_times);
         let state = ThreadState {
@@ -114,6 +116,11 @@ impl Reader {
             ..ThreadState::default()
         };
         Some(ReadThread { state, rss_pages: stat.rss_pages })
+    }
+
+    /// Every cgroup that a thread was in, in any hierarchy with values.
+    pub(in crate::capture) fn into_cgroups(self) -> BTreeSet<Name> {
+        self.parsers.cgroups.seen
     }
 
     fn stat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> Stat {

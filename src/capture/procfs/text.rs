@@ -88,29 +88,6 @@ impl<'t> Iterator for Fields<'t> {
     }
 }
 
-/// The path in a text of `cgroup`. On hosts with a hybrid or legacy layout, threads are in the root of
-/// version 2: there, the hierarchy with the accounting has the path.
-pub(in crate::capture) fn cgroup(text: &[u8]) -> Option<&[u8]> {
-    let lines = || text.split(|&b| b == b'\n').filter_map(cgroup_line);
-    let unified = lines().find(|(controllers, _)| controllers.is_empty()).map(|(_, path)| path);
-    let path_in = |wanted: &'static [u8]| {
-        let has = move |controllers: &[u8]| controllers.split(|&b| b == b',').any(|one| one == wanted);
-        lines().find(|(controllers, _)| has(controllers)).map(|(_, path)| path)
-    };
-    let older = || [&b"memory"[..], b"cpu", b"name=systemd"].into_iter().filter_map(path_in);
-    match unified {
-        Some(path) if path != b"/" => Some(path),
-        root => older().find(|path| *path != b"/").or_else(|| older().next()).or(root),
-    }
-}
-
-/// `hierarchy:controllers:path`; the path may hold colons.
-fn cgroup_line(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut colons = memchr_iter(b':', line);
-    let (first, second) = (colons.next()?, colons.next()?);
-    Some((&line[first + 1..second], &line[second + 1..]))
-}
-
 /// The value of a metric in kernel text, by the metric's shape. A time with a point is a
 /// [`dotted_ms`].
 pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'static>> {
@@ -249,26 +226,6 @@ mod tests {
         for bad in [&b""[..], b"7 name S", b"7 )(", b"7 ("] {
             assert!(stat(bad).is_none(), "{}", bad.escape_ascii());
         }
-    }
-
-    #[test]
-    fn the_cgroup_is_taken_from_the_hierarchy_that_has_it() {
-        for (text, path) in [
-            // systemd on Linux 6.12, unified.
-            (&b"0::/system.slice/ssh.service\n"[..], &b"/system.slice/ssh.service"[..]),
-            (b"0::/a:b\n", b"/a:b"),
-            // Hybrid, Linux 6.18: version 2 without controllers.
-            (b"9:name=systemd:/\n4:memory:/job/7\n1:cpu:/other\n0::/\n", b"/job/7"),
-            (b"4:memory:/\n2:cpu,cpuacct:/burst\n0::/\n", b"/burst"),
-            // Legacy, Linux 5.10.
-            (b"3:cpuset:/x\n1:name=systemd:/user.slice\n", b"/user.slice"),
-            (b"4:memory:/\n0::/\n", b"/"),
-            (b"0::/\n", b"/"),
-        ] {
-            assert_eq!(cgroup(text), Some(path), "{}", text.escape_ascii());
-        }
-        assert_eq!(cgroup(b""), None);
-        assert_eq!(cgroup(b"3:cpuset:/x\n"), None);
     }
 
     fn metric(name: &str) -> &'static Metric {

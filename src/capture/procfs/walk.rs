@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         let mut walked = Walked::default();
         for worker in workers {
             let worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
-            walked.merge(worker.enricher.finish());
+            walked.merge(worker.finish());
         }
         walked.in_order()
     }
@@ -102,6 +102,10 @@ impl<'a> Worker<'a> {
             listing: Vec::new(),
             enricher: Enricher::new(walk.sources),
         }
+    }
+
+    fn finish(self) -> Walked {
+        Walked { cgroups: self.reader.into_cgroups(), ..self.enricher.finish() }
     }
 
     /// Opens a process and lists its threads; `None` if it has exited or refuses access.

@@ -1,0 +1,118 @@
+//! Which cgroups a thread is in, from `/proc/<tgid>/task/<tid>/cgroup` (cgroups(7)): one path in
+//! version 2, and one per hierarchy of version 1, where they can differ.
+
+use std::collections::{BTreeSet, HashMap};
+
+use memchr::memchr_iter;
+
+use crate::model::{Name, printable};
+
+/// The hierarchies whose files have values, by controller; the empty name is version 2.
+const ACCOUNTING: [&[u8]; 6] = [b"memory", b"cpu", b"cpuacct", b"blkio", b"pids", b""];
+/// The hierarchy that systemd names services by, which has no values.
+const SYSTEMD: &[u8] = b"name=systemd";
+const ROOT: &[u8] = b"/";
+
+/// The cgroups of the threads that one worker has read.
+#[derive(Default)]
+pub(in crate::capture) struct CgroupPaths {
+    /// A thread's cgroup by the whole text of its file, which many threads have in common.
+    known: HashMap<Box<[u8]>, Option<Name>>,
+    /// Every cgroup that a thread is in, in any hierarchy with values; the root only where a thread
+    /// is in no other.
+    pub(in crate::capture) seen: BTreeSet<Name>,
+}
+
+impl CgroupPaths {
+    /// The cgroup that a thread is grouped by.
+    pub(in crate::capture) fn identify(&mut self, text: &[u8]) -> Option<Name> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let accounting = lines(text).filter(|(controllers, path)| *path != ROOT && is_accounting(controllers));
+        for path in accounting.map(|(_, path)| path).chain(identity(text)) {
+            self.seen.insert(printable(path).into());
+        }
+        let identity = identity(text).and_then(|path| self.seen.get(&*printable(path)).cloned());
+        self.known.insert(text.into(), identity.clone());
+        identity
+    }
+}
+
+/// The path that a thread is grouped by: the deepest of those with values, because a service manager
+/// or a container runtime leaves threads near the root of hierarchies that it does not use. Of
+/// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
+pub(in crate::capture) fn identity(text: &[u8]) -> Option<&[u8]> {
+    let path_in = |controller: &[u8]| lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path);
+    // The last of equals is the largest, so the order is reversed.
+    let deepest = ACCOUNTING.iter().rev().filter_map(|controller| path_in(controller)).max_by_key(|path| depth(path));
+    match deepest {
+        Some(path) if path != ROOT => Some(path),
+        root => path_in(SYSTEMD).filter(|path| *path != ROOT).or(root).or_else(|| path_in(SYSTEMD)),
+    }
+}
+
+fn depth(path: &[u8]) -> usize {
+    path.split(|&b| b == b'/').filter(|segment| !segment.is_empty()).count()
+}
+
+fn is_accounting(controllers: &[u8]) -> bool {
+    ACCOUNTING.iter().any(|controller| has(controllers, controller))
+}
+
+fn has(controllers: &[u8], controller: &[u8]) -> bool {
+    controllers.split(|&b| b == b',').any(|one| one == controller)
+}
+
+/// Controllers and path of each `hierarchy:controllers:path`; the path may hold colons.
+fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    text.split(|&b| b == b'\n').filter_map(|line| {
+        let mut colons = memchr_iter(b':', line);
+        let (first, second) = (colons.next()?, colons.next()?);
+        Some((&line[first + 1..second], &line[second + 1..]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_grouped_by_its_deepest_cgroup() {
+        for (text, path) in [
+            // systemd on Linux 6.12, unified.
+            (&b"0::/system.slice/ssh.service\n"[..], &b"/system.slice/ssh.service"[..]),
+            (b"0::/a:b\n", b"/a:b"),
+            // Hybrid, Linux 6.18: version 2 without controllers.
+            (b"9:name=systemd:/\n4:memory:/job/7\n1:cpu:/other\n0::/\n", b"/job/7"),
+            (b"4:memory:/\n2:cpu,cpuacct:/burst\n0::/\n", b"/burst"),
+            // Hybrid with systemd: version 2 has the service, version 1 the slice.
+            (
+                b"4:memory:/user.slice\n1:name=systemd:/user.slice/a.service\n0::/user.slice/a.service\n",
+                b"/user.slice/a.service",
+            ),
+            // Hybrid with a container runtime that uses version 1: version 2 has the runtime.
+            (b"4:memory:/docker/7\n2:cpu,cpuacct:/docker/7\n0::/system.slice/docker.service\n", b"/docker/7"),
+            // Legacy, Linux 5.10.
+            (b"3:cpuset:/x\n1:name=systemd:/user.slice\n", b"/user.slice"),
+            (b"4:memory:/\n1:name=systemd:/user.slice\n", b"/user.slice"),
+            (b"4:memory:/\n0::/\n", b"/"),
+            (b"0::/\n", b"/"),
+        ] {
+            assert_eq!(identity(text), Some(path), "{}", text.escape_ascii());
+        }
+        assert_eq!(identity(b""), None);
+        assert_eq!(identity(b"3:cpuset:/x\n"), None);
+    }
+
+    #[test]
+    fn a_limited_cgroup_of_another_hierarchy_is_not_lost() {
+        let mut paths = CgroupPaths::default();
+        let free = paths.identify(b"4:memory:/job/7\n1:cpu:/\n3:cpuset:/x\n0::/\n");
+        let limited = paths.identify(b"4:memory:/job/7\n1:cpu:/limited\n3:cpuset:/x\n0::/\n");
+        assert_eq!((free.as_deref(), limited.as_deref()), (Some("/job/7"), Some("/job/7")));
+        assert_eq!(paths.seen.iter().map(|name| &**name).collect::<Vec<_>>(), ["/job/7", "/limited"]);
+        assert_eq!(paths.identify(b"0::/\n").as_deref(), Some("/"));
+        assert!(paths.seen.contains("/"), "a thread is in the root alone");
+    }
+}

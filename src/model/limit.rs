@@ -1,0 +1,158 @@
+//! Limits, which are a number or the kernel's word `max`.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::reduce::{Cell, Reduce, Reduction};
+use super::unit::{Reading, Shape, Unit};
+use super::value::{Mismatch, Value};
+
+/// The kernel's word for "no limit".
+const MAX: &str = "max";
+
+/// A bound that may be none. Numbers are smaller than `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// The bound.
+    Number(u64),
+    /// `max`: no limit, or for a protection, everything.
+    Max,
+}
+
+impl From<Limit> for Cell {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Number(number) => Self::Number(number),
+            Limit::Max => Self::Word(MAX.to_owned()),
+        }
+    }
+}
+
+impl From<Limit> for Value<'_> {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Number(number) => Self::Unsigned(number),
+            Limit::Max => Self::Name(MAX),
+        }
+    }
+}
+
+impl TryFrom<Value<'_>> for Limit {
+    type Error = Mismatch;
+
+    fn try_from(value: Value<'_>) -> Result<Self, Mismatch> {
+        match &value {
+            Value::Unsigned(number) => Ok(Self::Number(*number)),
+            Value::Name(MAX) => Ok(Self::Max),
+            Value::Text(text) if text == MAX => Ok(Self::Max),
+            other => Err(other.mismatch("a number or \"max\"")),
+        }
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::from(*self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LimitVisitor)
+    }
+}
+
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = Limit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or \"max\"")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Limit, E> {
+        Ok(Limit::Number(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+        if text == MAX { Ok(Limit::Max) } else { Err(E::invalid_value(de::Unexpected::Str(text), &self)) }
+    }
+}
+
+/// The largest of several limits: what is not limited by one of them is not limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargestLimit(pub Limit);
+
+/// The smallest of several protections: all of them have at least that much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallestLimit(pub Limit);
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $reduced:ident($choose:ident, $reduction:ident), $unit:ident;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Limit);
+
+        impl Reading for $name {
+            type Reduced = $reduced;
+            const NAME: &'static str = stringify!($name);
+            const UNIT: Unit = Unit::$unit;
+            const SHAPE: Shape = Shape::Unsigned;
+
+            fn value(&self) -> Value<'_> {
+                self.0.into()
+            }
+
+            fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+                Limit::try_from(value).map(|limit| Some(Self(limit)))
+            }
+        }
+
+        impl Reduce<$name> for $reduced {
+            const REDUCTION: Reduction = Reduction::$reduction;
+
+            fn single(limit: &$name) -> Self {
+                Self(limit.0)
+            }
+
+            fn merge(&mut self, other: Self) {
+                self.0 = self.0.$choose(other.0);
+            }
+
+            fn cell(&self) -> Cell {
+                self.0.into()
+            }
+        }
+    )+};
+}
+
+limits! {
+    /// Microseconds that may be used.
+    LimitUs: LargestLimit(max, Max), Us;
+    /// Bytes that may be used.
+    LimitBytes: LargestLimit(max, Max), Bytes;
+    /// Things that may exist.
+    LimitCount: LargestLimit(max, Max), Count;
+    /// Bytes that are protected from reclaim.
+    ProtectedBytes: SmallestLimit(min, Min), Bytes;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_is_larger_than_any_number() {
+        let mut largest = LargestLimit(Limit::Number(7));
+        Reduce::<LimitBytes>::add(&mut largest, &LimitBytes(Limit::Max));
+        Reduce::<LimitBytes>::add(&mut largest, &LimitBytes(Limit::Number(u64::MAX)));
+        assert_eq!(Reduce::<LimitBytes>::cell(&largest), Cell::Word("max".to_owned()));
+        let mut smallest = SmallestLimit(Limit::Max);
+        Reduce::<ProtectedBytes>::add(&mut smallest, &ProtectedBytes(Limit::Number(0)));
+        assert_eq!(Reduce::<ProtectedBytes>::cell(&smallest), Cell::Number(0), "nothing protected is a value");
+    }
+}

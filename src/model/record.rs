@@ -1,0 +1,204 @@
+//! Records: the values of cgroups, of pressure and of sched_ext, one table row each.
+//!
+//! A row says meaning, name, type and source; its type says unit, kind and reduction. Capture,
+//! comparison and listing are loops over the tables.
+
+use std::borrow::Cow;
+
+use super::record_types::{Recorded, ValueKind};
+use super::reduce::{Cell, Reduce, Reduction};
+use super::unit::{Shape, Unit};
+use super::value::{Mismatch, Value};
+
+/// A type of values, as data.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ValueType {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// The form of a value.
+    pub shape: Shape,
+    /// What a value does over time.
+    pub kind: ValueKind,
+    /// How the values of several cgroups become one.
+    pub reduction: Reduction,
+    reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
+}
+
+impl ValueType {
+    /// The type `T`.
+    pub(super) const fn of<T: Recorded>() -> Self {
+        Self {
+            name: T::NAME,
+            unit: T::UNIT,
+            shape: T::SHAPE,
+            kind: T::KIND,
+            reduction: <T::Reduced as Reduce<T>>::REDUCTION,
+            reduce: reduce::<T>,
+        }
+    }
+
+    /// The one value that stands for several; `None` where there are none.
+    pub fn reduce<'v>(&self, values: impl IntoIterator<Item = Value<'v>>) -> Option<Cell> {
+        (self.reduce)(&mut values.into_iter())
+    }
+}
+
+fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Cell> {
+    let mut values = values.filter_map(|value| T::from_value(value).ok().flatten());
+    let mut reduced = T::Reduced::single(&values.next()?);
+    values.for_each(|value| reduced.add(&value));
+    Some(reduced.cell())
+}
+
+/// Which cgroups a value covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueScope {
+    /// The cgroup and all its descendants.
+    #[default]
+    Subtree,
+    /// The cgroup alone.
+    Own,
+}
+
+/// A row of a record's table.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RecordField<R: 'static, S: 'static> {
+    /// Name in reports.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// The type of its values.
+    pub value_type: ValueType,
+    /// Which cgroups it covers.
+    pub scope: ValueScope,
+    /// Where the kernel has it.
+    pub source: S,
+    pub(super) get: fn(&R) -> Option<Value<'_>>,
+    pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
+}
+
+impl<R, S> RecordField<R, S> {
+    /// The record's value, if it has one.
+    #[must_use]
+    pub fn get<'r>(&self, record: &'r R) -> Option<Value<'r>> {
+        (self.get)(record)
+    }
+
+    /// Puts a value into the record.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the field cannot hold `value`; the old value stays.
+    pub fn set(&self, record: &mut R, value: Value<'_>) -> Result<(), Mismatch> {
+        (self.set)(record, value)
+    }
+
+    /// The record's value, described by the row.
+    pub(super) fn described<'r>(&'static self, record: &'r R) -> Option<RecordValue<'r>> {
+        let value = self.get(record)?;
+        Some(RecordValue { name: self.name.into(), value_type: &self.value_type, scope: self.scope, value })
+    }
+}
+
+/// A value of a record, described by its table.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordValue<'r> {
+    /// Name in reports.
+    pub name: Cow<'static, str>,
+    /// The type of the value.
+    pub value_type: &'static ValueType,
+    /// Which cgroups it covers.
+    pub scope: ValueScope,
+    /// The value.
+    pub value: Value<'r>,
+}
+
+impl RecordValue<'_> {
+    /// The same value under a longer name.
+    pub(super) fn prefixed(self, prefix: &str) -> Self {
+        Self { name: format!("{prefix}{}", self.name).into(), ..self }
+    }
+}
+
+/// The type of the values in a map whose keys the kernel names.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct KeyPattern {
+    /// The key; a `*` at the end stands for any rest.
+    pub pattern: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// The type of its values.
+    pub value_type: ValueType,
+}
+
+impl KeyPattern {
+    pub(super) const fn new<T: Recorded>(pattern: &'static str, doc: &'static str) -> Self {
+        Self { pattern, doc, value_type: ValueType::of::<T>() }
+    }
+
+    /// Whether `key` fits the pattern.
+    #[must_use]
+    pub fn matches(&self, key: &str) -> bool {
+        self.pattern.strip_suffix('*').map_or(key == self.pattern, |front| key.starts_with(front))
+    }
+}
+
+/// Turns rows into a record, whose values are all optional, and the table of its values. After its
+/// rows, a record may have maps.
+macro_rules! record {
+    ($(#[$meta:meta])* pub struct $record:ident, $prefix:literal in $table:ident: $source:ty {
+        $(#[doc = $doc:literal] $name:ident: $type:ty = $from:expr $(, $scope:ident)?;)+
+        $(and $(#[$part_meta:meta])* $part:ident: $part_type:ty;)*
+    }) => {
+        optional_record! {
+            $(#[$meta])*
+            pub struct $record {
+                $(#[doc = $doc] pub $name: $type,)+
+                $($(#[$part_meta])* pub $part: $part_type,)*
+            }
+        }
+
+        #[doc = concat!("The values of [`", stringify!($record), "`].")]
+        pub static $table: &[RecordField<$record, $source>] = &[$(RecordField {
+            name: concat!($prefix, stringify!($name)),
+            doc: $doc.trim_ascii(),
+            value_type: ValueType::of::<$type>(),
+            scope: [$(ValueScope::$scope,)? ValueScope::Subtree][0],
+            source: $from,
+            get: |record| record.$name.as_ref().map(Reading::value),
+            set: |record, value| Reading::from_value(value).map(|value| record.$name = value),
+        },)+];
+    };
+}
+
+pub(super) use record;
+
+#[cfg(test)]
+mod tests {
+    use super::super::limit::ProtectedBytes;
+    use super::super::record_types::{CounterEvents, CurrentBytes};
+    use super::super::unit::{OrdinalI32, PeakBytes};
+    use super::*;
+
+    #[test]
+    fn a_pattern_without_a_star_is_the_whole_key() {
+        let pattern = |pattern| KeyPattern::new::<CounterEvents>(pattern, "");
+        assert!(pattern("pg*").matches("pgfault") && !pattern("pg*").matches("anon"));
+        assert!(pattern("sock").matches("sock") && !pattern("sock").matches("sock_throttled"));
+    }
+
+    #[test]
+    fn a_type_decides_how_values_combine() {
+        let of = |value_type: ValueType| value_type.reduce([3, 5].map(Value::Unsigned));
+        assert_eq!(of(ValueType::of::<CurrentBytes>()), Some(Cell::Number(8)));
+        assert_eq!(of(ValueType::of::<PeakBytes>()), Some(Cell::Number(5)));
+        assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Number(3)));
+        assert_eq!(of(ValueType::of::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
+        assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
+    }
+}

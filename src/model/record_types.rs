@@ -1,0 +1,151 @@
+//! The types of values in records. A type fixes unit, reduction over several cgroups, and
+//! [`ValueKind`]: what a value does over time.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
+use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, Sum, Summable};
+use super::unit::{OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
+use super::value::{Mismatch, Value};
+
+/// What a value does over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ValueKind {
+    /// Only increases, as long as what it counts for exists.
+    Counter,
+    /// An amount or an average at the instant of the capture.
+    Gauge,
+    /// The largest value so far.
+    Peak,
+    /// An upper bound that someone has set.
+    Limit,
+    /// A protected amount that someone has set.
+    Protection,
+    /// Any other setting: a weight, a period.
+    Setting,
+    /// A state or a name.
+    State,
+}
+
+impl ValueKind {
+    /// The kind's name in listings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Peak => "peak",
+            Self::Limit => "limit",
+            Self::Protection => "protection",
+            Self::Setting => "setting",
+            Self::State => "state",
+        }
+    }
+
+    /// Whether the value is configured, not measured.
+    #[must_use]
+    pub fn is_configured(self) -> bool {
+        matches!(self, Self::Limit | Self::Protection | Self::Setting)
+    }
+}
+
+/// A type of values in records.
+pub trait Recorded: Reading {
+    /// What its values do over time.
+    const KIND: ValueKind;
+}
+
+numbers! {
+    /// Microseconds since the counter began.
+    CounterUs(u64) is Summable(u64): Sum, Us, Unsigned;
+    /// Bytes since the counter began.
+    CounterBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    /// Events since the counter began.
+    CounterEvents(u64) is Summable(u64): Sum, Count, Unsigned;
+    /// Bytes in use at an instant: those of different cgroups add up.
+    CurrentBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    /// Things that exist at an instant: those of different cgroups add up.
+    CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned;
+    /// A period that is configured, in microseconds.
+    PeriodUs(u64) is Maxable(u64): Largest, Us, Unsigned;
+    /// A share among siblings.
+    Weight(u64) is Maxable(u64): Largest, Count, Unsigned;
+    /// A switch that is a number to the kernel.
+    SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned;
+    /// An average over the last seconds, in hundredths of a percent.
+    Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned;
+}
+
+/// A state or a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StateWord(pub String);
+
+/// The most frequent of several words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MostFrequent(Mode<StateWord>);
+
+impl Modeable for StateWord {
+    fn label(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Reduce<StateWord> for MostFrequent {
+    const REDUCTION: Reduction = Reduction::Mode;
+
+    fn single(word: &StateWord) -> Self {
+        Self(Mode::single(word))
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.0.merge(other.0);
+    }
+
+    fn cell(&self) -> Cell {
+        match self.0.cell() {
+            Cell::Mode { value, .. } => Cell::Word(value),
+            other => other,
+        }
+    }
+}
+
+impl Reading for StateWord {
+    type Reduced = MostFrequent;
+    const NAME: &'static str = "StateWord";
+    const UNIT: Unit = Unit::None;
+    const SHAPE: Shape = Shape::Text;
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(Cow::Borrowed(&self.0))
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Name(name) => Ok(Some(Self(name.to_owned()))),
+            Value::Text(text) => Ok(Some(Self(text.into_owned()))),
+            other => Err(other.mismatch("a string")),
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($kind:ident: $($type:ident)+;)+) => { $($(
+        impl Recorded for $type {
+            const KIND: ValueKind = ValueKind::$kind;
+        }
+    )+)+ };
+}
+
+kinds! {
+    Counter: CounterUs CounterBytes CounterEvents;
+    Gauge: CurrentBytes CurrentCount Hundredths;
+    Peak: PeakBytes;
+    Limit: LimitUs LimitBytes LimitCount;
+    Protection: ProtectedBytes;
+    Setting: PeriodUs Weight OrdinalI32 SwitchNumber;
+    State: StateWord;
+}
