@@ -1,6 +1,6 @@
-//! Hosts and files that mean no good: a capture ends well, says what is missing, and leaves nothing
-//! behind; a file is a clear error or a correct result.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+//! Hostile hosts and files: a capture succeeds, reports what is missing, and leaves nothing behind; a file
+//! is a clear error or a correct result.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,13 +15,13 @@ use ctprof::{CtprofSnapshot, capture, capture_pid};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Counts to the byte what is allocated.
+/// Counts allocated bytes.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
 
-/// A child that is gone with its process group at the end of the test.
+/// A child that is killed with its process group at the end of the test.
 struct Beside(Child);
 
 impl Beside {
@@ -75,7 +75,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_storm_of_forks_and_programs_that_replace_themselves_harm_no_capture() {
+fn forks_and_execs_do_not_fail_a_capture() {
     let dir = tempfile::tempdir().unwrap();
     let itself = dir.path().join("again");
     fs::write(&itself, "#!/bin/sh\nexec \"$0\"\n").unwrap();
@@ -86,7 +86,7 @@ fn a_storm_of_forks_and_programs_that_replace_themselves_harm_no_capture() {
         assert!(snapshot.threads.iter().any(|thread| thread.tgid == std::process::id()));
         let summary = snapshot.parse_summary.unwrap();
         let lost = summary.tids_walked - u64::try_from(snapshot.threads.len()).unwrap();
-        assert_eq!(lost, summary.ghosts, "threads that ended are counted, not mourned");
+        assert_eq!(lost, summary.ghosts, "threads that exited are counted");
     }
     assert_ne!((storm.state(), again.state()), ('t', 't'));
 }
@@ -103,7 +103,7 @@ fn a_stopped_process_stays_stopped_and_is_read() {
 }
 
 #[test]
-fn a_zombie_has_what_the_kernel_still_knows_of_it() {
+fn a_zombie_has_the_values_that_the_kernel_still_has() {
     let zombie = Beside::shell(":");
     zombie.wait_for('Z');
     let snapshot = capture_pid(zombie.0.id()).unwrap();
@@ -121,7 +121,7 @@ fn sixty_four_descriptors_are_enough() {
 }
 
 #[test]
-fn want_of_memory_is_an_end_with_a_word() {
+fn lack_of_memory_is_an_error_with_a_message() {
     let (enough, snapshot) = captured_after("ulimit -v 1000000", "--jobs 1");
     assert!(enough.status.success() && snapshot.is_some(), "{}", said(&enough));
     let (little, _) = captured_after("ulimit -v 60000", "--jobs 1");
@@ -134,7 +134,7 @@ fn a_user_who_may_start_no_thread_still_reads_snapshots() {
     let limited = ["--reuid", "65534", "--clear-groups", "prlimit", "--nproc=1"];
     let may = |line: &[&str]| Command::new("setpriv").args(limited).args(line).output().ok();
     if !may(&[CTPROF, "--version"]).is_some_and(|done| done.status.success()) {
-        return eprintln!("skipped: this needs root, setpriv, prlimit, and a folder that all may enter");
+        return eprintln!("skipped: this needs root, setpriv, prlimit, and a directory that all may enter");
     }
     for line in
         [vec![CTPROF, "show", file], vec![CTPROF, "compare", file, file], vec![CTPROF, "capture", "-o", "/dev/null"]]
@@ -195,7 +195,7 @@ fn a_fifo_is_written_to_and_stays_one() {
 }
 
 #[test]
-fn captures_one_after_the_other_leak_nothing() {
+fn repeated_captures_leak_nothing() {
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let allocated = || {
         tikv_jemalloc_ctl::epoch::advance().unwrap();
@@ -209,19 +209,19 @@ fn captures_one_after_the_other_leak_nothing() {
     some(captures);
     let after = (open(), allocated());
     eprintln!("{captures} captures: {before:?} descriptors and bytes, then {after:?}");
-    // Other tests of this file run beside this one.
+    // Other tests of this file run at the same time.
     assert!(after.0 < before.0 + 20 && after.1 < before.1 + (8 << 20), "{before:?}, then {after:?}");
 }
 
 #[test]
-fn no_capability_without_a_use_is_kept() {
+fn unneeded_capabilities_are_dropped() {
     if !nix::unistd::geteuid().is_root() {
-        return eprintln!("skipped: only root has capabilities to give up");
+        return eprintln!("skipped: only root has capabilities to drop");
     }
     let (_, snapshot) = captured_after(":", "-q --pid 1");
     let held = snapshot.unwrap().capture.unwrap().capabilities;
-    for useless in ["cap_sys_admin", "cap_sys_module", "cap_setuid", "cap_kill", "cap_chown"] {
-        assert!(!held.iter().any(|name| name == useless), "{held:?}");
+    for unneeded in ["cap_sys_admin", "cap_sys_module", "cap_setuid", "cap_kill", "cap_chown"] {
+        assert!(!held.iter().any(|name| name == unneeded), "{held:?}");
     }
 }
 
@@ -230,7 +230,7 @@ fn fits(metric: &str, number: &str) -> bool {
     serde_json::from_str::<ctprof::ThreadState>(&thread).is_ok()
 }
 
-/// Three threads whose every counter is the largest there is, and names that mean trouble.
+/// Three threads with the largest counters and with dangerous names.
 fn extremes() -> String {
     let counters = METRICS.iter().map(|metric| {
         let value = match metric.type_name {
@@ -260,7 +260,7 @@ fn written(dir: &Path, name: &str, json: &str) -> String {
 }
 
 #[test]
-fn the_largest_counters_and_the_worst_names_are_shown_and_compared_in_every_way() {
+fn the_largest_counters_and_dangerous_names_are_shown_and_compared_in_every_format() {
     let dir = tempfile::tempdir().unwrap();
     let most = written(dir.path(), "most", &extremes());
     let none = written(dir.path(), "none", &extremes().replace("18446744073709551615", "0"));
@@ -271,16 +271,16 @@ fn the_largest_counters_and_the_worst_names_are_shown_and_compared_in_every_way(
                     output(CTPROF, &[&line[..], &["--format", format, "--group-by", by, "--limit", "0"]].concat());
                 assert!(done.status.success(), "{line:?}: {}", said(&done));
                 let text = String::from_utf8(done.stdout).unwrap();
-                // JSON is for programs, which escape for themselves what steers a terminal.
-                let steers = text.contains('\u{1b}') || (format != "json" && text.contains('\u{202e}'));
-                assert!(!steers, "{line:?} {format} {by}");
+                // JSON is for programs, which escape control characters themselves.
+                let controls = text.contains('\u{1b}') || (format != "json" && text.contains('\u{202e}'));
+                assert!(!controls, "{line:?} {format} {by}");
             }
         }
     }
 }
 
 #[test]
-fn what_is_no_snapshot_is_an_error_with_a_place() {
+fn an_invalid_snapshot_is_an_error_with_a_position() {
     let dir = tempfile::tempdir().unwrap();
     let deep = format!(r#"{{"threads":[],"psi":{}{}}}"#, r#"{"cpu":"#.repeat(100_000), "}".repeat(100_000));
     for (json, word) in [

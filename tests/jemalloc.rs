@@ -1,8 +1,8 @@
-//! Allocators' counters of real programs, held against what the programs' own jemalloc says.
+//! jemalloc counters of real programs, compared with what their own jemalloc says.
 //!
-//! What is not installed is skipped, with a word: redis-server, libjemalloc2, musl.
+//! Skipped with the reason where not installed: redis-server, libjemalloc2, musl.
 #![cfg(target_arch = "x86_64")]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ fn heap() -> PathBuf {
     test.ancestors().nth(2).unwrap().join("examples/heap")
 }
 
-/// A program that stands still after it has said what its threads allocated and freed.
+/// A program that waits after it has printed what its threads allocated and freed.
 struct Parked {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -129,9 +129,9 @@ fn a_stripped_program_agrees_by_its_separate_debug_file() {
     tool("strip", &["-o"], &[&program, &heap()]);
     let link = format!("--add-gnu-debuglink={}", debug.display());
     tool("objcopy", &[&link], &[&program]);
-    assert!(route(&program).is_err(), "by itself it tells nothing");
+    assert!(route(&program).is_err(), "by itself it is not enough");
     assert!(agrees("heap, debug file apart", &mut Command::new(&program)));
-    // A debug file of another program is not believed.
+    // A debug file of another program is refused.
     let mut other = fs::read(&debug).unwrap();
     other.extend(b"x");
     fs::write(&debug, other).unwrap();
@@ -141,7 +141,7 @@ fn a_stripped_program_agrees_by_its_separate_debug_file() {
 }
 
 #[test]
-fn a_program_stripped_whole_is_refused_and_not_guessed() {
+fn a_fully_stripped_program_is_refused_and_not_guessed() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("heap");
     tool("strip", &["-o"], &[&program, &heap()]);
@@ -164,11 +164,11 @@ fn a_static_program_agrees() {
 }
 
 #[test]
-fn a_program_in_namespaces_of_its_own_agrees() {
+fn a_program_in_its_own_namespaces_agrees() {
     let script = "mount -t tmpfs tmpfs /mnt && cp \"$0\" /mnt/heap && exec /mnt/heap";
     let args = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script];
     let Some(parked) = Parked::start(Command::new("unshare").args(args).arg(heap())) else {
-        return eprintln!("skipped: no namespaces can be made here");
+        return eprintln!("skipped: namespaces cannot be created here");
     };
     if !may_probe() {
         return;
@@ -197,7 +197,7 @@ fn a_debug_file_is_found_by_its_build_id_in_the_processs_own_root() {
     let mut command = Command::new("unshare");
     let command = command.args(["--mount", "sh", "-c", script]).arg(&debug).arg(&program);
     let Some(parked) = Parked::start(command) else {
-        return eprintln!("skipped: no mount namespace can be made here");
+        return eprintln!("skipped: mount namespaces cannot be created here");
     };
     if may_probe() {
         assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), parked.said);
@@ -292,7 +292,7 @@ fn a_compiling_rustc_is_read_without_debug_information() {
 }
 
 #[test]
-fn a_program_with_another_allocator_is_passed_over_quietly() {
+fn a_program_with_another_allocator_is_not_a_failure() {
     let sleep = Ended(Command::new("sleep").arg("100").spawn().unwrap());
     thread::sleep(Duration::from_millis(50));
     let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
@@ -301,15 +301,15 @@ fn a_program_with_another_allocator_is_passed_over_quietly() {
 }
 
 #[test]
-fn lying_headers_are_a_tag_and_never_a_wild_read() {
+fn wrong_headers_are_a_tag_and_never_a_wild_read() {
     let whole = fs::read(heap()).unwrap();
     let tls = (0..64).map(|n| 64 + 56 * n).find(|at| whole[*at..at + 4] == [7, 0, 0, 0]).unwrap();
     for (at, value) in
         [(tls + 40, 16u64), (tls + 40, u64::MAX), (tls + 48, 3), (tls + 48, u64::MAX), (tls + 16, u64::MAX)]
     {
-        let mut lying = whole.clone();
-        lying[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-        let outcome = inspect(&lying);
+        let mut wrong = whole.clone();
+        wrong[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        let outcome = inspect(&wrong);
         assert!(outcome.is_ok() || matches!(outcome, Err(Tag::TlsArithmetic | Tag::UnknownLayout)), "{outcome:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! Captures of this process's own threads, which do known amounts of work.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ impl Worker {
     }
 
     fn state(&self) -> ThreadState {
-        of(&capture_pid(std::process::id()).unwrap(), self.tid)
+        thread_of(&capture_pid(std::process::id()).unwrap(), self.tid)
     }
 }
 
@@ -53,7 +54,7 @@ fn wait_until_asleep(tid: u32) {
     }
 }
 
-fn of(snapshot: &CtprofSnapshot, tid: u32) -> ThreadState {
+fn thread_of(snapshot: &CtprofSnapshot, tid: u32) -> ThreadState {
     snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap().clone()
 }
 
@@ -65,7 +66,7 @@ fn io_is_counted_to_the_byte() {
     });
     let metrics = worker.state().metrics;
     if metrics.wchar.is_none() {
-        return eprintln!("skipped: this kernel or sandbox gives no /proc/<pid>/io");
+        return eprintln!("skipped: this kernel or sandbox has no /proc/<pid>/io");
     }
     assert_eq!((metrics.wchar, metrics.syscw), (Some(10_000.into()), Some(10.into())));
 }
@@ -127,10 +128,24 @@ fn names_that_break_parsers_are_kept_whole() {
 }
 
 #[test]
+fn a_process_name_of_15_bytes_is_complete_only_if_its_program_has_that_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (program, complete) in [("fifteen-bytes-x", true), ("fifteen-bytes-xy", false), ("short", false)] {
+        let path = dir.path().join(program);
+        fs::copy("/bin/sleep", &path).unwrap();
+        let mut sleeper = Command::new(&path).arg("100").spawn().unwrap();
+        let snapshot = capture_pid(sleeper.id());
+        sleeper.kill().and_then(|()| sleeper.wait()).unwrap();
+        let thread = &snapshot.unwrap().threads[0];
+        assert_eq!((&*thread.comm, thread.name_complete), (&program[..program.len().min(15)], complete));
+    }
+}
+
+#[test]
 fn a_thread_is_known_by_its_process_and_its_start() {
     let worker = Worker::after("a-worker", || ());
     let snapshot = capture_pid(std::process::id()).unwrap();
-    let (leader, worker) = (of(&snapshot, std::process::id()), of(&snapshot, worker.tid));
+    let (leader, worker) = (thread_of(&snapshot, std::process::id()), thread_of(&snapshot, worker.tid));
     assert_eq!((worker.tgid, &worker.pcomm), (leader.tid, &leader.comm));
     assert!(worker.start_time_clock_ticks >= leader.start_time_clock_ticks);
     let threads = snapshot.threads.iter().filter(|thread| thread.tgid == leader.tid).count();
@@ -147,12 +162,12 @@ fn a_thread_asked_for_as_a_process_is_an_error_that_names_the_process() {
 }
 
 #[test]
-fn threads_that_come_and_go_harm_no_capture() {
+fn threads_that_start_and_exit_do_not_fail_a_capture() {
     let begin = Instant::now();
     let churn = thread::spawn(move || {
         while begin.elapsed() < Duration::from_millis(400) {
-            let brood: Vec<_> = (0..8).map(|_| thread::spawn(|| ())).collect();
-            brood.into_iter().for_each(|thread| thread.join().unwrap());
+            let threads: Vec<_> = (0..8).map(|_| thread::spawn(|| ())).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         }
     });
     while begin.elapsed() < Duration::from_millis(300) {

@@ -1,22 +1,22 @@
-//! What only root can set up: delay accounting, cgroups. Skipped elsewhere, with a word why.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+//! What only root can set up: delay accounting, cgroups, other users. Skipped elsewhere, with the reason.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs};
+use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs, SourceFile};
 use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
-/// What is read of a thread of this process once it has done `work`.
+/// The values of a thread of this process after it has done `work`.
 fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
     let (done, is_done) = channel();
     let (end, is_end) = channel::<()>();
@@ -73,6 +73,47 @@ fn two_spinners_on_one_cpu_wait_for_it() {
     }
 }
 
+/// Captures as another user than this one, without privileges; the messages and the snapshot.
+fn captured_as_nobody(options: &[&str]) -> Option<(String, CtprofSnapshot)> {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, file) = (dir.path().join("ctprof"), dir.path().join("snapshot"));
+    fs::copy(env!("CARGO_BIN_EXE_ctprof"), &program).unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let mut capture = Command::new("setpriv");
+    let capture = capture.args(["--reuid", "65534", "--clear-groups"]).arg(&program).arg("capture").args(options);
+    let done = capture.arg("-o").arg(&file).output().ok().filter(|done| done.status.success());
+    if done.is_none() {
+        eprintln!("skipped: this needs root, setpriv, and a temporary directory that all may enter");
+    }
+    Some((String::from_utf8_lossy(&done?.stderr).into_owned(), CtprofSnapshot::load(&file).unwrap()))
+}
+
+#[test]
+fn kernel_threads_count_as_failed_attachments() {
+    let Some((_, snapshot)) = captured_as_nobody(&[]) else { return };
+    let users = snapshot.threads.iter().filter(|thread| thread.is_leader() && !thread.kernel_thread).count();
+    let summary = snapshot.probe_summary.unwrap();
+    let users = u64::try_from(users).unwrap();
+    assert!(summary.tgids_walked <= users && summary.failed <= users, "{users} processes: {summary:?}");
+}
+
+#[test]
+fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
+    let sleeper = Killed(Command::new("sleep").arg("100").spawn().unwrap());
+    let pid = sleeper.0.id();
+    let Some((debug, snapshot)) = captured_as_nobody(&["-vv", "--pid", &pid.to_string()]) else { return };
+    let line = format!(r#"cannot read file="io" pid={pid} tid={pid} process="sleep" errno=EACCES"#);
+    assert!(debug.contains(&line), "{debug}");
+    assert_eq!(snapshot.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
+    let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
+    assert!(
+        info.contains(&format!(r#"pid {pid} "sleep": io denied (EACCES) for 1 thread; smaps_rollup denied (EACCES)"#)),
+        "{info}"
+    );
+    assert!(info.contains("jemalloc: processes examined: 1, with jemalloc: 0, threads read: 0"), "{info}");
+    assert!(!info.contains("cannot read file"), "{info}");
+}
+
 #[test]
 fn memory_high_water_marks_are_those_of_status() {
     let (snapshot, metrics) = metrics_after(|| drop(black_box(vec![1u8; 32 << 20])));
@@ -86,7 +127,7 @@ fn memory_high_water_marks_are_those_of_status() {
     assert!(read > 32 << 10 && read.abs_diff(peak) < 128 << 10, "{read} KiB, VmPeak {peak} KiB");
 }
 
-/// A switch of the kernel, put back as it was.
+/// A sysctl, restored at the end.
 struct Sysctl(&'static str, String);
 
 impl Sysctl {
@@ -106,7 +147,7 @@ impl Drop for Sysctl {
 #[test]
 fn a_thread_that_waits_for_the_disk_shows_it() {
     let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
-        return eprintln!("skipped: kernel.task_delayacct can't be set here");
+        return eprintln!("skipped: kernel.task_delayacct cannot be set here");
     };
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("data");
@@ -119,7 +160,7 @@ fn a_thread_that_waits_for_the_disk_shows_it() {
     }
     let reads = metrics.read_bytes.map_or(0, |bytes| bytes.0);
     if reads == 0 {
-        return eprintln!("skipped: the file system of the target directory reads past no cache");
+        return eprintln!("skipped: the file system of the target directory has no O_DIRECT");
     }
     assert!(metrics.blkio_delay_count.unwrap().0 > 0 && metrics.blkio_delay_total_ns.unwrap().0 > 0);
 }
@@ -131,7 +172,7 @@ fn read_past_the_cache(path: &Path) {
     while file.read(&mut memory[aligned..aligned + (1 << 20)]).is_ok_and(|read| read > 0) {}
 }
 
-/// A cgroup of this test's own in every hierarchy that it needs, removed at the end.
+/// A cgroup in every hierarchy that the test needs, removed at the end.
 struct Cgroup {
     name: String,
     folders: Vec<PathBuf>,
@@ -159,7 +200,7 @@ impl Cgroup {
         (made && !cgroup.folders.is_empty()).then_some(cgroup)
     }
 
-    /// Writes to the first of the given files that there is.
+    /// Writes to the first of the given files that exists.
     fn set(&self, files: &[(&str, &str)]) {
         let written = files.iter().any(|(file, value)| {
             self.folders.iter().any(|folder| folder.join(file).exists() && fs::write(folder.join(file), value).is_ok())
@@ -192,16 +233,16 @@ impl Drop for Killed {
 }
 
 const BURN: &str = "CTPROF_TEST_BURN";
-const EATEN: usize = 64 << 20;
+const FILLED: usize = 64 << 20;
 
-/// The child of the next test: eats memory and burns CPU until it is killed.
+/// The child of the next test: fills memory and uses CPU until it is killed.
 #[test]
 fn burner() {
     if std::env::var_os(BURN).is_some() {
         std::io::stdin().read_exact(&mut [0]).unwrap();
-        let mut eaten = vec![1u8; EATEN];
+        let mut filled = vec![1u8; FILLED];
         loop {
-            black_box(&mut eaten)[0] ^= 1;
+            black_box(&mut filled)[0] ^= 1;
         }
     }
 }
@@ -209,7 +250,7 @@ fn burner() {
 #[test]
 fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     let Some(cgroup) = Cgroup::new() else {
-        return eprintln!("skipped: no cgroup can be made here");
+        return eprintln!("skipped: cgroups cannot be created here");
     };
     cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
     cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
@@ -227,10 +268,10 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     assert!(stats.cpu.nr_throttled.unwrap().0 > 3 && stats.cpu.throttled_usec.unwrap().0 > 200_000, "{:?}", stats.cpu);
     let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs(100_000));
     assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(quota), Some(period)));
-    let eaten = u64::try_from(EATEN).unwrap();
+    let filled = u64::try_from(FILLED).unwrap();
     let memory = stats.memory.current.unwrap().0;
-    assert!((eaten..2 * eaten).contains(&memory), "{memory} bytes");
-    assert!(stats.memory.peak.is_none_or(|peak| peak.0 >= eaten));
+    assert!((filled..2 * filled).contains(&memory), "{memory} bytes");
+    assert!(stats.memory.peak.is_none_or(|peak| peak.0 >= filled));
     assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
     assert!(stats.pids.current.is_none_or(|threads| threads.0 >= 1));
 }
@@ -240,7 +281,7 @@ fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     let name = format!("ctprof-test-quota-{}", std::process::id());
     let folder = Path::new("/sys/fs/cgroup/cpu").join(&name);
     if fs::create_dir(&folder).is_err() || !folder.join("cpu.cfs_quota_us").exists() {
-        return eprintln!("skipped: no cgroup of version 1 can be made here");
+        return eprintln!("skipped: no cgroup of version 1 can be created here");
     }
     let cgroup = Cgroup { name, folders: vec![folder] };
     cgroup.set(&[("cpu.cfs_quota_us", "20000")]);

@@ -1,6 +1,6 @@
-//! Captures of recorded trees: real kernels' text, read through the whole of the capture and held
-//! against a reading of the same files by the plainest means.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+//! Captures of recorded trees: the text of real kernels, read by a whole capture and compared with a plain
+//! parser of the same files.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn text(value: &Value<'_>) -> String {
 }
 
 #[test]
-fn every_reading_of_every_kernel_is_what_its_file_says() {
+fn every_value_of_every_kernel_is_what_its_file_says() {
     for tree in TREES {
         let snapshot = captured(tree);
         assert_eq!((snapshot.threads.len(), snapshot.processes()), (6, 3), "{tree}");
@@ -129,7 +129,7 @@ fn identities_are_complete() {
 }
 
 #[test]
-fn memory_stands_on_the_leader_and_no_kernel_thread_is_a_failure() {
+fn memory_is_a_value_of_the_leader_and_no_kernel_thread_is_a_failure() {
     for tree in TREES {
         let snapshot = captured(tree);
         let pss = |comm| thread(&snapshot, comm).smaps_rollup_kib.as_ref().map(|map| map["Pss"]);

@@ -1,4 +1,4 @@
-//! A capture beside the floor.
+//! A capture compared with the floor.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -10,12 +10,12 @@ use crate::process::{Cost, Line, ctprof, medians, role};
 
 const RUNS: usize = 7;
 
-/// The role that captures and keeps what it found to itself.
+/// The role that captures and writes nothing.
 pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
     let mut options = Options::default();
     options.jobs = Some(jobs);
     options.roots.procfs = procfs.into();
-    // Gone with the process, which frees nothing one by one.
+    // The process exits without freeing it piece by piece.
     std::mem::forget(capture_with(&options)?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The least that a capture can cost: its system calls, and nothing done with what they give.
+//! The least that a capture can cost: its system calls, with their results ignored.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -13,10 +13,10 @@ use nix::sys::socket::{
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, read};
 
-const OF_A_THREAD: [&str; 6] = ["stat", "status", "schedstat", "sched", "io", "cgroup"];
-const OF_A_PROCESS: [&str; 2] = ["smaps_rollup", "maps"];
+const THREAD_FILES: [&str; 6] = ["stat", "status", "schedstat", "sched", "io", "cgroup"];
+const PROCESS_FILES: [&str; 2] = ["smaps_rollup", "maps"];
 
-/// Reads everything there is under `procfs`, with so many workers.
+/// Reads everything under `procfs`, with `jobs` workers.
 pub(crate) fn run(jobs: usize, procfs: &str) -> anyhow::Result<()> {
     let processes = numeric(Path::new(procfs))?;
     let next = AtomicUsize::new(0);
@@ -56,13 +56,13 @@ impl Worker {
 
     fn process(&mut self, process: &Path) {
         if self.live {
-            OF_A_PROCESS.iter().for_each(|name| self.file(&fs::File::open(process).expect("a process"), name));
+            PROCESS_FILES.iter().for_each(|name| self.file(&fs::File::open(process).expect("a process"), name));
         }
         let tasks = process.join("task");
         let Ok(folder) = open(&tasks, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return };
         for thread in numeric(&tasks).unwrap_or_default() {
             let Some(tid) = tid(&thread) else { continue };
-            for name in OF_A_THREAD {
+            for name in THREAD_FILES {
                 self.file(&folder, &format!("{tid}/{name}"));
             }
             if self.live {
@@ -81,10 +81,10 @@ impl Worker {
     }
 }
 
-/// A question to taskstats, of which only the thread changes, and the way to ask it.
+/// A socket for taskstats, and a request in which only the thread changes.
 struct Taskstats {
     socket: std::os::fd::OwnedFd,
-    question: Vec<u8>,
+    request: Vec<u8>,
 }
 
 impl Taskstats {
@@ -92,28 +92,28 @@ impl Taskstats {
         let kind = (AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkGeneric);
         let socket = socket(kind.0, kind.1, kind.2, kind.3).ok()?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).ok()?;
-        // CTRL_CMD_GETFAMILY by CTRL_ATTR_FAMILY_NAME; the answer's first attribute but the name is the id.
-        let mut taskstats = Self { socket, question: question(16, 3, 2, b"TASKSTATS\0") };
+        // CTRL_CMD_GETFAMILY by CTRL_ATTR_FAMILY_NAME; the answer's first attribute after the name is the id.
+        let mut taskstats = Self { socket, request: request(16, 3, 2, b"TASKSTATS\0") };
         let mut answer = [0; 4096];
         let length = taskstats.exchange(&mut answer)?;
         let family = attribute(answer.get(20..length)?, 1)?;
-        taskstats.question = question(u16::from_ne_bytes(family.try_into().ok()?), 1, 1, &[0; 4]);
+        taskstats.request = request(u16::from_ne_bytes(family.try_into().ok()?), 1, 1, &[0; 4]);
         Some(taskstats)
     }
 
     fn ask(&mut self, tid: i32, buffer: &mut [u8]) {
-        self.question[24..28].copy_from_slice(&tid.to_ne_bytes());
+        self.request[24..28].copy_from_slice(&tid.to_ne_bytes());
         self.exchange(buffer);
     }
 
     fn exchange(&self, buffer: &mut [u8]) -> Option<usize> {
-        send(self.socket.as_raw_fd(), &self.question, MsgFlags::empty()).ok()?;
+        send(self.socket.as_raw_fd(), &self.request, MsgFlags::empty()).ok()?;
         recv(self.socket.as_raw_fd(), buffer, MsgFlags::empty()).ok()
     }
 }
 
 /// `nlmsghdr`, `genlmsghdr` and one attribute.
-fn question(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
+fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     let padded = value.len().next_multiple_of(4);
     let length = |fixed: usize| u16::try_from(fixed + value.len()).expect("a short message");
     let mut bytes = u32::try_from(24 + padded).expect("a short message").to_ne_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What is captured: the load of `examples/load.rs`, or a recorded tree where the host can't have
+//! What is captured: the load of `examples/load.rs`, or a recorded tree where the host cannot have
 //! so many threads.
 
 use std::fs;
@@ -18,11 +18,11 @@ mod example;
 /// Threads in a process of a load.
 const PER_PROCESS: usize = 100;
 
-/// Sleeping threads, as long as it is held.
+/// Sleeping threads, until dropped.
 pub(crate) struct Load(Child);
 
 impl Load {
-    /// Starts about `threads` threads and waits until all are there.
+    /// Starts about `threads` threads and waits until all run.
     pub(crate) fn of(threads: usize) -> anyhow::Result<Self> {
         let processes = threads.div_ceil(PER_PROCESS).max(1);
         let load = role(&["load", &processes.to_string(), &(threads / processes).to_string()])?;

@@ -1,9 +1,8 @@
-//! What a capture costs, as ratios to a floor measured in the same run: a program that opens, reads
-//! once and closes the same files of the same threads, with the same system calls between, and
-//! parses nothing. `cargo bench --bench cost [-- capturing|reading|captured THREADS...]`.
+//! The cost of a capture, as ratios to a floor measured in the same run: a program that opens, reads once
+//! and closes the same files of the same threads, makes the same other system calls, and parses nothing. `cargo bench --bench cost [-- capturing|reading|captured THREADS...]`.
 //!
-//! Everything measured is a process of its own, so that CPU time and memory are the kernel's
-//! account of it; floor and captures take turns, and the median of each counts.
+//! Each measured program is a process, so that the kernel accounts its CPU time and memory. Floor and
+//! captures alternate, and the median of each counts.
 
 mod capture;
 mod floor;
@@ -36,10 +35,10 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Prints the tables asked for, of the sizes asked for.
+/// Prints the tables and sizes that are named in `asked`.
 fn tables(asked: &[&str]) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
-        bail!("measured without optimisation, nothing is worth knowing: cargo bench --bench cost");
+        bail!("not optimised: run cargo bench --bench cost");
     }
     let (sizes, names): (Vec<&str>, Vec<&str>) = asked.iter().partition(|word| word.parse::<usize>().is_ok());
     let sizes: Result<Vec<usize>, _> = sizes.iter().map(|size| size.parse()).collect();

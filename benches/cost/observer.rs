@@ -1,5 +1,5 @@
-//! What processes feel of being captured: the longest time that a spinning thread loses, and the
-//! longest that a page fault takes, with captures and without.
+//! The impact on captured processes: the longest stall of a spinning thread, and the longest page fault,
+//! with and without captures.
 
 use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,15 +19,15 @@ use crate::process::{ctprof, median, role};
 mod spin;
 
 const RUNS: usize = 5;
-/// Captures beside a process, and how long one without is watched.
+/// Captures per measured process, and how long a process without captures is measured.
 const CAPTURES: usize = 20;
 const WATCHED: Duration = Duration::from_millis(500);
 const MAPPED: usize = 2 << 30;
 const PAGE: usize = 4096;
 
-/// Measures what captured processes lose and prints a table.
+/// Measures the impact on captured processes and prints a table.
 pub(crate) fn table() -> anyhow::Result<()> {
-    // Captures have a CPU of their own: what is left is what they do to others.
+    // Captures have their own CPU: what remains is their effect on others.
     pin(0)?;
     println!("## Being captured\n");
     println!("| longest | ÷ no capture | no capture | {CAPTURES} captures |");
@@ -66,7 +66,7 @@ fn captures(options: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `meanwhile` beside a process in a role and gives what this prints at its end: nanoseconds.
+/// Runs `meanwhile` while a process in a role runs; returns the nanoseconds that it prints at its end.
 fn watched(part: &str, meanwhile: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let command = role(&[part, "1"])?;
     let mut child: Child =
@@ -81,7 +81,7 @@ fn watched(part: &str, meanwhile: impl FnOnce() -> anyhow::Result<()>) -> anyhow
     Ok(longest.trim().parse()?)
 }
 
-/// The role of a thread that spins on a CPU of its own.
+/// The role of a thread that spins on its own CPU.
 pub(crate) fn spin(cpu: &str) -> anyhow::Result<()> {
     Ok(spin::run(cpu.parse()?)?)
 }
@@ -92,24 +92,24 @@ fn pin(cpu: usize) -> nix::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &one)
 }
 
-/// The role of a process with much memory that keeps touching new pages, on a CPU of its own.
+/// The role of a process with much memory that keeps touching new pages, on its own CPU.
 pub(crate) fn fault(cpu: &str) -> anyhow::Result<()> {
     pin(cpu.parse()?)?;
     let mut mapped = vec![0u8; MAPPED];
     mapped.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
-    let ended = AtomicBool::new(false);
+    let finished = AtomicBool::new(false);
     let longest = thread::scope(|scope| {
         let faults = scope.spawn(|| {
             let mut longest = Duration::ZERO;
-            while !ended.load(Ordering::Relaxed) {
+            while !finished.load(Ordering::Relaxed) {
                 longest = longest.max(longest_fault());
             }
             longest
         });
         println!("ready");
-        let told = io::copy(&mut io::stdin(), &mut io::sink());
-        ended.store(true, Ordering::Relaxed);
-        told.map(|_| faults.join())
+        let copied = io::copy(&mut io::stdin(), &mut io::sink());
+        finished.store(true, Ordering::Relaxed);
+        copied.map(|_| faults.join())
     })?;
     black_box(&mapped);
     println!("{}", longest.map_err(|_| anyhow::anyhow!("the faulting thread panicked"))?.as_nanos());

@@ -1,4 +1,4 @@
-//! Programs run as processes, and what the kernel says they took.
+//! Programs run as processes, and their cost as the kernel accounts it.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-/// What a run took: seconds, seconds, bytes.
+/// The cost of a run: seconds, seconds, bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) cpu: f64,
@@ -25,12 +25,12 @@ pub(crate) fn role(words: &[&str]) -> anyhow::Result<Line> {
     Ok([own].into_iter().chain(words.iter().map(|&word| word.to_owned())).collect())
 }
 
-/// The tool itself.
+/// The ctprof program.
 pub(crate) fn ctprof(words: &[&str]) -> Line {
     [env!("CARGO_BIN_EXE_ctprof")].iter().chain(words).map(|&word| word.to_owned()).collect()
 }
 
-/// The medians of `runs` runs of each program, which take turns after one that does not count.
+/// The medians of `runs` runs of each program. Programs alternate, after a first run that does not count.
 pub(crate) fn medians(runs: usize, programs: &[Line]) -> anyhow::Result<Vec<Cost>> {
     let mut costs = vec![Vec::new(); programs.len()];
     for run in 0..=runs {
@@ -41,23 +41,23 @@ pub(crate) fn medians(runs: usize, programs: &[Line]) -> anyhow::Result<Vec<Cost
             }
         }
     }
-    let of = |costs: &[Cost], field: fn(&Cost) -> f64| median(costs.iter().map(field).collect());
+    let median_of = |costs: &[Cost], field: fn(&Cost) -> f64| median(costs.iter().map(field).collect());
     let cost = |costs: Vec<Cost>| Cost {
-        cpu: of(&costs, |cost| cost.cpu),
-        wall: of(&costs, |cost| cost.wall),
-        peak: of(&costs, |cost| cost.peak),
+        cpu: median_of(&costs, |cost| cost.cpu),
+        wall: median_of(&costs, |cost| cost.wall),
+        peak: median_of(&costs, |cost| cost.peak),
     };
     Ok(costs.into_iter().map(cost).collect())
 }
 
-/// The middle one.
+/// The middle number.
 pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// Runs a program under this one in the role [`report`], whose only child it is: the account of a
-/// process's children has their sum and their peak.
+/// Runs a program as the only child of this one in the role [`report`]: the kernel accounts children as a
+/// sum and a peak.
 fn measure(program: &Line) -> anyhow::Result<Cost> {
     let measured = role(&["measured"])?;
     let output = Command::new(&measured[0]).args(&measured[1..]).args(program).stderr(Stdio::inherit()).output()?;
@@ -73,7 +73,7 @@ pub(crate) fn report(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let begin = Instant::now();
     let status = Command::new(program).args(arguments).stdout(Stdio::null()).status()?;
     let wall = begin.elapsed().as_secs_f64();
-    ensure!(status.success(), "{program} ended with {status}");
+    ensure!(status.success(), "{program} exited with {status}");
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
     println!("{} {wall} {}", seconds(usage.user_time()) + seconds(usage.system_time()), usage.max_rss() * 1024);

@@ -1,4 +1,4 @@
-//! Reading snapshots: what it costs by their size, beside decompressing the same file.
+//! The cost of reading snapshots by size, compared with decompressing the same file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -9,7 +9,7 @@ use ctprof::{CtprofSnapshot, ThreadState};
 use crate::process::{ctprof, medians, role};
 
 const RUNS: usize = 5;
-/// For files beyond the limit that readers have of themselves.
+/// For files beyond the readers' default limit.
 const LIMIT: &str = "8589934592";
 
 /// Measures `show` and `compare` of files of the given sizes and prints a table.
@@ -47,14 +47,14 @@ pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The role that decompresses a file and does nothing with it.
+/// The role that decompresses a file and discards it.
 pub(crate) fn decompress(file: &str) -> anyhow::Result<()> {
     zstd::stream::copy_decode(File::open(file)?, io::sink())?;
     Ok(())
 }
 
-/// Writes a snapshot of `size` threads like those of `template`, thread by thread; the bytes of its
-/// JSON. Counters differ from thread to thread, as those of a host do, and grow with `round`.
+/// Writes a snapshot of `size` threads like those of `template`; returns the bytes of its JSON. Counters
+/// differ between threads, and grow with `round`.
 fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) -> anyhow::Result<u64> {
     let mut out = zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?;
     let mut bytes = 0;

@@ -16,7 +16,7 @@ pub fn text(bytes: &[u8]) {
     let _ = CgroupPaths::default().identify(bytes);
     jemalloc::fuzz_maps(bytes);
     let mut keyed = Keyed::new(METRICS.iter().map(|metric| (metric.name, metric)));
-    // The second time by what the first has taught.
+    // The second pass uses what the first has learned.
     let mut values = [Vec::new(), Vec::new()];
     for values in &mut values {
         keyed.each(text::after_heading(bytes), |metric, text| {

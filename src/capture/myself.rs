@@ -1,4 +1,4 @@
-//! How a capture was made: who ran it, with what rights, at what cost.
+//! How a capture was made: by which user, with which capabilities, at what cost.
 
 use std::path::Path;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::procfs::walk::Walked;
+use super::walked::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 use crate::process;

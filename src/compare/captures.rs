@@ -53,6 +53,7 @@ fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
         count("threads.exited", summary.ghosts),
         count("negative_times", summary.negative_dotted_values),
         count("smaps_rollup.skipped", summary.smaps_skipped),
+        count("panics", summary.worker_panics),
     ];
     walked.into_iter().chain(failures).collect()
 }

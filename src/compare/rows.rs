@@ -175,9 +175,7 @@ pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys
         let exists = group.as_ref().map(Option::is_some);
         let cells = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.sort_values)));
         sort_values.push(
-            (0..keys.len())
-                .map(|key| difference(cells.as_ref().map(|cells| Some(cells.as_ref()?[key].as_ref()?))))
-                .collect(),
+            (0..keys.len()).map(|key| difference(cells.as_ref().map(|cells| cells.as_ref()?[key].as_ref()))).collect(),
         );
         let flag = |flag: fn(&SideGroup) -> bool| group.as_ref().into_iter().flatten().any(flag);
         table.groups.push(Group {

@@ -51,6 +51,13 @@ impl ThreadState {
         ThreadId { tgid: self.tgid, tid: self.tid }
     }
 
+    /// Whether it has memory of its own: kernel threads have none, nor have threads that have exited but
+    /// are still listed (states `Z` and `X`).
+    #[must_use]
+    pub fn has_memory(&self) -> bool {
+        !self.kernel_thread && !matches!(self.metrics.state, Some('Z' | 'X'))
+    }
+
     /// Whether this is its process's first thread.
     #[must_use]
     pub fn is_leader(&self) -> bool {

@@ -1,17 +1,17 @@
-//! Capabilities: which ones this process holds, and which of them it has a use for.
+//! Capabilities of this process: those that it has, and those that a command needs.
 
 use std::fs;
 
 use crate::sys::capabilities::keep;
 
-/// What a process has a use for.
+/// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Privileges {
-    /// To read any process, ask taskstats, see the files that processes have mapped, and put a file
+    /// To read any process, use taskstats, open the files that processes have mapped, and write a file
     /// where root may.
     Capture,
-    /// To read and write files as root may, and nothing else: for what comes from strangers.
+    /// To read and write files as root may, and nothing else: for untrusted files.
     Files,
 }
 
@@ -25,11 +25,11 @@ impl Privileges {
         }
     }
 
-    /// Gives up every capability beyond these, in the calling thread and those it starts.
+    /// Drops every other capability, in the calling thread and those that it starts.
     pub fn keep(self) {
         let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.names().contains(name));
         if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum()) {
-            tracing::debug!(%errno, "capabilities are kept");
+            tracing::debug!(%errno, "cannot drop capabilities");
         }
     }
 }

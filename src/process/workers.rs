@@ -1,7 +1,6 @@
 //! The worker threads of this process.
 
-/// A pool of `jobs` workers, or of the calling thread alone where so many cannot be started: a limit
-/// is no reason to fail.
+/// A pool of `jobs` workers, or of the calling thread alone where a limit does not allow to start them.
 #[must_use]
 pub fn workers(jobs: usize) -> rayon::ThreadPool {
     let build = |jobs| {
@@ -9,7 +8,9 @@ pub fn workers(jobs: usize) -> rayon::ThreadPool {
         rayon::ThreadPoolBuilder::new().num_threads(jobs).thread_name(name).build()
     };
     build(jobs).unwrap_or_else(|error| {
-        tracing::warn!("cannot start {jobs} workers ({error}): working with this thread alone");
+        tracing::warn!(
+            "cannot start {jobs} worker threads ({error}): continuing with one; raise the limit with ulimit -u"
+        );
         let alone = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
         alone.expect("a pool of the current thread starts no thread")
     })

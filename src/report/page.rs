@@ -284,9 +284,8 @@ impl<'r> PageSection<'r> {
         for row in rows {
             let path = self.groups[row.group].path;
             let shared = path.iter().zip(above).take_while(|(a, b)| a == b).count();
-            for depth in shared..path.len() - 1 {
-                lines.push(ListLine::Ancestor { name: &path[depth], depth });
-            }
+            let ancestors = path[..path.len() - 1].iter().enumerate().skip(shared);
+            lines.extend(ancestors.map(|(depth, name)| ListLine::Ancestor { name, depth }));
             lines.push(ListLine::Row(row));
             above = path;
         }

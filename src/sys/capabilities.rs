@@ -1,9 +1,9 @@
-//! `capset(2)`: giving capabilities up.
+//! `capset(2)`: dropping capabilities.
 
 use nix::errno::Errno;
 use nix::libc;
 
-/// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words a set.
+/// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words per set.
 const VERSION: u32 = 0x2008_0522;
 
 /// `struct __user_cap_header_struct`; the calling thread is number 0.
@@ -22,11 +22,10 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up, in the calling thread and those it will start, every capability whose bit is not in
-/// `kept`.
+/// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 ///
 /// # Errors
-/// What the kernel answers.
+/// Those of the system calls.
 pub(crate) fn keep(kept: u64) -> Result<(), Errno> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
@@ -53,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_gone_for_this_thread_only() {
+    fn capabilities_are_dropped_in_this_thread_only() {
         let before = effective();
         std::thread::spawn(move || {
             keep(1 << 12 | 1 << 40).unwrap();

@@ -1,4 +1,4 @@
-//! `getdents64(2)` into one reused buffer: a listing of procfs ids without an allocation an entry.
+//! `getdents64(2)` into one reused buffer: lists procfs ids without an allocation per entry.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,7 +13,7 @@ const NAME: usize = 19;
 /// is scratch space.
 ///
 /// # Errors
-/// What the kernel answers to `getdents64`.
+/// Those of `getdents64`.
 pub(crate) fn numeric_entries(directory: impl AsFd, buffer: &mut [u8], ids: &mut Vec<u32>) -> Result<(), Errno> {
     loop {
         let filled = getdents(directory.as_fd().as_raw_fd(), buffer)?;
@@ -40,7 +40,7 @@ fn split_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
     (length > NAME).then(|| records.split_at_checked(length)).flatten()
 }
 
-/// The number that a NUL-terminated name spells.
+/// The number in a NUL-terminated name.
 fn number(name: &[u8]) -> Option<u32> {
     let end = name.iter().position(|&b| b == 0)?;
     std::str::from_utf8(&name[..end]).ok().filter(|n| n.as_bytes()[0].is_ascii_digit())?.parse().ok()
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_an_error() {
+    fn a_file_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(numeric_entries(&file, &mut [0; 64], &mut Vec::new()), Err(Errno::ENOTDIR));
     }

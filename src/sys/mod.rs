@@ -1,5 +1,5 @@
-//! How to ask the kernel what no safe wrapper asks. The only home of `unsafe`.
-#![allow(unsafe_code, reason = "raw system calls live here, and only here")]
+//! System calls that have no safe wrapper. All `unsafe` code is here.
+#![allow(unsafe_code, reason = "raw system calls are here, and only here")]
 
 pub(crate) mod affinity;
 pub(crate) mod capabilities;

@@ -1,4 +1,4 @@
-//! Stopping a thread for the moment in which its thread pointer is read.
+//! Stops a thread for the moment in which its thread pointer is read.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,27 +8,27 @@ use nix::libc;
 
 use super::seccomp;
 
-/// How long a stop is looked for without sleeping.
-const BRISK: Duration = Duration::from_micros(100);
+/// How long to poll for a stop without sleeping.
+const POLLING: Duration = Duration::from_micros(100);
 
 /// The step of the stop that failed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopError {
-    /// The thread can't be attached to.
+    /// The thread cannot be attached to.
     Seize(Errno),
-    /// It can't be told to stop.
+    /// It cannot be told to stop.
     Interrupt(Errno),
-    /// It did not stop in time, or ended.
+    /// It did not stop in time, or exited.
     Wait(Errno),
-    /// Its registers can't be read.
+    /// Its registers cannot be read.
     Registers(Errno),
 }
 
-/// A thread that is attached to. Letting go of it lets it run.
+/// An attached thread. Dropping this detaches from it, so that it runs on.
 #[derive(Debug)]
 pub(crate) struct Attached {
     tid: i32,
-    /// Once it has stopped: the signal to let it go with, 0 for none.
+    /// Once it has stopped: the signal to detach with, 0 for none.
     stop: Option<i32>,
 }
 
@@ -36,23 +36,23 @@ impl Attached {
     /// Attaches to thread `tid` without stopping it.
     fn seize(tid: u32) -> Result<Self, StopError> {
         let tid = i32::try_from(tid).map_err(|_| StopError::Seize(Errno::ESRCH))?;
-        if !seccomp::lets_look_into_others() {
+        if !seccomp::allows_tracing() {
             return Err(StopError::Seize(Errno::EPERM));
         }
         request(libc::PTRACE_SEIZE.into(), tid, 0).map_err(StopError::Seize)?;
         Ok(Self { tid, stop: None })
     }
 
-    /// Tells the thread to stop and waits for that, at most for `patience`.
-    fn stop(&mut self, patience: Duration) -> Result<(), StopError> {
+    /// Tells the thread to stop and waits for that, at most for `timeout`.
+    fn stop(&mut self, timeout: Duration) -> Result<(), StopError> {
         request(libc::PTRACE_INTERRUPT.into(), self.tid, 0).map_err(StopError::Interrupt)?;
         let begin = Instant::now();
         let mut pause = Duration::from_micros(20);
         while !self.has_stopped().map_err(StopError::Wait)? {
             match begin.elapsed() {
-                waited if waited >= patience => return Err(StopError::Wait(Errno::ETIMEDOUT)),
+                waited if waited >= timeout => return Err(StopError::Wait(Errno::ETIMEDOUT)),
                 // Most threads stop at once: sleeping would take longer than that.
-                waited if waited < BRISK => thread::yield_now(),
+                waited if waited < POLLING => thread::yield_now(),
                 _ => {
                     thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(2));
@@ -62,7 +62,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether the thread has come to a stop.
+    /// Whether the thread has stopped.
     fn has_stopped(&mut self) -> Result<bool, Errno> {
         let mut status = 0;
         let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
@@ -71,9 +71,9 @@ impl Attached {
         match reaped {
             Ok(0) | Err(Errno::EINTR) => Ok(false),
             Ok(_) if libc::WIFSTOPPED(status) => {
-                // Anything but the stop asked for is a signal on its way, which must not be lost.
-                let asked_for = status >> 16 == libc::PTRACE_EVENT_STOP;
-                self.stop = Some(if asked_for { 0 } else { libc::WSTOPSIG(status) });
+                // Any other stop is the delivery of a signal, which must not be lost.
+                let requested = status >> 16 == libc::PTRACE_EVENT_STOP;
+                self.stop = Some(if requested { 0 } else { libc::WSTOPSIG(status) });
                 Ok(true)
             }
             Ok(_) => Err(Errno::ESRCH),
@@ -90,23 +90,23 @@ impl Drop for Attached {
     }
 }
 
-/// A thread that was told to stop but has not yet: it can't be let go before it does.
+/// A thread that was told to stop but has not yet: it cannot be detached from before it does.
 #[derive(Debug)]
 pub(crate) struct Late(Attached);
 
 impl Late {
-    /// Lets the thread go if it has stopped meanwhile, or has ended; gives itself back if not.
+    /// Detaches if the thread has stopped or exited meanwhile; returns itself if not.
     pub(crate) fn release(mut self) -> Option<Self> {
         matches!(self.0.has_stopped(), Ok(false)).then_some(self)
     }
 }
 
-/// The thread pointer of thread `tid`, for which it is stopped, at most for `patience`, and let go
-/// at once. A thread that did not stop in time comes back in `late`.
-pub(crate) fn thread_pointer(tid: u32, patience: Duration, late: &mut Vec<Late>) -> Result<u64, StopError> {
+/// Stops thread `tid`, waiting at most `timeout`, reads its thread pointer, and resumes it. A thread that
+/// did not stop in time is put into `late`.
+pub(crate) fn thread_pointer(tid: u32, timeout: Duration, late: &mut Vec<Late>) -> Result<u64, StopError> {
     let mut attached = Attached::seize(tid)?;
-    match attached.stop(patience) {
-        Ok(()) => registers(tid).map_err(StopError::Registers),
+    match attached.stop(timeout) {
+        Ok(()) => pointer_register(tid).map_err(StopError::Registers),
         Err(error @ StopError::Wait(Errno::ETIMEDOUT)) => {
             late.push(Late(attached));
             Err(error)
@@ -123,8 +123,8 @@ fn request(request: i64, tid: i32, data: i32) -> Result<(), Errno> {
     Errno::result(done).map(drop)
 }
 
-/// Registers of the thread, by regset, of which the thread pointer is one.
-fn registers(tid: u32) -> Result<u64, Errno> {
+/// The thread pointer in the thread's registers.
+fn pointer_register(tid: u32) -> Result<u64, Errno> {
     #[cfg(target_arch = "x86_64")]
     return regset::<{ size_of::<libc::user_regs_struct>() / 8 }>(tid, libc::NT_PRSTATUS)
         .map(|words| words[std::mem::offset_of!(libc::user_regs_struct, fs_base) / 8]);
@@ -178,7 +178,7 @@ mod tests {
             self.field("State:").chars().next().unwrap()
         }
 
-        /// The state in which it comes to rest, once it has been let go.
+        /// The state that it is in once it no longer runs.
         fn rests_in(&self) -> char {
             (0..1000)
                 .find_map(|_| {
@@ -196,13 +196,13 @@ mod tests {
         }
     }
 
-    const PATIENCE: Duration = Duration::from_millis(250);
+    const TIMEOUT: Duration = Duration::from_millis(250);
 
     #[test]
-    fn a_thread_is_let_go_at_once() {
+    fn a_thread_is_resumed_at_once() {
         let sleeper = Sleeper::new();
-        match thread_pointer(sleeper.0.id(), PATIENCE, &mut Vec::new()) {
-            Err(error) => return eprintln!("skipped: nothing can be attached to here: {error:?}"),
+        match thread_pointer(sleeper.0.id(), TIMEOUT, &mut Vec::new()) {
+            Err(error) => return eprintln!("skipped: processes cannot be attached to here: {error:?}"),
             Ok(pointer) => assert_ne!(pointer, 0),
         }
         assert_eq!(sleeper.field("TracerPid:"), "0");
@@ -217,18 +217,18 @@ mod tests {
         while sleeper.state() != 'T' {
             thread::sleep(Duration::from_millis(1));
         }
-        let _ = thread_pointer(sleeper.0.id(), PATIENCE, &mut Vec::new());
+        let _ = thread_pointer(sleeper.0.id(), TIMEOUT, &mut Vec::new());
         thread::sleep(Duration::from_millis(20));
         assert_eq!((sleeper.state(), sleeper.field("TracerPid:").as_str()), ('T', "0"));
     }
 
     #[test]
-    fn a_panic_while_a_thread_is_held_lets_it_go() {
+    fn a_panic_while_a_thread_is_stopped_resumes_it() {
         let sleeper = Sleeper::new();
         let id = sleeper.0.id();
         let held = move || {
             let mut attached = Attached::seize(id).unwrap();
-            attached.stop(PATIENCE).unwrap();
+            attached.stop(TIMEOUT).unwrap();
             panic!("on purpose");
         };
         let _ = std::panic::catch_unwind(held);
@@ -236,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_not_there_is_an_error() {
-        let error = thread_pointer(u32::MAX >> 1, PATIENCE, &mut Vec::new());
+    fn a_thread_that_does_not_exist_is_an_error() {
+        let error = thread_pointer(u32::MAX >> 1, TIMEOUT, &mut Vec::new());
         assert_eq!(error, Err(StopError::Seize(Errno::ESRCH)));
     }
 }

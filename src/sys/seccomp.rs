@@ -1,24 +1,24 @@
-//! Whether a seccomp filter would kill this process for looking into another.
+//! Whether a seccomp filter would kill this process for tracing another.
 
 use std::sync::OnceLock;
 
 use nix::libc;
 
-/// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter that kills for them, as
-/// systemd's `SystemCallFilter=~@debug` does, can't be asked: where there is one, a child tries.
-pub(crate) fn lets_look_into_others() -> bool {
+/// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter can kill the caller, as systemd's
+/// `SystemCallFilter=~@debug` does: where there is a filter, a child tries first.
+pub(crate) fn allows_tracing() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| !is_filtered() || child_survives())
 }
 
-/// `SECCOMP_MODE_FILTER`, as `status` says it.
+/// Whether `status` says `SECCOMP_MODE_FILTER`.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
 }
 
 fn child_survives() -> bool {
-    // SAFETY: the child makes three system calls, which take no memory of this process, and ends.
+    // SAFETY: the child makes three system calls, which take no memory of this process, and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above. No process has the number 0, so nothing is traced and nothing is read.
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_nobody_kills_survives() {
+    fn a_child_without_a_filter_survives() {
         assert!(child_survives());
     }
 }

@@ -1,6 +1,6 @@
-//! Taskstats over generic netlink: one question, one answer, about one thread.
+//! Taskstats over generic netlink: one request and one answer per thread.
 //!
-//! `include/uapi/linux/taskstats.h` has the numbers, `kernel/taskstats.c` the behaviour.
+//! Numbers are those of `include/uapi/linux/taskstats.h`, behaviour is that of `kernel/taskstats.c`.
 
 use std::io::{self, Cursor, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -29,25 +29,25 @@ const TASKSTATS_TYPE_PID: u16 = 1;
 const TASKSTATS_TYPE_STATS: u16 = 3;
 const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
 
-/// An answer that takes longer is lost.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// How often a thread is asked for whose answer got lost.
+/// An answer that takes longer counts as lost.
+const TIMEOUT: Duration = Duration::from_millis(250);
+/// How often a thread is asked for if its answer is lost.
 const TRIES: u32 = 3;
-/// Threads in one message: the kernel takes the questions in it one by one. Their answers fit the
-/// socket's buffer of 208 KiB, in which each takes less than 4.
+/// Threads per message: the kernel answers the requests in it one by one. The answers fit the socket's
+/// buffer of 208 KiB, where each takes less than 4 KiB.
 pub(crate) const AT_ONCE: usize = 32;
-/// More than any answer: the struct is below 1 KiB.
+/// Larger than any answer: the struct is below 1 KiB.
 const ROOM: usize = 4096;
 
 type Message = Nlmsghdr<u16, Genlmsghdr<u8, u16>>;
 
-/// A socket that answers questions about threads.
+/// A socket for requests about threads.
 pub(crate) struct Taskstats {
     socket: NlSocket,
     family: u16,
-    /// Number of the last question.
+    /// Number of the last request.
     sequence: u32,
-    questions: Vec<u8>,
+    requests: Vec<u8>,
     room: Vec<u8>,
 }
 
@@ -55,23 +55,23 @@ impl Taskstats {
     /// Opens the socket and finds the family.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has no taskstats; what socket calls answer.
+    /// `ENOENT` where the kernel has no taskstats; errors of socket calls.
     pub(crate) fn open() -> Result<Self, Errno> {
         let socket = NlSocket::connect(NlFamily::Generic, None, Groups::empty()).map_err(|error| errno(&error))?;
-        // SAFETY: the descriptor is the socket's, which lives on past the borrow.
+        // SAFETY: the descriptor is the socket's, which outlives the borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-        let patience = TimeVal::new(0, PATIENCE.subsec_micros().into());
-        setsockopt(&fd, sockopt::ReceiveTimeout, &patience)?;
+        let timeout = TimeVal::new(0, TIMEOUT.subsec_micros().into());
+        setsockopt(&fd, sockopt::ReceiveTimeout, &timeout)?;
         let mut taskstats =
-            Self { socket, family: 0, sequence: 0, questions: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
+            Self { socket, family: 0, sequence: 0, requests: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
         taskstats.family = taskstats.find_family()?;
         Ok(taskstats)
     }
 
     fn find_family(&mut self) -> Result<u16, Errno> {
         let controller = u16::try_from(libc::GENL_ID_CTRL).expect("the controller's id is 16");
-        let question = request(controller, CTRL_CMD_GETFAMILY, self.sequence, CTRL_ATTR_FAMILY_NAME, FAMILY);
-        self.socket.send(&question.ok_or(Errno::EBADMSG)?, Msg::empty()).map_err(|error| errno(&error))?;
+        let request_bytes = request(controller, CTRL_CMD_GETFAMILY, self.sequence, CTRL_ATTR_FAMILY_NAME, FAMILY);
+        self.socket.send(&request_bytes.ok_or(Errno::EBADMSG)?, Msg::empty()).map_err(|error| errno(&error))?;
         let mut family = Err(Errno::EBADMSG);
         self.answers(|_, answer| {
             let id = |answer| Some(u16::from_ne_bytes(attribute(answer, CTRL_ATTR_FAMILY_ID)?.try_into().ok()?));
@@ -80,11 +80,11 @@ impl Taskstats {
         family
     }
 
-    /// Asks for threads, at most [`AT_ONCE`] of them, and gives `found` the kernel's `struct taskstats`
-    /// of each by its place in `tids`, as bytes, or why there is none: `EPERM` without
-    /// `CAP_NET_ADMIN` in the initial network namespace, `ESRCH` for a thread that has ended,
-    /// `EAGAIN` where no answer came, `EBADMSG` where it made no sense.
-    pub(crate) fn of(&mut self, tids: &[u32], mut found: impl FnMut(usize, Result<&[u8], Errno>)) {
+    /// Asks for at most [`AT_ONCE`] threads. Calls `found` for each with its index in `tids` and the
+    /// kernel's `struct taskstats` as bytes, or why there is none: `EPERM` without `CAP_NET_ADMIN` or
+    /// outside the initial network namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an
+    /// answer, `EBADMSG` for an invalid one.
+    pub(crate) fn ask(&mut self, tids: &[u32], mut found: impl FnMut(usize, Result<&[u8], Errno>)) {
         let mut open: Vec<usize> = (0..tids.len()).collect();
         let mut last = Errno::EAGAIN;
         for _ in 0..TRIES {
@@ -96,8 +96,8 @@ impl Taskstats {
         open.into_iter().for_each(|place| found(place, Err(last)));
     }
 
-    /// Asks for the threads whose places are in `open`, all in one message, and takes those out that
-    /// are answered.
+    /// Asks for the threads whose indices are in `open`, all in one message, and removes those that are
+    /// answered.
     fn round(
         &mut self,
         tids: &[u32],
@@ -106,18 +106,19 @@ impl Taskstats {
     ) -> Result<(), Errno> {
         let places = open.clone();
         let first = self.sequence.wrapping_add(1);
-        self.questions.clear();
+        self.requests.clear();
         for (sequence, &place) in (first..).zip(&places) {
             let tid = tids[place].to_ne_bytes();
-            let question = request(self.family, TASKSTATS_CMD_GET, sequence, TASKSTATS_CMD_ATTR_PID, &tid);
-            self.questions.extend(question.ok_or(Errno::EBADMSG)?);
+            let request_bytes = request(self.family, TASKSTATS_CMD_GET, sequence, TASKSTATS_CMD_ATTR_PID, &tid);
+            self.requests.extend(request_bytes.ok_or(Errno::EBADMSG)?);
             self.sequence = sequence;
         }
-        self.socket.send(&self.questions, Msg::empty()).map_err(|error| errno(&error))?;
+        self.socket.send(&self.requests, Msg::empty()).map_err(|error| errno(&error))?;
         while !open.is_empty() {
             self.answers(|sequence, answer| {
-                // Answers to an earlier round, that came late, are passed over.
-                let Some(&place) = places.get(sequence.wrapping_sub(first) as usize) else { return };
+                // Late answers to an earlier round are ignored.
+                let index = usize::try_from(sequence.wrapping_sub(first));
+                let Some(&place) = index.ok().and_then(|index| places.get(index)) else { return };
                 open.retain(|&waiting| waiting != place);
                 found(place, answer.and_then(|answer| stats(answer, tids[place]).ok_or(Errno::EBADMSG)));
             })?;
@@ -125,7 +126,7 @@ impl Taskstats {
         Ok(())
     }
 
-    /// Takes the answers that are there, or waits for one.
+    /// Receives the answers that have arrived, or waits for one.
     fn answers(&mut self, mut each: impl FnMut(u32, Result<&[u8], Errno>)) -> Result<(), Errno> {
         let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(AT_ONCE, None);
         let mut rooms: Vec<_> = self.room.chunks_exact_mut(ROOM).map(|room| [IoSliceMut::new(room)]).collect();
@@ -161,8 +162,8 @@ fn request(family: u16, command: u8, sequence: u32, attribute: u16, value: &[u8]
     Some(bytes.into_inner())
 }
 
-/// The attributes of a message, or its refusal, and in answer to which question; `None` if it is
-/// none. Taken apart here because neli 0.7 panics at messages of impossible lengths.
+/// The number of the request that a message answers, and its attributes or its error; `None` if it is
+/// not a message. Parsed here because neli 0.7 panics at messages of impossible lengths.
 fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     const HEADERS: usize = 16 + 4;
     let number = |at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -197,7 +198,7 @@ fn stats(answer: &[u8], tid: u32) -> Option<&[u8]> {
     attribute(about, TASKSTATS_TYPE_STATS)
 }
 
-/// Takes any bytes for a message.
+/// Parses any bytes as a message.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((_, Ok(answer))) = parse(bytes) {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_the_bytes_that_the_kernel_expects() {
+    fn a_request_has_the_bytes_that_the_kernel_expects() {
         let bytes = request(30, 1, 9, 1, &7u32.to_ne_bytes()).unwrap();
         let body = [vec![1, 1, 0, 0], attribute(1, &7u32.to_ne_bytes())].concat();
         let mut expected = message(30, 9, &body);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_struct_comes_out_of_a_reply_whole() {
+    fn the_struct_in_a_reply_is_found_whole() {
         for length in [328, 344, 352, 368, 400, 416, 432, 560, 688, 1000] {
             let sent: Vec<u8> = (0..=250).cycle().take(length).collect();
             let reply = reply(7, &sent);
@@ -257,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_their_errno() {
+    fn errors_are_their_errno() {
         let asked = request(30, 1, 9, 1, &7u32.to_ne_bytes()).unwrap();
-        let refusal = |errno: i32| message(2, 9, &[&errno.to_ne_bytes()[..], &asked].concat());
-        assert_eq!(parse(&refusal(-1)), Some((9, Err(Errno::EPERM))));
-        assert_eq!(parse(&refusal(-3)), Some((9, Err(Errno::ESRCH))));
+        let error = |errno: i32| message(2, 9, &[&errno.to_ne_bytes()[..], &asked].concat());
+        assert_eq!(parse(&error(-1)), Some((9, Err(Errno::EPERM))));
+        assert_eq!(parse(&error(-3)), Some((9, Err(Errno::ESRCH))));
     }
 
     #[test]
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_answers_or_says_why_not() {
+    fn the_kernel_answers_or_gives_an_error() {
         let mut taskstats = match Taskstats::open() {
             Ok(taskstats) => taskstats,
             Err(errno) => return eprintln!("skipped: no taskstats here: {errno}"),
@@ -301,7 +302,7 @@ mod tests {
         // Each answer is its own thread's, whatever the others' are.
         let tids: Vec<u32> = [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(AT_ONCE).collect();
         let mut answers = vec![Err(Errno::EAGAIN); tids.len()];
-        taskstats.of(&tids, |place, stats| answers[place] = stats.map(<[u8]>::len));
+        taskstats.ask(&tids, |place, stats| answers[place] = stats.map(<[u8]>::len));
         let gone = if answers[0].is_ok_and(|length| length >= 328) { Errno::ESRCH } else { Errno::EPERM };
         for (place, answer) in answers.iter().enumerate() {
             assert_eq!(*answer, if place % 2 == 0 { answers[0] } else { Err(gone) }, "{place}");

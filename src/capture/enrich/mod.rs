@@ -1,5 +1,120 @@
-//! What is added to threads that an engine has read.
+//! Sources that add to threads which an engine has read.
+//!
+//! An engine gives the threads of each process to an [`Enricher`], which keeps them. What a source needs
+//! beyond the threads it finds in the [`Process`].
 
 pub(super) mod jemalloc;
+pub(super) mod names;
 pub(super) mod smaps;
 pub(super) mod taskstats;
+
+use std::fmt::Arguments;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use self::jemalloc::Probe;
+use self::smaps::{Rollups, Smaps};
+use self::taskstats::{Client, Kept};
+use super::process::Process;
+use super::tally::Tally;
+use super::walked::Walked;
+use crate::model::ThreadState;
+
+/// The sources of one capture.
+pub(super) struct Sources {
+    /// When to read `smaps_rollup`.
+    pub(super) smaps: Smaps,
+    /// What taskstats keeps; `None` not to use it.
+    pub(super) taskstats: Option<Kept>,
+    /// jemalloc layouts by file; `None` not to probe.
+    pub(super) jemalloc: Option<jemalloc::Files>,
+}
+
+/// Threads of one process as an engine has read them: all, or a part of a large process.
+#[derive(Default)]
+pub(super) struct Part {
+    /// The threads, ascending by id.
+    pub(super) threads: Vec<ThreadState>,
+    /// Resident bytes of the process; 0 where the leader is not among the threads.
+    pub(super) resident_bytes: u64,
+}
+
+/// One worker's sources, and the threads that have passed through them.
+pub(super) struct Enricher<'s> {
+    rollups: Rollups,
+    taskstats: Option<Client>,
+    probe: Option<Probe<'s>>,
+    walked: Walked,
+    /// How many of the threads were asked of taskstats.
+    asked: usize,
+}
+
+impl<'s> Enricher<'s> {
+    pub(super) fn new(sources: &'s Sources) -> Self {
+        Self {
+            rollups: Rollups::new(sources.smaps),
+            taskstats: sources.taskstats.map(Client::open),
+            probe: sources.jemalloc.as_ref().map(Probe::new),
+            walked: Walked::default(),
+            asked: 0,
+        }
+    }
+
+    /// Where the engine counts what it could not read.
+    pub(super) fn tally(&mut self) -> &mut Tally {
+        &mut self.walked.tally
+    }
+
+    /// Takes the threads of a process and adds to them what the process's own sources say.
+    pub(super) fn add(&mut self, process: &Process, part: Part) {
+        let Self { rollups, probe, walked, .. } = self;
+        let first = walked.threads.len();
+        walked.threads.extend(part.threads);
+        let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
+        if let [leader, ..] = &mut *threads
+            && leader.is_leader()
+        {
+            guarded(format_args!("process {}", process.id), tally, |tally| {
+                #[cfg(test)]
+                process.panic_in("enricher");
+                names::complete(process, leader);
+                rollups.read(process, leader, part.resident_bytes, tally);
+            });
+        }
+        if let Some(probe) = probe {
+            guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads));
+        }
+        if self.walked.threads.len() - self.asked >= taskstats::AT_ONCE {
+            self.ask_taskstats();
+        }
+    }
+
+    /// Asks taskstats for the threads that it was not asked for yet: many processes in one message.
+    fn ask_taskstats(&mut self) {
+        let Self { taskstats: Some(taskstats), walked, asked, .. } = self else { return };
+        let threads = &mut walked.threads[*asked..];
+        *asked += threads.len();
+        guarded(format_args!("taskstats"), &mut walked.tally, |_| {
+            threads.chunks_mut(taskstats::AT_ONCE).for_each(|batch| taskstats.read(batch));
+        });
+    }
+
+    /// The threads with all that was added, and what could not be read.
+    pub(super) fn finish(mut self) -> Walked {
+        self.ask_taskstats();
+        let Self { taskstats, probe, mut walked, .. } = self;
+        walked.taskstats = taskstats.map(Client::summary);
+        if let Some(probe) = probe {
+            let (summary, time) = probe.finish();
+            (walked.probe, walked.probe_time) = (Some(summary), time);
+        }
+        walked
+    }
+}
+
+/// Runs code that reads `what`. A panic in it costs the values that it would have read, and is counted.
+pub(super) fn guarded(what: Arguments<'_>, tally: &mut Tally, work: impl FnOnce(&mut Tally)) {
+    if catch_unwind(AssertUnwindSafe(|| work(tally))).is_err() {
+        tracing::error!("a panic while reading {what}: some values are missing; please report it");
+        tally.panics += 1;
+    }
+}

@@ -1,34 +1,33 @@
-//! `smaps_rollup`: a process's memory by kind, within a budget.
+//! `smaps_rollup`: a process's memory by kind, for processes below a size limit.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use nix::errno::Errno;
 
-use super::super::procfs::folder::Folder;
-use super::super::procfs::tally::{File, Tally};
-use super::super::procfs::task::Read;
+use super::super::process::Process;
 use super::super::procfs::text;
-use crate::model::printable;
+use super::super::tally::{File, Tally};
+use crate::model::{ThreadState, printable};
 
-/// When `smaps_rollup` is read. The kernel walks every page table of the process for it, and the
-/// process's page faults wait meanwhile.
+/// When to read `smaps_rollup`. The kernel walks every page table of the process for it, and blocks the
+/// process's page faults meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Smaps {
-    /// Of processes whose resident set is at most so many bytes.
+    /// For processes with at most this many resident bytes.
     Auto {
         /// The limit.
         max_rss_bytes: u64,
     },
-    /// Of every process.
+    /// For every process.
     Always,
-    /// Of none.
+    /// For no process.
     Never,
 }
 
 impl Smaps {
-    /// The limit that [`Smaps::default`] has: 32 GiB.
+    /// The limit of [`Smaps::default`]: 32 GiB.
     pub const DEFAULT_MAX_RSS_BYTES: u64 = 32 << 30;
 
     /// The name of the choice.
@@ -48,30 +47,41 @@ impl Default for Smaps {
     }
 }
 
-/// Reads the process's `smaps_rollup` onto its leader, if the budget allows. A kernel thread has
-/// no memory map, nor has a process that is about to be reaped.
-pub(in crate::capture) fn read(smaps: Smaps, page_size: u64, process: &Folder, leader: &mut Read, tally: &mut Tally) {
-    let thread = &mut leader.thread;
-    if thread.kernel_thread || matches!(thread.metrics.state, Some('Z' | 'X')) {
-        return;
+/// Reads `smaps_rollup` of the processes that the limit allows.
+pub(super) struct Rollups {
+    when: Smaps,
+    buffer: Vec<u8>,
+}
+
+impl Rollups {
+    pub(super) fn new(when: Smaps) -> Self {
+        Self { when, buffer: Vec::new() }
     }
-    match smaps {
-        Smaps::Never => return,
-        Smaps::Auto { max_rss_bytes } if leader.rss_pages.saturating_mul(page_size) > max_rss_bytes => {
-            tally.smaps_skipped += 1;
+
+    /// Adds the process's memory to its leader. A kernel thread has no memory map, nor has a process that
+    /// has exited.
+    pub(super) fn read(&mut self, process: &Process, leader: &mut ThreadState, resident_bytes: u64, tally: &mut Tally) {
+        if !leader.has_memory() {
             return;
         }
-        _ => {}
+        match self.when {
+            Smaps::Never => return,
+            Smaps::Auto { max_rss_bytes } if resident_bytes > max_rss_bytes => {
+                tally.smaps_skipped += 1;
+                return;
+            }
+            _ => {}
+        }
+        let begin = Instant::now();
+        match process.folder.read(File::SmapsRollup.name(), &mut self.buffer) {
+            // It has exited, or has freed its memory on the way.
+            Err(Errno::ESRCH) => {}
+            Err(Errno::ENOENT) if !process.folder.has(File::Stat.name()) => {}
+            Err(errno) => process.unread(process.id, File::SmapsRollup, errno, tally),
+            Ok(text) => leader.smaps_rollup_kib = Some(parse(text)).filter(|map| !map.is_empty()),
+        }
+        tally.smaps_time += begin.elapsed();
     }
-    let begin = Instant::now();
-    match process.read(File::SmapsRollup.name(), &mut Vec::new()) {
-        // It has ended, or has let go of its memory on the way out.
-        Err(Errno::ESRCH) => {}
-        Err(Errno::ENOENT) if !process.has(File::Stat.name()) => {}
-        Err(errno) => tally.failed(File::SmapsRollup, errno),
-        Ok(text) => thread.smaps_rollup_kib = Some(parse(text)).filter(|map| !map.is_empty()),
-    }
-    tally.smaps_time += begin.elapsed();
 }
 
 /// Lines of `key: number kB`; the first line, an address range, is none.
@@ -87,8 +97,8 @@ fn parse(text: &[u8]) -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::procfs::folder::Folder;
     use super::*;
-    use crate::model::ThreadState;
 
     /// Linux 7.3.
     const ROLLUP: &[u8] = b"00400000-7ffc40aab000 ---p 00000000 00:00 0                              [rollup]
@@ -105,32 +115,33 @@ Some_Future_Key:       7 kB
         assert_eq!(parse(ROLLUP), expected.map(|(key, kib)| (key.to_owned(), kib)).into());
     }
 
-    fn reading(smaps: Smaps, kernel_thread: bool, rollup: Option<&[u8]>) -> (Option<u64>, Tally) {
+    /// The process's `Rss` with 409,600 resident bytes, and what was counted.
+    fn rss(when: Smaps, kernel_thread: bool, rollup: Option<&[u8]>) -> (Option<u64>, Tally) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("stat"), b"").unwrap();
         rollup.inspect(|text| std::fs::write(dir.path().join("smaps_rollup"), text).unwrap());
-        let thread = ThreadState { kernel_thread, ..ThreadState::default() };
-        let mut leader = Read { thread, rss_pages: 100 };
+        let mut leader = ThreadState { kernel_thread, ..ThreadState::default() };
         let mut tally = Tally::default();
-        read(smaps, 4096, &Folder::open(dir.path()).unwrap(), &mut leader, &mut tally);
-        (leader.thread.smaps_rollup_kib.map(|map| map["Rss"]), tally)
+        let process = Process::new(7, Folder::open(dir.path()).unwrap());
+        Rollups::new(when).read(&process, &mut leader, 409_600, &mut tally);
+        (leader.smaps_rollup_kib.map(|map| map["Rss"]), tally)
     }
 
     #[test]
-    fn a_process_over_the_budget_is_skipped_and_counted() {
-        let limit = |max_rss_bytes| reading(Smaps::Auto { max_rss_bytes }, false, Some(ROLLUP));
+    fn a_process_over_the_limit_is_skipped_and_counted() {
+        let limit = |max_rss_bytes| rss(Smaps::Auto { max_rss_bytes }, false, Some(ROLLUP));
         assert_eq!(limit(409_600).0, Some(1736));
         let (skipped, tally) = limit(409_599);
         assert_eq!((skipped, tally.smaps_skipped), (None, 1));
-        assert_eq!(reading(Smaps::Always, false, Some(ROLLUP)).0, Some(1736));
-        assert_eq!(reading(Smaps::Never, false, Some(ROLLUP)).0, None);
+        assert_eq!(rss(Smaps::Always, false, Some(ROLLUP)).0, Some(1736));
+        assert_eq!(rss(Smaps::Never, false, Some(ROLLUP)).0, None);
     }
 
     #[test]
-    fn a_kernel_thread_has_no_memory_map_and_that_is_no_failure() {
-        let (none, tally) = reading(Smaps::Always, true, None);
+    fn a_kernel_thread_without_a_memory_map_is_not_a_failure() {
+        let (none, tally) = rss(Smaps::Always, true, None);
         assert_eq!((none, tally.summary().read_failures), (None, 0));
-        let (none, tally) = reading(Smaps::Always, false, None);
+        let (none, tally) = rss(Smaps::Always, false, None);
         assert_eq!((none, tally.summary().read_failures), (None, 1));
     }
 }

@@ -1,8 +1,8 @@
-//! Delay accounting and memory high-water marks of one thread, out of the kernel's `struct taskstats`.
+//! Delay accounting and memory high-water marks from the kernel's `struct taskstats`.
 
 use nix::errno::Errno;
 
-use super::super::procfs::tally::stored;
+use super::super::tally::stored;
 use crate::model::{
     Built, HostContext, METRICS, Metric, Metrics, Source, Switch, TaskstatsFamily, TaskstatsSummary, ThreadState, Value,
 };
@@ -17,31 +17,31 @@ pub(in crate::capture) struct Kept {
 }
 
 impl Kept {
-    /// A switch that is off leaves zeros in the struct. What can't be known is believed.
-    pub(in crate::capture) fn on(host: &HostContext) -> Self {
+    /// A disabled switch leaves zeros in the struct. What is unknown counts as enabled.
+    pub(in crate::capture) fn by(host: &HostContext) -> Self {
         let off = matches!(host.task_delayacct, Some(Switch::RuntimeOff | Switch::ConfigOff));
         Self { delay: !off, watermarks: host.config_task_xacct != Some(Built::Off) }
     }
 
-    fn covers(self, family: TaskstatsFamily, metrics_of: Threads) -> bool {
+    fn covers(self, family: TaskstatsFamily, threads: Threads) -> bool {
         match family {
             TaskstatsFamily::Delay => self.delay,
-            TaskstatsFamily::Watermark => self.watermarks && metrics_of == Threads::User,
+            TaskstatsFamily::Watermark => self.watermarks && threads == Threads::User,
             _ => true,
         }
     }
 }
 
-/// Whose struct it is.
+/// Whether a struct's thread has memory of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
-    /// Of a thread with memory of its own.
+    /// It has.
     User,
-    /// Of a kernel thread.
+    /// It is a kernel thread.
     Kernel,
 }
 
-/// One worker's way to ask, and the count of the answers.
+/// One worker's socket, and counts of the answers.
 pub(in crate::capture) struct Client {
     socket: Option<Taskstats>,
     kept: Kept,
@@ -59,28 +59,29 @@ impl Client {
         self.summary
     }
 
-    /// Asks for `threads`, at most [`AT_ONCE`], and puts the answers' fields in their places.
+    /// Asks for `threads`, at most [`AT_ONCE`], and puts the fields of the answers in their places.
     pub(in crate::capture) fn read(&mut self, threads: &mut [ThreadState]) {
         let Self { socket: Some(socket), kept, summary } = self else { return };
-        // One refusal is enough: it is about this process, not about the thread.
+        // EPERM concerns ctprof's privileges, not the thread: one is enough.
         if summary.eperm_count > 0 {
-            summary.eperm_count += threads.len() as u64;
+            summary.eperm_count += u64::try_from(threads.len()).unwrap_or(u64::MAX);
             return;
         }
         let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
-        socket.of(&tids, |place, answer| match answer {
+        socket.ask(&tids, |place, answer| match answer {
             Ok(stats) => {
                 summary.ok_count += 1;
                 summary.struct_version = version(stats);
                 summary.struct_bytes = u64::try_from(stats.len()).ok();
                 let thread = &mut threads[place];
-                let of = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
-                fill(stats, *kept, of, &mut thread.metrics);
+                let kind = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
+                fill(stats, *kept, kind, &mut thread.metrics);
             }
             Err(Errno::EPERM) => summary.eperm_count += 1,
             Err(Errno::ESRCH) => summary.esrch_count += 1,
             Err(errno) => {
-                tracing::debug!(tid = tids[place], %errno, "no answer from taskstats");
+                let ThreadState { tgid, tid, comm, .. } = &threads[place];
+                tracing::debug!(pid = tgid, tid, thread = ?comm, ?errno, "no answer from taskstats");
                 summary.other_err_count += 1;
             }
         });
@@ -100,20 +101,20 @@ pub(in crate::capture) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> Tas
     }
 }
 
-/// How the fields stand in the struct.
+/// The order of the struct's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    /// New fields at the end: every version but the next, and those to come.
+enum FieldOrder {
+    /// New fields at the end: every version but the next, and future ones.
     Appended,
     /// Version 15 (Linux 6.14) put maxima and minima beside their totals. Some kernels of that time
-    /// still say 14.
+    /// report version 14.
     Beside,
 }
 
 /// Size of the struct in version 15; version 14 proper has 432 bytes.
 const BESIDE_BYTES: usize = 560;
 
-/// Takes fields out of any bytes.
+/// Reads fields from any bytes.
 #[cfg(fuzzing)]
 pub(in crate::capture) fn fuzz(stats: &[u8]) {
     fill(stats, Kept { delay: true, watermarks: true }, Threads::User, &mut Metrics::default());
@@ -123,37 +124,37 @@ fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }
 
-/// Puts every field of the struct that it has in its place.
-fn fill(stats: &[u8], kept: Kept, of: Threads, metrics: &mut Metrics) {
+/// Puts every field that the struct has in its place.
+fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
     let Some(version) = version(stats) else { return };
-    let layout = match version {
-        14 | 15 if stats.len() == BESIDE_BYTES => Layout::Beside,
-        _ => Layout::Appended,
+    let order = match version {
+        14 | 15 if stats.len() == BESIDE_BYTES => FieldOrder::Beside,
+        _ => FieldOrder::Appended,
     };
     for metric in METRICS {
-        let Some(family) = metric.taskstats_family().filter(|family| kept.covers(*family, of)) else { continue };
-        // A process on its way out has let go of its memory, and of the marks with it.
-        let number = field(stats, version, layout, metric).filter(|n| *n > 0 || family != TaskstatsFamily::Watermark);
+        let Some(family) = metric.taskstats_family().filter(|family| kept.covers(*family, threads)) else { continue };
+        // An exiting process has freed its memory and cleared the marks.
+        let number = field(stats, version, order, metric).filter(|n| *n > 0 || family != TaskstatsFamily::Watermark);
         if let Some(number) = number {
-            // A number that the metric can't hold is none.
+            // A number that the metric cannot hold is absent.
             let _ = metric.set(metrics, Value::Unsigned(number));
         }
     }
 }
 
-fn field(stats: &[u8], version: u16, layout: Layout, metric: &Metric) -> Option<u64> {
+fn field(stats: &[u8], version: u16, order: FieldOrder, metric: &Metric) -> Option<u64> {
     let [Source::Taskstats { at, since, scale, .. }] = *metric.sources.procfs else { return None };
-    let at = match layout {
-        Layout::Appended => (since <= version).then_some(at)?,
-        Layout::Beside => beside(at)?,
+    let at = match order {
+        FieldOrder::Appended => (since <= version).then_some(at)?,
+        FieldOrder::Beside => beside(at)?,
     };
     let at = usize::from(at);
     let bytes = stats.get(at..at + 8)?.try_into().ok()?;
     Some(u64::from_ne_bytes(bytes).saturating_mul(scale.into()))
 }
 
-/// Where version 15 has the field that version 16 has at `at`. Each category's four fields follow
-/// each other there.
+/// Offset in version 15 of the field that is at `at` in version 16. There, the four fields of a category
+/// are adjacent.
 fn beside(at: u16) -> Option<u16> {
     // Offsets of a category's count and maximum in version 16, and of its count in version 15.
     const CATEGORIES: [[u16; 3]; 8] = [
@@ -166,7 +167,7 @@ fn beside(at: u16) -> Option<u16> {
         [400, 528, 496],
         [416, 544, 528],
     ];
-    // Offsets of the high-water marks in version 16, and how far version 15 moved them.
+    // Offsets of the high-water marks in version 16; in version 15 they are 48 bytes later.
     const WATERMARKS: std::ops::RangeInclusive<u16> = 200..=208;
     if WATERMARKS.contains(&at) {
         return Some(at + 48);
@@ -197,7 +198,7 @@ mod tests {
         metrics
     }
 
-    fn of(metrics: &Metrics, name: &str) -> Option<u64> {
+    fn number(metrics: &Metrics, name: &str) -> Option<u64> {
         let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
         metric.get(metrics).map(|value| u64::try_from(value).unwrap())
     }
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_has_the_fields_it_brought_and_no_others() {
+    fn every_version_has_its_fields_and_no_others() {
         // Counts and totals of the categories it has, and the two high-water marks.
         for (version, length, fields) in [
             (8, 328, 2 * 4 + 2),
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_where_the_header_puts_them() {
+    fn fields_are_where_the_header_puts_them() {
         let v16 = filled(16, 560);
         for (name, at) in [
             ("cpu_delay_count", 16),
@@ -237,9 +238,9 @@ mod tests {
             ("cpu_delay_max_ns", 432),
             ("irq_delay_min_ns", 552),
         ] {
-            assert_eq!(of(&v16, name), Some(at + 1), "{name}");
+            assert_eq!(number(&v16, name), Some(at + 1), "{name}");
         }
-        assert_eq!(of(&v16, "hiwater_rss_bytes"), Some(201 * 1024));
+        assert_eq!(number(&v16, "hiwater_rss_bytes"), Some(201 * 1024));
     }
 
     #[test]
@@ -258,25 +259,25 @@ mod tests {
                 ("wpcopy_delay_min_ns", 520),
                 ("irq_delay_max_ns", 544),
             ] {
-                assert_eq!(of(&metrics, name), Some(at + 1), "{name} of version {version}");
+                assert_eq!(number(&metrics, name), Some(at + 1), "{name} of version {version}");
             }
-            assert_eq!(of(&metrics, "hiwater_vm_bytes"), Some(257 * 1024));
+            assert_eq!(number(&metrics, "hiwater_vm_bytes"), Some(257 * 1024));
         }
     }
 
     #[test]
-    fn a_struct_cut_short_has_what_is_left_of_it() {
-        assert_eq!(of(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
-        assert_eq!(of(&filled(16, 440), "cpu_delay_min_ns"), None);
+    fn a_truncated_struct_has_the_fields_that_are_left() {
+        assert_eq!(number(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
+        assert_eq!(number(&filled(16, 440), "cpu_delay_min_ns"), None);
         assert_eq!(present(&filled(16, 8)), 0);
         fill(&[1], ALL, Threads::User, &mut Metrics::default());
     }
 
     #[test]
     fn a_family_that_the_kernel_does_not_keep_is_absent_not_zero() {
-        let with = |kept, of| {
+        let with = |kept, threads| {
             let mut metrics = Metrics::default();
-            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), kept, of, &mut metrics);
+            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), kept, threads, &mut metrics);
             (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_on_its_way_out_has_no_marks_rather_than_marks_of_zero() {
+    fn an_exiting_process_has_no_marks_rather_than_marks_of_zero() {
         let mut stats = numbered(16, 560);
         stats[200..216].fill(0);
         let mut metrics = Metrics::default();
@@ -301,6 +302,6 @@ mod tests {
         stats[200..208].fill(0xff);
         let mut metrics = Metrics::default();
         fill(&stats, ALL, Threads::User, &mut metrics);
-        assert_eq!(of(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
+        assert_eq!(number(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
     }
 }

@@ -1,4 +1,4 @@
-//! The host context: what the comparison of two hosts, or of one host at two times, has to know.
+//! The host context: facts for the comparison of two hosts, or of one host at two times.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,16 +8,17 @@ use std::str::FromStr;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use super::super::Roots;
-use super::super::procfs::task::Tree;
+use super::super::options::{Roots, Tree};
+use super::super::procfs::task::WholeNames;
 use super::super::procfs::text::cpu_list;
 use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;
 use crate::model::{Built, HostContext, Switch, printable};
 
-/// Reads the host's context. A file that can't be read leaves its field absent.
-pub(in crate::capture) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> HostContext {
+/// Reads the host's context. A file that cannot be read leaves its field absent.
+pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
+    let tree = roots.tree();
     let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
     let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
     let meminfo = Table::read(&roots.procfs.join("meminfo"));
@@ -60,7 +61,7 @@ pub(in crate::capture) fn read(roots: &Roots, tree: Tree, mounts: &Mounts) -> Ho
         kernel_release: release.clone(),
         psi: Some(pressure_switch(&roots.procfs, cmdline.as_deref(), &kconfig)),
         pid_namespace_initial: (tree == Tree::Live).then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
-        proc_hidepid: hidepid(&roots.procfs),
+        proc_hidepid: mounts.hidepid(),
         cgroup_layout: Some(mounts.layout()),
         cgroup_mount: mounts.point(),
         heap_state: heap::state(),
@@ -97,29 +98,29 @@ fn switch(text: Option<&str>) -> Option<Switch> {
     })
 }
 
-/// Delay accounting. Its sysctl came with Linux 5.14; before that it is on wherever it is built in,
-/// unless the command line says otherwise.
+/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels enable it wherever it is built in,
+/// unless the command line disables it.
 fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
-    let asked_off = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
+    let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
     match switch(sysctl) {
         Some(switch) => switch,
         None if at_least(release, (5, 14)) => Switch::ConfigOff,
         None => match kconfig.built("TASK_DELAY_ACCT") {
             Built::Off => Switch::ConfigOff,
-            Built::On if asked_off() => Switch::RuntimeOff,
+            Built::On if disabled_at_boot() => Switch::RuntimeOff,
             Built::On => Switch::On,
             Built::Unknown => Switch::Unknown,
         },
     }
 }
 
-/// Pressure accounting. Where it is switched off, its files refuse to be read or are not there.
+/// Pressure accounting. Where it is disabled, its files cannot be read or do not exist.
 fn pressure_switch(procfs: &Path, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
-    let asked_off = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "psi=0"));
+    let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "psi=0"));
     match fs::read(procfs.join("pressure/cpu")) {
         Ok(_) => Switch::On,
         Err(error) if error.kind() != ErrorKind::NotFound => Switch::RuntimeOff,
-        Err(_) if asked_off() => Switch::RuntimeOff,
+        Err(_) if disabled_at_boot() => Switch::RuntimeOff,
         Err(_) => match kconfig.built("PSI") {
             Built::On => Switch::RuntimeOff,
             Built::Off => Switch::ConfigOff,
@@ -136,13 +137,10 @@ fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
 }
 
-/// The option `hidepid` of the procfs that is mounted last at its place.
-fn hidepid(procfs: &Path) -> Option<String> {
-    let text = fs::read(procfs.join("self/mountinfo")).ok()?;
-    let text = printable(&text);
-    let is_proc = |line: &&str| line.contains(" - proc ") && line.split(' ').nth(4).map(Path::new) == Some(procfs);
-    let options = text.lines().rfind(is_proc)?.rsplit(' ').next()?;
-    options.split(',').find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned)
+/// Which kernel threads' names this kernel prints whole.
+pub(in crate::capture) fn whole_names(host: &HostContext) -> WholeNames {
+    let since = |version| at_least(host.kernel_release.as_deref(), version);
+    WholeNames { kthreads: since((5, 17)), workqueue_workers: since((6, 11)) }
 }
 
 fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
@@ -188,7 +186,7 @@ impl Table {
         self.0.get(key).cloned()
     }
 
-    /// The number of a value, its unit left out.
+    /// The number of a value, without its unit.
     fn number(&self, key: &str) -> Option<u64> {
         self.0.get(key)?.split(' ').next()?.parse().ok()
     }
@@ -206,7 +204,7 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        let host = read(&roots, Tree::Elsewhere, &Mounts::read(&roots));
+        let host = read(&roots, &Mounts::read(&roots));
         (dir, host)
     }
 
@@ -239,19 +237,19 @@ mod tests {
     }
 
     #[test]
-    fn pressure_that_is_switched_off_is_told_from_pressure_that_is_not_built_in() {
-        let of = |files: &[(&str, &str)]| tree(files).1.psi.unwrap();
-        assert_eq!(of(&[("proc/pressure/cpu", "some avg10=0.00\n")]), Switch::On);
-        assert_eq!(of(&[("proc/cmdline", "quiet psi=0\n")]), Switch::RuntimeOff);
-        assert_eq!(of(&[("proc/cmdline", "quiet\n")]), Switch::Unknown);
+    fn disabled_pressure_differs_from_pressure_that_is_not_built_in() {
+        let psi = |files: &[(&str, &str)]| tree(files).1.psi.unwrap();
+        assert_eq!(psi(&[("proc/pressure/cpu", "some avg10=0.00\n")]), Switch::On);
+        assert_eq!(psi(&[("proc/cmdline", "quiet psi=0\n")]), Switch::RuntimeOff);
+        assert_eq!(psi(&[("proc/cmdline", "quiet\n")]), Switch::Unknown);
     }
 
     #[test]
-    fn a_missing_switch_is_unknown_where_the_kernel_is_too_old_to_have_one() {
-        let of = |release: &str| tree(&[("proc/sys/kernel/osrelease", release)]).1.task_delayacct;
-        assert_eq!(of("5.10.0-32-cloud-amd64"), Some(Switch::Unknown));
-        assert_eq!(of("6.12.107+deb13"), Some(Switch::ConfigOff));
-        assert_eq!(of("nonsense"), Some(Switch::Unknown));
+    fn a_missing_switch_is_unknown_on_kernels_that_had_none_yet() {
+        let delayacct = |release: &str| tree(&[("proc/sys/kernel/osrelease", release)]).1.task_delayacct;
+        assert_eq!(delayacct("5.10.0-32-cloud-amd64"), Some(Switch::Unknown));
+        assert_eq!(delayacct("6.12.107+deb13"), Some(Switch::ConfigOff));
+        assert_eq!(delayacct("nonsense"), Some(Switch::Unknown));
         assert_eq!(tree(&[("proc/sys/kernel/task_delayacct", "0\n")]).1.task_delayacct, Some(Switch::RuntimeOff));
     }
 }

@@ -5,8 +5,8 @@ use tikv_jemalloc_ctl::{arenas, epoch, stats};
 use crate::model::HostHeapState;
 
 impl HostHeapState {
-    /// Reads the counters of the jemalloc that is linked into this program, after bringing them up
-    /// to date. All are absent if that fails.
+    /// Updates and reads the counters of the jemalloc that is linked into this program. All are absent if
+    /// that fails.
     #[must_use]
     pub fn collect() -> Self {
         if epoch::advance().is_err() {
@@ -23,7 +23,7 @@ impl HostHeapState {
     }
 }
 
-/// The heap of this process; `None` where jemalloc is linked but another allocator serves it.
+/// The heap of this process; `None` where jemalloc is linked but is not the allocator.
 pub(in crate::capture) fn state() -> Option<HostHeapState> {
     let heap = HostHeapState::collect();
     let unused = heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0);
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jemalloc_that_serves_nobody_is_no_heap() {
+    fn an_unused_jemalloc_has_no_heap_state() {
         // The test binary's allocator is the system's.
         let heap = HostHeapState::collect();
         assert!(heap.narenas >= Some(1));

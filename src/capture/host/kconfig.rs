@@ -1,4 +1,4 @@
-//! What the running kernel was built with, where its configuration can be read.
+//! The configuration of the running kernel, where it can be read.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 
 use crate::model::Built;
 
-/// A configuration is some 300 KB of text.
+/// Longer texts are cut: a configuration has about 300 KB.
 const MAX_CONFIG: u64 = 16 << 20;
 
 /// The text of a kernel's configuration.
@@ -27,7 +27,7 @@ impl Kconfig {
         Self(zipped().or_else(plain))
     }
 
-    /// Whether `CONFIG_<option>` is on.
+    /// Whether `CONFIG_<option>` is `y`.
     pub(in crate::capture) fn built(&self, option: &str) -> Built {
         let Some(text) = &self.0 else { return Built::Unknown };
         let on = format!("CONFIG_{option}=y");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_on_off_or_not_to_be_known() {
+    fn an_option_is_on_off_or_unknown() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(options(&Kconfig::read(dir.path(), dir.path(), Some("6.1"))), [Built::Unknown; 3]);
         fs::write(dir.path().join("config-6.1"), TEXT).unwrap();

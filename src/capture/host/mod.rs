@@ -1,4 +1,4 @@
-//! What surrounds the threads: the host's context, its cgroups, its pressure, its scheduler.
+//! Beyond the threads: the host's context, its cgroups, its pressure, its scheduler.
 
 pub(super) mod cgroup;
 pub(super) mod context;

@@ -1,47 +1,57 @@
-//! Where cgroup hierarchies are mounted, out of `mountinfo` (proc_pid_mountinfo(5)).
+//! What `mountinfo` says: where cgroup hierarchies are mounted, and options of procfs
+//! (proc_pid_mountinfo(5)).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::super::Roots;
+use super::super::options::Roots;
 use crate::model::{CgroupLayout, printable};
 
 /// The hierarchies of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::capture) struct Mounts {
     unified: Option<Mount>,
-    /// With the controllers of each.
+    /// Each with its controllers.
     legacy: Vec<(Vec<String>, Mount)>,
+    /// The option `hidepid` of the procfs.
+    hidepid: Option<String>,
 }
 
 /// One mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
-    /// The cgroup that is mounted; another than `/` in some containers.
+    /// The mounted cgroup; in some containers not `/`.
     root: String,
-    /// Where, as the host's own mount namespace has it.
+    /// Mount point in the host's own mount namespace.
     point: String,
-    /// Where it can be read here.
-    here: PathBuf,
+    /// Where this process can read it.
+    readable_at: PathBuf,
 }
 
 impl Mounts {
-    /// Reads the mounts that `roots` show. A cgroup root that was given is taken for version 2.
+    /// Reads the mounts under `roots`. An explicit cgroup root counts as version 2.
     pub(in crate::capture) fn read(roots: &Roots) -> Self {
         let text = fs::read(roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
-        for (kind, options, mount) in printable(&text).lines().filter_map(|line| parse(line, &roots.sysfs)) {
-            match kind {
-                "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(mount),
-                "cgroup" => mounts.legacy.push((options.split(',').map(str::to_owned).collect(), mount)),
+        for line in printable(&text).lines().filter_map(Line::parse) {
+            match line.file_system {
+                "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
+                "cgroup" => mounts.legacy.push((line.options(), line.mount(&roots.sysfs))),
+                // The last mount at one place hides the others.
+                "proc" if Path::new(&line.point) == roots.procfs => mounts.hidepid = line.option("hidepid="),
                 _ => {}
             }
         }
         if let Some(root) = &roots.cgroupfs {
             let point = root.display().to_string();
-            mounts.unified = Some(Mount { root: "/".to_owned(), point, here: root.clone() });
+            mounts.unified = Some(Mount { root: "/".to_owned(), point, readable_at: root.clone() });
         }
         mounts
+    }
+
+    /// The option `hidepid` of the procfs, if it has one.
+    pub(in crate::capture) fn hidepid(&self) -> Option<String> {
+        self.hidepid.clone()
     }
 
     pub(in crate::capture) fn layout(&self) -> CgroupLayout {
@@ -53,7 +63,7 @@ impl Mounts {
         }
     }
 
-    /// Where version 2, or else a hierarchy of version 1, is mounted.
+    /// Mount point of version 2, or else of a hierarchy of version 1.
     pub(in crate::capture) fn point(&self) -> Option<String> {
         let legacy = self.legacy.first().map(|(_, mount)| mount);
         self.unified.as_ref().or(legacy).map(|mount| mount.point.clone())
@@ -72,7 +82,7 @@ impl Mounts {
 }
 
 impl Mount {
-    /// Paths that lead out of the hierarchy, or to a cgroup that has been removed, are not followed.
+    /// Paths that leave the hierarchy, and those of removed cgroups, are not followed.
     fn directory(&self, cgroup: &str) -> Option<PathBuf> {
         let below = match self.root.as_str() {
             "/" => cgroup,
@@ -80,22 +90,45 @@ impl Mount {
         };
         let below = Path::new(below.trim_start_matches('/'));
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
-        (plain && !cgroup.ends_with(" (deleted)")).then(|| self.here.join(below))
+        (plain && !cgroup.ends_with(" (deleted)")).then(|| self.readable_at.join(below))
     }
 }
 
-/// The type, the options of the hierarchy, and the mount in a line of mountinfo.
-fn parse<'l>(line: &'l str, sysfs: &Path) -> Option<(&'l str, &'l str, Mount)> {
-    let (front, back) = line.split_once(" - ")?;
-    let mut fields = front.split(' ').skip(3).map(unescaped);
-    let (root, point) = (fields.next()?, fields.next()?);
-    let mut back = back.split(' ');
-    let (kind, options) = (back.next()?, back.nth(1)?);
-    let here = point.strip_prefix("/sys/").map_or_else(|| PathBuf::from(&point), |below| sysfs.join(below));
-    Some((kind, options, Mount { root, point, here }))
+/// A line of mountinfo, as far as it matters here.
+struct Line<'l> {
+    root: String,
+    point: String,
+    file_system: &'l str,
+    /// Options of the file system, not of the mount.
+    super_options: &'l str,
 }
 
-/// A path of mountinfo, where blanks, tabs, newlines and backslashes are octal escapes.
+impl<'l> Line<'l> {
+    fn parse(line: &'l str) -> Option<Self> {
+        let (front, back) = line.split_once(" - ")?;
+        let mut fields = front.split(' ').skip(3).map(unescaped);
+        let mut back = back.split(' ');
+        let (root, point) = (fields.next()?, fields.next()?);
+        Some(Self { root, point, file_system: back.next()?, super_options: back.nth(1)? })
+    }
+
+    fn options(&self) -> Vec<String> {
+        self.super_options.split(',').map(str::to_owned).collect()
+    }
+
+    /// The value of the option that starts with `key`.
+    fn option(&self, key: &str) -> Option<String> {
+        self.super_options.split(',').find_map(|option| option.strip_prefix(key)).map(str::to_owned)
+    }
+
+    fn mount(self, sysfs: &Path) -> Mount {
+        let Self { root, point, .. } = self;
+        let readable_at = point.strip_prefix("/sys/").map_or_else(|| PathBuf::from(&point), |below| sysfs.join(below));
+        Mount { root, point, readable_at }
+    }
+}
+
+/// A path of mountinfo: blanks, tabs, newlines and backslashes are octal escapes.
 fn unescaped(path: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(path.to_owned(), |path, (escape, c)| path.replace(escape, c))
@@ -124,6 +157,23 @@ mod tests {
         assert_eq!(mounts("22 27 0:21 / /proc rw - proc proc rw\nnonsense\n").layout(), CgroupLayout::None);
         assert_eq!(mounts(V2).point().as_deref(), Some("/sys/fs/cgroup/uni fied"));
         assert_eq!(mounts(V1).point().as_deref(), Some("/sys/fs/cgroup/cpu"));
+    }
+
+    #[test]
+    fn hidepid_is_that_of_the_last_mount_at_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let procfs = dir.path().to_owned();
+        fs::create_dir(procfs.join("self")).unwrap();
+        let line = |point: &str, options| format!("22 27 0:21 / {point} rw,nosuid - proc proc {options}\n");
+        let root = procfs.display().to_string();
+        let hidepid = |lines: &[String]| {
+            fs::write(procfs.join("self/mountinfo"), lines.concat()).unwrap();
+            Mounts::read(&Roots { procfs: procfs.clone(), ..Roots::default() }).hidepid()
+        };
+        // Linux 6.18.
+        assert_eq!(hidepid(&[line(&root, "rw,gid=27,hidepid=invisible")]).as_deref(), Some("invisible"));
+        assert_eq!(hidepid(&[line(&root, "rw,hidepid=2"), line("/other", "rw,hidepid=1"), line(&root, "rw")]), None);
+        assert_eq!(hidepid(&[line("/other", "rw,hidepid=2")]), None);
     }
 
     #[test]

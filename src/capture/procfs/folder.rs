@@ -1,22 +1,23 @@
 //! Directories of procfs as handles: what is opened through a handle belongs to the process that the
-//! handle was made for, even after its id has been given away again.
+//! handle was opened for, even after the kernel has reused its id.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat, read};
 
 use crate::sys::directory;
 
-/// First size of a read buffer: more than any file of a thread has on an ordinary host.
+/// First size of a read buffer: larger than any file of a thread on an ordinary host.
 const BUFFER: usize = 16 * 1024;
-/// More than an id, a slash and the name of any file of a thread.
+/// Longer than an id, a slash and the name of any file of a thread.
 const LONGEST_PATH: usize = 32;
-/// Where a file that does not end is cut off.
+/// Longer files are cut here.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
 /// An open directory.
@@ -28,17 +29,17 @@ pub(in crate::capture) struct IdName([u8; 11]);
 impl IdName {
     pub(in crate::capture) fn new(id: u32) -> Self {
         let mut name = [0; 11];
-        let mut at = 10;
+        let mut start = 10;
         let mut rest = id;
         loop {
-            at -= 1;
-            name[at] = b'0' + u8::try_from(rest % 10).expect("a digit");
+            start -= 1;
+            name[start] = b'0' + u8::try_from(rest % 10).expect("a digit");
             rest /= 10;
             if rest == 0 {
                 break;
             }
         }
-        name.rotate_left(at);
+        name.rotate_left(start);
         Self(name)
     }
 
@@ -47,9 +48,9 @@ impl IdName {
     }
 }
 
-/// Files of a numbered directory in an open one, by paths from there: a handle for each thread
-/// would cost as much as one of its files. An id can't be given away again while its files are
-/// read, unless to a thread of the same process after all other ids had their turn.
+/// Files of a numbered directory in an open one, by relative paths: a handle per thread would cost as
+/// much as one of its files. Only a thread of the same process could get the same id while the files are
+/// read, and only after all other ids were used.
 pub(in crate::capture) struct Numbered<'f> {
     folder: &'f Folder,
     path: [u8; LONGEST_PATH],
@@ -72,7 +73,7 @@ impl<'f> Numbered<'f> {
         folder.read(self.path_to(name), buffer)
     }
 
-    /// Whether a file of that name is there.
+    /// Whether a file of that name exists.
     pub(in crate::capture) fn has(&mut self, name: &CStr) -> bool {
         let folder = self.folder;
         folder.has(self.path_to(name))
@@ -121,14 +122,19 @@ impl Folder {
         Ok(&buffer[..length])
     }
 
-    /// Whether a file of that name is there.
+    /// The target of a symbolic link.
+    pub(in crate::capture) fn link(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
+        readlinkat(&self.0, name).map(OsStringExt::into_vec)
+    }
+
+    /// Whether a file of that name exists.
     pub(in crate::capture) fn has(&self, name: &CStr) -> bool {
         faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_ok()
     }
 }
 
-/// Fills `buffer` from its start; the length of the content. A read that leaves room has seen the
-/// end: a thread's files are single records to the kernel (`single_open`), which it gives whole.
+/// Fills `buffer` from its start; returns the length of the content. A short read is the end: the
+/// kernel prints a thread's files as single records (`single_open`).
 fn read_whole(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
     buffer.resize(buffer.len().max(BUFFER), 0);
     let mut length = 0;

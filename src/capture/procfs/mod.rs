@@ -1,8 +1,9 @@
-//! The portable engine: threads out of the files of procfs.
+//! The portable engine: the walk over processes and threads, and readers of procfs files.
 
 pub(super) mod cgroup_paths;
 pub(super) mod folder;
-pub(super) mod tally;
+mod parsers;
+pub(super) mod pids;
 pub(super) mod task;
 pub(super) mod text;
 pub(super) mod walk;

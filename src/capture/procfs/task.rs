@@ -1,134 +1,113 @@
-//! One thread: each of its files opened, read and closed once, and what they say put in its place.
+//! One thread: each of its files is opened, read and closed once.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 use nix::errno::Errno;
 
-use super::cgroup_paths::CgroupPaths;
-use super::folder::Numbered;
-use super::tally::{File, Tally};
-use super::text::{self, Keyed};
-use crate::model::{
-    METRICS, Metric, Metrics, MonotonicNs, Name, Source, ThreadState, Value, printable, procfs_sources,
-};
+use super::super::options::Tree;
+use super::super::process::Process;
+use super::super::tally::{File, Tally};
+use super::folder::{Folder, Numbered};
+use super::parsers::{Parsers, Stat};
+use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, decoded_len};
 use crate::sys::affinity;
 
-/// `PF_KTHREAD` of `include/linux/sched.h`.
+/// Flags of `include/linux/sched.h`.
+const PF_WQ_WORKER: u64 = 0x20;
 const PF_KTHREAD: u64 = 0x0020_0000;
-const STAT_FLAGS: u8 = 9;
-const STAT_START_TIME: u8 = 22;
-const STAT_RSS: u8 = 24;
-const STAT_FIELDS: usize = 53;
 
-/// Whether thread ids of the tree are those of this process's own system calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) enum Tree {
-    /// `/proc`: they are.
-    Live,
-    /// Another procfs, or a recorded tree.
-    Elsewhere,
+/// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL: longer names are cut here.
+pub(in crate::capture) const CUT_NAME_BYTES: usize = 15;
+
+/// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::capture) struct WholeNames {
+    /// Linux 5.17: `get_kthread_comm` knows the full name of all but workqueue workers.
+    pub(in crate::capture) kthreads: bool,
+    /// Linux 6.11: `wq_worker_comm` knows theirs.
+    pub(in crate::capture) workqueue_workers: bool,
 }
 
-/// Reads threads: the buffers and the learned layouts of one worker.
+impl WholeNames {
+    fn include(self, stat: &Stat, comm: &str) -> bool {
+        let printed_whole = match stat.flags {
+            flags if flags & PF_WQ_WORKER != 0 => self.workqueue_workers,
+            flags => flags & PF_KTHREAD != 0 && self.kthreads,
+        };
+        printed_whole && decoded_len(comm) == CUT_NAME_BYTES
+    }
+}
+
+/// Reads threads, with the buffers and parsers of one worker.
 pub(in crate::capture) struct Reader {
     tree: Tree,
-    buffer: Vec<u8>,
+    whole_names: WholeNames,
+    input: Input,
+    parsers: Parsers,
     cpu_mask: Vec<u64>,
-    names: HashMap<Box<[u8]>, Name>,
-    pub(in crate::capture) cgroups: CgroupPaths,
-    stat: [Option<&'static Metric>; STAT_FIELDS],
-    schedstat: Vec<(usize, &'static Metric)>,
-    status: Keyed,
-    sched: Keyed,
-    io: Keyed,
-    /// Failures of the thread in hand: they count only if it is still there at the end.
+}
+
+/// Reads the files of one thread after the other into one buffer.
+#[derive(Default)]
+struct Input {
+    buffer: Vec<u8>,
+    /// Failures of the current thread: they count only if it is still alive at the end.
     failures: Vec<(File, Errno)>,
 }
 
-/// A thread that was read, and what its process's memory map has to be read by.
-pub(in crate::capture) struct Read {
-    pub(in crate::capture) thread: ThreadState,
+impl Input {
+    fn read(&mut self, files: &mut Numbered<'_>, file: File) -> Option<&[u8]> {
+        let Self { buffer, failures } = self;
+        files.read(file.name(), buffer).map_err(|errno| failures.push((file, errno))).ok()
+    }
+
+    /// The name from its own file.
+    fn comm(&mut self, files: &mut Numbered<'_>) -> Option<&[u8]> {
+        let text = files.read(c"comm", &mut self.buffer).ok()?;
+        Some(text.strip_suffix(b"\n").unwrap_or(text))
+    }
+}
+
+/// A thread, and what its process's memory map is read by.
+pub(in crate::capture) struct ReadThread {
+    pub(in crate::capture) state: ThreadState,
     /// Resident pages of the process.
     pub(in crate::capture) rss_pages: u64,
 }
 
-#[derive(Default)]
-struct Stat {
-    comm: Option<Name>,
-    start_time: Option<u64>,
-    flags: u64,
-    rss_pages: u64,
-}
-
 impl Reader {
-    pub(in crate::capture) fn new(tree: Tree) -> Self {
-        let with = |place: fn(Source) -> Option<&'static str>| {
-            procfs_sources().filter_map(move |(source, metric)| Some((place(source)?, metric)))
-        };
-        let mut stat = [None; STAT_FIELDS];
-        let mut schedstat = Vec::new();
-        for (source, metric) in procfs_sources() {
-            match source {
-                Source::Stat(field) | Source::StatPolicy(field) => stat[usize::from(field)] = Some(metric),
-                Source::Schedstat(column) => schedstat.push((usize::from(column) - 1, metric)),
-                _ => {}
-            }
-        }
-        Self {
-            tree,
-            buffer: Vec::new(),
-            cpu_mask: Vec::new(),
-            names: HashMap::new(),
-            cgroups: CgroupPaths::default(),
-            stat,
-            schedstat,
-            status: Keyed::new(with(|source| match source {
-                Source::Status(key) | Source::StatusOfLeader(key) => Some(key),
-                _ => None,
-            })),
-            sched: Keyed::new(with(|source| match source {
-                Source::Sched(key) | Source::SchedDifference(key, _) => Some(key),
-                _ => None,
-            })),
-            io: Keyed::new(with(|source| match source {
-                Source::Io(key) => Some(key),
-                _ => None,
-            })),
-            failures: Vec::new(),
-        }
+    pub(in crate::capture) fn new(tree: Tree, whole_names: WholeNames) -> Self {
+        Self { tree, whole_names, input: Input::default(), parsers: Parsers::new(), cpu_mask: Vec::new() }
     }
 
-    /// Reads thread `tid` of process `tgid`; `None` if it ended first.
+    /// Reads thread `tid`, one of `tasks` of `process`; `None` if it exited first.
     pub(in crate::capture) fn thread(
         &mut self,
-        files: &mut Numbered<'_>,
-        tgid: u32,
+        process: &Process,
+        tasks: &Folder,
         tid: u32,
         tally: &mut Tally,
-    ) -> Option<Read> {
-        self.failures.clear();
+    ) -> Option<ReadThread> {
+        let id = ThreadId { tgid: process.id, tid };
+        let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
-        let stat = self.stat(files, &mut metrics);
-        let comm = stat.comm.or_else(|| self.comm(files));
-        let Some(comm) = comm else {
-            let stat_failed = self.failures.iter().find(|(file, _)| *file == File::Stat);
-            tally.lost(File::Stat, stat_failed.map_or(Errno::ESRCH, |(_, errno)| *errno));
+        self.input.failures.clear();
+        let mut stat = self.stat(&mut files, &mut metrics);
+        let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
+            self.lost(process, tid, tally);
             return None;
         };
-        self.affinity(tid, &mut metrics);
-        self.status(files, &mut metrics);
-        if tid != tgid {
-            metrics.nr_threads = None;
+        if tid == process.id {
+            process.learn_name(&comm);
         }
-        self.schedstat(files, &mut metrics);
-        tally.negative_times += self.sched(files, &mut metrics);
-        self.io(files, &mut metrics);
-        let cgroup = self.cgroup(files);
-        self.settle_failures(files, tally);
-        let thread = ThreadState {
+        self.fill(id, &mut files, &mut metrics);
+        let cgroup = self.input.read(&mut files, File::Cgroup).and_then(|text| self.parsers.cgroups.identify(text));
+        self.settle_failures(process, tid, &mut files, tally);
+        tally.negative_times += std::mem::take(&mut self.parsers.negative_times);
+        let state = ThreadState {
             tid,
-            tgid,
+            tgid: id.tgid,
+            name_complete: self.whole_names.include(&stat, &comm),
             comm,
             cgroup,
             start_time_clock_ticks: stat.start_time,
@@ -136,253 +115,127 @@ impl Reader {
             metrics,
             ..ThreadState::default()
         };
-        Some(Read { thread, rss_pages: stat.rss_pages })
+        Some(ReadThread { state, rss_pages: stat.rss_pages })
     }
 
-    /// The name of a file's content that recurs from thread to thread: one allocation for all.
-    fn name(&mut self, bytes: &[u8]) -> Name {
-        if let Some(name) = self.names.get(bytes) {
-            return name.clone();
-        }
-        let name: Name = printable(bytes).into();
-        self.names.insert(bytes.into(), name.clone());
-        name
-    }
-
-    /// Reads a file into `buffer`, or notes why not.
-    fn read<'b>(&mut self, files: &mut Numbered<'_>, file: File, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
-        files.read(file.name(), buffer).map_err(|errno| self.failures.push((file, errno))).ok()
-    }
-
-    /// Counts the thread's failures, unless they only say that it has ended meanwhile.
-    fn settle_failures(&self, files: &mut Numbered<'_>, tally: &mut Tally) {
-        let gone = |errno| matches!(errno, Errno::ENOENT | Errno::ESRCH);
-        if self.failures.iter().any(|&(_, errno)| gone(errno)) && !files.has(File::Stat.name()) {
-            return;
-        }
-        let failures = self.failures.iter().filter(|&&(_, errno)| errno != Errno::ESRCH);
-        failures.for_each(|&(file, errno)| tally.failed(file, errno));
+    /// Every cgroup that a thread was in, in any hierarchy with values.
+    pub(in crate::capture) fn into_cgroups(self) -> BTreeSet<Name> {
+        self.parsers.cgroups.seen
     }
 
     fn stat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> Stat {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut stat = Stat::default();
-        if let Some((name, fields)) = self.read(files, File::Stat, &mut buffer).and_then(text::stat) {
-            // Kernels before 4.18 escape the name here, but not in `comm`.
-            if memchr::memchr(b'\\', name).is_none() {
-                stat.comm = Some(self.name(name));
-            }
-            for (field, value) in fields.take(STAT_FIELDS - 3) {
-                match field {
-                    STAT_FLAGS => stat.flags = text::unsigned(value).unwrap_or(0),
-                    STAT_START_TIME => stat.start_time = text::unsigned(value),
-                    STAT_RSS => stat.rss_pages = text::unsigned(value).unwrap_or(0),
-                    _ => self.stat_field(field, value, metrics),
-                }
-            }
-        }
-        self.buffer = buffer;
-        stat
+        let text = self.input.read(files, File::Stat);
+        text.map(|text| self.parsers.stat(text, metrics)).unwrap_or_default()
     }
 
-    fn stat_field(&self, field: u8, text: &[u8], metrics: &mut Metrics) {
-        let Some(metric) = self.stat[usize::from(field)] else { return };
-        let value = match metric.sources.procfs {
-            [Source::StatPolicy(_)] => text::unsigned(text).map(policy),
-            _ => text::value(metric, text),
-        };
-        put(metric, metrics, value);
-    }
-
-    /// The name from its own file, to the last newline.
     fn comm(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let name = files.read(c"comm", &mut buffer).ok();
-        let name = name.map(|text| self.name(text.strip_suffix(b"\n").unwrap_or(text)));
-        self.buffer = buffer;
-        name
+        self.input.comm(files).map(|name| self.parsers.name(name))
     }
 
-    fn affinity(&mut self, tid: u32, metrics: &mut Metrics) {
+    /// Puts the values of all files but `stat` in their places.
+    fn fill(&mut self, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         if self.tree == Tree::Live {
-            metrics.cpu_affinity = affinity::of(tid, &mut self.cpu_mask).ok().map(crate::model::CpuSet);
+            metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(CpuSet);
         }
-    }
-
-    fn status(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(files, File::Status, &mut buffer) {
-            self.status.each(text, |metric, text| {
-                // The first source that gives a value counts.
-                if metric.get(metrics).is_none() {
-                    put(metric, metrics, text::value(metric, text));
-                }
-            });
-        }
-        self.buffer = buffer;
-    }
-
-    fn schedstat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(files, File::Schedstat, &mut buffer) {
-            let columns = text.trim_ascii().split(|&b| b == b' ');
-            for (column, text) in columns.enumerate() {
-                if let Some((_, metric)) = self.schedstat.iter().find(|(place, _)| *place == column) {
-                    put(metric, metrics, text::value(metric, text));
-                }
+        for file in [File::Status, File::Schedstat, File::Sched, File::Io] {
+            if let Some(text) = self.input.read(files, file) {
+                self.parsers.put_all(file, text, metrics);
             }
         }
-        self.buffer = buffer;
-    }
-
-    /// Reads `sched`; the number of times in it that are negative.
-    fn sched(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> u64 {
-        let mut negative = 0;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(files, File::Sched, &mut buffer) {
-            self.sched.each(text::after_heading(text), |metric, text| {
-                negative += u64::from(text.starts_with(b"-"));
-                put(metric, metrics, text::value(metric, text));
-            });
+        // A value of the whole process.
+        if id.tid != id.tgid {
+            metrics.nr_threads = None;
         }
-        self.buffer = buffer;
-        metrics.voluntary_sleep_ns = voluntary_sleep(metrics);
-        negative
     }
 
-    /// Reads `io`: all its keys or none.
-    fn io(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(text) = self.read(files, File::Io, &mut buffer) {
-            self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
-            let of_io = || METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Io(_)]));
-            if of_io().any(|metric| metric.get(metrics).is_none()) {
-                of_io().for_each(|metric| metric.clear(metrics));
-            }
+    /// Counts a thread without a name: it has exited, unless the errno of `stat` says otherwise.
+    fn lost(&self, process: &Process, tid: u32, tally: &mut Tally) {
+        let stat = self.input.failures.iter().find(|(file, _)| *file == File::Stat);
+        match stat.map(|(_, errno)| *errno) {
+            Some(errno) if !is_gone(errno) => process.unread(tid, File::Stat, errno, tally),
+            _ => tally.ghosts += 1,
         }
-        self.buffer = buffer;
     }
 
-    fn cgroup(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let path = self.read(files, File::Cgroup, &mut buffer).and_then(|text| self.cgroups.identify(text));
-        self.buffer = buffer;
-        path
-    }
-}
-
-/// The kernel's sleep sum, which [`Reader::sched`] has put here, includes the blocking.
-fn voluntary_sleep(metrics: &Metrics) -> Option<MonotonicNs> {
-    let (sleep, block) = (metrics.voluntary_sleep_ns?, metrics.block_sum?);
-    Some(MonotonicNs(sleep.0.saturating_sub(block.0)))
-}
-
-/// A value that the metric can't hold is as good as one that does not parse: absent.
-fn put(metric: &Metric, metrics: &mut Metrics, value: Option<Value<'static>>) {
-    if let Some(value) = value {
-        let _ = metric.set(metrics, value);
+    /// Counts the thread's failures, unless they only say that it has exited meanwhile.
+    fn settle_failures(&self, process: &Process, tid: u32, files: &mut Numbered<'_>, tally: &mut Tally) {
+        let failures = &self.input.failures;
+        if failures.iter().any(|&(_, errno)| is_gone(errno)) && !files.has(File::Stat.name()) {
+            return;
+        }
+        let failures = failures.iter().filter(|&&(_, errno)| errno != Errno::ESRCH);
+        failures.for_each(|&(file, errno)| process.unread(tid, file, errno, tally));
     }
 }
 
-/// Scheduling policies of `include/uapi/linux/sched.h`, by name.
-fn policy(number: u64) -> Value<'static> {
-    Value::Name(match number {
-        0 => "SCHED_OTHER",
-        1 => "SCHED_FIFO",
-        2 => "SCHED_RR",
-        3 => "SCHED_BATCH",
-        5 => "SCHED_IDLE",
-        6 => "SCHED_DEADLINE",
-        7 => "SCHED_EXT",
-        _ => return Value::Text(Cow::Owned(format!("SCHED_UNKNOWN({number})"))),
-    })
+/// Whether the errno is what files of an exited thread give.
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::ESRCH)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::folder::Folder;
     use super::*;
+    use crate::model::{self, SourceFile};
 
-    /// A thread folder with the given files, read as a recorded tree.
-    fn read(tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
+    /// Reads thread `tid` of process 7 from a recorded tree with the given files.
+    fn read_with(whole_names: WholeNames, tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join(tid.to_string());
-        std::fs::create_dir(&folder).unwrap();
+        let thread = dir.path().join(tid.to_string());
+        std::fs::create_dir(&thread).unwrap();
         for (name, content) in files {
-            std::fs::write(folder.join(name), content).unwrap();
+            std::fs::write(thread.join(name), content).unwrap();
         }
         let mut tally = Tally::default();
         let tasks = Folder::open(dir.path()).unwrap();
-        let mut files = Numbered::new(&tasks, tid);
-        let read = Reader::new(Tree::Elsewhere).thread(&mut files, 7, tid, &mut tally);
-        (read.map(|read| read.thread), tally)
+        let process = Process::new(7, Folder::open(&thread).unwrap());
+        let read = Reader::new(Tree::Elsewhere, whole_names).thread(&process, &tasks, tid, &mut tally);
+        (read.map(|read| read.state), tally)
+    }
+
+    fn read(tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
+        read_with(WholeNames::default(), tid, files)
     }
 
     const STAT: &[u8] = b"7 (init) S 0 0 0 0 -1 4194560 73 936 5 0 2 96 1 13 20 -5 1 0 42 2392064 417";
 
     #[test]
-    fn a_field_of_stat_that_does_not_parse_is_absent_and_the_others_stand() {
-        let (thread, _) = read(7, &[("stat", b"7 (x) S 0 0 0 0 -1 0 nine 0 5 0 2 96 1 13 20 99999999999 1 0 42")]);
-        let thread = thread.unwrap();
-        assert_eq!((thread.metrics.minflt, thread.metrics.majflt), (None, Some(5.into())));
-        assert_eq!((thread.metrics.priority, thread.metrics.nice), (Some(20.into()), None));
-        assert_eq!(thread.start_time_clock_ticks, Some(42));
-    }
-
-    #[test]
-    fn a_thread_that_is_gone_is_a_ghost_and_its_failures_do_not_count() {
+    fn an_exited_thread_is_a_ghost_and_its_failures_do_not_count() {
         let (thread, tally) = read(7, &[]);
         assert!(thread.is_none());
         assert_eq!((tally.ghosts, tally.summary().read_failures), (1, 0));
     }
 
     #[test]
-    fn missing_files_of_a_living_thread_are_counted_with_their_errno() {
+    fn a_thread_lost_to_a_limit_is_not_a_ghost() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::new(7, Folder::open(dir.path()).unwrap());
+        let mut reader = Reader::new(Tree::Elsewhere, WholeNames::default());
+        let mut tally = Tally::default();
+        for errno in [Errno::ESRCH, Errno::EMFILE] {
+            reader.input.failures = vec![(File::Stat, errno)];
+            reader.lost(&process, 8, &mut tally);
+        }
+        let summary = tally.summary();
+        assert_eq!(summary.ghosts, 1);
+        assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], [(model::Errno::EMFILE, 1)].into());
+    }
+
+    #[test]
+    fn missing_files_of_a_live_thread_are_counted_with_their_errno() {
         let (_, tally) = read(7, &[("stat", STAT), ("status", b""), ("sched", b""), ("cgroup", b"0::/\n")]);
         let summary = tally.summary();
         assert_eq!(summary.read_failures_by_file, [("io".into(), 1), ("schedstat".into(), 1)].into());
         assert!(summary.kernel_config_dominant);
+        assert_eq!(summary.unread_names[&SourceFile::Io], ["init"]);
     }
 
     #[test]
-    fn the_number_of_threads_stands_on_the_leader_only() {
+    fn the_number_of_threads_is_a_value_of_the_leader_only() {
         let files: &[(&str, &[u8])] = &[("stat", STAT), ("status", b"State:\tS (sleeping)\nThreads:\t9\n")];
         assert_eq!(read(7, files).0.unwrap().metrics.nr_threads, Some(9.into()));
         let other = read(8, files).0.unwrap().metrics;
         assert_eq!((other.nr_threads, other.state), (None, Some('S')));
-    }
-
-    #[test]
-    fn negative_times_are_absent_and_counted_once_a_value() {
-        let sched = b"wait_max : -5.000001\nwait_sum : -0.000001\nexec_max : 1.000000\nse.exec_start : -1.0\n";
-        let (thread, tally) = read(7, &[("stat", STAT), ("sched", sched)]);
-        let metrics = thread.unwrap().metrics;
-        assert_eq!((metrics.wait_max, metrics.wait_sum), (None, None));
-        assert_eq!(metrics.exec_max, Some(1_000_000.into()));
-        assert_eq!(tally.negative_times, 2);
-    }
-
-    #[test]
-    fn sleep_by_choice_is_sleep_less_blocking_and_needs_both() {
-        let both = b"sum_sleep_runtime : 50.751655\nsum_block_runtime : 4.867026\n";
-        let metrics = read(7, &[("stat", STAT), ("sched", both)]).0.unwrap().metrics;
-        assert_eq!(metrics.voluntary_sleep_ns, Some(MonotonicNs(45_884_629)));
-        // Linux 5.10 prints the sleep sum only.
-        let one = b"se.statistics.sum_sleep_runtime : 39.630148\n";
-        assert_eq!(read(7, &[("stat", STAT), ("sched", one)]).0.unwrap().metrics.voluntary_sleep_ns, None);
-        let more = b"sum_sleep_runtime : 1.0\nsum_block_runtime : 2.0\n";
-        let metrics = read(7, &[("stat", STAT), ("sched", more)]).0.unwrap().metrics;
-        assert_eq!(metrics.voluntary_sleep_ns, Some(MonotonicNs(0)));
-    }
-
-    #[test]
-    fn io_is_taken_whole_or_not_at_all() {
-        let whole: &[u8] =
-            b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
-        let metrics = read(7, &[("stat", STAT), ("io", whole)]).0.unwrap().metrics;
-        assert_eq!(metrics.cancelled_write_bytes, Some(7.into()));
-        let metrics = read(7, &[("stat", STAT), ("io", &whole[..30])]).0.unwrap().metrics;
-        assert_eq!(metrics.rchar, None);
     }
 
     #[test]
@@ -396,13 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_the_kernels_names() {
-        let policy_of = |number: &str| {
-            let stat = format!("7 (x) S{} {number} 0", " 0".repeat(37));
-            read(7, &[("stat", stat.as_bytes())]).0.unwrap().metrics.policy.unwrap().0
+    fn a_kernel_threads_whole_name_of_15_bytes_counts_as_cut() {
+        // Linux 6.18; flags of a kernel thread, and of a workqueue worker.
+        let complete = |whole_names, comm: &str, flags: u32| {
+            let stat = format!("7 ({comm}) S 2 0 0 0 -1 {flags} 0 0");
+            read_with(whole_names, 7, &[("stat", stat.as_bytes())]).0.unwrap().name_complete
         };
-        assert_eq!(policy_of("0"), "SCHED_OTHER");
-        assert_eq!(policy_of("7"), "SCHED_EXT");
-        assert_eq!(policy_of("4"), "SCHED_UNKNOWN(4)");
+        let linux_5_17 = WholeNames { kthreads: true, workqueue_workers: false };
+        let linux_6_11 = WholeNames { kthreads: true, workqueue_workers: true };
+        for (comm, flags, complete_on_5_17, complete_on_6_11) in [
+            ("rcu_tasks_trace", 2_129_984, true, true),
+            ("kworker/R-netns", 69_238_880, false, true),
+            ("kthreadd", 2_129_984, false, false),
+            ("rcu_tasks_trace_kthread", 2_129_984, false, false),
+            ("fifteen-bytes-x", 4_194_560, false, false),
+        ] {
+            assert!(!complete(WholeNames::default(), comm, flags), "{comm}, Linux 5.10");
+            assert_eq!(complete(linux_5_17, comm, flags), complete_on_5_17, "{comm}, Linux 5.17");
+            assert_eq!(complete(linux_6_11, comm, flags), complete_on_6_11, "{comm}, Linux 6.11");
+        }
     }
 }

@@ -7,10 +7,12 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::model::{Metric, Shape, Unit, Value};
 
-/// CPU numbers beyond any kernel's are not believed.
+/// The largest valid CPU number: no kernel is built for more (`NR_CPUS`).
 const MAX_CPU: u32 = 65_535;
+/// The longest valid list of CPUs.
+const MAX_CPUS: usize = 65_536;
 
-/// A whole number without sign.
+/// An unsigned integer.
 pub(in crate::capture) fn unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -22,7 +24,7 @@ pub(in crate::capture) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A whole number with or without sign.
+/// An integer with or without sign.
 pub(in crate::capture) fn signed(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(unsigned(digits)?),
@@ -52,7 +54,7 @@ pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
         };
         let end = |text| unsigned(text).and_then(|n| u32::try_from(n).ok()).filter(|&n| n <= MAX_CPU);
         cpus.extend(end(first)?..=end(last)?);
-        (cpus.len() <= MAX_CPU as usize + 1).then_some(())?;
+        (cpus.len() <= MAX_CPUS).then_some(())?;
     }
     Some(cpus)
 }
@@ -65,7 +67,7 @@ pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
     Some((&text[name..end], Fields { rest: text[end + 1..].trim_ascii(), number: 3 }))
 }
 
-/// Numbered fields with blanks between them.
+/// Numbered fields, separated by blanks.
 pub(in crate::capture) struct Fields<'t> {
     rest: &'t [u8],
     number: u8,
@@ -102,8 +104,8 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
     }
 }
 
-/// Reads `key: value` files and remembers, line by line, what it found there: the kernel prints
-/// the files of all threads alike, so most lines need one comparison.
+/// Reads `key: value` files and remembers the metric of each line: the kernel prints the files of all
+/// threads alike, so most lines need one comparison.
 pub(in crate::capture) struct Keyed {
     known: HashMap<&'static [u8], &'static Metric>,
     seen: Vec<Line>,
@@ -115,7 +117,7 @@ struct Line {
 }
 
 impl Keyed {
-    /// A reader of the given keys. A key in a file may have more in front, up to a point.
+    /// A reader for the given keys. In files, keys may have a prefix that ends with a point.
     pub(in crate::capture) fn new(known: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
         let known = known.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
         Self { known, seen: Vec::new() }
@@ -153,7 +155,7 @@ impl Keyed {
         self.known.get(key).or_else(|| self.known.get(last)).copied()
     }
 
-    /// Lines beyond those of any kernel are not remembered, nor are keys that no kernel prints.
+    /// More lines, and longer keys, than any kernel prints are not remembered.
     fn remember(&mut self, number: usize, key: &[u8], metric: Option<&'static Metric>) {
         if number < 256 && key.len() <= 64 {
             let empty = || Line { key: Box::default(), metric: None };

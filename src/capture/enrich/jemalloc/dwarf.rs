@@ -1,4 +1,4 @@
-//! The offsets of `tsd_s` members in debug information: of the file, or split off into others.
+//! The offsets of `tsd_s` members in debug information: in the file, or in split files.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::tag::Tag;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
 
-/// Where split debug information is found.
+/// Access to split debug information.
 pub(super) trait Split {
     /// The bytes of the package of the program's split units, its `.dwp`.
     fn package(&self) -> Option<Vec<u8>>;
@@ -24,14 +24,14 @@ pub(super) trait Split {
     fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// Offsets of the two counters, if the file's debug information tells them.
+/// Offsets of the two counters, if the file's debug information has them.
 pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>, split: &dyn Split) -> Result<Option<Offsets>, Tag> {
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
     let sections = gimli::DwarfSections::load(|id| section(file, id.name()))?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    of_units(&dwarf, split).map_err(|_| Tag::DwarfParseFailure)
+    offsets_in_units(&dwarf, split).map_err(|_| Tag::DwarfParseFailure)
 }
 
 fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str) -> Result<Cow<'d, [u8]>, Tag> {
@@ -41,40 +41,40 @@ fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str) -> Result<Cow<'d,
     }
 }
 
-/// A section of a split file; some have none there.
+/// A section of a split file; some do not exist there.
 fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId) -> Result<Cow<'d, [u8]>, Tag> {
     id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name))
 }
 
-fn of_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
     let mut package = None;
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
         let unit = dwarf.unit(header)?;
         let found = match unit.dwo_id {
-            Some(id) if unit.dwo_name()?.is_some() => of_split(dwarf, &unit, id, split, &mut package)?,
-            _ => of_unit(dwarf, &unit)?,
+            Some(id) if unit.dwo_name()?.is_some() => offsets_in_split(dwarf, &unit, id, split, &mut package)?,
+            _ => offsets_in_unit(dwarf, &unit)?,
         };
         if found.is_some() {
             return Ok(found);
         }
     }
-    of_type_units(dwarf)
+    offsets_in_type_units(dwarf)
 }
 
-/// Types that have units of their own: `.debug_types` of version 4.
-fn of_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+/// Types in units of their own: `.debug_types` of version 4.
+fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.type_units();
     while let Some(header) = units.next()? {
-        if let Some(offsets) = of_unit(dwarf, &dwarf.unit(header)?)? {
+        if let Some(offsets) = offsets_in_unit(dwarf, &dwarf.unit(header)?)? {
             return Ok(Some(offsets));
         }
     }
     Ok(None)
 }
 
-/// The rest of a unit of which only the skeleton is in the file.
-fn of_split(
+/// Searches the rest of a unit whose skeleton is in the file.
+fn offsets_in_split(
     dwarf: &Dwarf<Slice<'_>>,
     skeleton: &Unit<Slice<'_>>,
     id: DwoId,
@@ -82,7 +82,7 @@ fn of_split(
     package: &mut Option<Option<Vec<u8>>>,
 ) -> gimli::Result<Option<Offsets>> {
     if let Some(bytes) = package.get_or_insert_with(|| split.package()) {
-        return of_package(id, bytes);
+        return offsets_in_package(id, bytes);
     }
     let Some(name) = skeleton.dwo_name()? else { return Ok(None) };
     let name = dwarf.attr_string(skeleton, name)?;
@@ -92,12 +92,12 @@ fn of_split(
     let load = |id: SectionId| split_section(&file, id);
     let Ok(sections) = gimli::DwarfSections::load(load) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    // What it would take from its parent are addresses, which nothing here needs.
+    // Its parent has addresses only, which are not needed here.
     own.make_dwo(&Dwarf::default());
-    of_all(&own)
+    offsets_in_all(&own)
 }
 
-fn of_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
     let load = |id: SectionId| split_section(&file, id);
     let Ok(sections) = gimli::DwarfPackageSections::load(|id| load(id).map_err(|_| gimli::Error::Io)) else {
@@ -106,24 +106,24 @@ fn of_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
     let empty = EndianSlice::new(&[], LittleEndian);
     let package: DwarfPackage<Slice<'_>> = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian), empty)?;
     match package.find_cu(id, &Dwarf::default())? {
-        Some(unit) => of_all(&unit),
+        Some(unit) => offsets_in_all(&unit),
         None => Ok(None),
     }
 }
 
-fn of_all(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_all(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
         let unit = dwarf.unit(header)?;
-        if let Some(offsets) = of_unit(dwarf, &unit)? {
+        if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
             return Ok(Some(offsets));
         }
     }
-    of_type_units(dwarf)
+    offsets_in_type_units(dwarf)
 }
 
-/// Looks through a unit, if it is one of C: a large program has thousands of others.
-fn of_unit(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+/// Searches a unit if it is written in C: a large program has thousands of others.
+fn offsets_in_unit(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
     let mut entries = unit.entries();
     let Some(root) = entries.next_dfs()? else { return Ok(None) };
     let c = [DW_LANG_C, DW_LANG_C89, DW_LANG_C99, DW_LANG_C11];
@@ -164,7 +164,7 @@ enum Member {
     Deallocated,
 }
 
-/// The member of that name. Versions from 5.0 on put a warning in front of it.
+/// The member with that name. Since 5.0, names start with a warning.
 fn member(name: &[u8]) -> Option<Member> {
     const WARNINGS: [&[u8]; 3] =
         [b"cant_access_tsd_items_directly_use_a_getter_or_setter_", b"use_a_getter_or_setter_instead_", b""];

@@ -1,4 +1,4 @@
-//! What an ELF file says on jemalloc's thread-specific data. Bytes in, facts out.
+//! jemalloc's thread-specific data in an ELF file. No file is opened here.
 
 use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
@@ -24,7 +24,7 @@ pub(super) struct Symbol {
     pub(super) size: u64,
 }
 
-/// Where more can be read on a file: its separate debug information.
+/// How to find a file's separate debug information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
     /// The file's build id.
@@ -35,7 +35,7 @@ pub(super) struct Links {
 
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
-/// Reads the headers; refuses what is not of this machine, and what has no thread-local storage.
+/// Reads the headers. Refuses files for other machines and files without thread-local storage.
 pub(super) fn open<'d, R: ReadRef<'d>>(data: R) -> Result<(File<'d, R>, Tls), Tag> {
     // The headers come first: most libraries have no thread-local storage, and their symbol tables
     // can be large.
@@ -52,7 +52,7 @@ pub(super) fn open<'d, R: ReadRef<'d>>(data: R) -> Result<(File<'d, R>, Tls), Ta
     if !tls.align.is_power_of_two() { Err(Tag::TlsArithmetic) } else { Ok((file, tls)) }
 }
 
-/// Where to look for more on the file.
+/// How to find the file's separate debug information.
 pub(super) fn links<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Links {
     Links {
         build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
@@ -105,7 +105,7 @@ pub(super) fn base<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
     loads.map(|segment| segment.p_vaddr(endian)).min().unwrap_or(0) & !0xfff
 }
 
-/// A section's bytes, decompressed; `None` if they can't be had or are too many.
+/// A section's bytes, decompressed; `None` if they are invalid or too many.
 pub(super) fn bounded<'d, 's>(section: &impl ObjectSection<'d>) -> Option<std::borrow::Cow<'d, [u8]>> {
     let compressed = section.compressed_data().ok()?;
     (compressed.uncompressed_size <= MAX_SECTION).then(|| compressed.decompress().ok()).flatten()

@@ -1,5 +1,5 @@
-//! Opening the files of a process's modules, wherever its mount namespace has them, and keeping what
-//! they say: a thousand processes of one program cost one look.
+//! Opens the files of a process's modules in its mount namespace, and caches what they say: a thousand
+//! processes of one program cost one look.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,26 +15,26 @@ use object::ReadCache;
 
 use super::dwarf::Split;
 use super::elf::{self, Links};
-use super::layout::{self, Layout};
+use super::layout::{self, TsdLayout};
 use super::modules::Module;
 use super::tag::Tag;
 
 /// Split debug information larger than this is not read.
 const MAX_SPLIT: u64 = 256 << 20;
 
-type Known = Arc<OnceLock<Result<Layout, Tag>>>;
+type Known = Arc<OnceLock<Result<TsdLayout, Tag>>>;
 
-/// Device, inode and path: some file systems give inodes of one device twice.
+/// Device, inode and path: some file systems use the same inode twice.
 type Key = (String, u64, Vec<u8>);
 
-/// What files say.
+/// Layouts by file.
 #[derive(Default)]
 pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
 
 impl Files {
-    /// The layout that a module's file tells. What belongs to the process and not to the file, such
-    /// as a refusal to open it, is not kept.
-    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<Layout, Tag> {
+    /// The layout in a module's file. Failures that concern the process and not the file, such as
+    /// permissions, are not cached.
+    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, Tag> {
         let key = (module.device.clone(), module.inode, module.path.clone());
         let known = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,8 +48,8 @@ impl Files {
     }
 }
 
-/// Opens the file that is mapped, not whatever has its name now: by the mapping itself where
-/// privileges allow, else by its name in the process's own root.
+/// Opens the mapped file, even if its name now belongs to another: by the mapping where privileges allow,
+/// else by its name in the process's own root, checked by inode.
 fn open(pid: u32, module: &Module) -> Option<File> {
     let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{}", module.range));
     let program = || File::open(format!("/proc/{pid}/exe"));
@@ -58,12 +58,12 @@ fn open(pid: u32, module: &Module) -> Option<File> {
     [File::open(mapping), if module.is_program { program() } else { named() }].into_iter().flatten().find(same)
 }
 
-/// A path as the process has it.
+/// A path in the process's own root.
 fn rooted(pid: u32, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(pid: u32, module: &Module, file: &File) -> Result<Layout, Tag> {
+fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
     let cache = ReadCache::new(file);
     let (program, tls) = elf::open(&cache)?;
     let separate = separate(pid, module, &elf::links(&program));
@@ -72,8 +72,8 @@ fn look(pid: u32, module: &Module, file: &File) -> Result<Layout, Tag> {
     layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module })
 }
 
-/// The separate debug file: by build id, else by the name in the program, and believed only if it
-/// has the same build id or the checksum that the program has for it.
+/// The separate debug file: by build id, else by the name in the program. It must have the same build id
+/// or the checksum that the program states.
 fn separate(pid: u32, module: &Module, links: &Links) -> Option<File> {
     let debug = Path::new("/usr/lib/debug");
     let program = Path::new(OsStr::from_bytes(&module.path));

@@ -1,5 +1,4 @@
-//! Where a module's counters are: from an ELF file, its debug information and the table of known
-//! layouts to one answer.
+//! Where a module's counters are, by an ELF file, its debug information and the table of known builds.
 
 use object::{Object, ReadRef};
 
@@ -8,52 +7,53 @@ use super::elf::{File, Symbol, Tls, base, bounded, slot, symbol};
 use super::layouts::{self, Offsets};
 use super::tag::Tag;
 
-/// How the layout became known.
+/// How the layout was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Debug information of the file.
     Dwarf,
     /// The size of the symbol.
     Symbol,
-    /// The size of the block, and the text of the version.
+    /// The size of the block, and the version text.
     Version,
 }
 
-/// Where a module's counters are.
+/// Where a module's counters are: the layout of its thread-specific data (TSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Layout {
+pub struct TsdLayout {
     /// Offsets of the counters in the thread-specific data.
     pub offsets: Offsets,
-    /// How they became known.
+    /// How they were found.
     pub route: Route,
     tls: Tls,
     /// Where in the block the thread-specific data is.
     pub(super) value: u64,
-    /// Where the dynamic linker has stored the distance from the thread pointer, as an address of
-    /// the file; `None` where nothing says.
+    /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
+    /// `None` if unknown.
     pub(super) slot: Option<u64>,
     /// Lowest address of the file that is mapped.
     pub(super) base: u64,
 }
 
-/// The layout, by the file's own debug information, that of its debug file `debug`, or the table.
+/// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
+/// of known builds.
 pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
     file: &File<'d, R>,
     tls: Tls,
     debug: Option<&File<'f, S>>,
     split: &dyn dwarf::Split,
-) -> Result<Layout, Tag> {
+) -> Result<TsdLayout, Tag> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
-        // A symbol that lies about its place must not lead out of the block.
+        // A wrong symbol must not lead out of the block.
         let end =
             symbol.value.checked_add(offsets.allocated.max(offsets.deallocated)).and_then(|end| end.checked_add(8));
         if end.is_none_or(|end| end > tls.size) {
             return Err(Tag::TlsArithmetic);
         }
         let (value, base) = (symbol.value, base(file));
-        Ok(Layout { offsets, route, tls, value, slot: slot(file, value), base })
+        Ok(TsdLayout { offsets, route, tls, value, slot: slot(file, value), base })
     };
     let Some(symbol) = symbol else {
         let rodata = file.section_by_name(".rodata").and_then(|section| bounded(&section)).unwrap_or_default();
@@ -68,16 +68,16 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
             None
         })
     };
-    let told = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
-    match (told, layouts::by_size(symbol.size, None)) {
+    let in_debug_info = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
+    match (in_debug_info, layouts::by_size(symbol.size, None)) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
         (None, None) => Err(if failed { Tag::DwarfParseFailure } else { Tag::UnknownLayout }),
     }
 }
 
-impl Layout {
-    /// How far from the thread pointer the thread-specific data of a main executable is.
+impl TsdLayout {
+    /// Distance from the thread pointer to the thread-specific data of a main executable.
     pub(super) fn static_distance(&self) -> Option<i64> {
         let Tls { address, size, align } = self.tls;
         let distance = if cfg!(target_arch = "aarch64") {
@@ -100,7 +100,7 @@ mod tests {
     fn distance(address: u64, size: u64, align: u64, value: u64) -> Option<i64> {
         let offsets = Offsets { allocated: 0, deallocated: 8 };
         let tls = Tls { address, size, align };
-        Layout { offsets, route: Route::Symbol, tls, value, slot: None, base: 0 }.static_distance()
+        TsdLayout { offsets, route: Route::Symbol, tls, value, slot: None, base: 0 }.static_distance()
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lying_sizes_do_not_overflow() {
+    fn wrong_sizes_do_not_overflow() {
         assert_eq!(distance(0, u64::MAX, 1, 0), None);
         assert_eq!(distance(u64::MAX, u64::MAX, 1 << 63, u64::MAX), None);
     }

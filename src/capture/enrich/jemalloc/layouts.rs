@@ -1,7 +1,7 @@
-//! Known layouts of jemalloc's `tsd_s`, for programs without debug information. Measured on x86_64;
-//! a size that is not here is refused, not guessed.
+//! Layouts of `tsd_s` in known builds of jemalloc, for programs without debug information. Measured on
+//! x86_64; other sizes are refused, not guessed.
 
-/// Where the two counters stand in `tsd_s`, in bytes from its start.
+/// Where the two counters are in `tsd_s`, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// `thread_allocated`.
@@ -10,36 +10,36 @@ pub struct Offsets {
     pub deallocated: u64,
 }
 
-struct Layout {
+struct KnownBuild {
     versions: &'static [&'static str],
     size: u64,
     offsets: Offsets,
 }
 
-const fn layout(versions: &'static [&'static str], size: u64, allocated: u64, deallocated: u64) -> Layout {
-    Layout { versions, size, offsets: Offsets { allocated, deallocated } }
+const fn build(versions: &'static [&'static str], size: u64, allocated: u64, deallocated: u64) -> KnownBuild {
+    KnownBuild { versions, size, offsets: Offsets { allocated, deallocated } }
 }
 
-static LAYOUTS: [Layout; 8] = [
-    layout(&["4.0.4"], 80, 16, 24),
-    layout(&["4.5.0"], 104, 16, 24),
-    layout(&["5.0.1"], 6104, 8, 16),
-    layout(&["5.1.0"], 6144, 16, 24),
-    layout(&["5.2.0", "5.2.1"], 6216, 16, 24),
-    layout(&["5.3.0"], 2632, 824, 840),
+static KNOWN_BUILDS: [KnownBuild; 8] = [
+    build(&["4.0.4"], 80, 16, 24),
+    build(&["4.5.0"], 104, 16, 24),
+    build(&["5.0.1"], 6104, 8, 16),
+    build(&["5.1.0"], 6144, 16, 24),
+    build(&["5.2.0", "5.2.1"], 6216, 16, 24),
+    build(&["5.3.0"], 2632, 824, 840),
     // With lg-quantum 3, as Debian and Redis build it.
-    layout(&["5.3.0"], 2720, 840, 856),
-    layout(&["5.3.1"], 1968, 928, 944),
+    build(&["5.3.0"], 2720, 840, 856),
+    build(&["5.3.1"], 1968, 928, 944),
 ];
 
-/// The layout of a `tsd_s` of that size. A version, where one is known, has to fit.
+/// The layout of a `tsd_s` with that size. The version must match if it is known.
 pub(super) fn by_size(size: u64, version: Option<&str>) -> Option<Offsets> {
     let fits =
-        |layout: &&Layout| layout.size == size && version.is_none_or(|version| layout.versions.contains(&version));
-    if cfg!(target_arch = "x86_64") { LAYOUTS.iter().find(fits).map(|layout| layout.offsets) } else { None }
+        |build: &&KnownBuild| build.size == size && version.is_none_or(|version| build.versions.contains(&version));
+    if cfg!(target_arch = "x86_64") { KNOWN_BUILDS.iter().find(fits).map(|build| build.offsets) } else { None }
 }
 
-/// The version in jemalloc's own text for it, `5.3.0-0-g54eaed1d…`, somewhere in `rodata`.
+/// The version in jemalloc's version text, `5.3.0-0-g54eaed1d…`, anywhere in `rodata`.
 pub(super) fn version(rodata: &[u8]) -> Option<&str> {
     memchr::memmem::find_iter(rodata, b"-0-g").find_map(|at| {
         let commit = rodata[at + 4..].iter().take_while(|b| b.is_ascii_hexdigit()).count();

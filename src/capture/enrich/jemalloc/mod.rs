@@ -1,9 +1,10 @@
-//! jemalloc's counters of each thread, in any program that carries it.
+//! jemalloc's per-thread counters, in any program that uses it.
 //!
-//! Four facts lead to a counter: where the thread pointer points (`probe`), where the module's
-//! thread-local block lies relative to it (`process`), where the thread-specific data lies in that
-//! block (`elf`), and at which offsets in it the counters are (`dwarf`, `layouts`).
+//! Four facts lead to a counter: the thread pointer (`probe`), the place of the module's thread-local block
+//! relative to it (`process`), the place of the thread-specific data in that block (`elf`), and the offsets
+//! of the counters in it (`dwarf`, `layouts`).
 
+mod attachment;
 mod dwarf;
 mod elf;
 mod files;
@@ -14,21 +15,21 @@ mod probe;
 mod process;
 mod tag;
 
-pub use self::layout::{Layout, Route};
+pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;
 pub use self::tag::Tag;
 
+pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::modules::fuzz_maps;
-pub(in crate::capture) use self::probe::{Probe, guarded, merge};
-pub(in crate::capture) use self::process::{Target, attach};
+pub(in crate::capture) use self::probe::{Probe, log, merge};
 
-/// What the bytes of a program or library say on where jemalloc's counters are in a thread.
+/// Where jemalloc's counters are in a thread, from the bytes of a program or library.
 ///
 /// # Errors
-/// The [`Tag`] of why they don't say.
-pub fn inspect(bytes: &[u8]) -> Result<Layout, Tag> {
+/// A [`Tag`] where the bytes do not say.
+pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
     struct Nowhere;
     impl dwarf::Split for Nowhere {
         fn package(&self) -> Option<Vec<u8>> {
@@ -48,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_is_a_tag() {
+    fn bytes_that_are_not_a_program_are_a_tag() {
         for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &[0; 4096]] {
             assert_eq!(inspect(bytes).unwrap_err(), Tag::JemallocNotFound);
         }
     }
 
     #[test]
-    fn a_program_that_is_cut_or_lies_is_a_tag_and_never_a_panic() {
+    fn a_truncated_or_corrupt_program_is_a_tag_and_never_a_panic() {
         let program = std::fs::read("/proc/self/exe").unwrap();
         let head = &program[..program.len().min(1 << 16)];
         for end in (0..head.len()).step_by(101) {

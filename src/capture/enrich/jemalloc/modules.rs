@@ -15,7 +15,7 @@ pub(super) struct Module {
     pub(super) is_program: bool,
 }
 
-/// Takes any bytes for a text of `maps`.
+/// Parses any bytes as a text of `maps`.
 #[cfg(fuzzing)]
 pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
     modules(bytes, b"/bin/program");
@@ -35,7 +35,7 @@ pub(super) fn modules(maps: &[u8], program: &[u8]) -> Vec<Module> {
     modules
 }
 
-/// `start-end perms offset dev inode path`; only of the start of a file.
+/// `start-end perms offset dev inode path`, for mappings of the start of a file.
 fn module(line: &[u8]) -> Option<Module> {
     let mut fields = line.splitn(6, |&b| b == b' ');
     let range = std::str::from_utf8(fields.next()?).ok()?;

@@ -1,89 +1,126 @@
-//! Reading the counters of one thread: a stop of microseconds for its thread pointer, then its
-//! memory, for which it need not stand still.
+//! Reading the counters of threads: each is stopped for microseconds to read its thread pointer; its memory
+//! is read after it was resumed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use super::super::super::process::Process;
+use super::attachment::Attachment;
+use super::files::Files;
 use super::layouts::Offsets;
-use super::process::Target;
+use super::process::{Target, attach};
 use super::tag::Tag;
-use crate::model::{Bytes, CtprofProbeSummary, Metrics};
+use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
 use crate::sys::ptrace::{self, Late, StopError};
 
-/// How long the threads of one process are waited for, all of them together.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// A thread gets this much even where the others have used up all patience.
-const LEAST_PATIENCE: Duration = Duration::from_millis(10);
-/// A thread in uninterruptible sleep gets no more than this, and nothing once patience is used up.
-const SHORT_PATIENCE: Duration = Duration::from_millis(20);
-/// No thread allocates so much in its life.
+/// The least for one thread, even where the others have used up the timeout.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
+/// The most for a thread in uninterruptible sleep, which is skipped once the timeout is used up.
+const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
+/// No thread allocates this much in its life.
 const IMPLAUSIBLE: u64 = 1 << 60;
 
-/// One worker's probing: what it found, and which threads it still has to let go.
-#[derive(Default)]
-pub(in crate::capture) struct Probe {
+/// One worker's probe: what it found, and which threads it still has to resume.
+pub(in crate::capture) struct Probe<'f> {
+    files: &'f Files,
     late: Vec<Late>,
-    /// The process in hand, and what is left of its patience.
-    waiting: Option<(u32, Duration)>,
     summary: CtprofProbeSummary,
     time: Duration,
 }
 
-impl Probe {
-    /// Counts a process, and what came of looking for jemalloc in it.
-    pub(in crate::capture) fn process(&mut self, attached: &Result<Target, Tag>) {
-        self.summary.tgids_walked += 1;
-        match attached {
-            Ok(_) => self.summary.jemalloc_detected += 1,
-            Err(tag) => self.failed(tag.clone()),
-        }
+impl<'f> Probe<'f> {
+    pub(in crate::capture) fn new(files: &'f Files) -> Self {
+        Self { files, late: Vec::new(), summary: CtprofProbeSummary::default(), time: Duration::ZERO }
     }
 
-    /// Reads the counters of thread `tid` of process `tgid`.
-    pub(in crate::capture) fn thread(&mut self, target: &Target, tgid: u32, tid: u32, metrics: &mut Metrics) {
+    /// Adds the counters to threads of a process. Kernel threads and exited ones have no memory; this
+    /// process's own counters are in the host's context.
+    pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
+        if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
+            return;
+        }
         let begin = Instant::now();
-        let state = metrics.state;
-        match guarded(|| self.counters(target, tgid, tid, state)) {
-            Ok((allocated, deallocated)) => {
-                self.summary.probed_ok += 1;
-                metrics.allocated_bytes = Some(Bytes(allocated));
-                metrics.deallocated_bytes = Some(Bytes(deallocated));
-            }
-            Err(Tag::PidMissing) => {}
-            Err(tag) => self.failed(tag),
+        if let Some(attachment) = process.jemalloc.get_or_init(|| self.find(process)) {
+            self.threads(process, attachment, threads);
         }
         self.time += begin.elapsed();
     }
 
-    fn counters(&mut self, target: &Target, tgid: u32, tid: u32, state: Option<char>) -> Result<(u64, u64), Tag> {
-        self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
-        let left = match self.waiting {
-            Some((process, left)) if process == tgid => left,
-            _ => PATIENCE,
-        };
-        let patience = match state {
-            Some('D') if left.is_zero() => return Err(Tag::Waitpid),
-            Some('D') => left.min(SHORT_PATIENCE),
-            _ => left.max(LEAST_PATIENCE),
-        };
-        let begin = Instant::now();
-        let pointer = ptrace::thread_pointer(tid, patience, &mut self.late);
-        self.waiting = Some((tgid, left.saturating_sub(begin.elapsed())));
-        read(target, tgid, pointer.map_err(tag_of)?)
+    /// Finds jemalloc in a process. A process that has exited is not a failure.
+    fn find(&mut self, process: &Process) -> Option<Attachment> {
+        self.summary.tgids_walked += 1;
+        match guarded(|| attach(process.id, self.files)) {
+            Ok(target) => {
+                self.summary.jemalloc_detected += 1;
+                return Some(Attachment::new(target));
+            }
+            Err(tag @ Tag::JemallocNotFound) => self.count(tag),
+            Err(tag) if process.is_alive() => {
+                process.unprobed(None, tag.name());
+                self.count(tag);
+            }
+            Err(_) => {}
+        }
+        None
     }
 
-    fn failed(&mut self, tag: Tag) {
-        tracing::debug!(tag = tag.name(), "no counters of the allocator");
+    fn threads(&mut self, process: &Process, attachment: &Attachment, threads: &mut [ThreadState]) {
+        let mut read = 0;
+        for thread in threads.iter_mut().filter(|thread| thread.has_memory()) {
+            match guarded(|| self.counters(attachment, thread)) {
+                Ok((allocated, deallocated)) => {
+                    read += 1;
+                    thread.metrics.allocated_bytes = Some(Bytes(allocated));
+                    thread.metrics.deallocated_bytes = Some(Bytes(deallocated));
+                }
+                Err(tag) if tag != Tag::PidMissing && process.has_thread(thread.tid) => {
+                    process.unprobed(Some(thread.tid), tag.name());
+                    self.count(tag);
+                }
+                // It has exited meanwhile.
+                Err(_) => {}
+            }
+        }
+        self.summary.probed_ok += read;
+        process.probed(read);
+    }
+
+    fn counters(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<(u64, u64), Tag> {
+        self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
+        let left = attachment.timeout_left();
+        let timeout = match thread.metrics.state {
+            Some('D') if left.is_zero() => return Err(Tag::Waitpid),
+            Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
+            _ => left.max(LEAST_TIMEOUT),
+        };
+        let begin = Instant::now();
+        let pointer = ptrace::thread_pointer(thread.tid, timeout, &mut self.late);
+        attachment.spend(begin.elapsed());
+        read(&attachment.target, thread.tgid, pointer.map_err(tag_of)?)
+    }
+
+    fn count(&mut self, tag: Tag) {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// What was found, and how long it took. Threads that are still late run on when this worker
-    /// ends: the kernel lets go what an ended tracer holds.
+    /// What was found, and how long it took. Threads that are still late are resumed when this worker
+    /// exits: the kernel resumes what an exiting tracer holds.
     pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
+}
+
+/// Logs one line about all processes.
+pub(in crate::capture) fn log(summary: &CtprofProbeSummary) {
+    let CtprofProbeSummary { tgids_walked, jemalloc_detected, probed_ok, failures, .. } = summary;
+    let reasons: Vec<_> = failures.iter().map(|(tag, count)| format!("{tag} {count}")).collect();
+    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
+    tracing::info!(
+        "jemalloc: processes examined: {tgids_walked}, with jemalloc: {jemalloc_detected}, threads read: {probed_ok}, \
+         not read: {reasons}"
+    );
 }
 
 fn tag_of(error: StopError) -> Tag {
@@ -117,12 +154,12 @@ fn read(target: &Target, tgid: u32, thread_pointer: u64) -> Result<(u64, u64), T
     if allocated.max(deallocated) > IMPLAUSIBLE { Err(Tag::Implausible) } else { Ok((allocated, deallocated)) }
 }
 
-/// Runs code that reads what others wrote: if it panics, that costs this result only.
-pub(in crate::capture) fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
+/// Runs code that reads what others wrote. A panic in it costs this result only.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Tag::WorkerPanic))
 }
 
-/// Adds up what two workers found.
+/// Adds the counts of two workers.
 pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
     let mut failures: BTreeMap<Tag, u64> = a.failures;
     for (tag, count) in b.failures {
@@ -139,6 +176,7 @@ pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::procfs::folder::Folder;
     use super::*;
 
     #[test]
@@ -147,8 +185,44 @@ mod tests {
         assert_eq!(guarded(|| Ok(7)), Ok(7));
     }
 
+    /// What the probe counts for a process of one thread.
+    fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::new(id, Folder::open(dir.path()).unwrap());
+        let files = Files::default();
+        let mut probe = Probe::new(&files);
+        probe.process(&process, &mut [thread]);
+        probe.finish().0
+    }
+
     #[test]
-    fn addresses_that_make_no_sense_are_tags() {
+    fn kernel_threads_and_zombies_count_as_failed_attachments() {
+        let kernel_thread = ThreadState { kernel_thread: true, ..ThreadState::default() };
+        let mut zombie = ThreadState::default();
+        zombie.metrics.state = Some('Z');
+        for thread in [kernel_thread, zombie] {
+            assert_eq!(summary(1, thread), CtprofProbeSummary::default());
+        }
+    }
+
+    #[test]
+    fn a_process_that_exited_meanwhile_is_a_failure() {
+        let examined = CtprofProbeSummary { tgids_walked: 1, ..CtprofProbeSummary::default() };
+        assert_eq!(summary(u32::MAX >> 1, ThreadState::default()), examined);
+    }
+
+    #[test]
+    fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
+        let attachment = Attachment::new(Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } });
+        attachment.spend(Duration::from_secs(1));
+        let mut thread = ThreadState::default();
+        thread.metrics.state = Some('D');
+        let files = Files::default();
+        assert_eq!(Probe::new(&files).counters(&attachment, &thread), Err(Tag::Waitpid));
+    }
+
+    #[test]
+    fn impossible_addresses_are_tags() {
         let target =
             |distance, allocated, deallocated| Target { distance, offsets: Offsets { allocated, deallocated } };
         let pid = std::process::id();

@@ -1,17 +1,20 @@
-//! Which module of a process carries jemalloc, and how far from a thread's pointer its data is.
+//! Which module of a process has jemalloc, and the distance of its data from a thread's pointer.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
+use nix::errno::Errno;
+
 use super::files::Files;
-use super::layout::Layout;
+use super::layout::TsdLayout;
 use super::layouts::Offsets;
 use super::modules::{Module, modules};
 use super::tag::Tag;
 use crate::sys::memory;
 
-/// A process whose threads have counters: how far from the thread pointer, and where in there.
+/// Where the threads of a process have their counters: distance of the thread-specific data from the thread
+/// pointer, and offsets in it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct Target {
     pub(super) distance: i64,
@@ -19,9 +22,9 @@ pub(in crate::capture) struct Target {
 }
 
 /// Finds jemalloc in a process.
-pub(in crate::capture) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
+pub(super) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
-        // Whoever may not know the program may not attach to it either.
+        // Reading the link and attaching need the same privileges.
         ErrorKind::PermissionDenied => Tag::PtraceSeize,
         _ => Tag::ReadlinkFailure,
     })?;
@@ -43,21 +46,23 @@ pub(in crate::capture) fn attach(pid: u32, files: &Files) -> Result<Target, Tag>
     Err(failure)
 }
 
-fn target(pid: u32, module: &Module, layout: &Layout) -> Result<Target, Tag> {
+fn target(pid: u32, module: &Module, layout: &TsdLayout) -> Result<Target, Tag> {
     let distance = match layout.slot {
-        // The dynamic linker decides where a library's block lies, and notes it in the slot.
+        // The dynamic linker places a library's block, and stores the distance in the slot.
         Some(slot) if !module.is_program => {
             let address = module.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
             let mut word = [0; 8];
             let read = memory::read(pid, address.ok_or(Tag::TlsArithmetic)?, &mut word);
-            read.map_err(
-                |errno| if errno == nix::errno::Errno::EPERM { Tag::PtraceSeize } else { Tag::ProcessVmReadv },
-            )?;
+            read.map_err(|errno| match errno {
+                Errno::EPERM => Tag::PtraceSeize,
+                Errno::ESRCH => Tag::PidMissing,
+                _ => Tag::ProcessVmReadv,
+            })?;
             i64::from_ne_bytes(word)
         }
         _ if module.is_program => layout.static_distance().ok_or(Tag::TlsArithmetic)?,
         _ => return Err(Tag::TlsArithmetic),
     };
-    // 0 is a slot that is not filled yet.
+    // The dynamic linker has not filled the slot yet.
     if distance == 0 { Err(Tag::TlsArithmetic) } else { Ok(Target { distance, offsets: layout.offsets }) }
 }

@@ -1,14 +1,15 @@
-//! Counts of what could not be read during the walk.
+//! Counts of what could not be read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::model::{self, CtprofParseSummary, SourceFile};
+use crate::model::{self, CtprofParseSummary, Name, SourceFile};
 
 /// A file that the walk reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::capture) enum File {
     Stat,
     Schedstat,
@@ -54,19 +55,26 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) smaps_time: Duration,
     /// A few at most: a list is enough.
     failures: Vec<(File, Errno, u64)>,
+    unread_names: BTreeMap<File, BTreeSet<Name>>,
+    pub(in crate::capture) panics: u64,
 }
 
 impl Tally {
     pub(in crate::capture) fn failed(&mut self, file: File, errno: Errno) {
-        tracing::debug!(?file, %errno, "not read");
         self.count(file, errno, 1);
     }
 
-    /// Counts a thread that could not be read at all: it has exited, unless the error is another.
-    pub(in crate::capture) fn lost(&mut self, file: File, errno: Errno) {
-        match errno {
-            Errno::ENOENT | Errno::ESRCH => self.ghosts += 1,
-            _ => self.failed(file, errno),
+    /// Keeps the name of a process whose file could not be read, if it is `alive` and its name is among the
+    /// first of all in alphabetical order.
+    pub(in crate::capture) fn name_unread(&mut self, file: File, name: &Name, alive: impl FnOnce() -> bool) {
+        let names = self.unread_names.entry(file).or_default();
+        let full = names.len() >= CtprofParseSummary::MAX_UNREAD_NAMES;
+        let is_among_the_first = !full || names.last().is_some_and(|last| name < last);
+        if is_among_the_first && !name.is_empty() && !names.contains(name) && alive() {
+            names.insert(Name::clone(name));
+            if full {
+                names.pop_last();
+            }
         }
     }
 
@@ -78,7 +86,7 @@ impl Tally {
     }
 
     pub(in crate::capture) fn merge(&mut self, other: Self) {
-        let Self { walked, ghosts, negative_times, smaps_skipped, smaps_time, failures } = other;
+        let Self { walked, ghosts, negative_times, smaps_skipped, smaps_time, failures, unread_names, panics } = other;
         self.walked += walked;
         self.ghosts += ghosts;
         self.negative_times += negative_times;
@@ -87,6 +95,10 @@ impl Tally {
         for (file, errno, count) in failures {
             self.count(file, errno, count);
         }
+        for (file, names) in unread_names {
+            self.unread_names.entry(file).or_default().extend(names);
+        }
+        self.panics += panics;
     }
 
     pub(in crate::capture) fn summary(&self) -> CtprofParseSummary {
@@ -95,10 +107,15 @@ impl Tally {
             ghosts: self.ghosts,
             negative_dotted_values: self.negative_times,
             smaps_skipped: self.smaps_skipped,
+            worker_panics: self.panics,
             ..CtprofParseSummary::default()
         };
         for &(file, errno, count) in &self.failures {
             summary.read_failures_by_errno.entry(file.into()).or_default().insert(stored(errno), count);
+        }
+        for (&file, names) in self.unread_names.iter().filter(|(_, names)| !names.is_empty()) {
+            let names = names.iter().take(CtprofParseSummary::MAX_UNREAD_NAMES).map(ToString::to_string);
+            summary.unread_names.insert(file.into(), names.collect());
         }
         summary.concluded()
     }
@@ -106,18 +123,21 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]
-    fn a_thread_lost_to_a_limit_is_no_ghost() {
-        let mut tally = Tally::default();
-        tally.lost(File::Stat, Errno::ESRCH);
-        tally.lost(File::Stat, Errno::EMFILE);
-        let summary = tally.summary();
-        assert_eq!(summary.ghosts, 1);
-        assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], BTreeMap::from([(model::Errno::EMFILE, 1)]));
+    fn the_first_four_names_per_file_are_kept() {
+        let (mut a, mut b) = (Tally::default(), Tally::default());
+        for name in ["d", "b", "b", "a", ""] {
+            a.name_unread(File::Io, &name.into(), || true);
+        }
+        b.name_unread(File::Io, &"exited".into(), || false);
+        for name in ["g", "f", "e", "h", "c"] {
+            b.name_unread(File::Io, &name.into(), || true);
+        }
+        a.merge(b);
+        let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        assert_eq!(a.summary().unread_names, BTreeMap::from([(SourceFile::Io, names)]));
     }
 
     #[test]

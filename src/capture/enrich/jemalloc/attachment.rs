@@ -1,0 +1,51 @@
+//! jemalloc in one process, shared by the workers that read parts of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::process::Target;
+
+/// Timeout for stopping the threads of one process, all of them together.
+const TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Where the counters of a process's threads are, and what is left of its timeout.
+pub(in crate::capture) struct Attachment {
+    pub(super) target: Target,
+    left_ns: AtomicU64,
+}
+
+impl Attachment {
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
+    }
+
+    /// What is left of the timeout.
+    pub(super) fn timeout_left(&self) -> Duration {
+        Duration::from_nanos(self.left_ns.load(Ordering::Relaxed))
+    }
+
+    /// Takes `time` from the timeout, down to nothing.
+    pub(super) fn spend(&self, time: Duration) {
+        let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
+        let _ = self.left_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layouts::Offsets;
+    use super::*;
+
+    #[test]
+    fn parts_of_a_process_share_one_timeout() {
+        let attachment = Attachment::new(Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } });
+        attachment.spend(Duration::from_millis(240));
+        assert_eq!(attachment.timeout_left(), Duration::from_millis(10));
+        attachment.spend(Duration::from_secs(1));
+        assert_eq!(attachment.timeout_left(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether a process's name of 15 bytes is whole, or cut there by the kernel.
+
+use super::super::process::Process;
+use super::super::procfs::task::CUT_NAME_BYTES;
+use crate::model::{ThreadState, decoded_len, printable};
+
+/// Marks the leader's name as complete if the program or its first argument has exactly that name. Their
+/// files are read only for names of 15 bytes, which the kernel may have cut.
+pub(super) fn complete(process: &Process, leader: &mut ThreadState) {
+    if leader.kernel_thread || decoded_len(&leader.comm) != CUT_NAME_BYTES {
+        return;
+    }
+    let mut buffer = Vec::new();
+    let is_the_name = |path: &[u8]| printable(base_name(path)) == *leader.comm;
+    // The kernel marks the link where the file was replaced or removed.
+    let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
+    leader.name_complete = process.folder.link(c"exe").is_ok_and(|exe| program(&exe))
+        || process.folder.read(c"cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)));
+}
+
+/// The first of the NUL-terminated strings of `cmdline`.
+fn first_argument(arguments: &[u8]) -> &[u8] {
+    arguments.split(|&b| b == 0).next().unwrap_or_default()
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::procfs::folder::Folder;
+    use super::*;
+
+    #[test]
+    fn a_whole_process_name_of_15_bytes_counts_as_cut() {
+        for (comm, exe, cmdline, whole) in [
+            ("chrome_crashpad", "/opt/chrome_crashpad", &b"x\0"[..], true),
+            ("chrome_crashpad", "/opt/chrome_crashpad (deleted)", b"x\0", true),
+            ("chrome_crashpad", "/opt/chrome_crashpad_handler", b"x\0", false),
+            ("fifteen-bytes-x", "/usr/bin/python3.13", b"/bin/fifteen-bytes-x\0-v\0", true),
+            ("fifteen-bytes-x", "/usr/bin/python3.13", b"/bin/fifteen-bytes-xyz\0", false),
+            ("fifteen-bytes-x", "/usr/bin/python3.13", b"", false),
+            ("caf\\xc3-and-more-x", "/bin/other", b"caf\xc3-and-more-x\0", true),
+            ("bash", "/bin/bash", b"bash\0", false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink(exe, dir.path().join("exe")).unwrap();
+            std::fs::write(dir.path().join("cmdline"), cmdline).unwrap();
+            let process = Process::new(7, Folder::open(dir.path()).unwrap());
+            let mut leader = ThreadState { comm: comm.into(), ..ThreadState::default() };
+            complete(&process, &mut leader);
+            assert_eq!(leader.name_complete, whole, "{comm} {exe}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What to capture, from where, and with how many workers.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::enrich::smaps::Smaps;
+use crate::model::HostContext;
+
+/// Where the kernel's file systems are.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled:
+    /// `sched_getaffinity`, taskstats, jemalloc.
+    pub procfs: PathBuf,
+    /// Root of sysfs.
+    pub sysfs: PathBuf,
+    /// Root of cgroup version 2; `None` to look it up in `mountinfo`.
+    pub cgroupfs: Option<PathBuf>,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { procfs: "/proc".into(), sysfs: "/sys".into(), cgroupfs: None }
+    }
+}
+
+impl Roots {
+    pub(super) fn tree(&self) -> Tree {
+        if self.procfs == Path::new("/proc") { Tree::Live } else { Tree::Elsewhere }
+    }
+}
+
+/// Whether thread ids of the procfs are those of this process's own system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tree {
+    /// `/proc`: they are.
+    Live,
+    /// Another procfs, or a recorded tree.
+    Elsewhere,
+}
+
+/// What to capture, and how.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where to look.
+    pub roots: Roots,
+    /// Processes to capture; empty for all.
+    pub pids: Vec<u32>,
+    /// Worker threads. `None` for the number of idle CPUs: the CPUs that this process may use, less the
+    /// 1-minute load average rounded to the nearest whole number; at least 1, at most half of the CPUs
+    /// plus 1.
+    pub jobs: Option<NonZeroUsize>,
+    /// When to read `smaps_rollup`.
+    pub smaps: Smaps,
+    /// Whether to use taskstats.
+    pub taskstats: Ask,
+    /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
+    pub jemalloc: Ask,
+    /// Updated as the capture proceeds.
+    pub progress: Arc<Progress>,
+}
+
+impl Options {
+    /// The number of workers on a host with this load.
+    pub(super) fn workers(&self, host: &HostContext) -> usize {
+        self.jobs.map_or_else(|| default_jobs(host), NonZeroUsize::get)
+    }
+}
+
+/// Whether to use a source that costs something or needs privileges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ask {
+    /// Use it.
+    #[default]
+    Yes,
+    /// Do not use it.
+    No,
+}
+
+/// How far a capture has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Processes to read; 0 until they are listed.
+    pub total: AtomicUsize,
+    /// Processes read.
+    pub done: AtomicUsize,
+}
+
+/// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].
+fn default_jobs(host: &HostContext) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let load = host.loadavg.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    jobs_for(cpus, load.unwrap_or(0.0))
+}
+
+fn jobs_for(cpus: usize, load: f64) -> usize {
+    let busy = (0..cpus).take_while(|&n| f64::from(u32::try_from(n).unwrap_or(u32::MAX)) + 0.5 <= load).count();
+    (cpus - busy).clamp(1, cpus / 2 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_leave_room_for_the_load_and_are_at_least_one() {
+        for (cpus, load, jobs) in [(1, 0.0, 1), (2, 0.0, 2), (2, 1.0, 1), (2, 9.0, 1), (16, 0.0, 9), (16, 12.2, 4)] {
+            assert_eq!(jobs_for(cpus, load), jobs, "{cpus} CPUs, load {load}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The texts of a thread's files, as values in their metrics' places. Nothing here opens a file.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::super::tally::File;
+use super::cgroup_paths::CgroupPaths;
+use super::text::{self, Keyed};
+use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, printable, procfs_sources};
+
+/// Fields of `stat` that are not metrics (proc_pid_stat(5)).
+const STAT_FLAGS: u8 = 9;
+const STAT_START_TIME: u8 = 22;
+const STAT_RSS: u8 = 24;
+const STAT_FIELDS: usize = 53;
+
+/// What `stat` says besides metrics.
+#[derive(Default)]
+pub(super) struct Stat {
+    /// `None` where `comm` has to be read for it.
+    pub(super) comm: Option<Name>,
+    /// In `USER_HZ` ticks since boot.
+    pub(super) start_time: Option<u64>,
+    /// The `PF_` flags of `include/linux/sched.h`.
+    pub(super) flags: u64,
+    /// Resident pages of the process.
+    pub(super) rss_pages: u64,
+}
+
+/// Parsers of one worker, with the line layouts and names that they have learned.
+pub(super) struct Parsers {
+    names: HashMap<Box<[u8]>, Name>,
+    pub(super) cgroups: CgroupPaths,
+    stat: [Option<&'static Metric>; STAT_FIELDS],
+    schedstat: Vec<(usize, &'static Metric)>,
+    status: Keyed,
+    sched: Keyed,
+    io: Keyed,
+    /// Times that the kernel printed as negative.
+    pub(super) negative_times: u64,
+}
+
+impl Parsers {
+    pub(super) fn new() -> Self {
+        let keyed = |key_in: fn(Source) -> Option<&'static str>| {
+            Keyed::new(procfs_sources().filter_map(move |(source, metric)| Some((key_in(source)?, metric))))
+        };
+        let mut stat = [None; STAT_FIELDS];
+        let mut schedstat = Vec::new();
+        for (source, metric) in procfs_sources() {
+            match source {
+                Source::Stat(field) | Source::StatPolicy(field) => stat[usize::from(field)] = Some(metric),
+                Source::Schedstat(column) => schedstat.push((usize::from(column) - 1, metric)),
+                _ => {}
+            }
+        }
+        Self {
+            names: HashMap::new(),
+            cgroups: CgroupPaths::default(),
+            stat,
+            schedstat,
+            status: keyed(|source| match source {
+                Source::Status(key) | Source::StatusOfLeader(key) => Some(key),
+                _ => None,
+            }),
+            sched: keyed(|source| match source {
+                Source::Sched(key) | Source::SchedDifference(key, _) => Some(key),
+                _ => None,
+            }),
+            io: keyed(|source| match source {
+                Source::Io(key) => Some(key),
+                _ => None,
+            }),
+            negative_times: 0,
+        }
+    }
+
+    /// The name for these bytes. Names recur from thread to thread: one allocation for all.
+    pub(super) fn name(&mut self, bytes: &[u8]) -> Name {
+        if let Some(name) = self.names.get(bytes) {
+            return name.clone();
+        }
+        let name: Name = printable(bytes).into();
+        self.names.insert(bytes.into(), name.clone());
+        name
+    }
+
+    pub(super) fn stat(&mut self, text: &[u8], metrics: &mut Metrics) -> Stat {
+        let mut stat = Stat::default();
+        let Some((name, fields)) = text::stat(text) else { return stat };
+        // Kernels before 4.18 escape the name here, but not in `comm`.
+        if memchr::memchr(b'\\', name).is_none() {
+            stat.comm = Some(self.name(name));
+        }
+        for (field, value) in fields.take(STAT_FIELDS - 3) {
+            match field {
+                STAT_FLAGS => stat.flags = text::unsigned(value).unwrap_or(0),
+                STAT_START_TIME => stat.start_time = text::unsigned(value),
+                STAT_RSS => stat.rss_pages = text::unsigned(value).unwrap_or(0),
+                _ => self.stat_field(field, value, metrics),
+            }
+        }
+        stat
+    }
+
+    fn stat_field(&self, field: u8, text: &[u8], metrics: &mut Metrics) {
+        let Some(metric) = self.stat[usize::from(field)] else { return };
+        let value = match metric.sources.procfs {
+            [Source::StatPolicy(_)] => text::unsigned(text).map(policy),
+            _ => text::value(metric, text),
+        };
+        put(metric, metrics, value);
+    }
+
+    /// Puts the values of any file but `stat` and `cgroup` in their places.
+    pub(super) fn put_all(&mut self, file: File, text: &[u8], metrics: &mut Metrics) {
+        match file {
+            File::Status => self.status(text, metrics),
+            File::Schedstat => self.schedstat(text, metrics),
+            File::Sched => self.sched(text, metrics),
+            File::Io => self.io(text, metrics),
+            File::Stat | File::Cgroup | File::SmapsRollup => {}
+        }
+    }
+
+    fn status(&mut self, text: &[u8], metrics: &mut Metrics) {
+        self.status.each(text, |metric, text| {
+            // The first source with a value counts: for the affinity, that is `sched_getaffinity`.
+            if metric.get(metrics).is_none() {
+                put(metric, metrics, text::value(metric, text));
+            }
+        });
+    }
+
+    fn schedstat(&self, text: &[u8], metrics: &mut Metrics) {
+        let columns = text.trim_ascii().split(|&b| b == b' ');
+        for (column, text) in columns.enumerate() {
+            if let Some((_, metric)) = self.schedstat.iter().find(|(place, _)| *place == column) {
+                put(metric, metrics, text::value(metric, text));
+            }
+        }
+    }
+
+    fn sched(&mut self, text: &[u8], metrics: &mut Metrics) {
+        let negative = &mut self.negative_times;
+        self.sched.each(text::after_heading(text), |metric, text| {
+            *negative += u64::from(text.starts_with(b"-"));
+            put(metric, metrics, text::value(metric, text));
+        });
+        metrics.voluntary_sleep_ns = voluntary_sleep(metrics);
+    }
+
+    /// All keys of `io` or none.
+    fn io(&mut self, text: &[u8], metrics: &mut Metrics) {
+        self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
+        let io_metrics = || METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Io(_)]));
+        if io_metrics().any(|metric| metric.get(metrics).is_none()) {
+            io_metrics().for_each(|metric| metric.clear(metrics));
+        }
+    }
+}
+
+/// Sleep without blocking: the kernel's sleep sum, which [`Parsers::sched`] has put here, includes it.
+fn voluntary_sleep(metrics: &Metrics) -> Option<MonotonicNs> {
+    let (sleep, block) = (metrics.voluntary_sleep_ns?, metrics.block_sum?);
+    Some(MonotonicNs(sleep.0.saturating_sub(block.0)))
+}
+
+/// A value that the metric cannot hold is absent, like one that does not parse.
+fn put(metric: &Metric, metrics: &mut Metrics, value: Option<Value<'static>>) {
+    if let Some(value) = value {
+        let _ = metric.set(metrics, value);
+    }
+}
+
+/// Scheduling policies of `include/uapi/linux/sched.h`, by name.
+fn policy(number: u64) -> Value<'static> {
+    Value::Name(match number {
+        0 => "SCHED_OTHER",
+        1 => "SCHED_FIFO",
+        2 => "SCHED_RR",
+        3 => "SCHED_BATCH",
+        5 => "SCHED_IDLE",
+        6 => "SCHED_DEADLINE",
+        7 => "SCHED_EXT",
+        _ => return Value::Text(Cow::Owned(format!("SCHED_UNKNOWN({number})"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(files: &[(File, &[u8])]) -> (Metrics, u64) {
+        let (mut parsers, mut metrics) = (Parsers::new(), Metrics::default());
+        for (file, text) in files {
+            match file {
+                File::Stat => drop(parsers.stat(text, &mut metrics)),
+                _ => parsers.put_all(*file, text, &mut metrics),
+            }
+        }
+        (metrics, parsers.negative_times)
+    }
+
+    #[test]
+    fn a_field_of_stat_that_does_not_parse_is_absent_and_the_others_remain() {
+        let text = b"7 (x) S 0 0 0 0 -1 0 nine 0 5 0 2 96 1 13 20 99999999999 1 0 42";
+        let mut metrics = Metrics::default();
+        let stat = Parsers::new().stat(text, &mut metrics);
+        assert_eq!((metrics.minflt, metrics.majflt), (None, Some(5.into())));
+        assert_eq!((metrics.priority, metrics.nice), (Some(20.into()), None));
+        assert_eq!(stat.start_time, Some(42));
+    }
+
+    #[test]
+    fn each_negative_time_is_absent_and_counted() {
+        let sched = b"wait_max : -5.000001\nwait_sum : -0.000001\nexec_max : 1.000000\nse.exec_start : -1.0\n";
+        let (metrics, negative_times) = metrics(&[(File::Sched, sched)]);
+        assert_eq!((metrics.wait_max, metrics.wait_sum), (None, None));
+        assert_eq!(metrics.exec_max, Some(1_000_000.into()));
+        assert_eq!(negative_times, 2);
+    }
+
+    #[test]
+    fn voluntary_sleep_is_sleep_less_blocking_and_needs_both() {
+        let sleep = |sched: &[u8]| metrics(&[(File::Sched, sched)]).0.voluntary_sleep_ns;
+        let both = b"sum_sleep_runtime : 50.751655\nsum_block_runtime : 4.867026\n";
+        assert_eq!(sleep(both), Some(MonotonicNs(45_884_629)));
+        // Linux 5.10 prints the sleep sum only.
+        assert_eq!(sleep(b"se.statistics.sum_sleep_runtime : 39.630148\n"), None);
+        assert_eq!(sleep(b"sum_sleep_runtime : 1.0\nsum_block_runtime : 2.0\n"), Some(MonotonicNs(0)));
+    }
+
+    #[test]
+    fn io_is_read_whole_or_not_at_all() {
+        let whole: &[u8] =
+            b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
+        assert_eq!(metrics(&[(File::Io, whole)]).0.cancelled_write_bytes, Some(7.into()));
+        assert_eq!(metrics(&[(File::Io, &whole[..30])]).0.rchar, None);
+    }
+
+    #[test]
+    fn policies_have_the_kernels_names() {
+        let policy_name = |number: &str| {
+            let stat = format!("7 (x) S{} {number} 0", " 0".repeat(37));
+            metrics(&[(File::Stat, stat.as_bytes())]).0.policy.unwrap().0
+        };
+        assert_eq!(policy_name("0"), "SCHED_OTHER");
+        assert_eq!(policy_name("7"), "SCHED_EXT");
+        assert_eq!(policy_name("4"), "SCHED_UNKNOWN(4)");
+    }
+}

@@ -1,0 +1,81 @@
+//! What a walk over all threads gives, whichever engine made it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::enrich::{jemalloc, taskstats};
+use super::tally::Tally;
+use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
+
+/// Threads, and counts of what could not be read: one worker's, or merged.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// Sorted by process and thread id once [`in_order`](Self::in_order) was called.
+    pub(super) threads: Vec<ThreadState>,
+    /// The cgroups that they are in, in all hierarchies with values.
+    pub(super) cgroups: BTreeSet<Name>,
+    pub(super) tally: Tally,
+    /// `None` if taskstats was disabled.
+    pub(super) taskstats: Option<TaskstatsSummary>,
+    /// `None` if the jemalloc probe was disabled.
+    pub(super) probe: Option<CtprofProbeSummary>,
+    /// Time spent on the probe, summed over workers.
+    pub(super) probe_time: Duration,
+}
+
+impl Walked {
+    /// Adds what another worker has read.
+    pub(super) fn merge(&mut self, other: Self) {
+        let Self { mut threads, mut cgroups, tally, taskstats, probe, probe_time } = other;
+        self.threads.append(&mut threads);
+        self.cgroups.append(&mut cgroups);
+        self.tally.merge(tally);
+        self.taskstats = either(self.taskstats.take(), taskstats, taskstats::merge);
+        self.probe = either(self.probe.take(), probe, jemalloc::merge);
+        self.probe_time += probe_time;
+    }
+
+    /// Sorts the threads and names their processes.
+    pub(super) fn in_order(mut self) -> Self {
+        self.threads.sort_unstable_by_key(ThreadState::id);
+        name_processes(&mut self.threads);
+        self
+    }
+}
+
+fn either<T>(a: Option<T>, b: Option<T>, merge: fn(T, T) -> T) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(merge(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Gives all threads of a process the name of its leader, or of its first thread if the leader
+/// could not be read.
+fn name_processes(threads: &mut [ThreadState]) {
+    for process in threads.chunk_by_mut(|a, b| a.tgid == b.tgid) {
+        let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);
+        let (name, complete) = (Name::clone(&leader.comm), leader.name_complete);
+        for thread in process {
+            // Threads start with the name of the thread that created them.
+            thread.name_complete |= complete && thread.comm == name;
+            thread.pcomm = Name::clone(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_kept_its_leaders_whole_name_has_a_whole_name() {
+        let thread = |tid, comm: &str| ThreadState { tgid: 7, tid, comm: comm.into(), ..ThreadState::default() };
+        let leader = ThreadState { name_complete: true, ..thread(7, "fifteen-bytes-x") };
+        let threads = vec![thread(9, "fifteen-bytes-y"), thread(8, "fifteen-bytes-x"), leader];
+        let walked = Walked { threads, ..Walked::default() }.in_order();
+        let names: Vec<_> = walked.threads.iter().map(|thread| (thread.tid, thread.name_complete)).collect();
+        assert_eq!(names, [(7, true), (8, true), (9, false)]);
+        assert!(walked.threads.iter().all(|thread| &*thread.pcomm == "fifteen-bytes-x"));
+    }
+}
