@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
+use crate::process::Progress;
 
 /// Where the kernel's file systems are.
 #[derive(Clone, Debug)]
@@ -78,15 +78,6 @@ pub enum Ask {
     Yes,
     /// Do not use it.
     No,
-}
-
-/// How far a capture has come.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Processes to read; 0 until they are listed.
-    pub total: AtomicUsize,
-    /// Processes read.
-    pub done: AtomicUsize,
 }
 
 /// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].

@@ -95,6 +95,8 @@ coded! {
             /// The kernel's error.
             errno: Errno,
         } = "cannot-open",
+        /// A panic of ctprof cost the values of a process, or of a part of a large one.
+        Panicked = "panic",
         /// Another error of the kernel.
         Failed {
             /// The kernel's error.
@@ -159,6 +161,7 @@ impl fmt::Display for Cause {
             Self::NotLive => f.write_str("only available on a live host"),
             Self::NoAnswer => f.write_str("no answer from taskstats"),
             Self::CannotOpen { errno } => write!(f, "cannot open taskstats: {errno}"),
+            Self::Panicked => f.write_str("ctprof panicked while reading them"),
             Self::Failed { errno } => write!(f, "{errno}"),
             Self::Unknown => f.write_str("not recorded"),
         }

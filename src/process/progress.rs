@@ -1,0 +1,34 @@
+//! How far a long task of this process has come.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps of a task, for whoever watches it from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    total: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Announces more steps.
+    pub fn announce(&self, steps: u64) {
+        self.total.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// Counts steps as done.
+    pub fn advance(&self, steps: u64) {
+        self.done.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// Steps announced so far; 0 until their number is known.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Steps done.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
