@@ -142,9 +142,16 @@ pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> 
     writeln!(out)?;
     let row = |(name, doc): (&str, &str)| [name, doc].map(str::to_owned).to_vec();
     listing(out, &["section", "meaning"], sections().map(row).collect(), width)?;
-    writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
-    legend().try_for_each(|(tag, meaning)| writeln!(out, "      {tag}: {meaning}"))
+    let capitals = "tags: names in capitals are the kernel's CONFIG_ options that the metric needs";
+    writeln!(out, "\n{}", layout::folded(capitals, TAG_INDENT, width))?;
+    legend().try_for_each(|(tag, meaning)| {
+        let text = layout::folded(&format!("{tag}: {meaning}"), TAG_INDENT, width);
+        writeln!(out, "{:TAG_INDENT$}{text}", "")
+    })
 }
+
+/// What the tags are indented by below their heading.
+const TAG_INDENT: usize = 6;
 
 /// Writes rows whose first column is never cut, and whose meaning gives way first.
 fn listing(
