@@ -309,7 +309,7 @@ fn unless(literal: bool) -> Names {
 }
 
 fn flatten(glob: &str) -> Result<Flatten, String> {
-    Flatten::new(glob).map_err(|error| error.kind().to_string())
+    Flatten::new(glob).map_err(|error| error.msg.to_owned())
 }
 
 /// Values that are known by name, completed by shells and listed in help.
