@@ -88,6 +88,24 @@ fn a_process_of_one_kind_of_threads_was_two_lines() {
 }
 
 #[test]
+fn a_tree_was_sorted_by_names_whatever_was_asked_for() {
+    let files = Snapshots::new();
+    let of = |tid, cgroup: &str, name: &str, ns: u64| thread(tid, name, json!({"cgroup": cgroup, "run_time_ns": ns}));
+    let threads = [of(1, "/a", "small", 1), of(2, "/b", "medium", 50), of(3, "/c", "x", 5), of(4, "/c", "hog", 9000)];
+    let path = files.with("s", &threads);
+    let page = printed(&["show", &path, "-g", "all", "-m", "run_time_ns", "--sections", "primary"]);
+    let place = |name: &str| page.lines().position(|line| line.trim_start().starts_with(name)).unwrap();
+    let order = ["/c", "hog", "x", "/b", "medium", "/a", "small"].map(place);
+    assert!(order.is_sorted(), "{page}");
+}
+
+#[test]
+fn a_section_asked_for_twice_was_shown_twice() {
+    let page = printed(&["show", OLD, "--sections", "io-stat,io-stat,primary", "-n", "1"]);
+    assert_eq!(page.matches("io-stat").count(), 1, "{page}");
+}
+
+#[test]
 fn groups_only_in_the_candidate_were_left_unsorted() {
     let files = Snapshots::new();
     let old = files.with("old", &[thread(1, "stays", json!({"run_time_ns": 10}))]);
@@ -126,7 +144,11 @@ fn derived_values_did_not_say_that_their_inputs_were_partial() {
 
 #[test]
 fn cgroup_and_smaps_rows_had_a_coverage_of_zero() {
-    for row in rows(&["compare", OLD, NEW, "-g", "cgroup", "--sections", "cgroup-stats,smaps-rollup"]) {
+    let rows = rows(&["compare", OLD, NEW, "-g", "cgroup", "--sections", "cgroup-stats,smaps-rollup"]);
+    for section in ["cgroup-stats", "smaps-rollup"] {
+        assert!(rows.iter().any(|row| row["section"] == section), "{section}");
+    }
+    for row in rows {
         for side in ["baseline", "candidate"].iter().filter(|side| !row[**side].is_null()) {
             assert!(row["coverage"][side].as_u64() > Some(0), "{row}");
         }
@@ -149,7 +171,7 @@ fn lists_of_one_side_printed_zeros() {
 fn a_snapshot_compared_with_itself_did_not_count_what_is_unchanged() {
     let page = printed(&["compare", OLD, OLD]);
     assert!(page.contains("no change: primary ") && page.contains(" unchanged, "), "{page}");
-    assert!(page.contains("the snapshots are one"), "{page}");
+    assert!(page.contains("the snapshots are identical"), "{page}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ctprof::model::Threads;
+use ctprof::process::Progress;
 use ctprof::store::{StoreError, Target, load, load_into};
 use ctprof::{CtprofSnapshot, ThreadState};
 
@@ -63,6 +64,10 @@ fn zeros_for_missing_values_in_ktstr_files_are_absent() {
 struct Seen(Vec<(u32, u32, bool)>);
 
 impl Threads for Seen {
+    fn another(&self) -> Self {
+        Self::default()
+    }
+
     fn add(&mut self, thread: ThreadState) {
         self.0.push((thread.tgid, thread.tid, thread.metrics.core_forceidle_sum.is_some()));
     }
@@ -91,7 +96,7 @@ fn threads_are_read_one_by_one_in_the_order_of_a_list_from_any_layout() {
     files.push(plain("unsorted", lines(&mut (1..=10_000).rev())));
     files.push(plain("version-last", format!(r#"{{"threads":[{},{}],"format_version":1}}"#, thread(2), thread(1))));
     for path in files {
-        let (mut snapshot, seen) = load_into::<Seen>(&path, 1 << 30).unwrap();
+        let (mut snapshot, seen) = load_into(&path, 1 << 30, &Seen::default(), &Progress::default()).unwrap();
         assert!(snapshot.threads.is_empty());
         let listed = CtprofSnapshot::load(&path).unwrap();
         let mut again = Seen::default();
@@ -149,7 +154,7 @@ fn errors_name_the_place_and_the_problem() {
         load_bytes(&[0x1f, 0x8b, 8, 0, 0], 99)
             .unwrap_err()
             .to_string()
-            .ends_with(" is not a ctprof snapshot (not zstd)")
+            .ends_with(" is not a ctprof snapshot (neither zstd nor a JSON object)")
     );
     assert!(error(r#"{"threads":[]} trailing"#).contains("not JSON"));
     let deep = "[".repeat(100_000);

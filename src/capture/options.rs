@@ -51,7 +51,7 @@ pub struct Options {
     pub pids: Vec<u32>,
     /// Worker threads. `None` for the number of idle CPUs: the CPUs that this process may use, less the
     /// 1-minute load average rounded to the nearest whole number; at least 1, at most half of the CPUs
-    /// plus 1.
+    /// plus 1. A larger number than 4 per CPU is taken as that: more would only contend.
     pub jobs: Option<NonZeroUsize>,
     /// When to read `smaps_rollup`.
     pub smaps: Smaps,
@@ -66,7 +66,8 @@ pub struct Options {
 impl Options {
     /// The number of workers on a host with this load.
     pub(super) fn workers(&self, host: &HostContext) -> usize {
-        self.jobs.map_or_else(|| default_jobs(host), NonZeroUsize::get)
+        let most = cpus().saturating_mul(MAX_JOBS_PER_CPU);
+        self.jobs.map_or_else(|| default_jobs(host), |jobs| jobs.get().min(most))
     }
 }
 
@@ -80,11 +81,18 @@ pub enum Ask {
     No,
 }
 
+/// Worker threads beyond this wait for each other.
+const MAX_JOBS_PER_CPU: usize = 4;
+
+/// The CPUs that this process may use.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
 /// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].
 fn default_jobs(host: &HostContext) -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let load = host.loadavg.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    jobs_for(cpus, load.unwrap_or(0.0))
+    jobs_for(cpus(), load.unwrap_or(0.0))
 }
 
 fn jobs_for(cpus: usize, load: f64) -> usize {
@@ -95,6 +103,14 @@ fn jobs_for(cpus: usize, load: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hundred_thousand_jobs_brought_the_host_down() {
+        let options = Options { jobs: NonZeroUsize::new(100_000), ..Options::default() };
+        assert_eq!(options.workers(&HostContext::default()), cpus() * MAX_JOBS_PER_CPU);
+        let options = Options { jobs: NonZeroUsize::new(2), ..Options::default() };
+        assert_eq!(options.workers(&HostContext::default()), 2);
+    }
 
     #[test]
     fn workers_leave_room_for_the_load_and_are_at_least_one() {

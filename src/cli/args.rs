@@ -1,5 +1,6 @@
 //! What can be typed. These types are not seen outside the command line.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
 /// Snapshot and compare per-thread kernel counters (CPU, run-queue wait, I/O, memory)
 #[derive(Debug, Parser)]
-#[command(name = "ctprof", version, disable_help_subcommand = false)]
+#[command(name = "ctprof", version)]
 #[command(
     after_help = "Example:\n  ctprof capture -o a.ctprof.zst; make; ctprof capture -o b.ctprof.zst\n  ctprof compare a.ctprof.zst b.ctprof.zst"
 )]
@@ -48,7 +49,7 @@ impl Args {
 const EXAMPLES: &str = "\
 Examples:
   what changed, by process      ctprof compare a.ctprof.zst b.ctprof.zst
-  who waited for a CPU          ctprof compare a b -m wait_time_ns,avg_wait_ns -s wait_time_ns
+  who waited for a CPU          ctprof compare a b -m wait_time_ns,run_time_ns -s wait_time_ns
   thread pools, whatever runs   ctprof compare a b --group-by comm
   cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
   for a pull request            ctprof compare a b --format markdown --limit 20
@@ -80,7 +81,7 @@ pub(super) struct Capture {
     /// Capture this process only (repeatable)
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) pids: Vec<u32>,
-    /// Worker threads [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
+    /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup (blocks the process's page faults meanwhile)
@@ -163,13 +164,13 @@ pub(super) struct Compare {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
-    /// Group threads by process (pcomm), thread name (comm; comm-exact keeps digits), cgroup, or all (tree)
+    /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
     #[arg(short, long, value_enum, value_name = "AXIS", default_value = "pcomm")]
     group_by: Axis,
     /// Metrics to show, separated by commas (listed by `ctprof metrics`)
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&METRICS), hide_possible_values = true)]
     metrics: Vec<Quantity>,
-    /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas
+    /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
     sort_by: Vec<SortKey>,
     /// Maximum rows per section (0: no limit) [default: 50 on a terminal, else no limit]
@@ -190,7 +191,7 @@ pub(super) struct View {
     /// Do not match renamed cgroups
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_match: bool,
-    /// Columns to show, separated by commas
+    /// Columns to show, separated by commas; percent is %
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&COLUMNS))]
     columns: Vec<Column>,
     /// Sections to show, separated by commas
@@ -246,7 +247,7 @@ impl View {
             cgroups: unless(self.no_cgroup_normalize),
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: unless(self.no_cgroup_match),
-            sections: self.sections.clone(),
+            sections: self.sections.iter().copied().collect::<BTreeSet<_>>().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
             labels,
@@ -270,6 +271,7 @@ impl View {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
 pub(super) struct Doctor {
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]

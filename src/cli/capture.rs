@@ -22,6 +22,7 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
         bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
     }
+    check_roots(args)?;
     // A file that nobody named is never overwritten.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = options(args);
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     drop(watch);
     let mut snapshot = snapshot?;
     if args.redact {
-        snapshot.redact(&std::env::var(REDACT_KEY).unwrap_or_default());
+        snapshot.redact(&redact_key());
     }
     let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
     let name = escaped(&written.path.to_string_lossy()).into_owned();
@@ -40,6 +41,23 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     }
     if args.output.is_none() {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
+    }
+    Ok(())
+}
+
+/// The key for hashes of names. Without one, anyone can confirm a guessed name.
+fn redact_key() -> String {
+    std::env::var(REDACT_KEY).unwrap_or_else(|_| {
+        tracing::warn!("{REDACT_KEY} is not set: anyone can confirm a guessed name by hashing it; set a secret key");
+        String::new()
+    })
+}
+
+/// Roots that were named have to be there: an empty tree would pass for a kernel without these files.
+fn check_roots(args: &Capture) -> anyhow::Result<()> {
+    let named = [("--sysfs", Some(&args.sysfs)), ("--cgroupfs", args.cgroupfs.as_ref())];
+    for (option, path) in named.into_iter().filter_map(|(option, path)| Some((option, path?))) {
+        std::fs::read_dir(path).with_context(|| format!("cannot open {} ({option})", path.display()))?;
     }
     Ok(())
 }

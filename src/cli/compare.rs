@@ -19,7 +19,7 @@ pub(super) fn run(args: &Compare, messages: Messages) -> anyhow::Result<()> {
     }
     let options = args.view.options(paths.map(|path| path.display().to_string()));
     let columns = args.view.columns(|column| column != Column::Value)?;
-    let [baseline, candidate] = digests([paths.baseline, paths.candidate], options.names, &args.view, messages)?;
+    let [baseline, candidate] = digests([paths.baseline, paths.candidate], &options, &args.view, messages)?;
     let comparison = compare_digests(Sides { baseline: vec![baseline], candidate: vec![candidate] }, &options);
     write_page(&Page::of_comparison(&comparison, selection(&args.view)), &args.view, &columns)
 }

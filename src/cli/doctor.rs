@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::args::{Doctor, DoctorFormat};
 use super::exit::FAILED;
-use super::output::to_stdout;
+use super::output::{to_stdout, width};
 use crate::capture::capture;
 use crate::diagnose::{Finding, findings};
 use crate::report;
@@ -13,7 +13,7 @@ use crate::report;
 pub(super) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
     let findings = findings(&capture()?);
     to_stdout(|out| match args.format {
-        DoctorFormat::Table => report::findings_table(out, &findings),
+        DoctorFormat::Table => report::findings_table(out, &findings, width()),
         DoctorFormat::Json => report::findings_json(out, &findings),
     })?;
     let fixable = findings.iter().any(Finding::is_fixable);

@@ -105,7 +105,7 @@ pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Diges
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::digest::ByName;
+    use super::super::options::Options;
     use super::*;
     use crate::diagnose::findings;
     use crate::model::{Errno, HostContext, ProbeFailure, SourceFile};
@@ -160,7 +160,8 @@ mod tests {
         let (with, without) = (captured(), CtprofSnapshot::default());
         let io = |baseline: &CtprofSnapshot, candidate: Option<&CtprofSnapshot>| {
             let (a, b) = (findings(baseline), candidate.map(findings).unwrap_or_default());
-            let digests = [Some(baseline), candidate].map(|side| side.map(Digest::of::<ByName>));
+            let digests = [Some(baseline), candidate]
+                .map(|side| side.map(|snapshot| Digest::of_snapshot(snapshot, &Options::default())));
             let sides = Sides { baseline: digests[0].as_ref(), candidate: digests[1].as_ref() };
             let notes = missing(Sides { baseline: &a, candidate: &b }, sides);
             let lines: Vec<_> = notes.iter().map(ToString::to_string).filter(|line| line.contains("io: ")).collect();

@@ -37,7 +37,7 @@ pub enum Delta {
         /// Of the largest set.
         most: i128,
         /// Whether it is another set, though of the same size.
-        moved: bool,
+        changed: bool,
     },
 }
 
@@ -124,7 +124,7 @@ impl Delta {
             }
             (Cell::Cpus { fewest: a, most: b, cpus: s }, Cell::Cpus { fewest: c, most: d, cpus: t }) => {
                 let (fewest, most) = (i128::from(*c) - i128::from(*a), i128::from(*d) - i128::from(*b));
-                Self::Cpus { fewest, most, moved: fewest == 0 && most == 0 && s != t }
+                Self::Cpus { fewest, most, changed: fewest == 0 && most == 0 && s != t }
             }
             (Cell::Word(from), Cell::Word(to)) if from == to => Self::Same,
             (Cell::Word(_), Cell::Number(_)) | (Cell::Number(_) | Cell::Word(_), Cell::Word(_)) => {
@@ -142,7 +142,7 @@ impl Delta {
             Self::Range { min, max } => (*min, *max) == (0, 0),
             Self::Changed { .. } => false,
             Self::Same => true,
-            Self::Cpus { fewest, most, moved } => (*fewest, *most) == (0, 0) && !moved,
+            Self::Cpus { fewest, most, changed } => (*fewest, *most) == (0, 0) && !changed,
         }
     }
 
@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn a_cpu_set_can_move_without_growing() {
         let of = |a, b| Delta::between(&a, &b).unwrap();
-        let moved = of(cpus(2, 2, Some(&[0, 1])), cpus(2, 2, Some(&[2, 3])));
-        assert_eq!(moved, Delta::Cpus { fewest: 0, most: 0, moved: true });
-        assert!(!moved.is_zero());
+        let changed = of(cpus(2, 2, Some(&[0, 1])), cpus(2, 2, Some(&[2, 3])));
+        assert_eq!(changed, Delta::Cpus { fewest: 0, most: 0, changed: true });
+        assert!(!changed.is_zero());
         assert!(of(cpus(1, 2, None), cpus(1, 2, None)).is_zero());
-        assert_eq!(of(cpus(2, 2, None), cpus(1, 4, None)), Delta::Cpus { fewest: -1, most: 2, moved: false });
+        assert_eq!(of(cpus(2, 2, None), cpus(1, 4, None)), Delta::Cpus { fewest: -1, most: 2, changed: false });
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //! with threads.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::marker::PhantomData;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 
+use super::options::{GroupBy, Names, Options};
 use crate::model::{Census, CtprofSnapshot, Name, ThreadState, Threads, Totals};
 
-/// One snapshot, reduced to totals by exact names.
+/// One snapshot, reduced to totals by the exact names that an axis looks at.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Digest {
@@ -18,27 +18,30 @@ pub struct Digest {
     /// Numbers of threads and processes, and the metrics that any thread has.
     pub census: Census,
     pub(super) kinds: HashMap<ThreadNames, Members>,
-    /// By the key that [`ThreadTotals`] was made for.
+    /// The names of all threads, where renamed cgroups are matched by them.
+    pub(super) tasks: HashSet<ThreadNames>,
+    /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
     pub(super) memory: BTreeMap<String, Memory>,
 }
 
 impl Digest {
     /// A snapshot whose threads were read into totals.
     #[must_use]
-    pub fn new<K: MemoryKey>(snapshot: CtprofSnapshot, threads: ThreadTotals<K>) -> Self {
-        let ThreadTotals { census, kinds, memory, .. } = threads;
-        Self { snapshot, census, kinds, memory }
+    pub fn new(snapshot: CtprofSnapshot, threads: ThreadTotals) -> Self {
+        let ThreadTotals { census, kinds, tasks, memory, .. } = threads;
+        Self { snapshot, census, kinds, tasks, memory }
     }
 
     /// Reduces a snapshot; its threads stay where they are.
     #[must_use]
-    pub fn of<K: MemoryKey>(snapshot: &CtprofSnapshot) -> Self {
+    pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &Options) -> Self {
+        let empty = ThreadTotals::new(options);
         let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
-            let mut part = ThreadTotals::<K>::default();
+            let mut part = empty.another();
             threads.iter().for_each(|thread| part.count(thread));
             part
         });
-        let mut all = ThreadTotals::default();
+        let mut all = empty.another();
         parts.collect::<Vec<_>>().into_iter().for_each(|part| all.append(part));
         Self::new(without_threads(snapshot), all)
     }
@@ -76,7 +79,7 @@ fn without_threads(snapshot: &CtprofSnapshot) -> CtprofSnapshot {
 /// Threads that one worker reduces at a time.
 const THREADS_AT_ONCE: usize = 4096;
 
-/// The names that decide a thread's group on any axis.
+/// The names that decide a thread's group; those that an axis does not look at are empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ThreadNames {
     pub(super) process: Name,
@@ -88,61 +91,59 @@ pub(super) struct ThreadNames {
 pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
 
 impl ThreadNames {
+    /// The names that an axis looks at.
+    fn seen_by(axis: GroupBy, thread: &ThreadState) -> Self {
+        let none = Name::default;
+        let (process, name, cgroup) = match axis {
+            GroupBy::Pcomm => (true, false, false),
+            GroupBy::Comm | GroupBy::CommExact => (false, true, false),
+            GroupBy::Cgroup => (false, false, true),
+            GroupBy::All => (true, true, true),
+        };
+        Self {
+            process: if process { Name::clone(&thread.pcomm) } else { none() },
+            thread: if name { Name::clone(&thread.comm) } else { none() },
+            cgroup: thread.cgroup.clone().filter(|_| cgroup),
+        }
+    }
+
     /// The names, borrowed.
     pub(super) fn as_task(&self) -> TaskNames<'_> {
         (&self.process, &self.thread, self.cgroup.as_deref())
     }
 }
 
-/// What the memory of processes is kept by.
-pub trait MemoryKey: Send {
-    /// The key of the process that starts with this thread.
-    fn key(leader: &ThreadState) -> String;
-}
-
-/// Processes of one name have one entry.
-#[derive(Clone, Copy, Debug)]
-pub struct ByName;
-
-/// Each process has an entry, `name[id]`.
-#[derive(Clone, Copy, Debug)]
-pub struct ByProcess;
-
-impl MemoryKey for ByName {
-    fn key(leader: &ThreadState) -> String {
-        leader.pcomm.to_string()
-    }
-}
-
-impl MemoryKey for ByProcess {
-    fn key(leader: &ThreadState) -> String {
-        format!("{}[{}]", leader.pcomm, leader.tgid)
-    }
-}
-
-/// Totals of threads by exact names, and of processes' memory.
+/// Totals of threads by names, and of processes' memory: what reports with some options need of threads.
 #[derive(Clone, Debug)]
-pub struct ThreadTotals<K> {
+pub struct ThreadTotals {
+    group_by: GroupBy,
+    names: Names,
     census: Census,
     kinds: HashMap<ThreadNames, Members>,
+    tasks: HashSet<ThreadNames>,
     memory: BTreeMap<String, Memory>,
-    key: PhantomData<K>,
 }
 
-impl<K> Default for ThreadTotals<K> {
-    fn default() -> Self {
-        Self { census: Census::default(), kinds: HashMap::new(), memory: BTreeMap::new(), key: PhantomData }
+impl Threads for ThreadTotals {
+    fn another(&self) -> Self {
+        Self {
+            group_by: self.group_by,
+            names: self.names,
+            census: Census::default(),
+            kinds: HashMap::new(),
+            tasks: HashSet::new(),
+            memory: BTreeMap::new(),
+        }
     }
-}
 
-impl<K: MemoryKey> Threads for ThreadTotals<K> {
     fn add(&mut self, thread: ThreadState) {
         self.count(&thread);
     }
 
     fn append(&mut self, later: Self) {
-        let Self { census, kinds, memory, key: PhantomData } = later;
+        let Self { group_by: _, names: _, census, kinds, tasks, memory } = later;
         self.census.append(census);
+        self.tasks.extend(tasks);
         for (names, members) in kinds {
             match self.kinds.entry(names) {
                 Entry::Occupied(mut known) => known.get_mut().merge(members),
@@ -155,58 +156,83 @@ impl<K: MemoryKey> Threads for ThreadTotals<K> {
     }
 }
 
-impl<K: MemoryKey> ThreadTotals<K> {
+impl ThreadTotals {
+    /// No threads yet.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        Self {
+            group_by: options.group_by,
+            names: options.names,
+            census: Census::default(),
+            kinds: HashMap::new(),
+            tasks: HashSet::new(),
+            memory: BTreeMap::new(),
+        }
+    }
+
     fn count(&mut self, thread: &ThreadState) {
         self.census.add(thread);
-        let names = ThreadNames {
-            process: Name::clone(&thread.pcomm),
-            thread: Name::clone(&thread.comm),
-            cgroup: thread.cgroup.clone(),
-        };
-        self.kinds.entry(names).or_default().add(thread);
+        if self.group_by == GroupBy::Cgroup {
+            self.tasks.insert(ThreadNames::seen_by(GroupBy::All, thread));
+        }
+        let names = ThreadNames::seen_by(self.group_by, thread);
+        self.kinds.entry(names).or_default().add(thread, self.group_by);
         if let Some(rollup) = &thread.smaps_rollup_kib {
-            self.memory.entry(K::key(thread)).or_default().add(rollup);
+            self.memory.entry(memory_key(thread, self.names)).or_default().add(rollup);
         }
     }
 }
 
 /// The memory of the processes of a snapshot.
-pub(super) fn memory<K: MemoryKey>(snapshot: &CtprofSnapshot) -> BTreeMap<String, Memory> {
+pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
     let mut memory: BTreeMap<String, Memory> = BTreeMap::new();
     for thread in &snapshot.threads {
         if let Some(rollup) = &thread.smaps_rollup_kib {
-            memory.entry(K::key(thread)).or_default().add(rollup);
+            memory.entry(memory_key(thread, names)).or_default().add(rollup);
         }
     }
     memory
+}
+
+fn memory_key(leader: &ThreadState, names: Names) -> String {
+    match names {
+        Names::Patterns => leader.pcomm.to_string(),
+        Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
+    }
 }
 
 /// Threads that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     pub(super) threads: u64,
-    /// How many of them are their process's first thread.
-    pub(super) leaders: u64,
+    /// How many of them bear the name that decides the group: of a process its first thread.
+    named: u64,
     /// How many of those have a name that is known not to be cut, though it is as long as any can be.
-    pub(super) whole_leaders: u64,
+    whole_named: u64,
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
 }
 
 impl Members {
-    fn add(&mut self, thread: &ThreadState) {
+    fn add(&mut self, thread: &ThreadState, axis: GroupBy) {
+        let is_named = axis != GroupBy::Pcomm || thread.is_leader();
         self.threads += 1;
-        self.leaders += u64::from(thread.is_leader());
-        self.whole_leaders += u64::from(thread.is_leader() && thread.name_complete);
+        self.named += u64::from(is_named);
+        self.whole_named += u64::from(is_named && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
     }
 
+    /// Whether every name is known to be whole.
+    pub(super) fn has_whole_names(&self) -> bool {
+        self.named > 0 && self.named == self.whole_named
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
-        let Self { threads, leaders, whole_leaders, lifetimes, totals } = other;
+        let Self { threads, named, whole_named, lifetimes, totals } = other;
         self.threads += threads;
-        self.leaders += leaders;
-        self.whole_leaders += whole_leaders;
+        self.named += named;
+        self.whole_named += whole_named;
         self.lifetimes.merge(lifetimes);
         self.totals.merge(*totals);
     }
@@ -297,8 +323,9 @@ mod tests {
     fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
         let threads: Vec<_> = (1..=10_000).map(|tid| thread(tid, ["a", "b", "c"][tid as usize % 3], 5)).collect();
         let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-        let digest = Digest::of::<ByName>(&snapshot);
-        let mut whole = ThreadTotals::<ByName>::default();
+        let options = Options { group_by: GroupBy::Comm, ..Options::default() };
+        let digest = Digest::of_snapshot(&snapshot, &options);
+        let mut whole = ThreadTotals::new(&options);
         snapshot.threads.iter().for_each(|thread| whole.count(thread));
         assert!(digest.snapshot.threads.is_empty());
         assert_eq!((digest.kinds.len(), digest.census.threads), (3, 10_000));

@@ -105,8 +105,13 @@ fn middle_entry(runs: Vec<Entry>) -> Option<Entry> {
     Some(Entry { cell, covered, partial, ..first })
 }
 
+/// The middle number; of words and sets, the one that most runs have, of equally many the first.
 fn middle_cell(runs: Vec<Cell>) -> Option<Cell> {
-    middle(runs, |cell| number(cell).unwrap_or(0.0))
+    if runs.iter().all(|cell| number(cell).is_some()) {
+        return middle(runs, |cell| number(cell).unwrap_or(0.0));
+    }
+    let frequency = |cell: &Cell| runs.iter().filter(|other| *other == cell).count();
+    runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
 }
 
 fn middle<T>(mut values: Vec<T>, number: impl Fn(&T) -> f64) -> Option<T> {
@@ -134,5 +139,7 @@ mod tests {
         assert_eq!(group.entries[0].cell, Some(Cell::Number(7)));
         assert_eq!(group.population.members, 2);
         assert!(middle_of_runs(Vec::new()).is_empty());
+        let word = |word: &str| Cell::Word(word.to_owned());
+        assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
     }
 }

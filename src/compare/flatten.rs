@@ -8,6 +8,10 @@ pub struct Flatten {
     pattern: Pattern,
 }
 
+/// `PATH_MAX` of `include/uapi/linux/limits.h`: the kernel gives no longer ones, and each front part costs
+/// a match.
+const LONGEST_PATH: usize = 4096;
+
 /// `*` and `?` stay within a segment.
 const SEGMENTS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
@@ -23,6 +27,9 @@ impl Flatten {
 
     /// The path with the longest front part that the glob matches replaced by the glob.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
+        if path.len() > LONGEST_PATH {
+            return None;
+        }
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();
         fronts.reverse();
@@ -42,5 +49,12 @@ mod tests {
         assert_eq!(flat("/user.slice/**", "/user.slice/a/b").as_deref(), Some("/user.slice/**"));
         assert_eq!(flat("/user.slice/*", "/system.slice/a"), None);
         assert!(Flatten::new("/a[").is_err());
+    }
+
+    #[test]
+    fn a_path_that_no_kernel_gives_took_quadratic_time() {
+        let endless = "/a".repeat(LONGEST_PATH);
+        assert_eq!(Flatten::new("/**").unwrap().apply(&endless), None);
+        assert!(Flatten::new("/**").unwrap().apply(&endless[..LONGEST_PATH]).is_some());
     }
 }

@@ -6,7 +6,7 @@ use super::digest::{Members, ThreadNames};
 use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
-use crate::model::{Context, CtprofSnapshot, Section, decoded_len};
+use crate::model::{Cell, Context, CtprofSnapshot, Section, decoded_len};
 use crate::names::{Keys, Kind};
 
 /// The longest name the kernel keeps of a thread: `TASK_COMM_LEN` less its NUL.
@@ -40,14 +40,13 @@ impl Naming<'_> {
         }
     }
 
-    /// The name that the kernel may have cut and that decides the group.
-    fn cut_name<'n>(&self, names: &'n ThreadNames) -> Option<&'n str> {
-        let name = match self.by {
-            GroupBy::Pcomm => &names.process,
-            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => &names.thread,
-            GroupBy::Cgroup => return None,
-        };
-        Some(&**name).filter(|name| may_be_cut(name))
+    /// Whether the kernel may have cut the name that decides the group.
+    fn may_be_cut(&self, names: &ThreadNames) -> bool {
+        match self.by {
+            GroupBy::Pcomm => may_be_cut(&names.process),
+            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_cut(&names.thread),
+            GroupBy::Cgroup => false,
+        }
     }
 }
 
@@ -63,14 +62,10 @@ pub(super) type Groups = BTreeMap<Vec<String>, Grouped>;
 
 /// Groups threads; groups above others in a tree are included.
 pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) -> Groups {
-    let whole = whole_process_names(&kinds);
     let mut deepest = Groups::new();
     for (names, members) in kinds {
-        // Only of a process's own name can it be known whether it is whole; its threads inherit it.
-        let known_whole = |name: &str| *names.process == *name && whole.contains(name);
-        let name_cut = naming.cut_name(&names).is_some_and(|name| !known_whole(name));
         let group = deepest.entry(naming.path(&names)).or_default();
-        group.name_cut |= name_cut;
+        group.name_cut |= naming.may_be_cut(&names) && !members.has_whole_names();
         group.members.merge(members);
     }
     let mut groups = Groups::new();
@@ -81,18 +76,6 @@ pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) 
         groups.insert(path, group);
     }
     groups
-}
-
-/// Names of which every process is known to have the whole name.
-fn whole_process_names(kinds: &HashMap<ThreadNames, Members>) -> BTreeSet<String> {
-    let mut leaders: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for (names, members) in kinds.iter().filter(|(names, _)| may_be_cut(&names.process)) {
-        let (all, whole) = leaders.entry(&names.process).or_default();
-        *all += members.leaders;
-        *whole += members.whole_leaders;
-    }
-    let known = leaders.into_iter().filter(|(_, (all, whole))| *all > 0 && all == whole);
-    known.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Drops the only child of a process: a process of one kind of threads is one line.
@@ -149,7 +132,7 @@ fn side_group(
         population: Population { members: members.threads, uptime: members.lifetimes.share_of_uptime(snapshot) },
         name_cut: *name_cut,
         renamed: false,
-        sort_values: options.sort_by.iter().map(|key| key.by.cell(members, context)).collect(),
+        sort_values: options.sort_by.iter().map(|key| cell(key.by, members, context)).collect(),
         entries: quantities.iter().map(|quantity| entry(*quantity, members, context)).collect(),
     }
 }
@@ -168,6 +151,15 @@ fn context(snapshot: &CtprofSnapshot) -> Context {
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
+/// The value that threads have of a quantity.
+fn cell(quantity: Quantity, members: &Members, context: Context) -> Option<Cell> {
+    match quantity {
+        Quantity::ThreadCount => Some(Cell::Number(members.threads)),
+        Quantity::Metric(metric) => metric.total(&members.totals),
+        Quantity::Derived(derived) => derived.total(&members.totals, context),
+    }
+}
+
 /// The value of a quantity with what is known of its coverage.
 fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
     let (totals, threads) = (&members.totals, members.threads);
@@ -179,6 +171,6 @@ fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
         }
         Quantity::Derived(derived) => (derived.covered(totals, context), derived.is_partial(totals, context, threads)),
     };
-    let cell = quantity.cell(members, context);
+    let cell = cell(quantity, members, context);
     Entry { name: quantity.name().into(), unit: quantity.unit(), cell, covered, partial, quantity: Some(quantity) }
 }

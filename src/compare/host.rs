@@ -52,8 +52,8 @@ pub struct Header {
     /// The snapshots.
     #[serde(flatten)]
     pub sides: Sides<Side>,
-    /// From the baseline's capture to the candidate's, in nanoseconds.
-    pub apart_ns: i128,
+    /// From the baseline's capture to the candidate's, in nanoseconds; `None` if a file lacks the time.
+    pub apart_ns: Option<i128>,
     /// What differs in the host context; `None` where a side has none.
     pub differences: Option<Vec<Difference>>,
     /// What makes the comparison doubtful.
@@ -63,14 +63,15 @@ pub struct Header {
 pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header {
     let snapshots = digests.map(|digest| &digest.snapshot);
     let Sides { baseline, candidate } = snapshots;
-    let apart = i128::from(candidate.captured_at_unix_ns) - i128::from(baseline.captured_at_unix_ns);
+    let times = snapshots.map(|snapshot| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0));
+    let apart = times.candidate.zip(times.baseline).map(|(candidate, baseline)| candidate - baseline);
     let facts = snapshots.map(|snapshot| snapshot.host.as_ref().map(facts));
     let differences = match &facts {
         Sides { baseline: Some(a), candidate: Some(b) } => Some(differences(a, b)),
         _ => None,
     };
     let mut warnings = Vec::new();
-    warnings.extend((apart < 0).then_some(Warning::CandidateOlder));
+    warnings.extend(apart.is_some_and(|apart| apart < 0).then_some(Warning::CandidateOlder));
     warnings.extend(differences.iter().flatten().filter_map(|difference| {
         let Sides { baseline, candidate } = difference.values.clone();
         Warning::for_host_field(&difference.field, baseline, candidate)

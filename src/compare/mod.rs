@@ -1,4 +1,4 @@
-//! From two snapshots to what moved between them, or from one to its groups. Pure functions:
+//! From two snapshots to what changed between them, or from one to its groups. Pure functions:
 //! everything that a report shows is in the value they return.
 
 mod captures;
@@ -25,7 +25,7 @@ use crate::model::{CtprofSnapshot, MetricId, Section};
 
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
-pub use self::digest::{ByName, ByProcess, Digest, MemoryKey, ThreadTotals};
+pub use self::digest::{Digest, ThreadTotals};
 pub use self::entry::Population;
 pub use self::flatten::Flatten;
 pub use self::host::{Difference, Header, Side};
@@ -70,24 +70,18 @@ pub struct View {
 /// Compares two snapshots.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
-    let sides = rayon::join(|| vec![digest(baseline, options)], || vec![digest(candidate, options)]);
+    let digest = |snapshot| vec![Digest::of_snapshot(snapshot, options)];
+    let sides = rayon::join(|| digest(baseline), || digest(candidate));
     compare_digests(sides.into(), options)
 }
 
 /// Groups one snapshot. The groups with the most CPU time come first unless another order is asked for.
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
-    show_digest(digest(snapshot, options), options)
+    show_digest(Digest::of_snapshot(snapshot, options), options)
 }
 
-fn digest(snapshot: &CtprofSnapshot, options: &Options) -> Digest {
-    match options.names {
-        Names::Patterns => Digest::of::<ByName>(snapshot),
-        Names::Literal => Digest::of::<ByProcess>(snapshot),
-    }
-}
-
-/// Compares two sides of one or more captures each. Of several, each value is the middle one; what is
+/// Compares two sides of one or more captures each, made with these options. Of several, each value is the middle one; what is
 /// said of the host is said of the first.
 ///
 /// # Panics
@@ -121,7 +115,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     }
 }
 
-/// Groups one capture.
+/// Groups one capture, made with these options.
 #[must_use]
 pub fn show_digest(digest: Digest, options: &Options) -> View {
     let mut options = options.clone();

@@ -27,10 +27,15 @@ pub(super) struct Reduced {
 pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Reduced {
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
+    let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
     let names = threads.as_ref().map(|side| side.iter().flat_map(|kinds| kinds.keys().cloned()).collect::<Vec<_>>());
+    let matched = match options.group_by {
+        GroupBy::Cgroup => tasks.map(|side| side.into_iter().flatten().collect()),
+        _ => names.clone(),
+    };
     let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()));
     let cgroups = CgroupKeys::learn(
-        names.as_ref().map(|names| names.iter().map(ThreadNames::as_task)),
+        matched.as_ref().map(|names| names.iter().map(ThreadNames::as_task)),
         recorded.map(|paths| paths.map(String::as_str)),
         options,
     );

@@ -1,7 +1,6 @@
 //! What a group of threads has a value of: its number of threads, a metric, a derived metric.
 
-use super::digest::Members;
-use crate::model::{Cell, Context, DERIVED, Derived, METRICS, Metric, Reduction, Section, Unit};
+use crate::model::{DERIVED, Derived, METRICS, Metric, Reduction, Section, Unit};
 
 /// A number or word that every group of threads can have.
 #[derive(Clone, Copy, Debug)]
@@ -70,15 +69,6 @@ impl Quantity {
     #[must_use]
     pub fn has_order(self) -> bool {
         !matches!(self, Self::Metric(metric) if metric.reduction == Reduction::Mode)
-    }
-
-    /// The value of these threads.
-    pub(super) fn cell(self, members: &Members, context: Context) -> Option<Cell> {
-        match self {
-            Self::ThreadCount => Some(Cell::Number(members.threads)),
-            Self::Metric(metric) => metric.total(&members.totals),
-            Self::Derived(derived) => derived.total(&members.totals, context),
-        }
     }
 }
 

@@ -83,8 +83,8 @@ pub struct Row {
     pub quantity: Option<Quantity>,
     /// The group's values.
     pub values: Sides<Option<Cell>>,
-    /// How many of the group's members have one.
-    pub covered: Sides<u64>,
+    /// How many of the group's members have one; `None` on a side where the group does not exist.
+    pub covered: Sides<Option<u64>>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
     /// The difference, where both sides have a value.
@@ -99,7 +99,11 @@ pub struct Row {
 
 impl Row {
     fn new(group: usize, entries: Sides<Option<Entry>>, exists: Sides<bool>) -> Option<Self> {
-        let covered = entries.as_ref().map(|entry| entry.as_ref().map_or(0, |entry| entry.covered));
+        let covered = |entry: &Option<Entry>| entry.as_ref().map_or(0, |entry| entry.covered);
+        let covered = Sides {
+            baseline: exists.baseline.then(|| covered(&entries.baseline)),
+            candidate: exists.candidate.then(|| covered(&entries.candidate)),
+        };
         let partial = entries.as_ref().into_iter().flatten().any(|entry| entry.partial);
         let known = entries.baseline.as_ref().or(entries.candidate.as_ref())?;
         let (name, unit, quantity) = (known.name.clone(), known.unit, known.quantity);

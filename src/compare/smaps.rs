@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::digest::{ByName, ByProcess, Memory, memory};
+use super::digest::{Memory, memory_of_processes};
 use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::options::{Names, Options};
 use crate::model::{Cell, CtprofSnapshot, Unit};
@@ -15,12 +15,11 @@ use crate::names::pattern_key;
 /// `Shared_*` counts shared pages once per process: prefer `Pss`.
 #[must_use]
 pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let memory = match names {
-        Names::Patterns => memory::<ByName>(snapshot),
-        Names::Literal => memory::<ByProcess>(snapshot),
-    };
     let bytes = |memory: Memory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
-    by_key(memory, names).into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
+    by_key(memory_of_processes(snapshot, names), names)
+        .into_iter()
+        .map(|(name, memory)| (name, bytes(memory)))
+        .collect()
 }
 
 fn by_key(memory: BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {

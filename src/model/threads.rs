@@ -4,7 +4,11 @@ use super::thread::ThreadState;
 
 /// A collection that takes the threads of a snapshot in order, ascending by process id, then thread
 /// id, and need not keep them. Parts of it are filled at the same time and appended to each other.
-pub trait Threads: Default + Send {
+pub trait Threads: Send + Sync {
+    /// An empty collection of the same kind.
+    #[must_use]
+    fn another(&self) -> Self;
+
     /// Adds the next thread.
     fn add(&mut self, thread: ThreadState);
 
@@ -13,6 +17,10 @@ pub trait Threads: Default + Send {
 }
 
 impl Threads for Vec<ThreadState> {
+    fn another(&self) -> Self {
+        Self::new()
+    }
+
     fn add(&mut self, thread: ThreadState) {
         self.push(thread);
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::escape::escaped;
 use super::findings::fixes;
-use super::scale::scaled;
+use super::scale::spaced;
 use crate::diagnose::{Finding, Kind};
 use crate::model::Unit;
 
@@ -39,8 +39,8 @@ pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Resu
         Kind::Threads.counted(*threads),
         Kind::Processes.counted(*processes),
         Kind::Cgroups.counted(*cgroups),
-        scaled((*duration_ns).into(), Unit::Ns),
-        scaled((*bytes).into(), Unit::Bytes),
+        spaced((*duration_ns).into(), Unit::Ns),
+        spaced((*bytes).into(), Unit::Bytes),
     )?;
     for gap in *gaps {
         writeln!(out, "missing: {}: {}", gap.source, escaped(&gap.reason().unwrap_or_default()))?;

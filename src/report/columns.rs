@@ -188,7 +188,7 @@ fn coverage(group: &PageGroup<'_>, row: &PageRow<'_>) -> String {
     if !row.partial {
         return String::new();
     }
-    let text = |covered: u64, members: Option<u64>| members.map(|members| format!("{covered}/{members}"));
+    let text = |covered: Option<u64>, members: Option<u64>| Some(format!("{}/{}", covered?, members?));
     let texts = match (&row.covered, &group.members) {
         (Sided::Two(covered), Sided::Two(members)) => Sided::Two(Sides {
             baseline: text(covered.baseline, members.baseline),

@@ -65,12 +65,12 @@ fn facts(header: &Header) -> Vec<Fact> {
     ]
 }
 
-fn apart(apart_ns: i128) -> Line {
-    let time = spaced(apart_ns.unsigned_abs(), Unit::Ns);
+fn apart(apart_ns: Option<i128>) -> Line {
     let text = match apart_ns {
-        0 => "captured at the same time: the snapshots are one".to_owned(),
-        1.. => format!("captured {time} after the baseline"),
-        _ => format!("captured {time} before the baseline"),
+        None => "capture time unknown on one side".to_owned(),
+        Some(0) => "captured at the same time: the snapshots are identical".to_owned(),
+        Some(apart @ 1..) => format!("captured {} after the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
+        Some(apart) => format!("captured {} before the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
     };
     Line { label: "", text, tone: Tone::Fact }
 }

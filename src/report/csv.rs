@@ -48,8 +48,8 @@ fn fields(group: &PageGroup<'_>, row: &PageRow<'_>, sides: &[(&str, Column)]) ->
     let path = escaped(&group.path.join(" » ")).into_owned();
     let mut fields =
         vec![row.section.name().to_owned(), path, escaped(row.name).into_owned(), row.unit.name().to_owned()];
-    fields.extend(group.members.values().map(|members| members.map(|n| n.to_string()).unwrap_or_default()));
-    fields.extend(row.covered.values().map(u64::to_string));
+    fields.extend(group.members.values().map(count));
+    fields.extend(row.covered.values().map(count));
     let cells: Vec<PageCell> = sides.iter().map(|(_, column)| column.cell(group, row)).collect();
     let present: Vec<bool> = row.values.values().map(Option::is_some).collect();
     fields.extend(cells.iter().map(number));
@@ -60,6 +60,10 @@ fn fields(group: &PageGroup<'_>, row: &PageRow<'_>, sides: &[(&str, Column)]) ->
         fields.extend([change.name().to_owned(), number(&delta), word, number(&Column::Percent.cell(group, row))]);
     }
     fields
+}
+
+fn count(count: &Option<u64>) -> String {
+    count.map(|count| count.to_string()).unwrap_or_default()
 }
 
 fn number(cell: &PageCell) -> String {

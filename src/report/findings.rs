@@ -7,7 +7,13 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::escape::escaped;
 use super::json::object;
+use super::layout;
 use crate::diagnose::{self, Finding, Source};
+
+/// Columns of the word for a coverage.
+const COVERAGE: usize = 11;
+/// Between columns.
+const GAP: usize = 2;
 
 #[derive(Serialize)]
 struct FindingsJson<'a> {
@@ -15,15 +21,17 @@ struct FindingsJson<'a> {
     findings: &'a [Finding],
 }
 
-/// Writes a line per source, then every fix with the sources it fixes.
+/// Writes a line per source, folded to a terminal of `width` columns, then every fix with the sources it
+/// fixes. Fixes are not folded: they are there to be copied.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn findings_table(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
-    let width = findings.iter().map(|finding| finding.source.name().len()).max().unwrap_or(0);
+pub fn findings_table(out: &mut dyn Write, findings: &[Finding], width: Option<u16>) -> io::Result<()> {
+    let longest = findings.iter().map(|finding| finding.source.name().len()).max().unwrap_or(0);
     for finding in findings {
         let (coverage, reason) = (finding.coverage.name(), finding.reason().unwrap_or_default());
-        let line = format!("{:<width$}  {coverage:<11}  {}", finding.source, escaped(&reason));
+        let reason = layout::folded(&escaped(&reason), longest + GAP + COVERAGE + GAP, width);
+        let line = format!("{:<longest$}{:GAP$}{coverage:<COVERAGE$}{:GAP$}{reason}", finding.source.name(), "", "");
         writeln!(out, "{}", line.trim_end())?;
     }
     if findings.iter().any(|finding| finding.fix.is_some()) {

@@ -37,13 +37,13 @@ const SHORTEST_NAME: usize = 3;
 /// Between columns.
 const GAP: usize = 2;
 
-/// Writes a heading and rows; with a `width` no line is longer.
-pub(super) fn write(
+/// Writes a heading and rows; with a `width` no line is longer. Returns the columns left out.
+pub(super) fn write<'h>(
     out: &mut dyn Write,
-    heads: &[Head<'_>],
+    heads: &[Head<'h>],
     rows: &[Vec<String>],
     width: Option<u16>,
-) -> io::Result<()> {
+) -> io::Result<Vec<&'h str>> {
     let mut widths: Vec<usize> = heads.iter().map(|head| head.text.width()).collect();
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -55,7 +55,11 @@ pub(super) fn write(
         None => widths.into_iter().map(Some).collect(),
     };
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
-    [&headings].into_iter().chain(rows).try_for_each(|row| writeln!(out, "{}", line(row, heads, &widths)))
+    for row in [&headings].into_iter().chain(rows) {
+        writeln!(out, "{}", line(row, heads, &widths))?;
+    }
+    let shown = widths.iter().copied().chain(std::iter::repeat(None));
+    Ok(heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
 }
 
 /// The widths of the columns that there is room for; `None` for those left out.

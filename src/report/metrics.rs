@@ -164,7 +164,7 @@ fn listing(
         let shape = if *text == "meaning" { Shape::Prose } else { Shape::Whole };
         Head { text, shape, essential: *text == columns[0] }
     };
-    layout::write(out, &columns.iter().map(head).collect::<Vec<_>>(), &rows, width)
+    layout::write(out, &columns.iter().map(head).collect::<Vec<_>>(), &rows, width).map(drop)
 }
 
 /// Writes the listing as JSON.

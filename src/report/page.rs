@@ -1,6 +1,8 @@
 //! A report as a value: facts, sections, rows, and of every cell its number, unit and text. Each
 //! format is a writer of this value.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -124,8 +126,8 @@ pub struct PageRow<'r> {
     pub quantity: Option<Quantity>,
     /// The value.
     pub values: Sided<Option<&'r Cell>>,
-    /// How many of the group's members have one.
-    pub covered: Sided<u64>,
+    /// How many of the group's members have one; `None` on a side where the group does not exist.
+    pub covered: Sided<Option<u64>>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
     /// The difference of two sides.
@@ -273,12 +275,23 @@ impl<'r> PageSection<'r> {
         rows.collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// Rows of a tree stand below their ancestors, each of which has a line.
+    /// Rows of a tree stand below their ancestors, each of which has a line. Among siblings the order is
+    /// that of their first rows.
     fn in_tree<'p>(&'p self, mut rows: Vec<&'p PageRow<'r>>) -> Vec<ListLine<'p, 'r>> {
         if self.groups.iter().all(|group| group.path.len() < 2) {
             return rows.into_iter().map(ListLine::Row).collect();
         }
-        rows.sort_by(|a, b| self.groups[a.group].path.cmp(self.groups[b.group].path));
+        let mut first: HashMap<&[String], usize> = HashMap::new();
+        for (place, row) in rows.iter().enumerate() {
+            let path = self.groups[row.group].path;
+            for depth in 1..=path.len() {
+                first.entry(&path[..depth]).or_insert(place);
+            }
+        }
+        rows.sort_by_cached_key(|row| {
+            let path = self.groups[row.group].path;
+            (1..=path.len()).map(|depth| first[&path[..depth]]).collect::<Vec<_>>()
+        });
         let mut lines = Vec::with_capacity(rows.len());
         let mut above: &[String] = &[];
         for row in rows {
@@ -317,7 +330,7 @@ mod tests {
             unit: Unit::Count,
             quantity: None,
             values: Sided::One(value),
-            covered: Sided::One(1),
+            covered: Sided::One(Some(1)),
             partial: false,
             delta: None,
             percent: None,
@@ -339,7 +352,7 @@ mod tests {
             ListLine::Ancestor { name, depth } => format!("{depth} {name}"),
             ListLine::Row(row) => format!("row {}", section.groups[row.group].name),
         });
-        assert_eq!(lines.collect::<Vec<_>>(), ["0 /a", "1 p", "row t", "0 /b", "row q"]);
+        assert_eq!(lines.collect::<Vec<_>>(), ["0 /b", "row q", "0 /a", "1 p", "row t"]);
         assert_eq!(section.groups_in(&lists[0]), 2);
     }
 

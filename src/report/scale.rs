@@ -114,7 +114,7 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
         Some(Delta::Changed { from, to }) => format!("{} → {}", cell_text(Some(from), unit), cell_text(Some(to), unit)),
         Some(Delta::Same) => "same".to_owned(),
-        Some(Delta::Cpus { moved: true, .. }) => "changed".to_owned(),
+        Some(Delta::Cpus { changed: true, .. }) => "changed".to_owned(),
         Some(Delta::Cpus { fewest, most, .. }) if fewest == most => count(*fewest),
         Some(Delta::Cpus { fewest, most, .. }) => format!("{} / {}", count(*fewest), count(*most)),
     }
@@ -179,6 +179,6 @@ mod tests {
         assert_eq!(cell_text(Some(&Cell::Cpus { fewest: 1, most: 4, cpus: None }), Unit::None), "1-4 cpus (mixed)");
         assert_eq!(cell_text(None, Unit::Ns), "-");
         assert_eq!(delta_text(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
-        assert_eq!(delta_text(Some(&Delta::Cpus { fewest: 0, most: 0, moved: true }), Unit::None), "changed");
+        assert_eq!(delta_text(Some(&Delta::Cpus { fewest: 0, most: 0, changed: true }), Unit::None), "changed");
     }
 }

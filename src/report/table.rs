@@ -1,11 +1,12 @@
 //! Pages as text for a terminal.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::columns::{Column, indent};
 use super::escape::escaped;
 use super::layout::{self, Head, Shape};
-use super::page::{Fact, List, ListLine, Page, PageSection, Tone};
+use super::page::{Fact, List, ListLine, Page, PageRow, PageSection, Tone};
 use crate::compare::{Change, Renamed};
 use crate::diagnose::Note;
 use crate::model::Section;
@@ -52,7 +53,7 @@ const NOTE: &str = "  ";
 pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], terminal: Terminal) -> io::Result<()> {
     page.facts.iter().try_for_each(|fact| lines(out, fact, terminal))?;
     let columns = if columns.is_empty() { Column::usual(page) } else { columns };
-    let mut same = Vec::new();
+    let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
     for section in &page.sections {
         let lists = section.lists();
         if lists.is_empty() && section.notes.is_empty() {
@@ -62,7 +63,9 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
         writeln!(out, "\n{}", terminal.strong(section.section.name()))?;
         let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
         section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
-        lists.iter().try_for_each(|list| write_list(out, section, list, columns, terminal))?;
+        for list in &lists {
+            left_out.extend(write_list(out, section, list, columns, terminal)?);
+        }
         footer(out, section, terminal)?;
     }
     if !same.is_empty() {
@@ -70,7 +73,26 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
         let text = format!("no change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "));
         writeln!(out, "\n{}", layout::folded(&text, 0, terminal.width))?;
     }
-    renamed(out, page.renamed.unwrap_or_default(), terminal)
+    renamed(out, page.renamed.unwrap_or_default(), terminal)?;
+    legend(out, page, left_out, terminal)
+}
+
+/// What marks mean, and which columns there is no room for.
+fn legend(out: &mut dyn Write, page: &Page<'_>, left_out: BTreeSet<&str>, terminal: Terminal) -> io::Result<()> {
+    let mut lines = Vec::new();
+    let shown = |row: &PageRow<'_>| row.partial && row.silence().is_none();
+    if page.sections.iter().flat_map(|section| &section.rows).any(shown) {
+        lines.push("* excludes members whose value could not be read (counts with --columns coverage)".to_owned());
+    }
+    if !left_out.is_empty() {
+        let names = left_out.into_iter().collect::<Vec<_>>().join(", ");
+        lines.push(format!("left out for lack of width: {names} (choose with --columns)"));
+    }
+    for (place, text) in lines.iter().enumerate() {
+        let gap = if place == 0 { "\n" } else { "" };
+        writeln!(out, "{gap}{}", layout::folded(text, 0, terminal.width))?;
+    }
+    Ok(())
 }
 
 fn lines(out: &mut dyn Write, fact: &Fact, terminal: Terminal) -> io::Result<()> {
@@ -91,7 +113,7 @@ fn write_list(
     list: &List<'_, '_>,
     columns: &[Column],
     terminal: Terminal,
-) -> io::Result<()> {
+) -> io::Result<Vec<&'static str>> {
     if let Some(title) = list_title(section, list) {
         writeln!(out, "\n{}", terminal.strong(&title))?;
     }
@@ -179,7 +201,9 @@ fn renamed(out: &mut dyn Write, renamed: &[Renamed], terminal: Terminal) -> io::
     }
     writeln!(out, "\n{}", terminal.strong(RENAMED))?;
     renamed.iter().try_for_each(|Renamed { baseline, candidate, similarity, .. }| {
-        writeln!(out, "{:<10} {} → {}", format!("{:.0}%", similarity * 100.0), escaped(baseline), escaped(candidate))
+        let pair = format!("{} → {}", escaped(baseline), escaped(candidate));
+        let pair = layout::folded(&pair, LABEL + 1, terminal.width);
+        writeln!(out, "{:<LABEL$} {pair}", format!("{:.0}%", similarity * 100.0))
     })
 }
 

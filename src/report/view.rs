@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, Sided, Tone};
 use crate::compare::{Side, View, ViewRow, ViewTable};
+use crate::diagnose::Kind;
 
 impl<'r> Page<'r> {
     /// The page of one snapshot.
@@ -37,7 +38,7 @@ fn section<'r>(table: &'r ViewTable, selection: Selection) -> PageSection<'r> {
         unit: row.unit,
         quantity: row.quantity,
         values: Sided::One(row.value.as_ref()),
-        covered: Sided::One(row.covered),
+        covered: Sided::One(Some(row.covered)),
         partial: row.partial,
         delta: None,
         percent: None,
@@ -64,17 +65,18 @@ fn facts(view: &View) -> Vec<Fact> {
 
 /// A snapshot in a line.
 pub(super) fn described(side: &Side) -> String {
-    let when = i128::from(side.captured_at_unix_ns);
-    let when = Timestamp::from_nanosecond(when).map_or_else(|_| "-".to_owned(), |when| format!("{when:.0}"));
+    let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
+    let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());
+    let when = when.map_or_else(|| "time unknown".to_owned(), |when| format!("{when:.0}"));
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     format!(
-        "{}  {}, Linux {} {}, {when}, {} threads in {} processes, {}",
+        "{}  {}, Linux {} {}, {when}, {} in {}, {}",
         side.file,
         known(&side.hostname),
         known(&side.kernel_release),
         known(&side.arch),
-        side.threads,
-        side.processes,
+        Kind::Threads.counted(side.threads),
+        Kind::Processes.counted(side.processes),
         side.tool.as_deref().unwrap_or("unknown tool"),
     )
 }

@@ -21,7 +21,7 @@ pub enum StoreError {
     #[error("{} is not a ctprof snapshot (empty)", shown(.0))]
     Empty(PathBuf),
     /// The file is neither a zstd frame nor a JSON object.
-    #[error("{} is not a ctprof snapshot (not zstd)", shown(.0))]
+    #[error("{} is not a ctprof snapshot (neither zstd nor a JSON object)", shown(.0))]
     NotZstd(PathBuf),
     /// The file ends early.
     #[error("{} is truncated; copy it again or capture a new one", shown(.0))]

@@ -24,14 +24,14 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
 /// layout.
-pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize) -> Option<(CtprofSnapshot, T)> {
+pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
     let mut json = text.until_newline(memchr)?;
     // If only this is missing, the text ends inside the list of threads.
     let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
     // Which zeros of other tools are values is known once the whole file is read.
     start.format_version?;
-    let parsed = Parsed::<T>::with_max(max);
+    let parsed = Parsed::new(max, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
     Some((parse(&json, max)?, parsed.finish()?))
@@ -74,7 +74,9 @@ impl<R: Read> Text<R> {
 }
 
 /// The batches of lines parsed so far.
-struct Parsed<T> {
+struct Parsed<'e, T> {
+    /// What batches start from.
+    empty: &'e T,
     /// Runs of consecutive batches, by the number of the first batch.
     runs: Mutex<BTreeMap<usize, Run<T>>>,
     waiting: AtomicUsize,
@@ -108,10 +110,10 @@ impl<T: Threads> Run<T> {
     }
 }
 
-impl<T: Threads> Parsed<T> {
-    fn with_max(max: usize) -> Self {
+impl<'e, T: Threads> Parsed<'e, T> {
+    fn new(max: usize, empty: &'e T) -> Self {
         let (waiting, threads, failed) = Default::default();
-        Self { runs: Mutex::default(), waiting, threads, max, failed }
+        Self { empty, runs: Mutex::default(), waiting, threads, max, failed }
     }
 
     /// Reads batches of lines to the end, and starts a task to parse each.
@@ -144,7 +146,7 @@ impl<T: Threads> Parsed<T> {
     /// Parses a batch and joins it with its neighbours, if these are parsed: there are never more runs
     /// than batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
-        let (threads, mut run) = batch(number, lines)?;
+        let (threads, mut run) = batch(number, lines, self.empty.another())?;
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
             return None;
         }
@@ -169,16 +171,17 @@ impl<T: Threads> Parsed<T> {
     /// The threads of all batches, if these are one list.
     fn finish(self) -> Option<T> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let whole =
-            runs.pop_first().map_or_else(|| Some(T::default()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
+        let whole = runs
+            .pop_first()
+            .map_or_else(|| Some(self.empty.another()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
         whole.filter(|_| runs.is_empty() && !self.failed.into_inner())
     }
 }
 
 /// The number of threads in the lines, and these threads; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8]) -> Option<(usize, Run<T>)> {
+fn batch<T: Threads>(number: usize, lines: &[u8], mut threads: T) -> Option<(usize, Run<T>)> {
     let mut learned = Learned::default();
-    let (mut count, mut threads, mut ids, mut ends_in_comma) = (0, T::default(), None, true);
+    let (mut count, mut ids, mut ends_in_comma) = (0, None, true);
     for line in lines.strip_suffix(b"\n").unwrap_or(lines).split(|&b| b == b'\n') {
         let comma = line.strip_suffix(b",");
         if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
@@ -202,7 +205,7 @@ mod tests {
     use crate::model::ThreadState;
 
     fn read_all(json: &str, max: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
-        read(json.as_bytes(), max)
+        read(json.as_bytes(), max, &Vec::new())
     }
 
     fn tids(json: &str) -> Option<Vec<u32>> {
@@ -258,7 +261,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let mut source = std::io::repeat(b' ').take(1 << 30);
-        assert!(read::<Vec<ThreadState>>(&mut source, 1).is_none());
+        assert!(read::<Vec<ThreadState>>(&mut source, 1, &Vec::new()).is_none());
         assert!(source.limit() > (1 << 30) - 2 * LONGEST_LINE as u64);
     }
 }

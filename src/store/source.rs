@@ -22,39 +22,33 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let (snapshot, threads) = load_into(path, limit)?;
+    let (snapshot, threads) = load_into(path, limit, &Vec::new(), &Progress::default())?;
     Ok(CtprofSnapshot { threads, ..snapshot })
 }
 
-/// Reads a snapshot without its threads, and these into a `T`. If ctprof wrote the file, only the
-/// threads being parsed are in memory beside the `T`. Files of another layout are held whole.
+/// Reads a snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
+/// file, only the threads being parsed are in memory beside it. Files of another layout are held
+/// whole. The bytes of the file are counted as they are read.
 ///
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
-pub fn load_into<T: Threads>(path: &Path, limit: u64) -> Result<(CtprofSnapshot, T), StoreError> {
-    load_watched(path, limit, &Progress::default())
-}
-
-/// The same, and counts the bytes of the file as they are read.
-///
-/// # Errors
-/// [`StoreError`], with the path and what is wrong.
-pub fn load_watched<T: Threads>(
+pub fn load_into<T: Threads>(
     path: &Path,
     limit: u64,
+    empty: &T,
     progress: &Progress,
 ) -> Result<(CtprofSnapshot, T), StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     if path == Path::new("-") {
-        return Text { source: in_memory(io::stdin().lock(), path, limit)?, path, limit }.load();
+        return Text { source: in_memory(io::stdin().lock(), path, limit)?, path, limit }.load(empty);
     }
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_file() {
         progress.announce(metadata.len());
-        Text { source: Watched { file, progress }, path, limit }.load()
+        Text { source: Watched { file, progress, counted: 0 }, path, limit }.load(empty)
     } else {
-        Text { source: in_memory(file, path, limit)?, path, limit }.load()
+        Text { source: in_memory(file, path, limit)?, path, limit }.load(empty)
     }
 }
 
@@ -62,18 +56,23 @@ pub fn load_watched<T: Threads>(
 struct Watched<'p> {
     file: File,
     progress: &'p Progress,
+    /// Bytes counted since the start of the file.
+    counted: u64,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
-        self.progress.advance(u64::try_from(read).unwrap_or(u64::MAX));
+        let bytes = u64::try_from(read).unwrap_or(u64::MAX);
+        self.progress.advance(bytes);
+        self.counted += bytes;
         Ok(read)
     }
 }
 
 impl Seek for Watched<'_> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.progress.retract(std::mem::take(&mut self.counted));
         self.file.seek(to)
     }
 }
@@ -106,15 +105,15 @@ struct Text<'p, S> {
 type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
 
 impl<S: Read + Seek + Send> Text<'_, S> {
-    fn load<T: Threads>(mut self) -> Result<(CtprofSnapshot, T), StoreError> {
+    fn load<T: Threads>(mut self, empty: &T) -> Result<(CtprofSnapshot, T), StoreError> {
         let form = self.form()?;
         let max = max_threads(self.limit);
-        if let Some(read) = lines::read(self.json(form)?, max) {
+        if let Some(read) = lines::read(self.json(form)?, max, empty) {
             return Ok(read);
         }
         let mut snapshot = self.whole(form, &Bounds::new(max))?;
         snapshot.settle();
-        let mut threads = T::default();
+        let mut threads = empty.another();
         std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
         Ok((snapshot, threads))
     }

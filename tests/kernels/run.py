@@ -140,9 +140,9 @@ def checks(out, kernel, expect):
         # sched_ext's own defaults enforce no cpu.max.
         "the burner is throttled": facts["ops"] is not None or burner.get("cpu", {}).get("nr_throttled", 0) > 0,
         "the comparison names the cgroup": "/burner" in (out / "compare").read_text(),
-        "what is off is named with its cure": all(
-            on == "on" or cure in doctor
-            for on, cure in [(facts["schedstats"], "kernel.sched_schedstats=1"),
+        "what is off is named with its fix": all(
+            on == "on" or fix in doctor
+            for on, fix in [(facts["schedstats"], "kernel.sched_schedstats=1"),
                              (facts["delays"], "kernel.task_delayacct=1"), (facts["psi"], "psi=1")]),
     }
     return facts, failed + [what for what, holds in must.items() if not holds]
