@@ -1,5 +1,5 @@
-//! What a comparison needs of one snapshot, without its threads: memory grows with distinct names, not
-//! with threads.
+//! The data of a snapshot that a comparison needs, without its threads: memory grows with distinct
+//! names, not with threads.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -15,22 +15,22 @@ use crate::model::{Census, CtprofSnapshot, Name, ThreadState, Threads, Totals};
 pub struct Digest {
     /// The snapshot without its threads.
     pub snapshot: CtprofSnapshot,
-    /// Numbers of threads and processes, and the metrics that any thread has.
+    /// Numbers of threads and processes, and the metrics that any thread has a value of.
     pub census: Census,
     pub(super) kinds: HashMap<ThreadNames, Members>,
-    /// By the key that [`ThreadTotals`] was made for.
+    /// By the key type of the [`ThreadTotals`].
     pub(super) memory: BTreeMap<String, Memory>,
 }
 
 impl Digest {
-    /// A snapshot whose threads were read into totals.
+    /// Combines a snapshot without threads with the totals of its threads.
     #[must_use]
     pub fn new<K: MemoryKey>(snapshot: CtprofSnapshot, threads: ThreadTotals<K>) -> Self {
         let ThreadTotals { census, kinds, memory, .. } = threads;
         Self { snapshot, census, kinds, memory }
     }
 
-    /// Reduces a snapshot; its threads stay where they are.
+    /// Reduces a snapshot without changing it.
     #[must_use]
     pub fn of<K: MemoryKey>(snapshot: &CtprofSnapshot) -> Self {
         let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
@@ -76,7 +76,7 @@ fn without_threads(snapshot: &CtprofSnapshot) -> CtprofSnapshot {
 /// Threads that one worker reduces at a time.
 const THREADS_AT_ONCE: usize = 4096;
 
-/// The names that decide a thread's group on any axis.
+/// The names that decide the group of a thread, for every grouping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ThreadNames {
     pub(super) process: Name,
@@ -94,17 +94,17 @@ impl ThreadNames {
     }
 }
 
-/// What the memory of processes is kept by.
+/// The key by which memory of processes is totalled.
 pub trait MemoryKey: Send {
-    /// The key of the process that starts with this thread.
+    /// The key of the process with this leader.
     fn key(leader: &ThreadState) -> String;
 }
 
-/// Processes of one name have one entry.
+/// One entry per process name.
 #[derive(Clone, Copy, Debug)]
 pub struct ByName;
 
-/// Each process has an entry, `name[id]`.
+/// One entry per process, `name[id]`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByProcess;
 
@@ -120,7 +120,7 @@ impl MemoryKey for ByProcess {
     }
 }
 
-/// Totals of threads by exact names, and of processes' memory.
+/// Totals of threads by exact names, and of memory by process.
 #[derive(Clone, Debug)]
 pub struct ThreadTotals<K> {
     census: Census,
@@ -181,13 +181,13 @@ pub(super) fn memory<K: MemoryKey>(snapshot: &CtprofSnapshot) -> BTreeMap<String
     memory
 }
 
-/// Threads that belong together.
+/// Totals of threads with the same names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     pub(super) threads: u64,
     /// How many of them are their process's first thread.
     pub(super) leaders: u64,
-    /// How many of those have a name that is known not to be cut, though it is as long as any can be.
+    /// How many of those have a name of maximum length that is known to be complete.
     pub(super) whole_leaders: u64,
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
@@ -235,8 +235,8 @@ impl Lifetimes {
         self.read_at_ns += read_at_ns;
     }
 
-    /// The part of the time since boot that the threads have lived on average, 0 to 1; `None` where
-    /// the host's uptime or tick rate, or every thread's start, is unknown.
+    /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the
+    /// host's uptime or tick rate, or the start of every thread, is unknown.
     pub(super) fn share_of_uptime(self, snapshot: &CtprofSnapshot) -> Option<f64> {
         let host = snapshot.host.as_ref()?;
         let ticks_per_second = host.clock_ticks_per_second.filter(|ticks| *ticks > 0)? as f64;
@@ -251,7 +251,7 @@ impl Lifetimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) processes: u64,
-    /// Bytes by the kernel's key, and how many processes have it.
+    /// Bytes by the kernel's key, and the number of processes that have the key.
     pub(super) kinds: BTreeMap<String, (u64, u64)>,
 }
 

@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// A glob that flattens cgroups: those whose paths it matches are one.
+/// A glob that merges all cgroups whose paths match.
 #[derive(Clone, Debug)]
 pub struct Flatten {
     text: String,
@@ -10,7 +10,7 @@ pub struct Flatten {
 }
 
 impl Flatten {
-    /// A glob over cgroup paths: `*` stays within a segment, `**` crosses.
+    /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
     ///
     /// # Errors
     /// If the glob is invalid.
@@ -19,7 +19,7 @@ impl Flatten {
         Ok(Self { text: glob.to_owned(), matcher })
     }
 
-    /// The path with the longest front part that the glob matches replaced by the glob.
+    /// The path, with the longest prefix that the glob matches replaced by the glob.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();

@@ -9,10 +9,10 @@ use super::quantity::Quantity;
 use crate::model::{Context, CtprofSnapshot, Section, decoded_len};
 use crate::names::{Keys, Kind};
 
-/// The longest name the kernel keeps of a thread: `TASK_COMM_LEN` less its NUL.
+/// The longest thread name in the kernel: `TASK_COMM_LEN` minus its NUL.
 const LONGEST_COMM: usize = 15;
 
-/// Whether the kernel may have cut a name. Names of its own workers it puts together as it prints.
+/// Whether the kernel may have cut a name. It composes the names of its own workers when it prints them.
 fn may_be_cut(name: &str) -> bool {
     decoded_len(name) == LONGEST_COMM && !name.starts_with("kworker/")
 }
@@ -29,7 +29,7 @@ pub(super) struct Naming<'k> {
 }
 
 impl Naming<'_> {
-    /// The path of the group of threads with these names, from the top of the tree.
+    /// The path of the group for these names, from the top of the tree.
     fn path(&self, names: &ThreadNames) -> Vec<String> {
         let cgroup = || names.cgroup.as_ref().map_or_else(|| NO_CGROUP.to_owned(), |path| (self.cgroup)(path));
         match self.by {
@@ -40,7 +40,7 @@ impl Naming<'_> {
         }
     }
 
-    /// The name that the kernel may have cut and that decides the group.
+    /// The name that decides the group and that the kernel may have cut.
     fn cut_name<'n>(&self, names: &'n ThreadNames) -> Option<&'n str> {
         let name = match self.by {
             GroupBy::Pcomm => &names.process,
@@ -66,7 +66,7 @@ pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) 
     let whole = whole_process_names(&kinds);
     let mut deepest = Groups::new();
     for (names, members) in kinds {
-        // Only of a process's own name can it be known whether it is whole; its threads inherit it.
+        // Only the name of a process can be known to be complete; its threads inherit it.
         let known_whole = |name: &str| *names.process == *name && whole.contains(name);
         let name_cut = naming.cut_name(&names).is_some_and(|name| !known_whole(name));
         let group = deepest.entry(naming.path(&names)).or_default();
@@ -83,7 +83,7 @@ pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) 
     groups
 }
 
-/// Names of which every process is known to have the whole name.
+/// Names that are known to be complete in every process with that name.
 fn whole_process_names(kinds: &HashMap<ThreadNames, Members>) -> BTreeSet<String> {
     let mut leaders: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (names, members) in kinds.iter().filter(|(names, _)| may_be_cut(&names.process)) {
@@ -95,7 +95,7 @@ fn whole_process_names(kinds: &HashMap<ThreadNames, Members>) -> BTreeSet<String
     known.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Drops the only child of a process: a process of one kind of threads is one line.
+/// Drops the only child of a process: a process with one kind of threads is one line.
 pub(super) fn drop_only_children<'g>(all: impl IntoIterator<Item = &'g mut Groups>) {
     let mut all: Vec<_> = all.into_iter().collect();
     let mut children: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
@@ -119,7 +119,7 @@ pub(super) fn drop_only_children<'g>(all: impl IntoIterator<Item = &'g mut Group
     }
 }
 
-/// Sections about threads: of every group a value of every quantity that was asked for.
+/// Sections about threads: every selected quantity of every group.
 pub(super) fn sections(
     snapshot: &CtprofSnapshot,
     groups: &Groups,
@@ -154,7 +154,7 @@ fn side_group(
     }
 }
 
-/// The keys of processes' or threads' names, learned from all digests together so that all decide alike.
+/// The keys of process or thread names, learned from all digests together so that all have the same keys.
 pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) -> Keys {
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
@@ -162,13 +162,13 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
     Keys::learn(Kind::Task, names)
 }
 
-/// What the formulas of derived metrics have to know of a snapshot.
+/// The context of a snapshot that formulas of derived metrics need.
 fn context(snapshot: &CtprofSnapshot) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
-/// The value of a quantity with what is known of its coverage.
+/// The value of a quantity with its coverage.
 fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {

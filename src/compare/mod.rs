@@ -1,5 +1,5 @@
-//! From two snapshots to what moved between them, or from one to its groups. Pure functions:
-//! everything that a report shows is in the value they return.
+//! Groups the threads of snapshots and computes differences. Pure functions: everything that a report
+//! shows is in the value they return.
 
 mod captures;
 mod cgroup_keys;
@@ -37,31 +37,31 @@ pub use self::sides::Sides;
 use self::sides::joined;
 pub use self::smaps::collect_smaps_rollup;
 
-/// Two sides, compared.
+/// The comparison of two sides.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// What is compared, and what makes that doubtful; `None` if the section was not asked for.
+    /// The snapshots, host differences and warnings; `None` if the section was not selected.
     pub header: Option<Header>,
-    /// What threads are grouped by.
+    /// How threads are grouped.
     pub group_by: GroupBy,
     /// The sections, in order.
     pub tables: Vec<ComparisonTable>,
-    /// Cgroups that were started again under another name, if that matters to the groups.
+    /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
 }
 
-/// One snapshot, grouped.
+/// The groups of one snapshot.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct View {
-    /// What is shown; `None` if the section was not asked for.
+    /// The snapshot; `None` if the section was not selected.
     pub side: Option<Side>,
-    /// Facts of the host, by name; empty where it has none.
+    /// The host's settings by name; empty if the section was not selected.
     pub host: Vec<(String, String)>,
     /// What could not be read.
     pub gaps: Vec<Finding>,
-    /// What threads are grouped by.
+    /// How threads are grouped.
     pub group_by: GroupBy,
     /// The sections, in order.
     pub tables: Vec<ViewTable>,
@@ -74,7 +74,7 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     compare_digests(sides.into(), options)
 }
 
-/// Groups one snapshot. The groups with the most CPU time come first unless another order is asked for.
+/// Groups one snapshot. Groups with the most CPU time come first, unless `options` has another order.
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     show_digest(digest(snapshot, options), options)
@@ -87,11 +87,11 @@ fn digest(snapshot: &CtprofSnapshot, options: &Options) -> Digest {
     }
 }
 
-/// Compares two sides of one or more captures each. Of several, each value is the middle one; what is
-/// said of the host is said of the first.
+/// Compares two sides of one or more captures each. With several captures, values are medians, and the
+/// host is the host of the first.
 ///
 /// # Panics
-/// If a side has no capture.
+/// If a side is empty.
 #[must_use]
 pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparison {
     let grouped = pipeline::reduce(sides, options);
@@ -121,7 +121,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     }
 }
 
-/// Groups one capture.
+/// Groups one digest.
 #[must_use]
 pub fn show_digest(digest: Digest, options: &Options) -> View {
     let mut options = options.clone();

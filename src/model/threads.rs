@@ -1,14 +1,14 @@
-//! What threads are read into.
+//! The target of reading threads.
 
 use super::thread::ThreadState;
 
-/// A collection that takes the threads of a snapshot in order, ascending by process id, then thread
-/// id, and need not keep them. Parts of it are filled at the same time and appended to each other.
+/// A collection that receives the threads of a snapshot, sorted by process id, then thread id, and need
+/// not keep them. Parts of it are filled concurrently and then appended to each other.
 pub trait Threads: Default + Send {
     /// Adds the next thread.
     fn add(&mut self, thread: ThreadState);
 
-    /// Adds all that `later` took: threads that follow those of `self`.
+    /// Appends `later`, which received the threads that follow those of `self`.
     fn append(&mut self, later: Self);
 }
 

@@ -15,10 +15,10 @@ struct FindingsJson<'a> {
     findings: &'a [Finding],
 }
 
-/// Writes a line per source, then every fix with the sources it fixes.
+/// Writes one line per source, then each fix with its sources.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn findings_table(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     let width = findings.iter().map(|finding| finding.source.name().len()).max().unwrap_or(0);
     for finding in findings {
@@ -32,7 +32,7 @@ pub fn findings_table(out: &mut dyn Write, findings: &[Finding]) -> io::Result<(
     fixes(out, findings)
 }
 
-/// Writes every fix once, with the sources it fixes.
+/// Writes each fix once, with its sources.
 pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     for (fix, sources) in diagnose::fixes(findings) {
         let sources: Vec<_> = sources.into_iter().map(Source::name).collect();
@@ -44,7 +44,7 @@ pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()>
 /// Writes the findings as JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     object(out, &FindingsJson { format_version: REPORT_FORMAT_VERSION, findings })
 }

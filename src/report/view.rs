@@ -62,7 +62,7 @@ fn facts(view: &View) -> Vec<Fact> {
     ]
 }
 
-/// A snapshot in a line.
+/// One line about a snapshot.
 pub(super) fn described(side: &Side) -> String {
     let when = i128::from(side.captured_at_unix_ns);
     let when = Timestamp::from_nanosecond(when).map_or_else(|_| "-".to_owned(), |when| format!("{when:.0}"));

@@ -25,8 +25,8 @@ pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     Ok(CtprofSnapshot { threads, ..snapshot })
 }
 
-/// Reads a snapshot without its threads, and these into a `T`. If ctprof wrote the file, only the
-/// threads being parsed are in memory beside the `T`. Files of another layout are held whole.
+/// Reads a snapshot without its threads, and its threads into a `T`. In files that ctprof wrote, only
+/// the threads being parsed are in memory at any time. Files of another layout are held in memory.
 ///
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
@@ -43,7 +43,7 @@ pub fn load_into<T: Threads>(path: &Path, limit: u64) -> Result<(CtprofSnapshot,
     }
 }
 
-/// All of a source that can be read only once.
+/// The bytes of a source that cannot be rewound.
 fn in_memory(source: impl Read, path: &Path, limit: u64) -> Result<Cursor<Vec<u8>>, StoreError> {
     let mut bytes = Vec::new();
     let path = path.to_owned();
@@ -112,8 +112,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         Ok(Metered::new(json, self.limit))
     }
 
-    /// The careful way in: one value at a time, whatever the JSON looks like. Errors name the field
-    /// that they are in.
+    /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
     fn whole(&mut self, form: Form, bounds: &Bounds) -> Result<CtprofSnapshot, StoreError> {
         let text = BufReader::with_capacity(BUFFER, self.json(form)?);
         let mut json = serde_json::Deserializer::from_reader(text);
