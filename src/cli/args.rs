@@ -1,4 +1,4 @@
-//! What can be typed. These types are not seen outside the command line.
+//! Command-line arguments. These types are private to the command line.
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -240,7 +240,7 @@ impl View {
         }
     }
 
-    /// The columns asked for, which the report has to have.
+    /// The selected columns, which must exist in the report.
     pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
         match self.columns.iter().find(|column| !is_view(**column)) {
             None => Ok(self.columns.clone()),
@@ -290,7 +290,7 @@ pub(super) enum ListingFormat {
     Markdown,
 }
 
-/// Names are taken as they are where an option asks for it.
+/// Literal names if an option selects them, otherwise patterns.
 fn unless(literal: bool) -> Names {
     if literal { Names::Literal } else { Names::Patterns }
 }
@@ -299,7 +299,7 @@ fn flatten(glob: &str) -> Result<Flatten, String> {
     Flatten::new(glob).map_err(|error| error.kind().to_string())
 }
 
-/// Values that are known by name, completed by shells and listed in help.
+/// Values with names that shells complete and help lists.
 struct Named<T> {
     names: fn() -> Vec<&'static str>,
     parse: fn(&str) -> Result<T, SelectError>,

@@ -15,14 +15,14 @@ use crate::model::{Census, CtprofSnapshot};
 use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
-/// The environment variable with the key that names are hashed under: a command line is for all to see.
+/// The environment variable with the key of hashes. Command lines are visible to all users.
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
 pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
         bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
     }
-    // A file that nobody named is never overwritten.
+    // A default file name never overwrites a file.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = options(args);
     let watch = (!quiet && io::stderr().is_terminal()).then(|| progress::watch(&options.progress));
@@ -70,7 +70,7 @@ fn options(args: &Capture) -> Options {
     }
 }
 
-/// A name that says where and when, in the working directory.
+/// The default file name: host and time, in the working directory.
 fn default_path() -> PathBuf {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let host = host.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");

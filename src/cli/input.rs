@@ -1,4 +1,4 @@
-//! Snapshot files, read into what reports are made of.
+//! Reads snapshot files into digests.
 
 use std::path::Path;
 

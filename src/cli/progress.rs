@@ -1,4 +1,4 @@
-//! A progress bar for captures that last.
+//! A progress bar for long captures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,11 +10,11 @@ use indicatif::ProgressBar;
 
 use crate::capture::Progress;
 
-/// A capture that ends before this needs no bar.
+/// Captures that end earlier show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// A bar that is drawn until this is dropped.
+/// A bar that is shown until it is dropped.
 pub(super) struct Watch {
     end: Option<Sender<()>>,
     drawing: Option<JoinHandle<()>>,
@@ -35,7 +35,7 @@ pub(super) fn watch(progress: &Arc<Progress>) -> Watch {
         }
         bar.finish_and_clear();
     };
-    // Without a thread there is no bar, and nothing else is lost.
+    // If the thread cannot start, there is no bar.
     Watch { end: Some(end), drawing: thread::Builder::new().spawn(draw).ok() }
 }
 

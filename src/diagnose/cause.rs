@@ -109,11 +109,11 @@ coded! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Namespace {
-    /// Of process ids.
+    /// PID namespace.
     Pid,
-    /// Of network devices and sockets.
+    /// Network namespace.
     Network,
-    /// Of users and capabilities.
+    /// User namespace.
     User,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// How to fix it, where the cause alone tells.
+    /// The fix, if the cause alone determines it.
     pub(super) fn fix(&self) -> Option<Fix> {
         Some(match self {
             Self::SysctlOff { sysctl } => Fix::Sysctl { name: sysctl, value: 1 },

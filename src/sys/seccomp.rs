@@ -1,4 +1,4 @@
-//! Whether a seccomp filter would kill this process for tracing another.
+//! Whether a seccomp filter would kill this process for using ptrace.
 
 use std::sync::OnceLock;
 
