@@ -26,7 +26,7 @@ fn task() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Paths of cgroups, with what systemd and container runtimes put there and what is nearly that.
+/// Paths of cgroups with segments like those of systemd and container runtimes.
 fn cgroup() -> impl Strategy<Value = String> {
     let hex = "[0-9a-f]{16,17}|[0-9a-f]{64}|[a-f]{64}|[0-9]{64}|[0-9a-f]{63}";
     let uuid = "[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}";
