@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("names", &["model"]),
     ("diagnose", &["model"]),
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
-    ("store", &["model"]),
+    ("store", &["model", "process"]),
     ("compare", &["model", "names", "diagnose"]),
     ("report", &["model", "names", "diagnose", "compare"]),
     ("cli", &["model", "process", "names", "diagnose", "capture", "store", "compare", "report"]),

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
+use crate::process::Progress;
 
 /// Roots of the kernel's file systems.
 #[derive(Clone, Debug)]
@@ -77,15 +77,6 @@ pub enum Ask {
     Yes,
     /// Do not use it.
     No,
-}
-
-/// The progress of a capture.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Number of processes to read; 0 until they are listed.
-    pub total: AtomicUsize,
-    /// Number of processes read.
-    pub done: AtomicUsize,
 }
 
 /// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].

@@ -32,6 +32,19 @@ pub(super) struct Args {
     pub(super) quiet: bool,
 }
 
+/// Which messages go to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Messages {
+    All,
+    ErrorsOnly,
+}
+
+impl Args {
+    pub(super) fn messages(&self) -> Messages {
+        if self.quiet { Messages::ErrorsOnly } else { Messages::All }
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   what changed, by process      ctprof compare a.ctprof.zst b.ctprof.zst
@@ -296,7 +309,7 @@ fn unless(literal: bool) -> Names {
 }
 
 fn flatten(glob: &str) -> Result<Flatten, String> {
-    Flatten::new(glob).map_err(|error| error.kind().to_string())
+    Flatten::new(glob).map_err(|error| error.msg.to_owned())
 }
 
 /// Values with names that shells complete and help lists.

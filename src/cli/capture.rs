@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
-use super::args::Capture;
+use super::args::{Capture, Messages};
 use super::output::to_stdout;
 use super::progress;
 use crate::capture::{Options, Roots, capture_with};
@@ -18,14 +18,14 @@ use crate::store::Target;
 /// The environment variable with the key of hashes. Command lines are visible to all users.
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
-pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
+pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
         bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
     }
     // A default file name never overwrites a file.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = options(args);
-    let watch = (!quiet && io::stderr().is_terminal()).then(|| progress::watch(&options.progress));
+    let watch = progress::watch(&options.progress, messages);
     let snapshot = capture_with(&options);
     drop(watch);
     let mut snapshot = snapshot?;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Capture, quiet: bool) -> anyhow::Result<()> {
     }
     let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
     let name = escaped(&written.path.to_string_lossy()).into_owned();
-    if !quiet {
+    if messages == Messages::All {
         let file = if name == "-" { "standard output" } else { &name };
         summarize(&snapshot, file, written.bytes).context("cannot write to standard error")?;
     }

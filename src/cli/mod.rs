@@ -40,10 +40,11 @@ pub fn run() -> ExitCode {
         Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
         _ => Privileges::Files.keep(),
     }
+    let messages = args.messages();
     let done = match args.command {
-        Command::Capture(command) => capture::run(&command, args.quiet),
-        Command::Show(command) => all_cpus().install(|| show::run(&command)),
-        Command::Compare(command) => all_cpus().install(|| compare::run(&command)),
+        Command::Capture(command) => capture::run(&command, messages),
+        Command::Show(command) => all_cpus().install(|| show::run(&command, messages)),
+        Command::Compare(command) => all_cpus().install(|| compare::run(&command, messages)),
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
         Command::Doctor(command) => return ended(doctor::run(&command)),
@@ -92,4 +93,18 @@ fn log(args: &Args) {
         tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).without_time();
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(level));
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::diagnose::Capability;
+    use crate::process::CAPABILITIES;
+
+    #[test]
+    fn every_capability_that_a_fix_names_is_one_of_the_kernel() {
+        for capability in Capability::KNOWN {
+            let name = capability.name().trim_start_matches("cap_");
+            assert!(CAPABILITIES.contains(&name), "{name}");
+        }
+    }
 }

@@ -1,16 +1,17 @@
-//! A progress bar for long captures.
+//! A progress bar for long tasks.
 
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use crate::capture::Progress;
+use super::args::Messages;
+use crate::process::Progress;
 
-/// Captures that end earlier show no bar.
+/// Tasks that end earlier show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 const REDRAW: Duration = Duration::from_millis(100);
 
@@ -20,7 +21,12 @@ pub(super) struct Watch {
     drawing: Option<JoinHandle<()>>,
 }
 
-pub(super) fn watch(progress: &Arc<Progress>) -> Watch {
+/// Shows the progress of a task if standard error is a terminal and messages are enabled.
+pub(super) fn watch(progress: &Arc<Progress>, messages: Messages) -> Option<Watch> {
+    (messages == Messages::All && io::stderr().is_terminal()).then(|| start(progress))
+}
+
+fn start(progress: &Arc<Progress>) -> Watch {
     let (end, ended) = channel();
     let progress = Arc::clone(progress);
     let draw = move || {
@@ -29,9 +35,8 @@ pub(super) fn watch(progress: &Arc<Progress>) -> Watch {
         }
         let bar = ProgressBar::new(0);
         while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
-            let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-            bar.set_length(count(progress.total.load(Ordering::Relaxed)));
-            bar.set_position(count(progress.done.load(Ordering::Relaxed)));
+            bar.set_length(progress.total());
+            bar.set_position(progress.done());
         }
         bar.finish_and_clear();
     };

@@ -7,7 +7,8 @@ use super::entry::{Entry, SideSection, one_group};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
-    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, SelfCost, TaskstatsSummary, Unit,
+    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, HostHeapState, SelfCost,
+    TaskstatsSummary, Unit,
 };
 
 type Fact = (Cow<'static, str>, Unit, Option<u64>);
@@ -19,6 +20,7 @@ pub(super) fn section(snapshot: &CtprofSnapshot) -> SideSection {
     facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
+    facts.extend(snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(heap));
     let entry = |(name, unit, value): Fact| Some(Entry::whole(name, unit, Cell::Number(value?), 1));
     let mut entries: Vec<_> = facts.into_iter().filter_map(entry).collect();
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -68,6 +70,13 @@ fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {
     ]
 }
 
+/// ctprof's own heap.
+fn heap(state: &HostHeapState) -> Vec<Fact> {
+    let unit = |field: &str| if field.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
+    let fact = |(field, value): (&str, _)| (format!("heap.{field}").into(), unit(field), value);
+    state.fields().map(fact).into()
+}
+
 fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
     let failures =
         summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
@@ -99,7 +108,7 @@ mod tests {
     use super::super::digest::ByName;
     use super::*;
     use crate::diagnose::findings;
-    use crate::model::{Errno, ProbeFailure, SourceFile};
+    use crate::model::{Errno, HostContext, ProbeFailure, SourceFile};
 
     fn captured() -> CtprofSnapshot {
         let failures = [(ProbeFailure::JemallocNotFound, 5), (ProbeFailure::PtraceSeize, 2)].into();
@@ -132,6 +141,18 @@ mod tests {
         for (name, count) in expected {
             assert_eq!(facts.get(name), Some(&(Unit::Count, Some(Cell::Number(count)))), "{name}");
         }
+    }
+
+    #[test]
+    fn the_heap_of_the_capturing_process_is_among_the_facts_by_field_names() {
+        let host = HostContext { heap_state: Some(HostHeapState::test_fixture()), ..HostContext::default() };
+        let snapshot = CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() };
+        let groups = section(&snapshot);
+        let facts: Vec<_> =
+            groups.values().flat_map(|group| &group.entries).map(|entry| (&*entry.name, entry.unit)).collect();
+        assert!(
+            facts.contains(&("heap.allocated_bytes", Unit::Bytes)) && facts.contains(&("heap.narenas", Unit::Count))
+        );
     }
 
     #[test]

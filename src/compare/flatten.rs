@@ -1,22 +1,24 @@
 //! Globs that merge cgroups.
 
-use globset::{GlobBuilder, GlobMatcher};
+use glob::{MatchOptions, Pattern, PatternError};
 
 /// A glob that merges all cgroups whose paths match.
 #[derive(Clone, Debug)]
 pub struct Flatten {
-    text: String,
-    matcher: GlobMatcher,
+    pattern: Pattern,
 }
+
+/// `*` and `?` match within a segment.
+const SEGMENTS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl Flatten {
     /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
     ///
     /// # Errors
     /// If the glob is invalid.
-    pub fn new(glob: &str) -> Result<Self, globset::Error> {
-        let matcher = GlobBuilder::new(glob).literal_separator(true).build()?.compile_matcher();
-        Ok(Self { text: glob.to_owned(), matcher })
+    pub fn new(glob: &str) -> Result<Self, PatternError> {
+        Pattern::new(glob).map(|pattern| Self { pattern })
     }
 
     /// The path, with the longest prefix that the glob matches replaced by the glob.
@@ -24,8 +26,8 @@ impl Flatten {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();
         fronts.reverse();
-        let end = fronts.into_iter().find(|end| self.matcher.is_match(&path[..*end]))?;
-        Some(format!("{}{}", self.text, &path[end..]))
+        let end = fronts.into_iter().find(|end| self.pattern.matches_with(&path[..*end], SEGMENTS))?;
+        Some(format!("{}{}", self.pattern, &path[end..]))
     }
 }
 

@@ -95,6 +95,8 @@ coded! {
             /// The kernel's error.
             errno: Errno,
         } = "cannot-open",
+        /// ctprof panicked (a bug) while it read a process, or a part of a large one.
+        Panicked = "panic",
         /// Another error of the kernel.
         Failed {
             /// The kernel's error.
@@ -159,6 +161,7 @@ impl fmt::Display for Cause {
             Self::NotLive => f.write_str("only available on a live host"),
             Self::NoAnswer => f.write_str("no answer from taskstats"),
             Self::CannotOpen { errno } => write!(f, "cannot open taskstats: {errno}"),
+            Self::Panicked => f.write_str("ctprof panicked while reading them"),
             Self::Failed { errno } => write!(f, "{errno}"),
             Self::Unknown => f.write_str("not recorded"),
         }

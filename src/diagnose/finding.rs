@@ -97,6 +97,7 @@ impl Finding {
             (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate)) => "",
             (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
             (_, Some(Cause::TooLarge)) => "skipped",
+            (_, Some(Cause::Panicked)) => "values lost for",
             (Source::Jemalloc, Some(Cause::Denied { .. } | Cause::AttachDenied)) => "could not attach to",
             (Source::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
             (Source::File(_) | Source::Jemalloc, _) => "not read for",
@@ -173,6 +174,7 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
 pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(envelope, census);
     let mut findings = vec![host::processes(&evidence)];
+    findings.extend(host::panics(&evidence));
     findings.extend(files::all(&evidence));
     findings.push(facilities::schedstats(&evidence));
     findings.push(facilities::taskstats(&evidence));

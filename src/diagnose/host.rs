@@ -22,6 +22,14 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
+/// Processes, or parts of large ones, that lost values to a panic.
+pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
+    let count = evidence.snapshot.parse_summary.as_ref()?.worker_panics;
+    let affected = Affected { count, total: None, kind: Kind::Processes };
+    let finding = || Finding::new(Source::Processes, Coverage::Partial, Cause::Panicked).affecting(affected);
+    (count > 0).then(finding)
+}
+
 pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     let source = Source::Cgroups;
     let stats = &evidence.snapshot.cgroup_stats;

@@ -284,3 +284,15 @@ fn codes_are_unique() {
         assert_eq!(names.len(), codes.len(), "{codes:?}");
     }
 }
+
+#[test]
+fn values_lost_to_a_panic_are_a_finding() {
+    let panics = |worker_panics| {
+        let summary = CtprofParseSummary { worker_panics, ..CtprofParseSummary::default() };
+        let snapshot = CtprofSnapshot { parse_summary: Some(summary), ..CtprofSnapshot::default() };
+        findings(&snapshot).into_iter().find(|finding| finding.cause == Some(Cause::Panicked))
+    };
+    assert_eq!(panics(0), None);
+    let reason = panics(2).and_then(|finding| finding.reason());
+    assert_eq!(reason.as_deref(), Some("values lost for 2 processes: ctprof panicked while reading them"));
+}

@@ -19,11 +19,11 @@ optional_record! {
     }
 }
 
-/// The fields of a state by name, as text.
+/// The fields by name.
 macro_rules! by_name {
     ($state:ident: $($field:ident),+) => {{
         let HostHeapState { $($field),+ } = *$state;
-        [$((stringify!($field), $field.map_or_else(|| "(unknown)".to_owned(), |value| value.to_string()))),+]
+        [$((stringify!($field), $field.and_then(|value| u64::try_from(value).ok()))),+]
     }};
 }
 
@@ -44,7 +44,7 @@ impl HostHeapState {
     #[must_use]
     pub fn format_human(&self) -> String {
         self.fields().iter().fold(String::new(), |mut out, (field, value)| {
-            let _ = writeln!(out, "{field}: {value}");
+            let _ = writeln!(out, "{field}: {}", text(*value));
             out
         })
     }
@@ -55,14 +55,19 @@ impl HostHeapState {
         let pairs = self.fields().into_iter().zip(other.fields());
         let differing = pairs.filter(|(before, after)| before != after);
         differing.fold(String::new(), |mut out, ((field, before), (_, after))| {
-            let _ = writeln!(out, "{field}: {before} → {after}");
+            let _ = writeln!(out, "{field}: {} → {}", text(before), text(after));
             out
         })
     }
 
-    fn fields(&self) -> [(&'static str, String); 5] {
+    /// The fields with their values, in the order of listings.
+    pub fn fields(&self) -> [(&'static str, Option<u64>); 5] {
         by_name!(self: allocated_bytes, active_bytes, resident_bytes, mapped_bytes, narenas)
     }
+}
+
+fn text(value: Option<u64>) -> String {
+    value.map_or_else(|| "(unknown)".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! This process: its workers and its privileges.
 
 mod privileges;
+mod progress;
 mod workers;
 
+#[cfg(test)]
+pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::Privileges;
 pub(crate) use self::privileges::held;
+pub use self::progress::Progress;
 pub use self::workers::workers;

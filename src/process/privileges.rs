@@ -46,7 +46,7 @@ fn named(mask: u64) -> Vec<String> {
 }
 
 /// In the order of `include/uapi/linux/capability.h`.
-const CAPABILITIES: [&str; 41] = [
+pub(crate) const CAPABILITIES: [&str; 41] = [
     "chown",
     "dac_override",
     "dac_read_search",

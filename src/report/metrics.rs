@@ -8,13 +8,14 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
 use super::layout::{self, Head, Shape};
-use crate::model::{Class, DERIVED, Derived, METRICS, Metric, Section, Source};
+use crate::model::{Class, DERIVED, Derived, METRICS, Metric, RecordRow, Section, Source, record_rows};
 
 #[derive(Serialize)]
 struct Listing {
     format_version: u32,
     metrics: Vec<Entry>,
     derived: Vec<DerivedEntry>,
+    records: Vec<RecordEntry>,
     sections: BTreeMap<&'static str, &'static str>,
     tags: BTreeMap<&'static str, &'static str>,
 }
@@ -39,6 +40,32 @@ struct DerivedEntry {
     unit: &'static str,
     formula: String,
     meaning: &'static str,
+}
+
+#[derive(Serialize)]
+struct RecordEntry {
+    name: String,
+    section: &'static str,
+    r#type: &'static str,
+    unit: &'static str,
+    reduction: &'static str,
+    source: String,
+    meaning: &'static str,
+}
+
+impl From<RecordRow> for RecordEntry {
+    fn from(row: RecordRow) -> Self {
+        let RecordRow { section, name, value_type, source, meaning, .. } = row;
+        Self {
+            name,
+            section: section.name(),
+            r#type: value_type.name,
+            unit: value_type.unit.name(),
+            reduction: value_type.reduction.name(),
+            source,
+            meaning: meaning.trim(),
+        }
+    }
 }
 
 impl From<&Derived> for DerivedEntry {
@@ -78,6 +105,10 @@ fn derived() -> impl Iterator<Item = DerivedEntry> {
     DERIVED.iter().map(DerivedEntry::from)
 }
 
+fn records() -> impl Iterator<Item = RecordEntry> {
+    record_rows().map(RecordEntry::from)
+}
+
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
     Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
 }
@@ -102,11 +133,25 @@ pub fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> 
     let row = |entry: DerivedEntry| [entry.name, entry.unit, entry.meaning, &entry.formula].map(str::to_owned).to_vec();
     listing(out, &columns, derived().map(row).collect(), width)?;
     writeln!(out)?;
+    let columns = ["value of cgroups and the host", "unit", "meaning", "reduction", "section", "source"];
+    let row = |entry: RecordEntry| {
+        let [unit, reduction, section] = [entry.unit, entry.reduction, entry.section];
+        [&entry.name, unit, entry.meaning, reduction, section, &entry.source].map(str::to_owned).to_vec()
+    };
+    listing(out, &columns, records().map(row).collect(), width)?;
+    writeln!(out)?;
     let row = |(name, doc): (&str, &str)| [name, doc].map(str::to_owned).to_vec();
     listing(out, &["section", "meaning"], sections().map(row).collect(), width)?;
-    writeln!(out, "\ntags: names in capitals are the kernel's CONFIG_ options that the metric needs")?;
-    legend().try_for_each(|(tag, meaning)| writeln!(out, "      {tag}: {meaning}"))
+    let capitals = "tags: names in capitals are the kernel's CONFIG_ options that the metric needs";
+    writeln!(out, "\n{}", layout::folded(capitals, TAG_INDENT, width))?;
+    legend().try_for_each(|(tag, meaning)| {
+        let text = layout::folded(&format!("{tag}: {meaning}"), TAG_INDENT, width);
+        writeln!(out, "{:TAG_INDENT$}{text}", "")
+    })
 }
+
+/// The indentation of tags below their heading.
+const TAG_INDENT: usize = 6;
 
 /// Writes rows with a first column that is never cut and a meaning that is cut first.
 fn listing(
@@ -131,6 +176,7 @@ pub fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
         format_version: REPORT_FORMAT_VERSION,
         metrics: entries().collect(),
         derived: derived().collect(),
+        records: records().collect(),
         sections: sections().collect(),
         tags: legend().collect(),
     };
@@ -164,6 +210,17 @@ pub fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| metric | section | unit | formula | meaning |\n|---|---|---|---|---|")?;
     for e in derived() {
         writeln!(out, "| `{}` | {} | {} | {} | {} |", e.name, e.section, e.unit, e.formula, e.meaning)?;
+    }
+    writeln!(out, "\n## Values of cgroups and the host\n")?;
+    writeln!(out, "Of the cgroups of a group, an ancestor's sum counts for its descendants.\n")?;
+    writeln!(out, "| value | section | type | unit | reduction | source | meaning |\n|---|---|---|---|---|---|---|")?;
+    for e in records() {
+        let (kind, reduction) = (e.r#type, e.reduction);
+        writeln!(
+            out,
+            "| `{}` | {} | {kind} | {} | {reduction} | {} | {} |",
+            e.name, e.section, e.unit, e.source, e.meaning
+        )?;
     }
     writeln!(out, "\n## Sections\n")?;
     sections().try_for_each(|(name, doc)| writeln!(out, "- `{name}`: {doc}"))?;

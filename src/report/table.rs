@@ -63,11 +63,12 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
         let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
         section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
         lists.iter().try_for_each(|list| write_list(out, section, list, columns, terminal))?;
-        footer(out, section)?;
+        footer(out, section, terminal)?;
     }
     if !same.is_empty() {
         let counts = same.iter().map(|section| format!("{} {}", section.section.name(), hidden(section)));
-        writeln!(out, "\nno change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "))?;
+        let text = format!("no change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "));
+        writeln!(out, "\n{}", layout::folded(&text, 0, terminal.width))?;
     }
     renamed(out, page.renamed.unwrap_or_default(), terminal)
 }
@@ -149,14 +150,15 @@ pub(super) fn cells(
     columns.iter().map(|column| plain(text(column))).collect()
 }
 
-fn footer(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<()> {
+fn footer(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) -> io::Result<()> {
     if section.cut > 0 {
-        writeln!(out, "{}", cut(section))?;
+        writeln!(out, "{}", layout::folded(&cut(section), 0, terminal.width))?;
     }
     if section.hidden().is_empty() {
         return Ok(());
     }
-    writeln!(out, "hidden: {} (show with --unchanged)", hidden(section))
+    let text = format!("hidden: {} (show with --unchanged)", hidden(section));
+    writeln!(out, "{}", layout::folded(&text, 0, terminal.width))
 }
 
 /// How many rows the limit left out.

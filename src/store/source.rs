@@ -12,6 +12,7 @@ use super::error::StoreError;
 use super::limit::{Metered, max_threads};
 use super::lines;
 use crate::model::{Bounds, CtprofSnapshot, Refusal, Threads};
+use crate::process::Progress;
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const BUFFER: usize = 128 * 1024;
@@ -31,15 +32,49 @@ pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load_into<T: Threads>(path: &Path, limit: u64) -> Result<(CtprofSnapshot, T), StoreError> {
+    load_watched(path, limit, &Progress::default())
+}
+
+/// Like [`load_into`], and reports the bytes of the file as they are read.
+///
+/// # Errors
+/// [`StoreError`], with the path and what is wrong.
+pub fn load_watched<T: Threads>(
+    path: &Path,
+    limit: u64,
+    progress: &Progress,
+) -> Result<(CtprofSnapshot, T), StoreError> {
     let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
     if path == Path::new("-") {
         return Text { source: in_memory(io::stdin().lock(), path, limit)?, path, limit }.load();
     }
     let file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.is_file() {
-        Text { source: file, path, limit }.load()
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_file() {
+        progress.announce(metadata.len());
+        Text { source: Watched { file, progress }, path, limit }.load()
     } else {
         Text { source: in_memory(file, path, limit)?, path, limit }.load()
+    }
+}
+
+/// A file that reports progress while it is read.
+struct Watched<'p> {
+    file: File,
+    progress: &'p Progress,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.progress.advance(u64::try_from(read).unwrap_or(u64::MAX));
+        Ok(read)
+    }
+}
+
+impl Seek for Watched<'_> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }
 

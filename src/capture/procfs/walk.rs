@@ -8,12 +8,13 @@ use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
 use super::super::enrich::{Enricher, Part, Sources, guarded};
-use super::super::options::{Progress, Tree};
+use super::super::options::Tree;
 use super::super::process::Process;
 use super::super::tally::File;
 use super::super::walked::Walked;
 use super::folder::Folder;
 use super::task::{Reader, WholeNames};
+use crate::process::Progress;
 
 /// A process with more threads is divided between workers, in parts of this size.
 const THREADS_AT_ONCE: usize = 256;
@@ -47,7 +48,7 @@ impl<'a> Walk<'a> {
     /// Reads all threads of `pids`.
     pub(in crate::capture) fn run(&self, pids: &[u32], pool: &ThreadPool) -> Walked {
         let workers: Vec<_> = (0..pool.current_num_threads()).map(|_| Mutex::new(Worker::new(self))).collect();
-        self.progress.total.store(pids.len(), Ordering::Relaxed);
+        self.progress.announce(u64::try_from(pids.len()).unwrap_or(u64::MAX));
         let next = AtomicUsize::new(0);
         pool.scope(|scope| {
             for _ in &workers {
@@ -84,7 +85,7 @@ impl<'a> Walk<'a> {
             drop(worker);
             // Parts of a large process keep its handles open, so they come before the next process.
             while rayon::yield_local() == Some(rayon::Yield::Executed) {}
-            self.progress.done.fetch_add(1, Ordering::Relaxed);
+            self.progress.advance(1);
         }
     }
 }
