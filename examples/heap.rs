@@ -1,6 +1,5 @@
-//! A program whose allocator's counters are known: its threads allocate, print what jemalloc itself
-//! says of each of them (`tid allocated deallocated`), then `ready`, and stand still until standard
-//! input ends.
+//! A program with known heap counters: its threads allocate and print the statistics of jemalloc for each
+//! thread (`tid allocated deallocated`), then `ready`, and wait until the end of standard input.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -15,7 +14,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const THREADS: usize = 4;
 
 fn main() -> io::Result<()> {
-    // Buffers of the standard streams are allocated now, before numbers are told.
+    // Allocates the buffers of the standard streams before the numbers are read.
     let (stdin, _) = (io::stdin(), io::stdout());
     let barrier = Arc::new(Barrier::new(THREADS + 1));
     for number in 1..=THREADS {
@@ -39,7 +38,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Prints this thread's counters without allocating after they were read.
+/// Prints the counters of the calling thread, without allocating after reading them.
 fn report() {
     let counters = (allocatedp::read(), deallocatedp::read());
     let (Ok(allocated), Ok(deallocated)) = counters else { return };
@@ -50,7 +49,7 @@ fn report() {
     write(&line[..written.unwrap_or(0)]);
 }
 
-/// Straight to the descriptor: standard output's own buffer would be allocated.
+/// Writes directly to the descriptor, because standard output would allocate a buffer.
 fn write(mut bytes: &[u8]) {
     while let Ok(written @ 1..) = nix::unistd::write(io::stdout(), bytes) {
         bytes = &bytes[written..];

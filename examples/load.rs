@@ -1,21 +1,21 @@
-//! A host full of threads to capture: `load PROCESSES THREADS`.
+//! Many threads to capture: `load PROCESSES THREADS`.
 //!
-//! Each process has that many threads besides its first, named `load-<n>`, that sleep. It prints
-//! `ready` once all are there, and ends when its standard input does.
+//! Each process has that many sleeping threads besides its first, named `load-<n>`. It prints `ready` once
+//! all have started, and exits at the end of standard input.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::{env, thread};
 
-/// Threads that only sleep need next to no stack.
+/// Sleeping threads need only a small stack.
 const STACK: usize = 32 * 1024;
 
 fn main() -> io::Result<()> {
     run(&env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect::<Vec<_>>())
 }
 
-/// Runs as the numbers say.
+/// Runs with these numbers of processes and threads.
 pub(crate) fn run(numbers: &[usize]) -> io::Result<()> {
     match *numbers {
         [processes, threads] => parent(processes, threads),

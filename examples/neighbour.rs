@@ -1,5 +1,5 @@
-//! A noisy neighbour: `neighbour worker` computes on the first CPU that it may run on, `neighbour
-//! noise` starts three threads that compute there too. It runs until it is killed.
+//! A noisy neighbour: `neighbour worker` computes on the first CPU that it may run on, `neighbour noise`
+//! starts three threads that compute on the same CPU. It runs until it is killed.
 
 use std::io;
 use std::thread;

@@ -1,7 +1,7 @@
-//! What a probed thread feels: a thread pinned to one CPU reads the clock without end. When standard
-//! input ends, it prints the longest time between two readings, in nanoseconds.
+//! The impact of a capture on a thread: a thread pinned to one CPU reads the clock in a loop. At the end of
+//! standard input, it prints the longest time between two reads, in nanoseconds.
 //!
-//! `spin [CPU]`; compare a run with captures beside it with one without.
+//! `spin [CPU]`; compare a run during captures with a run without.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

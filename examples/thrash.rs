@@ -1,5 +1,5 @@
-//! A program that is given too little memory: `thrash FILE MIB` writes a file of that size and reads
-//! it from front to back until it is killed. In a cgroup that is smaller, each round reads the disk.
+//! A program with too little memory: `thrash FILE MIB` writes a file of that size and reads it repeatedly
+//! until it is killed. In a cgroup with less memory, each round reads from disk.
 
 use std::fs::File;
 use std::io::{self, Write};

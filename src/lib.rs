@@ -1,22 +1,28 @@
-//! What did every thread on this host do, and what changed?
+//! Snapshot and compare per-thread kernel counters: CPU, run-queue wait, I/O, memory.
 //!
-//! [`capture`](fn@capture) reads the scheduler's, memory's and I/O counters of every thread into a
-//! [`CtprofSnapshot`]; [`compare`](fn@compare) groups the threads of two
-//! and says what moved.
+//! [`capture`](fn@capture) reads the counters of every thread into a [`CtprofSnapshot`].
+//! [`compare`](fn@compare) groups the threads of two snapshots and lists what changed.
 //!
 //! ```no_run
 //! let before = ctprof::capture()?;
-//! // ... the work in question ...
+//! // ... the work to be examined ...
 //! let after = ctprof::capture()?;
 //! let comparison = ctprof::compare(&before, &after, &ctprof::compare::Options::default());
 //! println!("{} sections", comparison.tables.len());
 //! # Ok::<(), ctprof::capture::CaptureError>(())
 //! ```
 //!
-//! Stages, each of which sees only those before it: [`model`] is what is known; `sys` asks the kernel;
-//! [`process`] is about this process; [`names`] groups and redacts names; [`diagnose`] says what is
-//! missing, why, and what fixes it; [`capture`](mod@capture) fills the model; [`store`] keeps it in
-//! files; [`compare`](mod@compare) finds what changed; [`report`] draws it; [`cli`] is the command line.
+//! | module | purpose |
+//! |---|---|
+//! | [`model`] | values, tables of metrics, threads, snapshots |
+//! | [`process`] | workers, capabilities and progress of this process |
+//! | [`names`] | patterns and redaction of names |
+//! | [`diagnose`] | what is missing in a snapshot, why, and how to fix it |
+//! | [`capture`](mod@capture) | from the kernel to a snapshot |
+//! | [`store`] | snapshots as files |
+//! | [`compare`](mod@compare) | groups of threads and their differences |
+//! | [`report`] | output as table, Markdown, CSV and JSON |
+//! | [`cli`] | the command line |
 
 pub mod model;
 
@@ -47,8 +53,8 @@ use std::path::Path;
 /// Captures every thread of every process into a file.
 ///
 /// # Errors
-/// If the file can't be written, found out before the capture where possible, or nothing useful
-/// can be captured.
+/// If the file cannot be written (checked before the capture where possible), or nothing useful can
+/// be captured.
 pub fn capture_to(path: &Path) -> Result<CtprofSnapshot, CaptureToError> {
     let target = store::Target::create(path)?;
     let snapshot = capture::capture()?;
@@ -56,7 +62,7 @@ pub fn capture_to(path: &Path) -> Result<CtprofSnapshot, CaptureToError> {
     Ok(snapshot)
 }
 
-/// Why a capture did not end in a file.
+/// Why a capture could not be written to a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureToError {

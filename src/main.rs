@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// ctprof's own heap is jemalloc, so that it can report on itself by the counters it reads of others.
+/// jemalloc avoids contention between workers, and reports ctprof's own heap use.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

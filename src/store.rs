@@ -14,8 +14,8 @@ use std::path::Path;
 
 use crate::model::CtprofSnapshot;
 
-/// Default limit on the size of a snapshot's JSON: 1 GiB. A hostile file can't exhaust memory, and
-/// nothing is written that could not be read back.
+/// Default limit on the size of a snapshot's JSON: 1 GiB. It bounds memory for untrusted files, and
+/// applies to writing as well, so that every written file can be read.
 pub const MAX_DECOMPRESSED_SNAPSHOT_BYTES: u64 = 1 << 30;
 
 impl CtprofSnapshot {
@@ -27,7 +27,7 @@ impl CtprofSnapshot {
         load(path, MAX_DECOMPRESSED_SNAPSHOT_BYTES)
     }
 
-    /// Writes the snapshot to a file. If that fails, the old file stays as it was.
+    /// Writes the snapshot to a file. If that fails, an existing file is kept.
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.

@@ -1,4 +1,4 @@
-//! The command line: help, errors, exit statuses, and what it does to files.
+//! The command line: help, errors, exit statuses, and effects on files.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
@@ -169,7 +169,7 @@ fn files_of_every_format_that_ever_was_are_shown_and_compared() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().display().to_string());
     let files: Vec<String> = entries.filter(|path| path.ends_with(".ctprof.zst")).collect();
-    // ktstr's, version 1 on one line, version 1 with a line for each thread.
+    // A file of ktstr, version 1 on one line, version 1 with one line per thread.
     assert!(["ktstr-", "/v1-linux", "/v1-lines"].iter().all(|kind| files.iter().any(|file| file.contains(kind))));
     for file in &files {
         let shown = run(&["show", file]);

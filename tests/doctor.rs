@@ -1,4 +1,4 @@
-//! What `ctprof doctor` tells an unprivileged user, with real capabilities on this host.
+//! Output of `ctprof doctor` for an unprivileged user with selected capabilities, on this host.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The findings of `doctor` for the user nobody with these capabilities; `None` if this process may
-/// not give them.
+/// The findings of `doctor` for the user `nobody` with these capabilities; `None` if this process cannot
+/// grant them.
 fn findings(capabilities: &[&str]) -> Option<Vec<Value>> {
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("ctprof");

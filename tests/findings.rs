@@ -1,4 +1,4 @@
-//! The tables of docs/findings.md are those of the program.
+//! Tests that the tables of docs/findings.md match the program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fmt::Write;

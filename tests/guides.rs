@@ -1,4 +1,4 @@
-//! The commands of the guides, run as they stand.
+//! Runs the commands of the guides.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
-/// Scenarios that take CPUs from each other would all be noisy neighbours.
+/// Scenarios run one at a time, because they compete for CPUs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -21,13 +21,13 @@ fn block(guide: &str, heading: &str) -> String {
     part.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0.to_owned()
 }
 
-/// Where cargo has put programs, examples below.
+/// The directory of programs built by cargo, with examples below.
 fn built() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ctprof")).parent().unwrap().to_owned()
 }
 
-/// Runs commands in a folder that looks like the repository after a build. Nothing that they start
-/// outlives them.
+/// Runs commands in a directory that looks like the repository after a build, and stops the processes they
+/// start.
 fn run(dir: &Path, commands: &str) -> Output {
     fs::create_dir_all(dir.join("target")).unwrap();
     let _ = std::os::unix::fs::symlink(built(), dir.join("target/debug"));
@@ -52,7 +52,7 @@ fn delta(dir: &Path, by: &str, group: &str, metric: &str) -> f64 {
     row["delta"].as_f64().unwrap_or(0.0)
 }
 
-/// Plays a scenario of the guide; the folder has its captures.
+/// Runs a scenario of the guide, and returns the directory with its captures.
 fn played(heading: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let _alone = ONE_AT_A_TIME.lock();
@@ -103,7 +103,7 @@ fn steps(workflow: &str) -> Vec<(String, String)> {
 #[test]
 fn the_steps_of_the_workflow_work_one_after_the_other() {
     let dir = tempfile::tempdir().unwrap();
-    // What only a runner has: a release to download, a Makefile, sudo without a password.
+    // Only a runner has a Makefile and sudo without a password.
     let tools = dir.path().join("tools");
     fs::create_dir(&tools).unwrap();
     let tool = |name: &str, script: &str| {

@@ -201,7 +201,7 @@ fn repeated_captures_leak_nothing() {
         tikv_jemalloc_ctl::epoch::advance().unwrap();
         tikv_jemalloc_ctl::stats::allocated::read().unwrap()
     };
-    // A soak, for instance: CTPROF_TEST_CAPTURES=500 cargo test --release --test hostile leak
+    // Longer: CTPROF_TEST_CAPTURES=500 cargo test --release --test hostile leak
     let captures = std::env::var("CTPROF_TEST_CAPTURES").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
     let some = |captures: u32| (0..captures).for_each(|_| drop(capture().unwrap()));
     some(4);

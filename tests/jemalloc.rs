@@ -1,6 +1,6 @@
-//! jemalloc counters of real programs, compared with what their own jemalloc says.
+//! jemalloc counters of real programs, compared with the statistics of their own jemalloc.
 //!
-//! Skipped with the reason where not installed: redis-server, libjemalloc2, musl.
+//! Skipped with the reason if not installed: redis-server, libjemalloc2, musl.
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use ctprof::capture::{Route, Tag, inspect};
 use ctprof::{CtprofSnapshot, capture_pid};
 
-/// The program of `examples/heap.rs`, as cargo has built it beside this test.
+/// The program of `examples/heap.rs`, built by cargo together with this test.
 fn heap() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("examples/heap")
 }
 
-/// A program that waits after it has printed what its threads allocated and freed.
+/// A program that prints the bytes its threads allocated and freed, and then waits.
 struct Parked {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -61,7 +61,7 @@ fn counters(snapshot: &CtprofSnapshot) -> BTreeMap<u32, (u64, u64)> {
     read.collect()
 }
 
-/// Whether other processes can be attached to here at all.
+/// Whether other processes can be attached to.
 fn may_probe() -> bool {
     let allowed = Parked::start(&mut Command::new(heap()))
         .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().probe_summary.unwrap().probed_ok > 0);
@@ -71,7 +71,7 @@ fn may_probe() -> bool {
     allowed
 }
 
-/// Starts a program and expects its own numbers, to the byte, for every thread.
+/// Starts a program and expects exactly its own numbers for every thread.
 fn agrees(what: &str, command: &mut Command) -> bool {
     let Some(parked) = Parked::start(command) else { return false };
     let snapshot = capture_pid(parked.child.id()).unwrap();
@@ -145,7 +145,7 @@ fn a_fully_stripped_program_is_refused_and_not_guessed() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("heap");
     tool("strip", &["-o"], &[&program, &heap()]);
-    // Its thread-local block holds more than jemalloc's data, and nothing says where that is.
+    // Its thread-local block has other data as well, so that the offset is unknown.
     assert!(matches!(route(&program), Err(Tag::UnknownLayout | Tag::JemallocNotFound)));
     let parked = Parked::start(&mut Command::new(&program)).unwrap();
     let snapshot = capture_pid(parked.child.id()).unwrap();
@@ -173,7 +173,7 @@ fn a_program_in_its_own_namespaces_agrees() {
     if !may_probe() {
         return;
     }
-    // Its ids are its namespace's own: here the threads are known by their numbers only.
+    // Thread ids are those of its namespace, so only the numbers can be compared.
     let snapshot = ctprof::capture().unwrap();
     let of_it = |thread: &&ctprof::ThreadState| &*thread.pcomm == "heap" && thread.tgid != parked.child.id();
     let read = snapshot.threads.iter().filter(of_it).filter_map(|thread| Some(thread.metrics.allocated_bytes?.0));
@@ -183,7 +183,7 @@ fn a_program_in_its_own_namespaces_agrees() {
     }
 }
 
-/// A program that is stripped, and its debug file where distributions put them: by build id.
+/// A stripped program, with its debug file by build id, as in distributions.
 #[test]
 fn a_debug_file_is_found_by_its_build_id_in_the_processs_own_root() {
     let dir = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     let (read, mut said) = (counters(&snapshot), parked.said.clone());
     said.remove(&parked.child.id());
     assert_eq!(read, said);
-    // The child ends with its input; the thread that waited for it must be free to go on.
+    // The child exits at the end of its input; the thread that waits for it must not be stopped.
     drop(parked.stdin.take());
     assert!((0..200).any(|_| {
         thread::sleep(Duration::from_millis(10));

@@ -1,6 +1,6 @@
-//! Who may import whom. Stages see only the stages before them, and files form no cycle.
+//! Allowed imports: stages use only the stages before them, and files form no cycle.
 //!
-//! A file depends on the files that define what it names outside of its tests: re-exports are followed
+//! A file depends on the files that define the items it uses outside of its tests. Re-exports are followed
 //! to the definition, and a re-export alone is no dependency.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Each stage with those it may use. `capture` and `compare` never meet; `report` sees neither the
-/// capture nor the store; the command line sees everything.
+/// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
+/// of `capture` and `store`.
 const MAY_USE: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("sys", &[]),
@@ -31,7 +31,7 @@ struct Module {
     file: String,
     /// The file's code without comments, imports and tests.
     code: String,
-    /// What its imports and re-exports bind, by name; globs are under `*`.
+    /// The paths of its imports and re-exports, by name; globs are under `*`.
     bound: Vec<(String, Segments)>,
     /// The paths of its private imports.
     imports: Vec<Segments>,
@@ -90,7 +90,7 @@ impl Module {
     }
 }
 
-/// `pub`, `pub(in …)` or nothing, and what follows.
+/// `pub`, `pub(in …)` or nothing, and the rest.
 fn split_visibility(item: &str) -> (&str, &str) {
     let Some(after) = item.strip_prefix("pub") else { return ("", item) };
     let end = if after.starts_with('(') { after.find(')').map_or(0, |at| at + 1) } else { 0 };
@@ -122,7 +122,7 @@ fn path_tree(rest: &mut &str, prefix: &[String], found: &mut Vec<(String, Segmen
     }
     let segment = if rest.starts_with('*') { "*" } else { identifier(rest) };
     if segment.is_empty() {
-        // Nothing that an import could be: a turbofish, for instance.
+        // Not an import, for example a turbofish.
         *rest = "";
         return found.extend(prefix.last().map(|name| (name.clone(), prefix.to_vec())));
     }
@@ -142,7 +142,7 @@ fn path_tree(rest: &mut &str, prefix: &[String], found: &mut Vec<(String, Segmen
     found.push((alias.unwrap_or(name).to_owned(), path));
 }
 
-/// The module that defines what `path`, written in `from`, names; `None` if another crate does.
+/// The module that defines the item of `path`, used in `from`; `None` if another crate defines it.
 fn resolve(modules: &Modules, from: &[String], path: &[String], depth: usize) -> Option<Segments> {
     let (first, rest) = path.split_first()?;
     let (start, rest) = match first.as_str() {

@@ -1,6 +1,6 @@
-//! The man pages are those of the command line as it is.
+//! Tests that the man pages match the command line.
 //!
-//! `UPDATE_MAN=1 cargo test --test man` writes them anew.
+//! `UPDATE_MAN=1 cargo test --test man` updates them.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Names of real threads, the patterns they have, and the groups they are in.
+//! Names of real threads, their patterns, and their groups.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use ctprof::CtprofSnapshot;
@@ -22,7 +22,7 @@ fn snapshot<'n>(names: impl IntoIterator<Item = &'n str>) -> CtprofSnapshot {
     serde_json::from_value(json!({ "format_version": 1, "threads": threads.collect::<Vec<_>>() })).unwrap()
 }
 
-/// The groups, each with the number of its threads.
+/// The groups with their numbers of threads.
 fn groups(snapshot: &CtprofSnapshot, group_by: GroupBy) -> Vec<(String, u64)> {
     let mut options = Options::default();
     options.group_by = group_by;

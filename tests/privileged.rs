@@ -1,4 +1,4 @@
-//! What only root can set up: delay accounting, cgroups, other users. Skipped elsewhere, with the reason.
+//! Tests that need root: delay accounting, cgroups, other users. Skipped with the reason otherwise.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
     })
 }
 
-/// Whether taskstats answers here; says why not.
+/// Whether taskstats is available; prints the reason if not.
 fn taskstats_answers(snapshot: &CtprofSnapshot) -> bool {
     let summary = snapshot.taskstats_summary.as_ref().unwrap();
     if summary.ok_count == 0 {
@@ -179,7 +179,7 @@ struct Cgroup {
 }
 
 impl Cgroup {
-    /// In version 2 where that has the controllers, else in the hierarchies of version 1.
+    /// In version 2 if it has the controllers, otherwise in the hierarchies of version 1.
     fn new() -> Option<Self> {
         let name = format!("ctprof-test-{}", std::process::id());
         let unified = Path::new("/sys/fs/cgroup");

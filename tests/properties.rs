@@ -1,4 +1,4 @@
-//! What holds for any names and any snapshots.
+//! Properties of all names and snapshots.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ctprof::{CtprofSnapshot, compare, report};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Names as programs give them, and as nobody should.
+/// Ordinary and hostile names.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,6}[-/:#_ ]?[0-9]{0,3}",
@@ -20,7 +20,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A thread with some readings; numbers of any size.
+/// A thread with some values, of any size.
 fn thread() -> impl Strategy<Value = Value> {
     let number = prop_oneof![Just(0), 0..1000u64, any::<u64>()];
     let numbers = prop::collection::btree_map(
@@ -82,7 +82,7 @@ fn by(group_by: GroupBy) -> Options {
 
 const AXES: [GroupBy; 5] = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
 
-/// The deltas of a comparison, by section, group and reading; those of two numbers only.
+/// The numeric deltas of a comparison, by section, group and metric.
 fn deltas(comparison: &Comparison) -> BTreeMap<(String, Vec<String>, String), i128> {
     let mut deltas = BTreeMap::new();
     for table in &comparison.tables {
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// No NUL, no escape, and no number that is none.
+/// No NUL, no escape sequence, and no NaN.
 fn clean(out: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(!out.contains(&0) && !out.contains(&0x1b));
     let text = std::str::from_utf8(out).unwrap();

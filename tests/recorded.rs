@@ -1,5 +1,4 @@
-//! Captures of recorded trees: the text of real kernels, read by a whole capture and compared with a plain
-//! parser of the same files.
+//! Captures of recorded trees with text of real kernels, compared with a simple parser of the same files.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a user sees of snapshots: promises about tables, CSV and JSON, each once broken.
+//! Promises to users about tables, CSV and JSON.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs;
@@ -22,7 +22,7 @@ fn rows(args: &[&str]) -> Vec<Value> {
     json["rows"].as_array().unwrap().clone()
 }
 
-/// A thread of its own process unless `fields` say otherwise.
+/// A thread of its own process, unless `fields` set another one.
 fn thread(tid: u32, name: &str, fields: Value) -> Value {
     let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name, "cgroup": "/"});
     thread.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -36,7 +36,7 @@ impl Snapshots {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// The path of a snapshot with these threads, as plain JSON.
+    /// The path of a snapshot with these threads, in plain JSON.
     fn with(&self, name: &str, threads: &[Value]) -> String {
         let path = self.0.path().join(name);
         fs::write(&path, json!({"format_version": 1, "threads": threads}).to_string()).unwrap();
@@ -54,7 +54,7 @@ fn children_were_indented_under_the_wrong_cgroup_when_their_parents_row_was_hidd
         let of = |tid, tgid: u32, comm: &str, cgroup: &str, minflt: u64| {
             thread(tid, comm, json!({"tgid": tgid, "pcomm": "app", "cgroup": cgroup, "minflt": minflt}))
         };
-        // The faults of /b move from one thread to the other: its own row, and the process's, are unchanged.
+        // In /b, one thread has the faults of the other: the rows of /b and of the process are unchanged.
         let b = [of(20, 20, "app", "/b", 1000 + faults), of(21, 20, "io", "/b", 9000 - faults)];
         files.with(name, &[&[of(10, 10, "app", "/a", 5 + faults), of(11, 10, "io", "/a", 7)][..], &b].concat())
     };
@@ -193,7 +193,7 @@ fn the_limit_counted_for_each_list_and_was_ignored_by_csv_and_json() {
     assert!(rows(&args[..3]).len() > 100, "without a limit JSON has every row");
 }
 
-/// What a command prints on a terminal with so many columns; `None` without `script`.
+/// The output of a command on a terminal with that many columns; `None` without `script`.
 fn on_terminal(columns: u16, args: &str) -> Option<String> {
     let command = format!("stty rows 50 cols {columns} 2>/dev/null; {} {args}", env!("CARGO_BIN_EXE_ctprof"));
     let out = Command::new("script").args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "1").output().ok()?;
@@ -236,7 +236,7 @@ fn a_name_of_15_bytes_was_marked_as_cut_even_if_it_is_whole() {
     assert!(page.contains("systemd-journal…") && !page.contains("systemd-machine…"), "{page}");
 }
 
-/// A Python with DuckDB and pandas: the system's, or one in the directory that the variable names.
+/// A Python with DuckDB: the path in the variable, or the system's.
 fn python_with_duckdb() -> Option<PathBuf> {
     let candidates = [std::env::var_os("CTPROF_TEST_PYTHON").map(PathBuf::from), Some("python3".into())];
     let has = |python: &Path| {

@@ -1,4 +1,4 @@
-//! Files: snapshots read back as they were written, and anything else is a clear error.
+//! Files: written snapshots are read back unchanged, and any other file is a clear error.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeSet;
@@ -17,14 +17,14 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// What loading a file of `bytes` gives.
+/// Loads a file of `bytes`.
 fn load_bytes(bytes: &[u8], limit: u64) -> Result<CtprofSnapshot, StoreError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     load(file.path(), limit)
 }
 
-/// What loading a compressed file of `json` gives.
+/// Loads a compressed file of `json`.
 fn loaded(json: &str, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     load_bytes(&zstd::encode_all(json.as_bytes(), 3).unwrap(), limit)
 }
@@ -129,7 +129,7 @@ fn a_flipped_bit_is_detected() {
     let (path, rewritten) = (dir.path().join("flipped"), dir.path().join("good"));
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&rewritten).unwrap();
     let good = fs::read(&rewritten).unwrap();
-    // A flipped bit before these bytes may only change the window size, which is harmless.
+    // A flipped bit before these bytes may only change the window size, which has no effect.
     for at in (6..good.len()).step_by(97) {
         let mut bytes = good.clone();
         bytes[at] ^= 0x10;

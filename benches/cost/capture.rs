@@ -10,7 +10,7 @@ use crate::process::{Cost, Line, ctprof, medians, role};
 
 const RUNS: usize = 7;
 
-/// The role that captures and writes nothing.
+/// The role that captures and writes no file.
 pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
     let mut options = Options::default();
     options.jobs = Some(jobs);

@@ -1,4 +1,4 @@
-//! The least that a capture can cost: its system calls, with their results ignored.
+//! The minimum cost of a capture: its system calls, with their results ignored.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -44,7 +44,7 @@ fn tid(path: &Path) -> Option<i32> {
 
 struct Worker {
     buffer: Vec<u8>,
-    /// `None` where thread ids are not this kernel's.
+    /// `None` if thread ids are not those of this kernel.
     taskstats: Option<Taskstats>,
     live: bool,
 }

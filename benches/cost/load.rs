@@ -1,5 +1,4 @@
-//! What is captured: the load of `examples/load.rs`, or a recorded tree where the host cannot have
-//! so many threads.
+//! The load to capture: `examples/load.rs`, or a recorded tree if the host cannot have that many threads.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +14,7 @@ use crate::process::role;
 #[path = "../../examples/load.rs"]
 mod example;
 
-/// Threads in a process of a load.
+/// Threads per process of a load.
 const PER_PROCESS: usize = 100;
 
 /// Sleeping threads, until dropped.
@@ -45,13 +44,13 @@ pub(crate) fn run(numbers: &[&str]) -> anyhow::Result<()> {
     Ok(example::run(&numbers.iter().filter_map(|number| number.parse().ok()).collect::<Vec<_>>())?)
 }
 
-/// Whether this host can have so many threads.
+/// Whether this host can have that many threads.
 pub(crate) fn fits(threads: usize) -> anyhow::Result<bool> {
     let limit: usize = fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse()?;
     Ok(threads + 2_000 < limit)
 }
 
-/// A tree like procfs with so many threads, each of which has the files of this one.
+/// A tree like procfs with that many threads. Each has the files of the current thread.
 pub(crate) fn tree(root: &Path, threads: usize) -> anyhow::Result<()> {
     let model = root.join("model");
     fs::create_dir(&model)?;

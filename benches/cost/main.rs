@@ -1,8 +1,10 @@
-//! The cost of a capture, as ratios to a floor measured in the same run: a program that opens, reads once
-//! and closes the same files of the same threads, makes the same other system calls, and parses nothing. `cargo bench --bench cost [-- capturing|reading|captured THREADS...]`.
+//! The cost of a capture, as ratio to a floor measured in the same run: a program that makes the same system
+//! calls and parses nothing.
 //!
-//! Each measured program is a process, so that the kernel accounts its CPU time and memory. Floor and
-//! captures alternate, and the median of each counts.
+//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured THREADS...]`
+//!
+//! Each measured program is its own process, so that the kernel accounts its CPU time and memory. Floor and
+//! captures alternate, and medians are printed.
 
 mod capture;
 mod floor;
@@ -15,7 +17,7 @@ use std::env;
 
 use anyhow::bail;
 
-/// What `cargo bench` passes to every benchmark.
+/// The argument that `cargo bench` passes to every benchmark.
 const CARGO: &str = "--bench";
 /// Sizes of hosts, in threads.
 const SIZES: [usize; 5] = [100, 2_000, 20_000, 100_000, 1_000_000];

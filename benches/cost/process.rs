@@ -1,4 +1,4 @@
-//! Programs run as processes, and their cost as the kernel accounts it.
+//! Runs programs as processes, and reads their cost from the kernel.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ pub(crate) fn ctprof(words: &[&str]) -> Line {
     [env!("CARGO_BIN_EXE_ctprof")].iter().chain(words).map(|&word| word.to_owned()).collect()
 }
 
-/// The medians of `runs` runs of each program. Programs alternate, after a first run that does not count.
+/// The medians of `runs` runs of each program. Programs alternate, after a first run that is ignored.
 pub(crate) fn medians(runs: usize, programs: &[Line]) -> anyhow::Result<Vec<Cost>> {
     let mut costs = vec![Vec::new(); programs.len()];
     for run in 0..=runs {
@@ -50,14 +50,14 @@ pub(crate) fn medians(runs: usize, programs: &[Line]) -> anyhow::Result<Vec<Cost
     Ok(costs.into_iter().map(cost).collect())
 }
 
-/// The middle number.
+/// The median.
 pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// Runs a program as the only child of this one in the role [`report`]: the kernel accounts children as a
-/// sum and a peak.
+/// Runs a program as the only child of this program in the role [`report`], because the kernel accounts
+/// only sums and peaks of children.
 fn measure(program: &Line) -> anyhow::Result<Cost> {
     let measured = role(&["measured"])?;
     let output = Command::new(&measured[0]).args(&measured[1..]).args(program).stderr(Stdio::inherit()).output()?;

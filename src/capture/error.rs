@@ -1,4 +1,4 @@
-//! Why nothing could be captured.
+//! Errors of a capture.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub enum CaptureError {
     NoProcfs {
         /// The root.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
     /// A directory without processes: not a procfs.
@@ -28,7 +28,7 @@ pub enum CaptureError {
         pid: u32,
         /// The root.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
     /// The requested id belongs to a thread.

@@ -1,4 +1,4 @@
-//! Parsers of what the kernel writes, for the fuzz targets to reach.
+//! Parsers of kernel text, exposed to the fuzz targets.
 
 use super::enrich::{jemalloc, taskstats};
 use super::procfs::cgroup_paths::CgroupPaths;

@@ -1,5 +1,5 @@
-//! From the kernel to the model: walks all threads and fills a snapshot. What cannot be read is absent and
-//! counted; a capture fails only where nothing useful can be read.
+//! From the kernel to the model: walks all threads and fills a snapshot. Values that cannot be read are
+//! absent, and counted by reason. A capture fails only if nothing useful can be read.
 
 mod enrich;
 mod error;
@@ -38,7 +38,7 @@ use crate::process::workers;
 /// Captures every thread of every process.
 ///
 /// # Errors
-/// [`CaptureError`] where nothing useful can be read.
+/// [`CaptureError`] if nothing useful can be read.
 pub fn capture() -> Result<CtprofSnapshot, CaptureError> {
     capture_with(&Options::default())
 }
@@ -46,7 +46,7 @@ pub fn capture() -> Result<CtprofSnapshot, CaptureError> {
 /// Captures every thread of one process.
 ///
 /// # Errors
-/// [`CaptureError`] where nothing useful can be read, such as an unknown process.
+/// [`CaptureError`] if nothing useful can be read, for example for an unknown process.
 pub fn capture_pid(pid: u32) -> Result<CtprofSnapshot, CaptureError> {
     capture_with(&Options { pids: vec![pid], ..Options::default() })
 }
@@ -54,7 +54,7 @@ pub fn capture_pid(pid: u32) -> Result<CtprofSnapshot, CaptureError> {
 /// Captures according to `options`.
 ///
 /// # Errors
-/// [`CaptureError`] where nothing useful can be read.
+/// [`CaptureError`] if nothing useful can be read.
 pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let begin = Instant::now();
     let captured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -94,11 +94,11 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     })
 }
 
-/// The sources that are enabled and that this tree and process can use.
+/// The enabled sources that this tree and process can use.
 fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources {
     let live = |ask: Ask| ask == Ask::Yes && options.roots.tree() == Tree::Live;
-    // The kernel resumes a thread that did not stop in time when the worker that traces it exits. A pool
-    // of the calling thread alone has no such worker.
+    // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
+    // the calling thread alone has no such worker.
     let traces = pool.current_thread_index().is_none();
     Sources {
         smaps: options.smaps,
@@ -107,7 +107,7 @@ fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources 
     }
 }
 
-/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once.
+/// The values of every cgroup that a thread is in, in any hierarchy with values. Each is read once.
 fn cgroups(walked: &Walked, mounts: &Mounts, pool: &ThreadPool) -> BTreeMap<String, CgroupStats> {
     let of_threads = walked.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
     let paths: BTreeSet<&Name> = of_threads.chain(&walked.cgroups).collect();

@@ -1,4 +1,4 @@
-//! How a capture was made: by which user, with which capabilities, at what cost.
+//! How a capture was made: user, capabilities, cost.
 
 use std::path::Path;
 use std::time::Instant;
@@ -49,7 +49,7 @@ fn cost(walked: &Walked) -> SelfCost {
     SelfCost {
         user_ns: usage.and_then(|usage| nanoseconds(usage.user_time())),
         system_ns: usage.and_then(|usage| nanoseconds(usage.system_time())),
-        // The kernel gives KiB.
+        // The kernel reports KiB.
         peak_rss_bytes: usage.and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib * 1024),
         smaps_ns: u64::try_from(walked.tally.smaps_time.as_nanos()).ok(),
         probe_ns: u64::try_from(walked.probe_time.as_nanos()).ok(),

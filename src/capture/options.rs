@@ -1,4 +1,4 @@
-//! What to capture, from where, and with how many workers.
+//! Options of a capture: processes, sources, roots, workers.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;
 
-/// Where the kernel's file systems are.
+/// Roots of the kernel's file systems.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled:
@@ -32,20 +32,20 @@ impl Roots {
     }
 }
 
-/// Whether thread ids of the procfs are those of this process's own system calls.
+/// Whether thread ids of the procfs are valid in system calls of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tree {
-    /// `/proc`: they are.
+    /// `/proc`: thread ids are valid.
     Live,
     /// Another procfs, or a recorded tree.
     Elsewhere,
 }
 
-/// What to capture, and how.
+/// Options of a capture.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where to look.
+    /// Roots of the kernel's file systems.
     pub roots: Roots,
     /// Processes to capture; empty for all.
     pub pids: Vec<u32>,
@@ -59,7 +59,7 @@ pub struct Options {
     pub taskstats: Ask,
     /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
     pub jemalloc: Ask,
-    /// Updated as the capture proceeds.
+    /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
 }
 
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-/// Whether to use a source that costs something or needs privileges.
+/// Whether to use an optional source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {
     /// Use it.

@@ -1,4 +1,4 @@
-//! One process while it is read: a handle on its directory of procfs, its name, and what failed.
+//! One process while it is read: a handle on its procfs directory, its name, and failures.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,12 +18,12 @@ pub(super) struct Process {
     /// Its directory.
     pub(super) folder: Folder,
     name: OnceLock<Name>,
-    /// Its jemalloc, once looked for.
+    /// Its jemalloc, once searched for.
     pub(super) jemalloc: OnceLock<Option<Attachment>>,
     outcome: Mutex<Outcome>,
 }
 
-/// What the log says about a process.
+/// Log data of a process.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<Failure>,
@@ -36,7 +36,7 @@ struct Failure {
     source: &'static str,
     /// The errno or the tag.
     reason: String,
-    /// Threads concerned; `None` where it concerns the process as a whole.
+    /// Number of affected threads; `None` if the whole process is affected.
     threads: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Process {
         })
     }
 
-    /// Remembers the name that was read with the leader.
+    /// Stores the name that was read with the leader.
     pub(super) fn learn_name(&self, name: &Name) {
         let _ = self.name.set(Name::clone(name));
     }
@@ -75,7 +75,7 @@ impl Process {
         tasks.is_ok_and(|tasks| alive(Numbered::new(&tasks, tid).read(File::Stat.name(), &mut Vec::new())))
     }
 
-    /// Counts and logs a file of a thread, or with the leader's id of the process, that could not be read.
+    /// Counts and logs a file that could not be read, of a thread or (with the leader's id) of the process.
     pub(super) fn unread(&self, tid: u32, file: File, errno: Errno, tally: &mut Tally) {
         let name = file.name().to_str().expect("names of files are ASCII");
         tracing::debug!(file = name, pid = self.id, tid, process = ?self.name(), errno = ?errno, "cannot read");
@@ -84,18 +84,18 @@ impl Process {
         self.fail(name, format!("{errno:?}"), (file != File::SmapsRollup).then_some(1));
     }
 
-    /// Notes that jemalloc's counters could not be read: of a thread, or of the process as a whole.
+    /// Records that jemalloc counters could not be read, for a thread or the whole process.
     pub(super) fn unprobed(&self, tid: Option<u32>, reason: &str) {
         tracing::debug!(pid = self.id, tid, process = ?self.name(), reason, "cannot read jemalloc counters");
         self.fail("jemalloc", reason.to_owned(), tid.map(|_| 1));
     }
 
-    /// Notes threads whose jemalloc counters were read.
+    /// Records the number of threads whose jemalloc counters were read.
     pub(super) fn probed(&self, threads: u64) {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).probed += threads;
     }
 
-    /// Panics in test builds, for processes that no kernel has (`PID_MAX_LIMIT`).
+    /// Panics in test builds, for process ids that no kernel has (`PID_MAX_LIMIT`).
     #[cfg(test)]
     pub(super) fn panic_in(&self, stage: &str) {
         let panics = [(4_000_000_001, "reader"), (4_000_000_002, "enricher")].contains(&(self.id, stage));
@@ -136,7 +136,7 @@ impl Process {
             }
             said.push(text);
         }
-        // Debug formatting escapes what could control a terminal.
+        // Debug formatting escapes terminal sequences.
         (!said.is_empty()).then(|| format!("pid {} {:?}: {}", self.id, self.name(), said.join("; ")))
     }
 }
@@ -145,7 +145,7 @@ fn threads(count: u64) -> String {
     if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
-/// Whether a text of `stat` is that of a thread that has not exited: state `Z` or `X` in field 3.
+/// Whether `stat` describes a thread that has not exited (field 3 is neither `Z` nor `X`).
 fn alive(stat: Result<&[u8], Errno>) -> bool {
     let state = stat.ok().and_then(text::stat).and_then(|(_, mut fields)| fields.next());
     state.is_some_and(|(_, state)| !matches!(state, b"Z" | b"X"))

@@ -40,7 +40,7 @@ impl From<File> for SourceFile {
     }
 }
 
-/// The name of the kernel's error, as snapshots store it.
+/// The name of a kernel error in snapshots.
 pub(in crate::capture) fn stored(errno: Errno) -> model::Errno {
     model::Errno::from(&*format!("{errno:?}"))
 }
@@ -53,7 +53,7 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) negative_times: u64,
     pub(in crate::capture) smaps_skipped: u64,
     pub(in crate::capture) smaps_time: Duration,
-    /// A few at most: a list is enough.
+    /// A list, because there are only a few.
     failures: Vec<(File, Errno, u64)>,
     unread_names: BTreeMap<File, BTreeSet<Name>>,
     pub(in crate::capture) panics: u64,
@@ -64,8 +64,8 @@ impl Tally {
         self.count(file, errno, 1);
     }
 
-    /// Keeps the name of a process whose file could not be read, if it is `alive` and its name is among the
-    /// first of all in alphabetical order.
+    /// Stores the name of a process whose file could not be read, if it is `alive` and its name is among the
+    /// first in alphabetical order.
     pub(in crate::capture) fn name_unread(&mut self, file: File, name: &Name, alive: impl FnOnce() -> bool) {
         let names = self.unread_names.entry(file).or_default();
         let full = names.len() >= CtprofParseSummary::MAX_UNREAD_NAMES;

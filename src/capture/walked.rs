@@ -1,4 +1,4 @@
-//! What a walk over all threads gives, whichever engine made it.
+//! The result of a walk over all threads, by any engine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::enrich::{jemalloc, taskstats};
 use super::tally::Tally;
 use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 
-/// Threads, and counts of what could not be read: one worker's, or merged.
+/// Threads, and counts of failures, of one worker or of all.
 #[derive(Default)]
 pub(super) struct Walked {
-    /// Sorted by process and thread id once [`in_order`](Self::in_order) was called.
+    /// Sorted by process and thread id after [`in_order`](Self::in_order).
     pub(super) threads: Vec<ThreadState>,
-    /// The cgroups that they are in, in all hierarchies with values.
+    /// The cgroups of the threads, in all hierarchies with values.
     pub(super) cgroups: BTreeSet<Name>,
     pub(super) tally: Tally,
     /// `None` if taskstats was disabled.
@@ -24,7 +24,7 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Adds what another worker has read.
+    /// Adds the result of another worker.
     pub(super) fn merge(&mut self, other: Self) {
         let Self { mut threads, mut cgroups, tally, taskstats, probe, probe_time } = other;
         self.threads.append(&mut threads);
@@ -57,7 +57,7 @@ fn name_processes(threads: &mut [ThreadState]) {
         let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);
         let (name, complete) = (Name::clone(&leader.comm), leader.name_complete);
         for thread in process {
-            // Threads start with the name of the thread that created them.
+            // A new thread inherits the name of the thread that creates it.
             thread.name_complete |= complete && thread.comm == name;
             thread.pcomm = Name::clone(&name);
         }

@@ -1,4 +1,4 @@
-//! What can be typed. These types are not seen outside the command line.
+//! Command-line arguments. These types are private to the command line.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -254,7 +254,7 @@ impl View {
         }
     }
 
-    /// The columns asked for, which the report has to have.
+    /// The selected columns, which must exist in the report.
     pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
         match self.columns.iter().find(|column| !is_view(**column)) {
             None => Ok(self.columns.clone()),
@@ -305,7 +305,7 @@ pub(super) enum ListingFormat {
     Markdown,
 }
 
-/// Names are taken as they are where an option asks for it.
+/// Literal names if an option selects them, otherwise patterns.
 fn unless(literal: bool) -> Names {
     if literal { Names::Literal } else { Names::Patterns }
 }
@@ -314,7 +314,7 @@ fn flatten(glob: &str) -> Result<Flatten, String> {
     Flatten::new(glob).map_err(|error| error.msg.to_owned())
 }
 
-/// Values that are known by name, completed by shells and listed in help.
+/// Values with names that shells complete and help lists.
 struct Named<T> {
     names: fn() -> Vec<&'static str>,
     parse: fn(&str) -> Result<T, SelectError>,

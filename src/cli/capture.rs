@@ -15,7 +15,7 @@ use crate::model::{Census, CtprofSnapshot};
 use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
-/// The environment variable with the key that names are hashed under: a command line is for all to see.
+/// The environment variable with the key of hashes. Command lines are visible to all users.
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
 pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
@@ -88,7 +88,7 @@ fn options(args: &Capture) -> Options {
     }
 }
 
-/// A name that says where and when, in the working directory.
+/// The default file name: host and time, in the working directory.
 fn default_path() -> PathBuf {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let host = host.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");

@@ -1,4 +1,4 @@
-//! Snapshot files, read into what reports are made of.
+//! Reads snapshot files into digests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::compare::{Digest, Options, ThreadTotals};
 use crate::process::Progress;
 use crate::store::{StoreError, load_into};
 
-/// Reads snapshots side by side, without keeping their threads.
+/// Reads snapshots concurrently, without keeping their threads.
 pub(super) fn digests<const N: usize>(
     paths: [&Path; N],
     options: &Options,

@@ -25,13 +25,13 @@ use self::exit::FAILED;
 use crate::process::{Privileges, workers};
 use crate::store::StoreError;
 
-/// The definition of the command line, for what is generated from it.
+/// The definition of the command line, from which man pages and completions are generated.
 #[must_use]
 pub fn command() -> clap::Command {
     Args::command()
 }
 
-/// Runs the command that the process was started with.
+/// Runs the command of the process's arguments.
 #[must_use]
 pub fn run() -> ExitCode {
     let args = Args::parse();
@@ -52,12 +52,12 @@ pub fn run() -> ExitCode {
     ended(done.map(|()| ExitCode::SUCCESS))
 }
 
-/// Workers for what a user waits for.
+/// Workers for reports, which a user waits for.
 fn all_cpus() -> rayon::ThreadPool {
     workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
-/// The exit status, and a word on what went wrong.
+/// The exit status; prints the error, if any.
 fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -72,7 +72,7 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// A closed pipe ends a report early. A snapshot that is written to one is lost: that is a failure.
+/// A closed pipe ends a report early. For a snapshot, it is a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     if error.is::<StoreError>() {
         return false;

@@ -1,4 +1,4 @@
-//! Standard output, and how tables are drawn on it.
+//! Standard output and its properties.
 
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -8,7 +8,7 @@ use anyhow::Context;
 use super::args::{ColourWhen, Format, View};
 use crate::report::{self, Colour, Column, Page, Selection, Terminal, Unchanged};
 
-/// Rows per section that leave its heading on the screen.
+/// Default maximum of rows per section on a terminal, so that its heading stays visible.
 const TERMINAL_LIMIT: usize = 50;
 
 /// Runs `print` on buffered standard output.
@@ -19,13 +19,13 @@ pub(super) fn to_stdout(
     print(&mut out).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Columns of the terminal; `None` if standard output is none.
+/// Width of the terminal; `None` if standard output is not a terminal.
 pub(super) fn width() -> Option<u16> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout).map_or(80, |(width, _)| width.0))
 }
 
-/// What a page shows: on a terminal a limited number of rows, in formats for programs all of them.
+/// The rows of a page: by default limited on a terminal, all in other formats.
 pub(super) fn selection(view: &View) -> Selection {
     let is_for_people = matches!(view.format, Format::Table | Format::Markdown);
     let limit = match view.limit {
@@ -36,7 +36,7 @@ pub(super) fn selection(view: &View) -> Selection {
     Selection { limit, unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown } }
 }
 
-/// Writes a page to standard output in the format that was asked for.
+/// Writes a page to standard output in the selected format.
 pub(super) fn write_page(page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
     to_stdout(|out| match view.format {
         Format::Table => {
@@ -48,7 +48,7 @@ pub(super) fn write_page(page: &Page<'_>, view: &View, columns: &[Column]) -> an
     })
 }
 
-/// Colour by convention: `NO_COLOR` and `CLICOLOR_FORCE` decide where the command line does not.
+/// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
 fn colour(when: ColourWhen) -> Colour {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let on = match when {

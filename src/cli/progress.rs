@@ -1,4 +1,4 @@
-//! A progress bar for what takes long.
+//! A progress bar for long tasks.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use indicatif::ProgressBar;
 use super::args::Messages;
 use crate::process::Progress;
 
-/// A task that ends before this needs no bar.
+/// Tasks that end earlier show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// A bar that is drawn until this is dropped.
+/// A bar that is shown until it is dropped.
 pub(super) struct Watch {
     end: Option<Sender<()>>,
     drawing: Option<JoinHandle<()>>,
 }
 
-/// Draws the progress of a task if standard error is a terminal and messages are wanted.
+/// Shows the progress of a task if standard error is a terminal and messages are enabled.
 pub(super) fn watch(progress: &Arc<Progress>, messages: Messages) -> Option<Watch> {
     (messages == Messages::All && io::stderr().is_terminal()).then(|| start(progress))
 }
@@ -40,7 +40,7 @@ fn start(progress: &Arc<Progress>) -> Watch {
         }
         bar.finish_and_clear();
     };
-    // Without a thread there is no bar, and nothing else is lost.
+    // If the thread cannot start, there is no bar.
     Watch { end: Some(end), drawing: thread::Builder::new().spawn(draw).ok() }
 }
 

@@ -1,4 +1,4 @@
-//! The captures themselves: what they read, what they could not read, what they cost.
+//! The captures themselves: what they read and could not read, and their cost.
 
 use std::borrow::Cow;
 
@@ -89,7 +89,7 @@ fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
     walked.into_iter().chain(failures).collect()
 }
 
-/// What is missing, and on which side if not in every snapshot shown.
+/// What is missing, with the side if it is not missing in every snapshot shown.
 pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Digest>>) -> Vec<Note> {
     let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_gap()).collect::<Vec<_>>());
     let baseline = gaps.baseline.iter().map(|gap| {

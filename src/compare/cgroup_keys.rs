@@ -1,5 +1,5 @@
-//! The keys of cgroups: paths flattened by the user's globs, made into patterns, and those that were
-//! renamed matched with their old names.
+//! The keys of cgroups: paths are flattened by the user's globs, then replaced by patterns, then renamed
+//! cgroups are matched with their old names.
 
 pub(super) mod renamed;
 
@@ -23,8 +23,8 @@ pub(super) struct CgroupKeys<'n> {
 }
 
 impl<'n> CgroupKeys<'n> {
-    /// Decides the keys of both sides together: of the cgroups that threads are in, and of those
-    /// that have counters of their own (`recorded`).
+    /// Decides the keys of both sides together, for the cgroups of threads and for the cgroups with
+    /// recorded values (`recorded`).
     pub(super) fn learn(
         threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>,
         recorded: Sides<impl Iterator<Item = &'n str>>,
@@ -69,7 +69,7 @@ impl<'n> CgroupKeys<'n> {
         self.renamed.get(key).map_or(key, String::as_str).to_owned()
     }
 
-    /// Whether a key is that of a renamed cgroup.
+    /// Whether a key belongs to a renamed cgroup.
     pub(super) fn is_renamed(&self, key: &str) -> bool {
         self.matched.contains(key)
     }

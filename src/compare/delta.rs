@@ -1,40 +1,40 @@
-//! The difference of two values of a group.
+//! The difference between two values of a group.
 
 use serde::{Serialize, Serializer};
 
 use super::sides::Sides;
 use crate::model::{Cell, Unit};
 
-/// How a value differs from the other side's.
+/// The difference between the values of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Delta {
-    /// Candidate less baseline.
+    /// Candidate minus baseline.
     Number(i128),
-    /// Candidate less baseline, of parts of a whole.
+    /// Candidate minus baseline, of ratios.
     Points(f64),
-    /// The same of both ends.
+    /// Candidate minus baseline, of both ends of a range.
     Range {
-        /// Of the smallest.
+        /// Difference of the smallest values.
         min: i64,
-        /// Of the largest.
+        /// Difference of the largest values.
         max: i64,
     },
-    /// The most frequent value, or a limit, is another.
+    /// The most frequent value, or a limit, changed.
     Changed {
-        /// The baseline's: a word, or a number in the row's unit.
+        /// Value of the baseline: a word, or a number in the unit of the row.
         from: Cell,
-        /// The candidate's.
+        /// Value of the candidate.
         to: Cell,
     },
     /// The most frequent value is the same.
     Same,
-    /// CPU counts of the smallest and the largest set.
+    /// Candidate minus baseline, of the sizes of CPU sets.
     Cpus {
-        /// Of the smallest set.
+        /// Difference of the smallest sets.
         fewest: i128,
-        /// Of the largest set.
+        /// Difference of the largest sets.
         most: i128,
         /// Whether it is another set, though of the same size.
         changed: bool,
@@ -50,7 +50,7 @@ pub enum Change {
     BaselineOnly,
     /// The group exists in the candidate only.
     CandidateOnly,
-    /// One side has no value, though the group exists there.
+    /// The group exists on both sides, and one side has no value.
     Incomparable,
     /// Both sides have the same value.
     Unchanged,
@@ -65,7 +65,7 @@ impl Serialize for Change {
 }
 
 impl Change {
-    /// Its name in JSON and CSV.
+    /// The name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,14 +89,14 @@ impl Change {
         }
     }
 
-    /// Whether there is nothing to see.
+    /// Whether nothing changed, or there is no value.
     #[must_use]
     pub fn is_silent(self) -> bool {
         matches!(self, Self::Unchanged | Self::Absent)
     }
 }
 
-/// The number that a value is sorted by, where it has one.
+/// The number by which a value is sorted, if it has one.
 pub(super) fn number(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Number(number) => Some(*number as f64),
@@ -109,7 +109,7 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
 }
 
 impl Delta {
-    /// The difference of two values of one kind; `None` if they are of different kinds.
+    /// The difference between two values of one kind; `None` if their kinds differ.
     pub(super) fn between(baseline: &Cell, candidate: &Cell) -> Option<Self> {
         Some(match (baseline, candidate) {
             (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
@@ -134,7 +134,7 @@ impl Delta {
         })
     }
 
-    /// Whether both values are the same.
+    /// Whether both values are equal.
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Self::Number(delta) => *delta == 0,
@@ -146,7 +146,7 @@ impl Delta {
         }
     }
 
-    /// The number to sort by, where there is one.
+    /// The number to sort by, if there is one.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(delta) => Some(*delta as f64),
@@ -158,7 +158,7 @@ impl Delta {
     }
 }
 
-/// The difference in percent of the baseline; `None` where that is 0, no number, or in percent itself.
+/// The difference in percent of the baseline; `None` if the baseline is 0, not a number, or a percentage.
 pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64> {
     match (baseline, delta) {
         _ if unit == Unit::Hundredths => None,

@@ -1,5 +1,5 @@
-//! What a comparison needs of one snapshot, without its threads: memory grows with distinct names, not
-//! with threads.
+//! The data of a snapshot that a comparison needs, without its threads: memory grows with distinct
+//! names, not with threads.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,7 +15,7 @@ use crate::model::{Census, CtprofSnapshot, Name, ThreadState, Threads, Totals};
 pub struct Digest {
     /// The snapshot without its threads.
     pub snapshot: CtprofSnapshot,
-    /// Numbers of threads and processes, and the metrics that any thread has.
+    /// Numbers of threads and processes, and the metrics that any thread has a value of.
     pub census: Census,
     pub(super) kinds: HashMap<ThreadNames, Members>,
     /// The names of all threads, where renamed cgroups are matched by them.
@@ -25,14 +25,14 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// A snapshot whose threads were read into totals.
+    /// Combines a snapshot without threads with the totals of its threads.
     #[must_use]
     pub fn new(snapshot: CtprofSnapshot, threads: ThreadTotals) -> Self {
         let ThreadTotals { census, kinds, tasks, memory, .. } = threads;
         Self { snapshot, census, kinds, tasks, memory }
     }
 
-    /// Reduces a snapshot; its threads stay where they are.
+    /// Reduces a snapshot without changing it.
     #[must_use]
     pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &Options) -> Self {
         let empty = ThreadTotals::new(options);
@@ -261,8 +261,8 @@ impl Lifetimes {
         self.read_at_ns += read_at_ns;
     }
 
-    /// The part of the time since boot that the threads have lived on average, 0 to 1; `None` where
-    /// the host's uptime or tick rate, or every thread's start, is unknown.
+    /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the
+    /// host's uptime or tick rate, or the start of every thread, is unknown.
     pub(super) fn share_of_uptime(self, snapshot: &CtprofSnapshot) -> Option<f64> {
         let host = snapshot.host.as_ref()?;
         let ticks_per_second = host.clock_ticks_per_second.filter(|ticks| *ticks > 0)? as f64;
@@ -277,7 +277,7 @@ impl Lifetimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) processes: u64,
-    /// Bytes by the kernel's key, and how many processes have it.
+    /// Bytes by the kernel's key, and the number of processes that have the key.
     pub(super) kinds: BTreeMap<String, (u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! One side of a report: every value of every group, before it is shown or compared.
+//! One side of a report: the values of all groups, before they are shown or compared.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use crate::model::{Cell, Unit};
 pub(super) struct Entry {
     pub(super) name: Cow<'static, str>,
     pub(super) unit: Unit,
-    /// `None` where no member has a value.
+    /// `None` if no member has a value.
     pub(super) cell: Option<Cell>,
     /// How many members have a value.
     pub(super) covered: u64,
-    /// Whether some lack one that should have it.
+    /// Whether some members lack a value that they should have.
     pub(super) partial: bool,
-    /// What it is, where it is about threads.
+    /// The quantity, in sections about threads.
     pub(super) quantity: Option<Quantity>,
 }
 
@@ -31,13 +31,13 @@ impl Entry {
     }
 }
 
-/// How many members a group has, and how long they have lived.
+/// How many members a group has, and how long they have existed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Population {
-    /// Threads; in sections about cgroups, cgroups; of memory, processes.
+    /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
     pub members: u64,
-    /// The part of the time since boot that its threads have lived on average, 0 to 1.
+    /// The average share of the time since boot that its threads have existed, 0 to 1.
     pub uptime: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn one_group(name: &str, entries: Vec<Entry>) -> SideSection {
     SideSection::from([(vec![name.to_owned()], SideGroup { population, entries, ..SideGroup::default() })])
 }
 
-/// The groups of several runs as one: of each value the middle one, of an even number the lower.
+/// The groups of several runs as one: the median of each value, the lower one of an even number.
 pub(super) fn middle_of_runs(mut runs: Vec<SideSection>) -> SideSection {
     if runs.len() < 2 {
         return runs.pop().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use glob::{MatchOptions, Pattern, PatternError};
 
-/// A glob that flattens cgroups: those whose paths it matches are one.
+/// A glob that merges all cgroups whose paths match.
 #[derive(Clone, Debug)]
 pub struct Flatten {
     pattern: Pattern,
@@ -17,7 +17,7 @@ const SEGMENTS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl Flatten {
-    /// A glob over cgroup paths: `*` stays within a segment, `**` crosses.
+    /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
     ///
     /// # Errors
     /// If the glob is invalid.
@@ -25,7 +25,7 @@ impl Flatten {
         Pattern::new(glob).map(|pattern| Self { pattern })
     }
 
-    /// The path with the longest front part that the glob matches replaced by the glob.
+    /// The path, with the longest prefix that the glob matches replaced by the glob.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
         if path.len() > LONGEST_PATH {
             return None;

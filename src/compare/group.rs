@@ -9,10 +9,10 @@ use super::quantity::Quantity;
 use crate::model::{Cell, Context, CtprofSnapshot, Section, decoded_len};
 use crate::names::{Keys, Kind};
 
-/// The longest name the kernel keeps of a thread: `TASK_COMM_LEN` less its NUL.
+/// The longest thread name in the kernel: `TASK_COMM_LEN` minus its NUL.
 const LONGEST_COMM: usize = 15;
 
-/// Whether the kernel may have cut a name. Names of its own workers it puts together as it prints.
+/// Whether the kernel may have cut a name. It composes the names of its own workers when it prints them.
 fn may_be_cut(name: &str) -> bool {
     decoded_len(name) == LONGEST_COMM && !name.starts_with("kworker/")
 }
@@ -29,7 +29,7 @@ pub(super) struct Naming<'k> {
 }
 
 impl Naming<'_> {
-    /// The path of the group of threads with these names, from the top of the tree.
+    /// The path of the group for these names, from the top of the tree.
     fn path(&self, names: &ThreadNames) -> Vec<String> {
         let cgroup = || names.cgroup.as_ref().map_or_else(|| NO_CGROUP.to_owned(), |path| (self.cgroup)(path));
         match self.by {
@@ -102,7 +102,7 @@ pub(super) fn drop_only_children<'g>(all: impl IntoIterator<Item = &'g mut Group
     }
 }
 
-/// Sections about threads: of every group a value of every quantity that was asked for.
+/// Sections about threads: every selected quantity of every group.
 pub(super) fn sections(
     snapshot: &CtprofSnapshot,
     groups: &Groups,
@@ -137,7 +137,7 @@ fn side_group(
     }
 }
 
-/// The keys of processes' or threads' names, learned from all digests together so that all decide alike.
+/// The keys of process or thread names, learned from all digests together so that all have the same keys.
 pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) -> Keys {
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
@@ -145,7 +145,7 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
     Keys::learn(Kind::Task, names)
 }
 
-/// What the formulas of derived metrics have to know of a snapshot.
+/// The context of a snapshot that formulas of derived metrics need.
 fn context(snapshot: &CtprofSnapshot) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }

@@ -1,4 +1,4 @@
-//! What two snapshots are, and what differs between their hosts.
+//! The snapshots of a comparison, and the differences between their hosts.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
 use crate::model::HostContext;
 
-/// One snapshot, in short.
+/// Summary of one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Side {
-    /// Its file.
+    /// The file.
     pub file: String,
     /// Host name.
     pub hostname: Option<String>,
     /// Release of the kernel.
     pub kernel_release: Option<String>,
-    /// Machine.
+    /// Architecture, as `uname -m` prints it.
     pub arch: Option<String>,
-    /// When the capture started, in nanoseconds since 1970.
+    /// Start of the capture, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
     /// The engine that read the threads.
     pub engine: Option<String>,
@@ -34,18 +34,18 @@ pub struct Side {
     pub tool: Option<String>,
 }
 
-/// One thing that differs between the hosts.
+/// A difference between the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
     /// Field of the host context.
     pub field: String,
-    /// Its values.
+    /// The values.
     #[serde(flatten)]
     pub values: Sides<Option<String>>,
 }
 
-/// What is compared.
+/// The header of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Header {
@@ -56,7 +56,7 @@ pub struct Header {
     pub apart_ns: Option<i128>,
     /// What differs in the host context; `None` where a side has none.
     pub differences: Option<Vec<Difference>>,
-    /// What makes the comparison doubtful.
+    /// Why the snapshots may not be comparable.
     pub warnings: Vec<Warning>,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn side(digest: &Digest, file: &str) -> Side {
     }
 }
 
-/// The host context as names and texts, in the order of its fields, with one fact per key of a map.
+/// The host context as names and texts, in the order of its fields, with one entry per key of a map.
 pub(super) fn facts(host: &HostContext) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(host) else { return Vec::new() };
     let spread = fields.into_iter().flat_map(|(field, value)| match value {
@@ -123,7 +123,7 @@ fn text(value: Value) -> String {
     }
 }
 
-/// Fields that differ between any two captures: their difference means nothing.
+/// Fields that differ between any two captures: their difference has no meaning.
 const ALWAYS_DIFFERENT: [&str; 2] = ["uptime_ns", "heap_state"];
 
 fn differences(baseline: &[(String, String)], candidate: &[(String, String)]) -> Vec<Difference> {

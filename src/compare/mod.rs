@@ -37,31 +37,31 @@ pub use self::sides::Sides;
 use self::sides::joined;
 pub use self::smaps::collect_smaps_rollup;
 
-/// Two sides, compared.
+/// The comparison of two sides.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// What is compared, and what makes that doubtful; `None` if the section was not asked for.
+    /// The snapshots, host differences and warnings; `None` if the section was not selected.
     pub header: Option<Header>,
-    /// What threads are grouped by.
+    /// How threads are grouped.
     pub group_by: GroupBy,
     /// The sections, in order.
     pub tables: Vec<ComparisonTable>,
-    /// Cgroups that were started again under another name, if that matters to the groups.
+    /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
 }
 
-/// One snapshot, grouped.
+/// The groups of one snapshot.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct View {
-    /// What is shown; `None` if the section was not asked for.
+    /// The snapshot; `None` if the section was not selected.
     pub side: Option<Side>,
-    /// Facts of the host, by name; empty where it has none.
+    /// The host's settings by name; empty if the section was not selected.
     pub host: Vec<(String, String)>,
     /// What could not be read.
     pub gaps: Vec<Finding>,
-    /// What threads are grouped by.
+    /// How threads are grouped.
     pub group_by: GroupBy,
     /// The sections, in order.
     pub tables: Vec<ViewTable>,
@@ -75,7 +75,7 @@ pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &
     compare_digests(sides.into(), options)
 }
 
-/// Groups one snapshot. The groups with the most CPU time come first unless another order is asked for.
+/// Groups one snapshot. Groups with the most CPU time come first, unless `options` has another order.
 #[must_use]
 pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     show_digest(Digest::of_snapshot(snapshot, options), options)
@@ -85,7 +85,7 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
 /// said of the host is said of the first.
 ///
 /// # Panics
-/// If a side has no capture.
+/// If a side is empty.
 #[must_use]
 pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparison {
     let grouped = pipeline::reduce(sides, options);

@@ -1,4 +1,4 @@
-//! Which sections are reported, and why one that was asked for has no data.
+//! Which sections are reported, and why a selected section has no data.
 
 use super::digest::Digest;
 use super::options::Options;
@@ -7,7 +7,7 @@ use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side, why_empty};
 use crate::model::Section;
 
-/// Drops sections that have nothing to say; where sections were asked for by name, says why instead.
+/// Drops sections without data. A section that was selected by name stays, with the reason as a note.
 pub(super) fn finish<P, R: ReportRow>(
     tables: &mut Vec<Table<P, R>>,
     sides: Sides<Option<&Digest>>,
@@ -35,7 +35,7 @@ pub(super) fn finish<P, R: ReportRow>(
     tables.sort_by_key(|table| table.section);
 }
 
-/// Why a section that was asked for has no data: one note, or one per side if the causes differ.
+/// Why a selected section has no data: one note, or one per side if the causes differ.
 fn no_data(
     section: Section,
     sides: Sides<Option<&Digest>>,

@@ -8,63 +8,63 @@ use super::select::SortKey;
 use super::sides::Sides;
 use crate::model::Section;
 
-/// What threads are grouped by. Process and thread ids never are: they do not survive.
+/// How threads are grouped. Never by process or thread id, because ids differ between captures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
-    /// The process's name.
+    /// By process name.
     #[default]
     Pcomm,
-    /// The thread's name: a pool, across programs.
+    /// By thread name: a pool, across programs.
     Comm,
-    /// The thread's name exactly.
+    /// By exact thread name.
     CommExact,
-    /// The cgroup's path.
+    /// By cgroup path.
     Cgroup,
-    /// Cgroup, process and thread: a tree.
+    /// By cgroup, process and thread, as a tree.
     All,
 }
 
 impl GroupBy {
-    /// Whether the sections about cgroups come with it.
+    /// Whether this grouping includes the sections about cgroups.
     #[must_use]
     pub fn is_by_cgroup(self) -> bool {
         matches!(self, Self::Cgroup | Self::All)
     }
 }
 
-/// Whether names are made into patterns.
+/// Whether names are replaced by patterns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {
-    /// Names that differ in instance numbers only are one group.
+    /// Names that differ only in instance numbers are one group.
     #[default]
     Patterns,
-    /// Every name is a group.
+    /// Every name is its own group.
     Literal,
 }
 
-/// How to group and what to report.
+/// How to group threads, and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// What makes a group.
+    /// How threads are grouped.
     pub group_by: GroupBy,
-    /// Whether thread and process names are made into patterns.
+    /// Whether thread and process names are replaced by patterns.
     pub names: Names,
-    /// Whether cgroup paths are made into patterns.
+    /// Whether cgroup paths are replaced by patterns.
     pub cgroups: Names,
-    /// Globs that cgroup paths are flattened by, before anything else.
+    /// Globs that merge cgroups. They apply before patterns.
     pub flatten: Vec<Flatten>,
-    /// Whether cgroups that came back under another name are paired with what they were.
+    /// Whether renamed cgroups are matched with their old names.
     pub renamed_cgroups: Names,
-    /// Sections to report; empty for all that have something to say.
+    /// Sections to report; empty for all with data.
     pub sections: Vec<Section>,
-    /// Metrics to report, derived ones and the number of threads among them; empty for all metrics.
+    /// Metrics, derived metrics and the number of threads to report; empty for all metrics.
     pub metrics: Vec<Quantity>,
-    /// Order of the groups; empty for the order by how much a row changed, or in a view by CPU time.
+    /// Order of the groups; empty for the largest change first, or the most CPU time first in a view.
     pub sort_by: Vec<SortKey>,
-    /// What the snapshots are called: their paths.
+    /// Labels of the snapshots: their paths.
     pub labels: Sides<String>,
 }
 
@@ -73,7 +73,7 @@ impl Options {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    /// The number of threads is a column of every row, and a row of its own only where asked for.
+    /// The number of threads is a column of every row, and a row of its own only if selected.
     pub(super) fn wants_quantity(&self, quantity: Quantity) -> bool {
         let named = self.metrics.iter().any(|metric| metric.name() == quantity.name());
         named || (self.metrics.is_empty() && !matches!(quantity, Quantity::ThreadCount))

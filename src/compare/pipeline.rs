@@ -1,4 +1,4 @@
-//! From digests to the sections of each side: groups, then a value of everything for every group.
+//! From digests to the sections of each side: groups, then the values of every group.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Reduced {
     pub(super) renamed: Vec<Renamed>,
 }
 
-/// Reduces every capture. Names become keys by what all captures together have.
+/// Reduces every capture. The keys of names depend on the names of all captures together.
 pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Reduced {
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
@@ -66,7 +66,7 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Redu
     Reduced { digests, sections, renamed }
 }
 
-/// What makes a cgroup's path the key of its group.
+/// Maps the path of a cgroup to the key of its group.
 type Key<'k> = &'k (dyn Fn(&str) -> String + Sync);
 
 fn take_each<T: Default>(digests: &mut [Digest], part: fn(&mut Digest) -> &mut T) -> Vec<T> {

@@ -1,15 +1,15 @@
-//! What a group of threads has a value of: its number of threads, a metric, a derived metric.
+//! Quantities of a group of threads: its number of threads, metrics, derived metrics.
 
 use crate::model::{DERIVED, Derived, METRICS, Metric, Reduction, Section, Unit};
 
-/// A number or word that every group of threads can have.
+/// A quantity of a group of threads.
 #[derive(Clone, Copy, Debug)]
 pub enum Quantity {
-    /// The group's number of threads.
+    /// The number of threads.
     ThreadCount,
-    /// A metric's total.
+    /// The total of a metric.
     Metric(&'static Metric),
-    /// A derived metric's value.
+    /// The value of a derived metric.
     Derived(&'static Derived),
 }
 
@@ -36,7 +36,7 @@ impl Quantity {
         }
     }
 
-    /// What it counts.
+    /// The unit.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
@@ -46,7 +46,7 @@ impl Quantity {
         }
     }
 
-    /// Where it is reported.
+    /// The section that reports it.
     #[must_use]
     pub fn section(self) -> Section {
         match self {
@@ -65,7 +65,7 @@ impl Quantity {
         }
     }
 
-    /// Whether groups can be sorted by it: a category has no order.
+    /// Whether groups can be sorted by it. Categories have no order.
     #[must_use]
     pub fn has_order(self) -> bool {
         !matches!(self, Self::Metric(metric) if metric.reduction == Reduction::Mode)

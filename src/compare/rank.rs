@@ -1,4 +1,4 @@
-//! How much a row differs: the order of rows where no other order is asked for.
+//! How much a row changed: the default order of rows.
 
 use super::quantity::Quantity;
 use super::sides::Sides;
@@ -22,8 +22,8 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, values: Sides<Option
     }
 }
 
-/// What rows of a group weigh against others that changed as much. Two captures are two processes: how
-/// ctprof's own differ is nobody's question.
+/// The weight of a group's rows. ctprof itself ranks last: each capture is another process, so that its
+/// differences have no meaning.
 pub(super) fn weight(path: &[String]) -> f64 {
     let is_own = |name: &String| name == "ctprof" || name.starts_with("ctprof-");
     if path.iter().any(is_own) { 1e-3 } else { 1.0 }
@@ -33,7 +33,7 @@ pub(super) fn weight(path: &[String]) -> f64 {
 const CATEGORY: f64 = 1.0;
 /// A tenth of the whole weighs as much.
 const RATIO: f64 = 10.0;
-/// The state of a moment changes all the time.
+/// The state of a thread changes all the time.
 const MOMENTARY: f64 = 0.01;
 /// A step on a scale of priorities; the last CPU changes all the time.
 const RANGE_STEP: f64 = 0.01;
@@ -50,7 +50,7 @@ fn signed(cell: Option<&Cell>) -> f64 {
     }
 }
 
-/// Of values on either side of 0, the way between them counts.
+/// For values of different signs, the distance between them counts.
 fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
     let floor = floor(unit);
     let (small, large) = if baseline.is_sign_negative() == candidate.is_sign_negative() {
@@ -61,7 +61,7 @@ fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
     ((large + floor) / (small + floor)).ln()
 }
 
-/// What is small in a unit: 1 ms, 64 KiB, 100 events, 10 ticks.
+/// A small value in each unit: 1 ms, 64 KiB, 100 events, 10 ticks.
 fn floor(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 1e6,

@@ -1,4 +1,4 @@
-//! Sections that are not about threads: values of cgroups, of the host's pressure, of sched_ext.
+//! Sections that are not about threads: values of cgroups, host pressure and sched_ext.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,7 +8,7 @@ use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::{CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, ValueScope};
 
-/// A section about cgroups on one side: the values of each group of them.
+/// A section about cgroups on one side: the values of each group of cgroups.
 pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> SideSection {
     let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
     for (path, stats) in &snapshot.cgroup_stats {
@@ -17,12 +17,12 @@ pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: i
     groups.into_iter().map(|(name, collected)| (vec![name], collected.reduced())).collect()
 }
 
-/// The section on the host's pressure on one side.
+/// The host-pressure section on one side.
 pub(super) fn host_pressure(snapshot: &CtprofSnapshot) -> SideSection {
     one_group("host", snapshot.psi.as_ref().map(Psi::values).unwrap_or_default())
 }
 
-/// The section on sched_ext on one side.
+/// The sched-ext section on one side.
 pub(super) fn sched_ext(snapshot: &CtprofSnapshot) -> SideSection {
     one_group("sched_ext", snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default())
 }
@@ -33,7 +33,7 @@ fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
     SideSection::from([(vec![name.to_owned()], collected.reduced())])
 }
 
-/// What changed sequence numbers mean for the other values.
+/// Notes on changed sequence numbers, which affect the meaning of other values.
 pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
     let states = snapshots.map(|snapshot| snapshot.sched_ext.as_ref());
     let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
@@ -46,7 +46,7 @@ pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
 #[derive(Default)]
 struct Collected<'s> {
     cgroups: u64,
-    /// Of each row, the cgroups that have a value.
+    /// The cgroups that have a value, per row.
     rows: Vec<Vec<(&'s str, RecordValue<'s>)>>,
     places: HashMap<Cow<'static, str>, usize>,
 }
@@ -68,8 +68,7 @@ impl<'s> Collected<'s> {
     }
 }
 
-/// The one value for the cgroups of a row. In a sum, a value that includes descendants counts for
-/// them: they are not added again.
+/// The value for the cgroups of a row. A value that includes descendants is not added to theirs.
 fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Entry> {
     let (_, RecordValue { name, value_type, .. }) = row.first()?;
     let includes_descendants =
@@ -82,9 +81,9 @@ fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Entry> {
     Some(Entry { covered, ..Entry::whole(name.clone(), value_type.unit, cell, cgroups) })
 }
 
-/// The cgroups that are no descendants of others among them.
+/// The cgroups that are not descendants of others in the list.
 fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
-    // Compared by segments, a cgroup is followed by its descendants.
+    // Sorted by segments, so that descendants follow their cgroup.
     paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
     let mut top: Option<&str> = None;
     let is_below = |path: &str, top: &str| {

@@ -1,4 +1,4 @@
-//! Tables: a section's groups and their rows, one per group and value, of one side or of two.
+//! Tables: the groups of a section and their rows, one per group and value, for one side or two.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,13 +17,13 @@ use crate::model::{Cell, Section, Unit};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Table<P, R> {
-    /// Which.
+    /// The section.
     pub section: Section,
     /// The groups, in the order of their paths.
     pub groups: Vec<Group<P>>,
-    /// Every group's values, in the order to be shown.
+    /// The values of all groups, in display order.
     pub rows: Vec<R>,
-    /// What has to be known to read it, or why there is nothing.
+    /// Notes on the section, such as why it has no data.
     pub notes: Vec<Note>,
 }
 
@@ -37,15 +37,15 @@ pub type ViewTable = Table<Population, ViewRow>;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Group<P> {
-    /// Its name, or the pattern of its names; of a group in a tree, the last part.
+    /// The name or pattern; in a tree, the last part.
     pub name: String,
     /// The names from the top of the tree down to its own.
     pub path: Vec<String>,
-    /// Whether the kernel may have cut a name in it, so that different threads became one group.
+    /// Whether the kernel may have cut a name in the group, so that different threads are one group.
     pub name_cut: bool,
-    /// Whether its cgroup has another name in the candidate.
+    /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
-    /// Its members; `None` on a side where it does not exist.
+    /// The members; `None` on a side where the group does not exist.
     pub population: P,
 }
 
@@ -57,15 +57,15 @@ pub struct ViewRow {
     pub group: usize,
     /// Name of the value.
     pub name: Cow<'static, str>,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// What it is, where it is about threads.
+    /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
     /// The value, if any member has one.
     pub value: Option<Cell>,
-    /// How many of the group's members have one.
+    /// How many members of the group have a value.
     pub covered: u64,
-    /// Whether some of them lack one that should have it.
+    /// Whether some members lack a value that they should have.
     pub partial: bool,
 }
 
@@ -77,9 +77,9 @@ pub struct Row {
     pub group: usize,
     /// Name of the value.
     pub name: Cow<'static, str>,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// What it is, where it is about threads.
+    /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
     /// The group's values.
     pub values: Sides<Option<Cell>>,
@@ -87,13 +87,13 @@ pub struct Row {
     pub covered: Sides<Option<u64>>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
-    /// The difference, where both sides have a value.
+    /// The difference, if both sides have a value.
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
     pub percent: Option<f64>,
     /// How the sides differ.
     pub change: Change,
-    /// By how much, for the order of rows.
+    /// How much the row changed, for the order of rows.
     score: f64,
 }
 
@@ -120,12 +120,12 @@ impl Row {
     }
 }
 
-/// What rows of views and of comparisons have in common.
+/// Common interface of rows of views and of comparisons.
 pub(super) trait ReportRow {
     /// Whether there is no value at all.
     fn is_absent(&self) -> bool;
 
-    /// Whether there is nothing to see.
+    /// Whether the row is unchanged or has no value.
     fn is_silent(&self) -> bool;
 }
 
@@ -149,7 +149,7 @@ impl ReportRow for Row {
     }
 }
 
-/// The table of a section of one snapshot. Groups come in the order of `keys`, where there are any.
+/// The table of a section of one snapshot. `keys` set the order of groups, if there are any.
 pub(super) fn view_table(section: Section, side: SideSection, keys: &[SortKey]) -> ViewTable {
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
     let mut sort_values = Vec::new();
@@ -170,8 +170,8 @@ fn view_row(group: usize, entry: Entry) -> ViewRow {
     ViewRow { group, name, unit, quantity, value, covered, partial }
 }
 
-/// The table of a section of two sides. Rows that differ come first: groups in the order of `keys`,
-/// where there are any, then by how much a row differs.
+/// The table of a section of two sides. Changed rows come first, ordered by group according to `keys`,
+/// if there are any, then by how much they changed.
 pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys: &[SortKey]) -> ComparisonTable {
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
     let mut sort_values = Vec::new();
@@ -202,7 +202,7 @@ pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys
     table
 }
 
-/// The entries of both sides by name, in the baseline's order.
+/// The entries of both sides by name, in the order of the baseline.
 fn joined_entries(entries: Sides<Vec<Entry>>) -> impl Iterator<Item = Sides<Option<Entry>>> {
     let Sides { baseline, candidate } = entries;
     let mut others: Vec<_> = candidate.into_iter().map(Some).collect();
@@ -223,8 +223,8 @@ fn joined_entries(entries: Sides<Vec<Entry>>) -> impl Iterator<Item = Sides<Opti
     pairs.into_iter().chain(rest)
 }
 
-/// What a group is sorted by: the difference of its values, of a group on one side that of its value
-/// and none.
+/// The sort key of a group: the difference of its values. For a group on one side, the difference from
+/// no value.
 fn difference(cells: Sides<Option<&Cell>>) -> Option<f64> {
     match cells {
         Sides { baseline: Some(a), candidate: Some(b) } => Delta::between(a, b)?.number(),
@@ -234,7 +234,7 @@ fn difference(cells: Sides<Option<&Cell>>) -> Option<f64> {
     }
 }
 
-/// The place of each group in the order that `keys` ask for; without keys all are at one.
+/// The rank of each group in the order of `keys`; without keys, all ranks are equal.
 fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
     let mut places = vec![0; values.len()];
     if keys.is_empty() {

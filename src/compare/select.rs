@@ -1,11 +1,11 @@
-//! What a user selects by name: metrics, sections, keys to sort by. Checked before any file is opened.
+//! Selection by name: metrics, sections, sort keys. Names are checked before any file is opened.
 
 use std::cmp::Ordering;
 
 use super::quantity::Quantity;
 use crate::model::Section;
 
-/// Which way a key sorts.
+/// Direction of a sort key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Smallest first.
@@ -13,43 +13,43 @@ pub enum Order {
     /// Largest first.
     #[default]
     Desc,
-    /// Furthest from 0 first.
+    /// Largest absolute value first.
     Abs,
 }
 
-/// One key of an order of groups.
+/// A sort key of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct SortKey {
-    /// What it compares.
+    /// The quantity to compare.
     pub by: Quantity,
-    /// Which way.
+    /// The direction.
     pub order: Order,
 }
 
-/// A selection that is not possible.
+/// An invalid selection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// Nothing of that kind has that name.
+    /// The name is unknown.
     #[error("unknown {kind} `{name}`{}", nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?")))]
     Unknown {
-        /// What was to be selected: metric, section, column.
+        /// Kind of selection: metric, section, column.
         kind: &'static str,
         /// The name given.
         name: String,
-        /// The nearest name there is.
+        /// The most similar known name.
         nearest: Option<&'static str>,
     },
     /// The metric has no order.
     #[error("cannot sort by `{0}`: it is a category")]
     Unsortable(&'static str),
-    /// The direction is none of asc, desc, abs.
+    /// The direction is not asc, desc or abs.
     #[error("unknown sort order `{0}` (asc, desc, abs)")]
     UnknownOrder(String),
 }
 
 impl SelectError {
-    /// Nothing is called `name` among the things of a kind with these `names`.
+    /// The error for an unknown `name` of a kind with these known `names`.
     pub fn unknown(kind: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> Self {
         let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
         let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -61,7 +61,7 @@ impl SelectError {
 /// The metric, derived metric or `thread_count` of that name.
 ///
 /// # Errors
-/// [`SelectError::Unknown`], with the nearest name.
+/// [`SelectError::Unknown`], with the most similar name.
 pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
     Quantity::named(name).ok_or_else(|| SelectError::unknown("metric", name, Quantity::all().map(Quantity::name)))
 }
@@ -69,7 +69,7 @@ pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
 /// The section of that name.
 ///
 /// # Errors
-/// [`SelectError::Unknown`], with the nearest name.
+/// [`SelectError::Unknown`], with the most similar name.
 pub fn parse_section(name: &str) -> Result<Section, SelectError> {
     let found = Section::ALL.iter().copied().find(|section| section.name() == name);
     found.ok_or_else(|| SelectError::unknown("section", name, Section::ALL.iter().copied().map(Section::name)))
@@ -92,7 +92,7 @@ pub fn parse_sort_key(key: &str) -> Result<SortKey, SelectError> {
 }
 
 impl Order {
-    /// How two numbers stand in this order; a missing one comes last.
+    /// Compares two numbers in this order; a missing one comes last.
     pub(super) fn compare(self, a: Option<f64>, b: Option<f64>) -> Ordering {
         let key = |number: f64| match self {
             Self::Asc => number,

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 /// A value of each side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Sides<T> {
-    /// Of the first snapshot.
+    /// Value of the first snapshot.
     pub baseline: T,
-    /// Of the second.
+    /// Value of the second snapshot.
     pub candidate: T,
 }
 
 impl<T> Sides<T> {
-    /// Applies `f` to both.
+    /// Applies `f` to both sides.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Sides<U> {
         Sides { baseline: f(self.baseline), candidate: f(self.candidate) }
     }
 
-    /// The sides, borrowed.
+    /// Borrows both sides.
     pub fn as_ref(&self) -> Sides<&T> {
         Sides { baseline: &self.baseline, candidate: &self.candidate }
     }
 
-    /// The sides, borrowed to be changed.
+    /// Borrows both sides mutably.
     pub fn as_mut(&mut self) -> Sides<&mut T> {
         Sides { baseline: &mut self.baseline, candidate: &mut self.candidate }
     }

@@ -8,9 +8,9 @@ use super::options::{Names, Options};
 use crate::model::{Cell, CtprofSnapshot, Unit};
 use crate::names::pattern_key;
 
-/// The kinds of memory of each process name, in bytes, summed over the processes of that name with
-/// saturation. Names are made into patterns even where one process has them, because process ids do
-/// not survive; with [`Names::Literal`] each process has its own entry, `name[tgid]`.
+/// Memory by process name and kind, in bytes, summed over the processes of that name (saturating). Names
+/// are replaced by patterns even for one process, because process ids differ between captures. With
+/// [`Names::Literal`], each process has its own entry, `name[tgid]`.
 ///
 /// `Shared_*` counts shared pages once per process: prefer `Pss`.
 #[must_use]

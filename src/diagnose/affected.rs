@@ -1,4 +1,4 @@
-//! How many threads or processes a finding is about.
+//! How many threads or processes a finding affects.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Affected {
     /// How many are affected.
     pub count: u64,
-    /// Out of how many; `None` where that is unknown.
+    /// The total number; `None` if unknown.
     pub total: Option<u64>,
     /// What is counted.
     pub kind: Kind,

@@ -95,7 +95,7 @@ coded! {
             /// The kernel's error.
             errno: Errno,
         } = "cannot-open",
-        /// A panic of ctprof cost the values of a process, or of a part of a large one.
+        /// ctprof panicked (a bug) while it read a process, or a part of a large one.
         Panicked = "panic",
         /// Another error of the kernel.
         Failed {
@@ -111,11 +111,11 @@ coded! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Namespace {
-    /// Of process ids.
+    /// PID namespace.
     Pid,
-    /// Of network devices and sockets.
+    /// Network namespace.
     Network,
-    /// Of users and capabilities.
+    /// User namespace.
     User,
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// How to fix it, where the cause alone tells.
+    /// The fix, if the cause alone determines it.
     pub(super) fn fix(&self) -> Option<Fix> {
         Some(match self {
             Self::SysctlOff { sysctl } => Fix::Sysctl { name: sysctl, value: 1 },

@@ -1,4 +1,4 @@
-//! Enums of facts, each with a code that reports print and scripts may rely on.
+//! Enums with a stable code per variant, which reports print and scripts can use.
 
 /// Makes an enum whose variants have codes, and the list of all codes with their meaning.
 macro_rules! coded {
@@ -16,7 +16,7 @@ macro_rules! coded {
             /// Every code, with its meaning.
             pub const CODES: &'static [(&'static str, &'static str)] = &[$(($code, $doc.trim_ascii()),)+];
 
-            /// The code of this fact.
+            /// The stable code.
             #[must_use]
             pub fn code(&self) -> &'static str {
                 match self {
@@ -27,7 +27,7 @@ macro_rules! coded {
     };
 }
 
-/// Writes a fact as its code and its text.
+/// Serializes a value as its code and its message.
 macro_rules! serialize_coded {
     ($name:ident) => {
         impl serde::Serialize for $name {

@@ -1,4 +1,4 @@
-//! What findings are judged by: a snapshot without its threads, and their census.
+//! The input of findings: a snapshot without its threads, and their census.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl<'s> Evidence<'s> {
         self.snapshot.host.as_ref()
     }
 
-    /// Whether a capability was held, or one that includes it.
+    /// Whether the capability, or one that includes it, was held.
     pub(super) fn holds(&self, capability: &Capability) -> bool {
         let includes = |one: &Capability| self.held.contains(one);
         includes(capability) || (*capability == Capability::DacReadSearch && includes(&Capability::DacOverride))

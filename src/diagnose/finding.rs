@@ -28,7 +28,7 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    /// The coverage as a word.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,13 +41,13 @@ impl Coverage {
     }
 }
 
-/// How much of one source a snapshot has.
+/// The coverage of one source in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The source.
     pub source: Source,
-    /// How much of it there is.
+    /// The coverage.
     pub coverage: Coverage,
     /// Why something is missing; `None` if nothing is.
     pub cause: Option<Cause>,
@@ -55,7 +55,7 @@ pub struct Finding {
     pub affected: Option<Affected>,
     /// Names of some of these processes.
     pub names: Vec<String>,
-    /// What fixes it; `None` if nothing does.
+    /// The fix; `None` if there is none.
     pub fix: Option<Fix>,
 }
 
@@ -109,7 +109,7 @@ impl Finding {
         }
     }
 
-    /// What one may think is missing too.
+    /// What is not affected.
     fn unaffected(&self) -> &'static str {
         match self.source {
             Source::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
@@ -130,11 +130,11 @@ impl Finding {
     /// Whether something is missing that the capture should have read.
     #[must_use]
     pub fn is_gap(&self) -> bool {
-        // Few kernels have sched_ext, and nobody misses it.
+        // Few kernels have sched_ext, so its absence is not a gap.
         self.cause.is_some() && self.coverage != Coverage::NotRead && self.source != Source::SchedExt
     }
 
-    /// Whether something is missing that a fix would bring.
+    /// Whether something is missing that can be fixed.
     #[must_use]
     pub fn is_fixable(&self) -> bool {
         self.fix.is_some() && matches!(self.coverage, Coverage::Partial | Coverage::Missing)
@@ -169,7 +169,7 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
     findings_of(snapshot, &Census::of(&snapshot.threads))
 }
 
-/// The same, from a census of the threads instead of the threads.
+/// The findings, from a census of the threads instead of the threads.
 #[must_use]
 pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(envelope, census);
@@ -208,8 +208,8 @@ pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&Source>)> {
     fixes
 }
 
-/// Makes every fix by capabilities the one that grants all of them: `setcap` replaces what an
-/// earlier one granted.
+/// Replaces every fix by capabilities with one that grants all of them, because `setcap` replaces earlier
+/// grants.
 fn merge_grants(findings: &mut [Finding]) {
     let grants = findings.iter_mut().filter_map(|finding| finding.fix.as_mut()?.capabilities_mut());
     let mut grants: Vec<_> = grants.collect();

@@ -1,22 +1,22 @@
-//! What fixes a cause.
+//! Fixes of causes.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Capability;
 
-/// What fixes a cause: a command where one exists.
+/// A fix: a command, if one exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fix {
     /// Grant capabilities to the program file, all in one command.
     Setcap {
-        /// Everything that is missing, and everything that is held already.
+        /// All missing capabilities, and all that are held.
         capabilities: BTreeSet<Capability>,
     },
     /// Run with capabilities that root lacks here, as in a container.
     GrantToRoot {
-        /// Everything that is missing.
+        /// All missing capabilities.
         capabilities: BTreeSet<Capability>,
     },
     /// Set a sysctl.

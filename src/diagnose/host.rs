@@ -1,4 +1,4 @@
-//! Findings on what surrounds the threads: the list of processes, cgroups, pressure, sched_ext.
+//! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
 use super::evidence::Evidence;
 use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};

@@ -1,5 +1,5 @@
-//! What a snapshot lacks, why, and how to fix it; what makes a comparison doubtful; what a report's
-//! section needs said. Facts are enums with a stable code each, and worded in one place each.
+//! Findings (what is missing in a snapshot, why, and how to fix it), warnings of a comparison, and notes on
+//! sections of a report. Causes, fixes, warnings and notes are enums with one place for their texts.
 
 #[macro_use]
 mod coded;

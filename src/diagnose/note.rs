@@ -1,11 +1,11 @@
-//! What has to be known to read a section of a report.
+//! Notes on the sections of a report.
 
 use std::fmt;
 
 use super::{Empty, Finding, Side};
 
 coded! {
-    /// What has to be known to read a section of a report.
+    /// A note on a section of a report.
     pub enum Note {
         /// Something is missing: of one side, or of every snapshot shown.
         Missing {
@@ -18,7 +18,7 @@ coded! {
         NoData {
             /// The side; `None` for every snapshot shown.
             side: Option<Side>,
-            /// Why.
+            /// The reason.
             why: Empty,
         } = "no-data",
         /// No value changed.

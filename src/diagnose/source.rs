@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// The source that this one is read through.
+    /// The source that contains this one.
     pub(super) fn carrier(&self) -> Option<Self> {
         match self {
             Self::DelayAccounting | Self::HighWaterMarks => Some(Self::Taskstats),

@@ -1,4 +1,4 @@
-//! What makes a comparison doubtful.
+//! Warnings of a comparison.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{Side, Source};
 use crate::model::{Census, CtprofSnapshot};
 
 coded! {
-    /// What makes a comparison doubtful.
+    /// Why two snapshots may not be comparable.
     pub enum Warning {
         /// The candidate was captured before the baseline.
         CandidateOlder = "candidate-older",
@@ -90,7 +90,7 @@ impl fmt::Display for Warning {
 }
 
 impl Warning {
-    /// The warning about a field of the host context that differs; `None` where that is harmless.
+    /// The warning for a different field of the host context; `None` if the difference is harmless.
     #[must_use]
     pub fn for_host_field(field: &str, baseline: Option<String>, candidate: Option<String>) -> Option<Self> {
         Some(match field {
@@ -104,7 +104,7 @@ impl Warning {
         })
     }
 
-    /// Sources from which only one side has values, without those read through another one of them.
+    /// Sources with values on one side only, without those contained in another one.
     pub(crate) fn one_sided_sources(baseline: &Census, candidate: &Census) -> Vec<Self> {
         let sources = |census: &Census| census.present().map(Source::of_metric).collect();
         let (baseline, candidate): (BTreeSet<Source>, BTreeSet<Source>) = (sources(baseline), sources(candidate));
@@ -115,7 +115,7 @@ impl Warning {
         told.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
     }
 
-    /// Options of the captures that differ.
+    /// The warning for different options of the captures.
     pub(crate) fn different_options(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot) -> Option<Self> {
         let written = |snapshot: &CtprofSnapshot| {
             let options = &snapshot.capture.as_ref()?.options;

@@ -1,5 +1,4 @@
-//! What a set of threads comes to where one judges what is missing, counted thread by thread, so that
-//! the threads themselves need not be kept.
+//! Counts of threads that findings need, so that the threads themselves need not be kept.
 
 use super::table::{METRICS, Metric};
 use super::thread::ThreadState;
@@ -7,17 +6,17 @@ use super::thread::ThreadState;
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug)]
 pub struct Census {
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes that these belong to.
+    /// Number of processes.
     pub processes: u64,
-    /// Processes with a memory map of their own whose leader is among the threads.
+    /// Number of processes with a memory map of their own whose leader is among the threads.
     pub user_processes: u64,
-    /// Kernel threads.
+    /// Number of kernel threads.
     pub kernel_threads: u64,
     present: Vec<&'static Metric>,
     absent: Vec<&'static Metric>,
-    /// Ids of the first and the last thread's process.
+    /// Process ids of the first and the last thread.
     ends: Option<(u32, u32)>,
 }
 
@@ -29,7 +28,7 @@ impl Default for Census {
 }
 
 impl Census {
-    /// Counts threads that are ordered by process.
+    /// Counts threads, which must be sorted by process.
     #[must_use]
     pub fn of(threads: &[ThreadState]) -> Self {
         let mut census = Self::default();
@@ -37,7 +36,7 @@ impl Census {
         census
     }
 
-    /// Counts one more thread, of the last one's process or a new one.
+    /// Counts one more thread, of the last process or of a new one.
     pub fn add(&mut self, thread: &ThreadState) {
         self.threads += 1;
         self.processes += u64::from(self.ends.is_none_or(|(_, last)| last != thread.tgid));

@@ -1,7 +1,7 @@
 //! The values of a cgroup's files. A file that is missing leaves its value absent.
 //!
-//! Meanings are those of `Documentation/admin-guide/cgroup-v2.rst`; files of version 1 that say the
-//! same (`Documentation/admin-guide/cgroup-v1/`) fill the same values.
+//! Meanings are those of `Documentation/admin-guide/cgroup-v2.rst`. Files of version 1 with the same
+//! meaning (`Documentation/admin-guide/cgroup-v1/`) fill the same values.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn is_empty<T: Default + PartialEq>(part: &T) -> bool {
     *part == T::default()
 }
 
-/// The files that may have a value; the first that has it counts.
+/// The possible files of a value; the first with the value counts.
 type Files = &'static [CgroupFile];
 
 // Throttling belongs to one cgroup's quota: the kernel does not add it to the ancestors
@@ -152,8 +152,8 @@ record! {
     }
 }
 
-/// The types of `memory.stat`'s values, by the first pattern that fits a key without `total_`,
-/// which version 1 puts before values that include descendants.
+/// The types of the values of `memory.stat`, by the first pattern that matches a key without `total_`,
+/// the prefix of version 1 for values that include descendants.
 pub static MEMORY_STAT: &[KeyPattern] = &[
     KeyPattern::new::<LimitBytes>("hierarchical_*", "Limit with those of the ancestors (version 1)."),
     KeyPattern::new::<CounterEvents>("pg*", "Page faults, pages scanned, reclaimed, moved between lists or nodes."),
@@ -171,7 +171,7 @@ pub static MEMORY_STAT: &[KeyPattern] = &[
 pub static MEMORY_EVENTS: &[KeyPattern] =
     &[KeyPattern::new::<CounterEvents>("*", "Times that a limit or a protection was crossed, and OOM kills.")];
 
-/// What of `memory.events` version 1 has in other files.
+/// The values of `memory.events` that version 1 has in other files.
 pub static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
     &[("max", v1("memory", "memory.failcnt")), ("oom_kill", v1("memory", "memory.oom_control").key("oom_kill"))];
 

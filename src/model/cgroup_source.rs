@@ -1,20 +1,20 @@
-//! Which file of a cgroup has a value: in version 2, and in the hierarchies of version 1.
+//! The file of a cgroup with a value: in version 2, and in the hierarchies of version 1.
 
-/// A file of a cgroup, and the place of a value in it.
+/// A file of a cgroup, and the position of a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CgroupFile {
-    /// The version 1 hierarchy it is in; `None` for version 2.
+    /// The hierarchy of version 1; `None` for version 2.
     pub controller: Option<&'static str>,
     /// Its name.
     pub file: &'static str,
-    /// Where in the file the value is.
+    /// The position of the value.
     pub place: Place,
-    /// How it becomes the value of version 2.
+    /// The conversion to the value of version 2.
     pub conversion: Conversion,
 }
 
-/// Where in a file a value is.
+/// The position of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
@@ -26,22 +26,22 @@ pub enum Place {
     Word(usize),
 }
 
-/// How a number of version 1 becomes the value that version 2 would have.
+/// The conversion of a number of version 1 to the value of version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conversion {
-    /// It is the same.
+    /// None.
     Same,
     /// Nanoseconds become microseconds.
     Nanoseconds,
     /// CPU shares become a weight.
     Shares,
-    /// A negative number is no limit.
+    /// A negative number means no limit.
     NegativeIsMax,
-    /// A number that no counter of pages can reach is no limit.
+    /// A number that no counter of pages can reach means no limit.
     UnreachableIsMax,
-    /// The same, of a limit for memory and swap together: less the limit for memory in the file
-    /// given, what remains for swap.
+    /// A limit of memory and swap together: minus the memory limit in the given file. A number that no
+    /// counter of pages can reach means no limit.
     LimitAbove(&'static str),
 }
 
@@ -68,7 +68,7 @@ impl CgroupFile {
         Self { conversion, ..self }
     }
 
-    /// The file and the place in it, in words.
+    /// The file and the position in it, as text.
     #[must_use]
     pub fn describe(&self) -> String {
         let place = match self.place {

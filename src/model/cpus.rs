@@ -1,4 +1,4 @@
-//! CPU sets: the value of one thread, and what a group of them becomes.
+//! CPU sets of a thread, and of a group of threads.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::value::{Mismatch, Value};
 #[serde(transparent)]
 pub struct CpuSet(pub Vec<u32>);
 
-/// Sizes of CPU sets, and the set itself as long as all are equal.
+/// Sizes of CPU sets, and the set itself if all are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuSets {
     fewest: usize,

@@ -1,4 +1,4 @@
-//! Metrics derived from a group's totals. Any absent input, and a denominator of 0, gives absent.
+//! Metrics derived from the totals of a group. They are absent if an input is absent or a denominator is 0.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::section::Section;
 use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
 use super::unit::Unit;
 
-/// What a formula has to know besides the totals.
+/// The context of a formula besides the totals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
     /// Version of the kernel's `struct taskstats`, if it is known.
@@ -15,24 +15,24 @@ pub struct Context {
 }
 
 impl Context {
-    /// Whether the kernel's struct is too old to have the metric.
+    /// Whether the kernel's struct is too old for the metric.
     fn predates(self, metric: &Metric) -> bool {
         self.taskstats_version.zip(metric.taskstats_since()).is_some_and(|(version, since)| version < since)
     }
 }
 
-/// How a derived metric is computed from sums. Displayed, it is the formula as text.
+/// The formula of a derived metric. `Display` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Formula {
-    /// A part, divided by the sum of a whole's parts.
+    /// A total, divided by a sum of totals.
     Ratio(MetricId, &'static [MetricId]),
     /// A total, divided by the number of events.
     Average(MetricId, MetricId),
     /// The first minus the second; may be negative.
     Difference(MetricId, MetricId),
-    /// A sum of terms, each of which is the largest of its inputs. An input that is newer than the
-    /// kernel's `struct taskstats` counts as 0.
+    /// A sum of terms. Each term is the largest of its inputs. An input newer than the kernel's `struct
+    /// taskstats` counts as 0.
     SumOfLargest(&'static [&'static [MetricId]]),
 }
 
@@ -108,17 +108,17 @@ impl fmt::Display for Formula {
     }
 }
 
-/// One derived metric.
+/// A derived metric.
 pub struct Derived {
     /// Public name.
     pub name: &'static str,
-    /// What it means, in a sentence.
+    /// The meaning, in a sentence.
     pub doc: &'static str,
-    /// How it is computed.
+    /// The formula.
     pub formula: Formula,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// Where it is reported.
+    /// The section that reports it.
     pub section: Section,
 }
 
@@ -137,19 +137,19 @@ impl Derived {
         Self { section: Section::TaskstatsDelay, ..Self::new(name, formula, doc) }
     }
 
-    /// The group's value, if all inputs have one.
+    /// The value of a group, if all inputs have one.
     #[must_use]
     pub fn total(&self, totals: &Totals, context: Context) -> Option<Cell> {
         self.formula.value(totals, context)
     }
 
-    /// The fewest threads of the group that any input has a value of.
+    /// The number of threads with a value, of the input with the fewest.
     #[must_use]
     pub fn covered(&self, totals: &Totals, context: Context) -> u64 {
         self.known_inputs(context).map(|metric| metric.covered(totals)).min().unwrap_or(0)
     }
 
-    /// Whether any input leaves out some of a group's `threads` that should have a value.
+    /// Whether some of a group's `threads` lack a value of an input that they should have.
     #[must_use]
     pub fn is_partial(&self, totals: &Totals, context: Context, threads: u64) -> bool {
         self.known_inputs(context).any(|metric| metric.is_partial(metric.covered(totals), threads))
@@ -226,7 +226,7 @@ pub static DERIVED: &[Derived] = &[
         Average(M::irq_delay_total_ns, M::irq_delay_count),
         "Average time per interrupt charged to the thread.",
     ),
-    // Every thrashing event is a swap-in event too: the larger of the two stands for both.
+    // Every thrashing event is also a swap-in event, so only the larger of the two counts.
     Derived::delay(
         "total_offcpu_delay_ns",
         SumOfLargest(&[

@@ -1,5 +1,4 @@
-//! The JSON of a snapshot, read within bounds: whatever the text is, what it becomes in memory is
-//! limited.
+//! Reads the JSON of a snapshot in bounded memory, whatever the text contains.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +11,10 @@ use super::snapshot::{CtprofSnapshot, FORMAT_VERSION};
 use super::thread::ThreadState;
 use super::wire::Learned;
 
-/// Most threads a Linux host can have: `PID_MAX_LIMIT` of a 64-bit kernel.
+/// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 
-/// Why JSON of the right types is no snapshot that can be read here.
+/// Why JSON with the right types is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("format version {0}; this ctprof reads version {FORMAT_VERSION}")]
@@ -26,8 +25,8 @@ pub(crate) enum Refusal {
     TooMany { what: &'static str, max: usize },
 }
 
-/// Reads a snapshot with a limited number of threads, and of cgroups: either takes more memory than
-/// its shortest text.
+/// Reads a snapshot with a limited number of threads and of cgroups, because each takes more memory
+/// than its shortest text.
 pub(crate) struct Bounds {
     max: usize,
     refusal: Cell<Option<Refusal>>,
@@ -38,7 +37,7 @@ impl Bounds {
         Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::new(None) }
     }
 
-    /// Why the last snapshot was refused, if its JSON was of the right types.
+    /// Why the last snapshot was refused, if its JSON had the right types.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal.get()
     }

@@ -29,7 +29,7 @@ stored_names! {
 }
 
 impl Errno {
-    /// Whether access was denied, as opposed to not possible.
+    /// Whether access was denied.
     #[must_use]
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::EPERM | Self::EACCES)

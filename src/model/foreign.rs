@@ -1,4 +1,4 @@
-//! Snapshots that ktstr wrote: every field is present there, and a missing value is 0.
+//! Snapshots written by ktstr: every field is present, and a missing value is 0.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::table::{METRICS, Metric};
 use super::thread::ThreadState;
 use super::value::Value;
 
-/// What a ktstr file says about one thread's values; all true if it says nothing.
+/// The flags of a thread in a ktstr file; true if absent.
 #[derive(Default)]
 pub(super) struct Flags([Option<bool>; Flags::NAMES.len()]);
 
@@ -19,7 +19,7 @@ impl Flags {
         self.0[flag] = value;
     }
 
-    /// Clears the families of metrics that the flags say were not measured.
+    /// Clears the families of metrics that were not measured, according to the flags.
     pub(super) fn apply(&self, thread: &mut ThreadState) {
         if self.0.iter().all(Option::is_none) {
             return;
@@ -40,8 +40,8 @@ impl Flags {
     }
 }
 
-/// Whether a 0 in the file can only stand for an absent value: no process has no threads or no mapped
-/// memory, and what the kernel prints for fair policies only is 0 in the file for the others.
+/// Whether a 0 in the file can only mean an absent value: every process has threads and mapped memory,
+/// and values that the kernel prints for fair policies only are 0 for other threads.
 fn is_never_zero(metric: &Metric) -> bool {
     let watermark = metric.taskstats_family() == Some(TaskstatsFamily::Watermark);
     watermark || metric.is_leader_only() || metric.class == Some(Class::FairPolicy)
@@ -51,8 +51,8 @@ fn is_zero(metric: &Metric, thread: &ThreadState) -> bool {
     matches!(metric.get(&thread.metrics), Some(Value::Unsigned(0)))
 }
 
-/// Clears every family behind a kernel option that is 0 in all threads of the file: the kernel it is
-/// from had the option off. Families that have a flag of their own are left to it.
+/// Clears every family of a kernel option that is 0 in all threads of the file, because the kernel had
+/// the option disabled. Families with a flag of their own are not affected.
 pub(super) fn clear_families_off(threads: &mut [ThreadState]) {
     let gated = METRICS.iter().filter(|metric| !metric.gates.is_empty() && metric.taskstats_family().is_none());
     let families: BTreeSet<_> = gated.map(|metric| metric.gates).collect();

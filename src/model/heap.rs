@@ -1,4 +1,4 @@
-//! The heap of the capturing process itself, as its jemalloc counts it.
+//! The heap of ctprof itself, as counted by its jemalloc.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ optional_record! {
     }
 }
 
-/// The fields of a state by name.
+/// The fields by name.
 macro_rules! by_name {
     ($state:ident: $($field:ident),+) => {{
         let HostHeapState { $($field),+ } = *$state;
@@ -28,8 +28,7 @@ macro_rules! by_name {
 }
 
 impl HostHeapState {
-    /// A state in which every field is set to a value of its own, for tests of programs that use this
-    /// library.
+    /// A state with a different value in every field, for tests of programs that use this library.
     #[must_use]
     pub fn test_fixture() -> Self {
         Self {

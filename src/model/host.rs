@@ -1,4 +1,4 @@
-//! The host: what a comparison has to know before it can be believed.
+//! The host and its settings, which comparisons check.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::heap::HostHeapState;
 
-/// Whether a kernel facility with a run-time switch is on.
+/// Whether a kernel facility with a run-time switch is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Switch {
-    /// The kernel was built without it.
+    /// The kernel lacks it.
     ConfigOff,
-    /// Built in, switched off.
+    /// Built in, disabled.
     RuntimeOff,
-    /// On.
+    /// Enabled.
     On,
-    /// Can't be known.
+    /// Unknown.
     #[serde(other)]
     Unknown,
 }
@@ -27,11 +27,11 @@ pub enum Switch {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Built {
-    /// With it.
+    /// Built in.
     On,
-    /// Without it.
+    /// Not built in.
     Off,
-    /// Can't be known: the kernel's configuration can't be read.
+    /// Unknown: the kernel's configuration cannot be read.
     #[serde(other)]
     Unknown,
 }
@@ -57,17 +57,17 @@ optional_record! {
     pub struct HostContext {
         /// Host name.
         pub hostname: String,
-        /// Id of this boot, new after every one.
+        /// Id of the current boot.
         pub boot_id: String,
         /// Time since boot, suspend included, in nanoseconds.
         pub uptime_ns: u64,
         /// Name of the kernel: `Linux`.
         pub kernel_name: String,
-        /// Release of the kernel, as `uname -r` gives it.
+        /// Release of the kernel, as printed by `uname -r`.
         pub kernel_release: String,
-        /// Build of the kernel, as `uname -v` gives it.
+        /// Build of the kernel, as printed by `uname -v`.
         pub kernel_version: String,
-        /// Machine, as `uname -m` gives it.
+        /// Architecture, as printed by `uname -m`.
         pub arch: String,
         /// Kernel command line.
         pub kernel_cmdline: String,
@@ -93,9 +93,9 @@ optional_record! {
         pub hugepages_free: u64,
         /// Size of a huge page in KiB.
         pub hugepages_size_kib: u64,
-        /// Transparent huge pages: choices, the one in force in brackets.
+        /// Transparent huge pages: the options, with the active one in brackets.
         pub thp_enabled: String,
-        /// Defragmentation for transparent huge pages: choices, the one in force in brackets.
+        /// Defragmentation for transparent huge pages: the options, with the active one in brackets.
         pub thp_defrag: String,
         /// `/proc/sys/kernel/sched_*`.
         pub sched_tunables: BTreeMap<String, String>,
@@ -109,15 +109,15 @@ optional_record! {
         pub config_task_xacct: Built,
         /// Pressure accounting: `psi=` of the command line.
         pub psi: Switch,
-        /// Whether the capture was made in the host's own pid namespace, not in a container's.
+        /// Whether the capture was made in the initial PID namespace, not in a container.
         pub pid_namespace_initial: bool,
-        /// Who sees other users' processes: the option `hidepid` of procfs.
+        /// Visibility of other users' processes: the option `hidepid` of procfs.
         pub proc_hidepid: String,
         /// How cgroups are mounted.
         pub cgroup_layout: CgroupLayout,
         /// Where cgroup version 2, or else the first hierarchy of version 1, is mounted.
         pub cgroup_mount: String,
-        /// ctprof's own heap; absent where its allocator is another.
+        /// ctprof's own heap; absent if it uses another allocator.
         pub heap_state: HostHeapState,
     }
 }

@@ -1,4 +1,4 @@
-//! Limits, which are a number or the kernel's word `max`.
+//! Limits: a number or the kernel's word `max`.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use super::value::{Mismatch, Value};
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
 
-/// A bound that may be none. Numbers are smaller than `max`.
+/// A limit. Numbers are smaller than `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// The bound.
+    /// The number.
     Number(u64),
-    /// `max`: no limit, or for a protection, everything.
+    /// `max`: no limit, or full protection.
     Max,
 }
 
@@ -82,11 +82,11 @@ impl Visitor<'_> for LimitVisitor {
     }
 }
 
-/// The largest of several limits: what is not limited by one of them is not limited.
+/// The largest of several limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestLimit(pub Limit);
 
-/// The smallest of several protections: all of them have at least that much.
+/// The smallest of several protections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallestLimit(pub Limit);
 
@@ -131,13 +131,13 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Microseconds that may be used.
+    /// Limit in microseconds.
     LimitUs: LargestLimit(max, Max), Us;
-    /// Bytes that may be used.
+    /// Limit in bytes.
     LimitBytes: LargestLimit(max, Max), Bytes;
-    /// Things that may exist.
+    /// Limit of a number of objects.
     LimitCount: LargestLimit(max, Max), Count;
-    /// Bytes that are protected from reclaim.
+    /// Protection from reclaim, in bytes.
     ProtectedBytes: SmallestLimit(min, Min), Bytes;
 }
 

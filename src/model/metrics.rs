@@ -1,8 +1,8 @@
-//! The list: every per-thread metric, one row each.
+//! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type = sources`. If a source gives no value, the next one is read.
-//! A block of rows names the section, the kernel options that all its rows need, and the scheduling
-//! class if not all classes count them.
+//! A row is `/// meaning`, `name: Type = sources`. If a source has no value, the next one is read. A block
+//! of rows has the section, the required kernel options, and the scheduling class if not all classes count
+//! the metrics.
 //!
 //! Sources in the kernel: `stat`, `status` in `fs/proc/array.c`; `schedstat`, `io` in
 //! `fs/proc/base.c`; `sched` in `kernel/sched/debug.c`, `proc_sched_show_task`; taskstats in

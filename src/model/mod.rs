@@ -1,4 +1,4 @@
-//! What is known about a host and its threads. No I/O, no operating system, no printing.
+//! Data about a host and its threads. No I/O, no system calls, no printing.
 
 /// A record whose fields are all optional: absent in memory is absent in the file.
 macro_rules! optional_record {

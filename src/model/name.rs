@@ -33,7 +33,7 @@ fn escaped(bytes: &[u8]) -> String {
     out
 }
 
-/// The length in bytes of the kernel's name that [`printable`] converted to `name`.
+/// The length in bytes of the kernel name that [`printable`] converted to `name`.
 #[must_use]
 pub fn decoded_len(name: &str) -> usize {
     let mut rest = name;

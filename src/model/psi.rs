@@ -1,5 +1,4 @@
-//! Pressure stall information: how long work stalled for lack of a resource
-//! (`Documentation/accounting/psi.rst`).
+//! Pressure stall information (`Documentation/accounting/psi.rst`).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +9,13 @@ use super::unit::Reading;
 optional_record! {
     /// Pressure by resource (`/proc/pressure`, or `<resource>.pressure` of a cgroup).
     pub struct Psi {
-        /// For the CPUs.
+        /// Pressure of CPUs.
         pub cpu: PsiResource,
-        /// For memory.
+        /// Pressure of memory.
         pub memory: PsiResource,
-        /// For block I/O.
+        /// Pressure of block I/O.
         pub io: PsiResource,
-        /// For interrupts: `full` only.
+        /// Pressure of interrupts: `full` only.
         pub irq: PsiResource,
     }
 }
@@ -26,7 +25,7 @@ optional_record! {
     pub struct PsiResource {
         /// Some tasks stalled.
         pub some: PsiHalf,
-        /// All tasks stalled. For the whole host's CPUs always 0, by the kernel's design.
+        /// All tasks stalled. Always 0 for the CPUs of the host, by design of the kernel.
         pub full: PsiHalf,
     }
 }

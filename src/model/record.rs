@@ -1,7 +1,7 @@
 //! Records: the values of cgroups, of pressure and of sched_ext, one table row each.
 //!
-//! A row says meaning, name, type and source; its type says unit, kind and reduction. Capture,
-//! comparison and listing are loops over the tables.
+//! A row has meaning, name, type and source; its type has unit, kind and reduction. Capture, comparison
+//! and listing are loops over the tables.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use super::value::{Mismatch, Value};
 pub struct ValueType {
     /// Its name.
     pub name: &'static str,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
     /// The form of a value.
     pub shape: Shape,
-    /// What a value does over time.
+    /// How a value changes over time.
     pub kind: ValueKind,
-    /// How the values of several cgroups become one.
+    /// How the values of several cgroups are combined.
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
 }
@@ -40,7 +40,7 @@ impl ValueType {
         }
     }
 
-    /// The one value that stands for several; `None` where there are none.
+    /// The combination of several values; `None` if there are none.
     pub fn reduce<'v>(&self, values: impl IntoIterator<Item = Value<'v>>) -> Option<Cell> {
         (self.reduce)(&mut values.into_iter())
     }
@@ -69,13 +69,13 @@ pub enum ValueScope {
 pub struct RecordField<R: 'static, S: 'static> {
     /// Name in reports.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning.
     pub doc: &'static str,
     /// The type of its values.
     pub value_type: ValueType,
     /// Which cgroups it covers.
     pub scope: ValueScope,
-    /// Where the kernel has it.
+    /// The source in the kernel.
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
@@ -88,7 +88,7 @@ impl<R, S> RecordField<R, S> {
         (self.get)(record)
     }
 
-    /// Puts a value into the record.
+    /// Stores a value in the record.
     ///
     /// # Errors
     /// [`Mismatch`] if the field cannot hold `value`; the old value stays.
@@ -128,9 +128,9 @@ impl RecordValue<'_> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KeyPattern {
-    /// The key; a `*` at the end stands for any rest.
+    /// The key; a `*` at the end matches any suffix.
     pub pattern: &'static str,
-    /// What it means.
+    /// The meaning.
     pub doc: &'static str,
     /// The type of its values.
     pub value_type: ValueType,
@@ -141,7 +141,7 @@ impl KeyPattern {
         Self { pattern, doc, value_type: ValueType::of::<T>() }
     }
 
-    /// Whether `key` fits the pattern.
+    /// Whether `key` matches the pattern.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         self.pattern.strip_suffix('*').map_or(key == self.pattern, |front| key.starts_with(front))

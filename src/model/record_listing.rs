@@ -1,4 +1,4 @@
-//! The listing of records' values, drawn from their tables.
+//! The listing of the values of records, from their tables.
 
 use super::cgroup::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
@@ -15,11 +15,11 @@ use super::section::Section;
 pub struct RecordRow {
     /// The section that shows it.
     pub section: Section,
-    /// Its name in reports; parts that vary are in capitals, or a `*`.
+    /// The name in reports; variable parts are in capitals, or a `*`.
     pub name: String,
     /// Its type: name, unit, kind and reduction.
     pub value_type: ValueType,
-    /// The file, and the place in it.
+    /// The file, and the position in it.
     pub source: String,
     /// What it means.
     pub meaning: &'static str,

@@ -1,5 +1,5 @@
-//! The types of values in records. A type fixes unit, reduction over several cgroups, and
-//! [`ValueKind`]: what a value does over time.
+//! The types of values in records. A type determines the unit, the reduction over several cgroups, and
+//! the [`ValueKind`]: how a value changes over time.
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, S
 use super::unit::{OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
 use super::value::{Mismatch, Value};
 
-/// What a value does over time.
+/// How a value changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ValueKind {
-    /// Only increases, as long as what it counts for exists.
+    /// Only increases during the lifetime of the counted object.
     Counter,
     /// An amount or an average at the instant of the capture.
     Gauge,
     /// The largest value so far.
     Peak,
-    /// An upper bound that someone has set.
+    /// A configured limit.
     Limit,
-    /// A protected amount that someone has set.
+    /// A configured protection.
     Protection,
     /// Any other setting: a weight, a period.
     Setting,
@@ -54,26 +54,26 @@ impl ValueKind {
 
 /// A type of values in records.
 pub trait Recorded: Reading {
-    /// What its values do over time.
+    /// How its values change over time.
     const KIND: ValueKind;
 }
 
 numbers! {
-    /// Microseconds since the counter began.
+    /// Microseconds since the counter started.
     CounterUs(u64) is Summable(u64): Sum, Us, Unsigned;
-    /// Bytes since the counter began.
+    /// Bytes since the counter started.
     CounterBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
-    /// Events since the counter began.
+    /// Events since the counter started.
     CounterEvents(u64) is Summable(u64): Sum, Count, Unsigned;
-    /// Bytes in use at an instant: those of different cgroups add up.
+    /// Bytes in use at an instant; summed over cgroups.
     CurrentBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
-    /// Things that exist at an instant: those of different cgroups add up.
+    /// Number of objects at an instant; summed over cgroups.
     CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned;
-    /// A period that is configured, in microseconds.
+    /// A configured period, in microseconds.
     PeriodUs(u64) is Maxable(u64): Largest, Us, Unsigned;
     /// A share among siblings.
     Weight(u64) is Maxable(u64): Largest, Count, Unsigned;
-    /// A switch that is a number to the kernel.
+    /// A switch that the kernel prints as a number.
     SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned;
     /// An average over the last seconds, in hundredths of a percent.
     Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned;

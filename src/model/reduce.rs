@@ -1,6 +1,6 @@
-//! How the values of a group become one: each reduction requires the trait of the types it fits.
+//! Reductions of the values of a group. Each reduction requires a trait that only suitable types have.
 //!
-//! High-water marks can't be summed, and a counter has no most frequent value:
+//! High-water marks cannot be summed, and a counter has no most frequent value:
 //!
 //! ```compile_fail
 //! use ctprof::model::{PeakNs, Reduce, Sum};
@@ -23,21 +23,21 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Totals of these are sums.
+/// Types with sums as totals.
 pub trait Summable: Copy + From<u64> + Into<u64> {}
 
-/// The largest of these stands for a group.
+/// Types with the largest value as total.
 pub trait Maxable: Copy + Ord + Into<u64> {}
 
-/// The smallest of these stands for a group; 0 stands for "no event".
+/// Types with the smallest value as total; 0 means "no event".
 pub trait Minable: Copy + Ord + Into<u64> {}
 
-/// A group of these spans from the smallest to the largest.
+/// Types with the range of values as total.
 pub trait Rangeable: Copy + Ord + Into<i64> {}
 
-/// The most frequent of these stands for a group.
+/// Types with the most frequent value as total.
 pub trait Modeable: Clone + Ord {
-    /// How it is written.
+    /// The text of the value.
     fn label(&self) -> String;
 }
 
@@ -56,7 +56,7 @@ pub enum Reduction {
     Range,
     /// Most frequent.
     Mode,
-    /// Fewest and most CPUs, and the set if all agree.
+    /// Fewest and most CPUs, and the set if all are equal.
     Cpus,
 }
 
@@ -80,7 +80,7 @@ impl Reduction {
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Cell {
-    /// A sum, a largest or a smallest.
+    /// A sum, a maximum or a minimum.
     Number(u64),
     /// Both ends of a range.
     Range {
@@ -89,18 +89,18 @@ pub enum Cell {
         /// The largest.
         max: i64,
     },
-    /// The most frequent value, and how many of how many have it.
+    /// The most frequent value, and how many threads have it.
     Mode {
         /// The value.
         value: String,
-        /// Threads with this value.
+        /// Number of threads with this value.
         count: u64,
-        /// Threads with any.
+        /// Number of threads with any value.
         total: u64,
     },
     /// A difference that may be negative.
     Signed(i64),
-    /// A part of a whole.
+    /// A ratio.
     Ratio(f64),
     /// A word: the kernel's `max`, a state, a name.
     Word(String),
@@ -110,12 +110,12 @@ pub enum Cell {
         fewest: u64,
         /// CPUs in the largest set.
         most: u64,
-        /// The set itself, where all threads have the same.
+        /// The set, if all threads have the same.
         cpus: Option<Vec<u32>>,
     },
 }
 
-/// A reduction over values of type `T`, added one at a time; the order does not matter.
+/// A reduction over values of type `T`, added one at a time in any order.
 pub trait Reduce<T>: Clone {
     /// Its name.
     const REDUCTION: Reduction;
@@ -134,7 +134,7 @@ pub trait Reduce<T>: Clone {
     /// The result.
     fn cell(&self) -> Cell;
 
-    /// The value itself, or `None` if it is the type's sign for "no event".
+    /// The value, or `None` if it means "no event".
     fn measured(value: T) -> Option<T> {
         Some(value)
     }
@@ -257,7 +257,7 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
 
     fn cell(&self) -> Cell {
         let total = self.0.values().sum();
-        // The reversed scan gives a tie to the smallest value: `max_by_key` keeps the last it sees.
+        // In reverse, because `max_by_key` returns the last of equal values: the smallest value wins.
         let (value, count) =
             self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
         Cell::Mode { value: value.label(), count: *count, total }

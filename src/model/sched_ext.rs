@@ -1,4 +1,4 @@
-//! The state of `sched_ext`, where the kernel has it (`Documentation/scheduler/sched-ext.rst`).
+//! The state of `sched_ext` (`Documentation/scheduler/sched-ext.rst`).
 
 use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
 use super::record_types::{CounterEvents, StateWord, SwitchNumber};

@@ -1,4 +1,4 @@
-//! The sections of a report, in the order in which they are shown.
+//! The sections of a report, in display order.
 
 use serde::{Serialize, Serializer};
 
@@ -19,7 +19,7 @@ macro_rules! sections {
                 match self { $(Self::$section => $name,)+ }
             }
 
-            /// What it holds.
+            /// What it contains.
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self { $(Self::$section => concat!($($doc),+).trim_ascii(),)+ }
@@ -66,13 +66,13 @@ impl Serialize for Section {
 }
 
 impl Section {
-    /// Whether it is about threads and what derives from them.
+    /// Whether it is about threads, including derived metrics.
     #[must_use]
     pub fn is_of_threads(self) -> bool {
         (Self::Primary..=Self::Derived).contains(&self)
     }
 
-    /// Whether it is about cgroups, one by one.
+    /// Whether it is about single cgroups.
     #[must_use]
     pub fn is_of_cgroups(self) -> bool {
         (Self::CgroupStats..=Self::Pressure).contains(&self)

@@ -1,4 +1,4 @@
-//! The snapshot: one host at one moment.
+//! The snapshot of a host.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use super::thread::ThreadState;
 /// Version of the file format that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// One host at one moment: every thread, and what surrounds them.
+/// A snapshot of a host: all threads, their cgroups, and the host's settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CtprofSnapshot {
     /// Version of the file format; `None` in files of other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<u32>,
-    /// Wall clock when the capture began, nanoseconds since 1970.
+    /// Wall clock at the start of the capture, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// How the capture was made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,12 +30,12 @@ pub struct CtprofSnapshot {
     /// The host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,
-    /// Every thread seen, ordered by process id, then thread id.
+    /// All threads, sorted by process id, then thread id.
     pub threads: Vec<ThreadState>,
-    /// Every cgroup that a captured thread is in, by path.
+    /// Values of every cgroup that a captured thread is in, by path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
-    /// How the search for jemalloc's counters went; `None` if it was disabled.
+    /// Results of the jemalloc probe; `None` if it was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_summary: Option<CtprofProbeSummary>,
     /// What could not be read from procfs.
@@ -53,14 +53,14 @@ pub struct CtprofSnapshot {
 }
 
 impl CtprofSnapshot {
-    /// How many processes the threads belong to.
+    /// Number of processes.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.threads.chunk_by(|a, b| a.tgid == b.tgid).count()
     }
 
-    /// Brings a file's content into the form of a capture: threads in order, and a foreign file's
-    /// zeros absent where they stand for missing values.
+    /// Normalizes the content of a file: sorts threads, and removes zeros of foreign files that mean
+    /// missing values.
     pub(crate) fn settle(&mut self) {
         let key = |thread: &ThreadState| (thread.tgid, thread.tid);
         if !self.threads.is_sorted_by_key(key) {
@@ -83,22 +83,22 @@ pub struct CaptureInfo {
     pub version: String,
     /// How long the capture took, in nanoseconds.
     pub duration_ns: u64,
-    /// What read the threads: `procfs`.
+    /// The engine that read the threads: `procfs`.
     pub engine: String,
-    /// Workers.
+    /// Number of workers.
     pub jobs: u64,
     /// Effective user id.
     pub euid: u32,
     /// Names of the effective capabilities, with `cap_`.
     pub capabilities: Vec<String>,
-    /// What was requested.
+    /// The options.
     pub options: CaptureOptions,
-    /// What it cost.
+    /// The cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_cost: Option<SelfCost>,
 }
 
-/// What was requested, as far as it changes what the snapshot can hold.
+/// The options that affect the content of the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
@@ -121,7 +121,7 @@ pub struct CaptureOptions {
     /// Root of cgroups, if it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroupfs: Option<String>,
-    /// Processes chosen; empty for all.
+    /// Selected processes; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
     /// When `smaps_rollup` was read: `auto`, `always` or `never`.
@@ -132,7 +132,7 @@ pub struct CaptureOptions {
 }
 
 optional_record! {
-    /// What a capture cost.
+    /// The cost of a capture.
     pub struct SelfCost {
         /// User CPU time of the capturing process, in nanoseconds.
         pub user_ns: u64,
@@ -142,7 +142,7 @@ optional_record! {
         pub peak_rss_bytes: u64,
         /// Time spent reading `smaps_rollup`, summed over workers, in nanoseconds.
         pub smaps_ns: u64,
-        /// Time spent reading allocators' counters, summed over workers, in nanoseconds.
+        /// Time spent reading jemalloc counters, summed over workers, in nanoseconds.
         pub probe_ns: u64,
     }
 }

@@ -1,20 +1,20 @@
-//! Where the values of a metric come from, and what decides whether the kernel counts them.
+//! Sources of the values of a metric, and the conditions under which the kernel counts them.
 
-/// A place that a value is read from: in a file of `/proc/<tgid>/task/<tid>/`, or in a facility.
+/// The source of a value: a file of `/proc/<tgid>/task/<tid>/`, or a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// Field of `stat`, counted from 1 as in proc(5).
     Stat(u8),
-    /// Field of `stat` that holds a scheduling policy's number.
+    /// Field of `stat` with the number of a scheduling policy.
     StatPolicy(u8),
     /// Column of `schedstat`, counted from 1.
     Schedstat(u8),
     /// Key of `status`.
     Status(&'static str),
-    /// Key of `status` that describes the process: kept for its leader only.
+    /// Key of `status` that describes the process: stored for the leader only.
     StatusOfLeader(&'static str),
-    /// Key of `sched`: the whole key, or what follows its last point.
+    /// Key of `sched`: the whole key, or the part after its last dot.
     Sched(&'static str),
     /// Difference of two keys of `sched`, never below 0.
     SchedDifference(&'static str, &'static str),
@@ -28,9 +28,9 @@ pub enum Source {
         at: u16,
         /// Version that added it.
         since: u16,
-        /// What decides whether the kernel counts it.
+        /// The condition under which the kernel counts it.
         family: TaskstatsFamily,
-        /// What one unit of the field is, in units of the metric.
+        /// Factor from the unit of the field to the unit of the metric.
         scale: u16,
     },
     /// Member of jemalloc's `tsd_s`.
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// The place in the file or facility, in words.
+    /// The position in the file or facility, as text.
     #[must_use]
     pub fn place(self) -> String {
         match self {
@@ -83,15 +83,15 @@ impl Source {
     }
 }
 
-/// Where each capture engine finds a value. An engine is a loop over its own column.
+/// Sources of a value per capture engine. An engine is a loop over its own column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
-    /// Sources of the portable engine: the first that gives a value counts.
+    /// Sources of the procfs engine: the first with a value counts.
     pub procfs: &'static [Source],
 }
 
-/// Which scheduling classes count a metric, where not all do.
+/// The scheduling classes that count a metric, if not all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Class {
@@ -128,7 +128,7 @@ impl Class {
     }
 }
 
-/// What decides whether the kernel counts a field of taskstats.
+/// The condition under which the kernel counts a field of taskstats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TaskstatsFamily {

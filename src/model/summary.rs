@@ -11,15 +11,15 @@ use super::{Errno, ProbeFailure, SourceFile};
 #[non_exhaustive]
 #[serde(default)]
 pub struct CtprofParseSummary {
-    /// Threads listed.
+    /// Number of threads listed.
     pub tids_walked: u64,
-    /// Threads that exited before they could be read.
+    /// Number of threads that exited before they could be read.
     pub ghosts: u64,
-    /// Files that could not be read, for threads that did not exit.
+    /// Number of files that could not be read, of threads that did not exit.
     pub read_failures: u64,
-    /// The same by file.
+    /// Number of files that could not be read, by file.
     pub read_failures_by_file: BTreeMap<SourceFile, u64>,
-    /// The same by file, then by error.
+    /// Number of files that could not be read, by file, then by error.
     pub read_failures_by_errno: BTreeMap<SourceFile, BTreeMap<Errno, u64>>,
     /// Names of a few processes whose file could not be read, by file: at most
     /// [`MAX_UNREAD_NAMES`](Self::MAX_UNREAD_NAMES) per file, in alphabetical order.
@@ -31,20 +31,20 @@ pub struct CtprofParseSummary {
     pub kernel_config_dominant: bool,
     /// Whether at least half of the failures are permission errors.
     pub permission_dominant: bool,
-    /// Times that the kernel printed as negative, after a clock step.
+    /// Number of times that the kernel printed as negative, after a clock step.
     pub negative_dotted_values: u64,
-    /// Processes whose `smaps_rollup` was not read because they exceed the size limit.
+    /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
     pub smaps_skipped: u64,
-    /// Processes, or parts of large ones, that lost values to a panic of this program.
+    /// Number of processes, or parts of large ones, that lost values to a panic of this program.
     pub worker_panics: u64,
 }
 
 impl CtprofParseSummary {
-    /// Most names that [`unread_names`](Self::unread_names) has per file: one more than reports
-    /// print, so that they know whether there are more.
+    /// Maximum number of names per file in [`unread_names`](Self::unread_names): one more than reports
+    /// print, to show that there are more.
     pub const MAX_UNREAD_NAMES: usize = 4;
 
-    /// Fills the totals and verdicts from [`read_failures_by_errno`](Self::read_failures_by_errno).
+    /// Computes the other fields from [`read_failures_by_errno`](Self::read_failures_by_errno).
     #[must_use]
     pub fn concluded(mut self) -> Self {
         let by_file = self.read_failures_by_errno.iter();
@@ -60,7 +60,7 @@ impl CtprofParseSummary {
         self
     }
 
-    /// How many failures match.
+    /// Number of matching failures.
     fn failures(&self, matches: impl Fn(&SourceFile, &Errno) -> bool) -> u64 {
         let by_file = self.read_failures_by_errno.iter();
         let flat = by_file.flat_map(|(file, errnos)| errnos.iter().map(move |(errno, count)| (file, errno, count)));
@@ -68,18 +68,18 @@ impl CtprofParseSummary {
     }
 }
 
-/// What the probe for jemalloc counters found.
+/// Results of the jemalloc probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct CtprofProbeSummary {
-    /// Processes examined.
+    /// Number of processes examined.
     pub tgids_walked: u64,
-    /// Processes that use jemalloc.
+    /// Number of processes that use jemalloc.
     pub jemalloc_detected: u64,
-    /// Threads whose counters were read.
+    /// Number of threads whose counters were read.
     pub probed_ok: u64,
-    /// Processes and threads that failed for a reason that is not routine.
+    /// Number of processes and threads with an unexpected failure.
     pub failed: u64,
     /// The most frequent of these reasons.
     pub dominant_failure: Option<ProbeFailure>,
@@ -90,7 +90,7 @@ pub struct CtprofProbeSummary {
 }
 
 impl CtprofProbeSummary {
-    /// Fills totals and verdicts from [`failures`](Self::failures).
+    /// Computes the other fields from [`failures`](Self::failures).
     #[must_use]
     pub fn concluded(mut self) -> Self {
         let mut failures = self.failures.clone();
@@ -108,13 +108,13 @@ impl CtprofProbeSummary {
 #[non_exhaustive]
 #[serde(default)]
 pub struct TaskstatsSummary {
-    /// Threads with an answer.
+    /// Number of threads with an answer.
     pub ok_count: u64,
-    /// Threads denied, including those not queried after the first denial.
+    /// Number of threads denied, including those not queried after the first denial.
     pub eperm_count: u64,
-    /// Threads that had exited.
+    /// Number of threads that had exited.
     pub esrch_count: u64,
-    /// Threads without an answer for another reason.
+    /// Number of threads without an answer for another reason.
     pub other_err_count: u64,
     /// Version of the kernel's struct.
     #[serde(skip_serializing_if = "Option::is_none")]

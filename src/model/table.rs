@@ -1,8 +1,7 @@
-//! The table of metrics: what one row says, and the macro that turns the rows of `metrics.rs` into
-//! code.
+//! The table of metrics: its rows, and the macro that generates code from the rows of `metrics.rs`.
 //!
-//! The macro makes shapes only: the struct of a thread's values, the struct of a group's totals, the
-//! enum of names and the static table. Whatever is done with metrics is a loop over that table.
+//! The macro generates no logic, only the struct of a thread's values, the struct of a group's totals,
+//! the enum of names and the static table. All logic about metrics is a loop over that table.
 
 use std::fmt;
 
@@ -22,29 +21,29 @@ use super::unit::{
 };
 use super::value::{Mismatch, Value};
 
-/// One metric: everything that is known about it, once.
+/// The declaration of a metric.
 pub struct Metric {
-    /// Which one it is.
+    /// The id.
     pub id: MetricId,
     /// Public name: JSON key, `--metrics`, `--sort-by`.
     pub name: &'static str,
-    /// What it means, in a sentence.
+    /// The meaning, in a sentence.
     pub doc: &'static str,
     /// The type of a value.
     pub type_name: &'static str,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// How the values of a group become one.
+    /// How the values of a group are combined.
     pub reduction: Reduction,
     /// The form of a value.
     pub shape: Shape,
-    /// Where each engine finds a value.
+    /// The sources per engine.
     pub sources: Sources,
-    /// Where it is reported.
+    /// The section that reports it.
     pub section: Section,
-    /// Kernel options without which the kernel has no such value, without `CONFIG_`.
+    /// Required kernel options, without `CONFIG_`.
     pub gates: &'static [&'static str],
-    /// Which scheduling classes count it, where not all do.
+    /// The scheduling classes that count it, if not all do.
     pub class: Option<Class>,
     get: fn(&Metrics) -> Option<Value<'_>>,
     set: fn(&mut Metrics, Value<'_>) -> Result<(), Mismatch>,
@@ -77,7 +76,7 @@ impl Metric {
     /// Stores a value.
     ///
     /// # Errors
-    /// [`Mismatch`] if the metric can't hold `value`; the old value stays.
+    /// [`Mismatch`] if the metric cannot hold `value`; the old value stays.
     pub fn set(&self, metrics: &mut Metrics, value: Value<'_>) -> Result<(), Mismatch> {
         (self.set)(metrics, value)
     }
@@ -87,25 +86,25 @@ impl Metric {
         (self.clear)(metrics);
     }
 
-    /// The group's value, if any of its threads has one.
+    /// The value of a group, if any of its threads has one.
     #[must_use]
     pub fn total(&self, totals: &Totals) -> Option<Cell> {
         (self.total)(totals)
     }
 
-    /// How many threads of the group have a value.
+    /// Number of threads of the group with a value.
     #[must_use]
     pub fn covered(&self, totals: &Totals) -> u64 {
         (self.covered)(totals)
     }
 
-    /// The file or facility that the portable engine reads it from first.
+    /// The first source of the procfs engine.
     #[must_use]
     pub fn file(&self) -> &'static str {
         self.sources.procfs[0].file()
     }
 
-    /// What gives it: delay accounting and schedstats, which the kernel switches as a whole, or a file.
+    /// The facility (delay accounting, schedstats) or file that provides it.
     #[must_use]
     pub fn facility(&self) -> &'static str {
         match self.taskstats_family() {
@@ -115,7 +114,7 @@ impl Metric {
         }
     }
 
-    /// What decides whether the kernel counts it; `None` if it is not from taskstats.
+    /// The condition under which the kernel counts it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
         self.sources.procfs.iter().find_map(|source| match source {
@@ -139,13 +138,13 @@ impl Metric {
         matches!(self.sources.procfs, [Source::StatusOfLeader(_)])
     }
 
-    /// Whether it describes the moment of the capture: two captures differ in it without a cause.
+    /// Whether it describes the instant of the capture, so that two captures always differ.
     #[must_use]
     pub fn is_instant(&self) -> bool {
         matches!(self.id, MetricId::state | MetricId::processor)
     }
 
-    /// Whether `covered` of a group's `threads` leave some out that should have a value.
+    /// Whether some of a group's `threads` lack a value that they should have, if `covered` have one.
     #[must_use]
     pub fn is_partial(&self, covered: u64, threads: u64) -> bool {
         covered > 0 && covered < threads && !self.is_leader_only()
@@ -157,7 +156,7 @@ impl Metric {
     }
 }
 
-/// Every source of the portable engine with its metric, in the order of the table.
+/// Every source of the procfs engine with its metric, in the order of the table.
 pub fn procfs_sources() -> impl Iterator<Item = (Source, &'static Metric)> {
     METRICS.iter().flat_map(|metric| metric.sources.procfs.iter().map(move |source| (*source, metric)))
 }
@@ -176,11 +175,11 @@ macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
         $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+;)+
     })+) => {
-        /// One thread's values. What the kernel did not give is `None`, never 0.
+        /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Metrics { $($(#[doc = $doc] pub $name: Option<$type>,)+)+ }
 
-        /// A group's totals, each by the reduction that its type allows.
+        /// The totals of a group, each with the reduction of its type.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Totals { $($(#[doc = $doc] pub $name: Total<$type>,)+)+ }
 
@@ -190,7 +189,7 @@ macro_rules! define {
                 $($(self.$name.add(metrics.$name.as_ref());)+)+
             }
 
-            /// Adds another group.
+            /// Adds the totals of another group.
             pub fn merge(&mut self, other: Totals) {
                 $($(self.$name.merge(other.$name);)+)+
             }
@@ -201,7 +200,7 @@ macro_rules! define {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum MetricId { $($(#[doc = $doc] $name,)+)+ }
 
-        /// Every per-thread metric, in the order of ties, of listings and of the JSON.
+        /// All per-thread metrics, in the order of listings, of JSON, and of rows that rank equal.
         pub static METRICS: &[Metric] = &[$($(Metric {
             id: MetricId::$name, name: stringify!($name), doc: $doc,
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE,

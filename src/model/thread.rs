@@ -8,7 +8,7 @@ use super::table::Metrics;
 /// The ids of a thread. The kernel reuses ids: within one boot, the start time is part of the identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
-    /// Process id: the thread group's.
+    /// Process id (thread group id).
     pub tgid: u32,
     /// Thread id.
     pub tid: u32,
@@ -20,9 +20,9 @@ pub struct ThreadId {
 pub struct ThreadState {
     /// Thread id.
     pub tid: u32,
-    /// Process id: the thread group's.
+    /// Process id (thread group id).
     pub tgid: u32,
-    /// Name of the process: its leader's.
+    /// Name of the process: the name of its leader.
     pub pcomm: Name,
     /// Name of the thread.
     pub comm: Name,
@@ -33,8 +33,8 @@ pub struct ThreadState {
     pub start_time_clock_ticks: Option<u64>,
     /// Whether it is a kernel thread: `PF_KTHREAD` in field 9 of `stat`.
     pub kernel_thread: bool,
-    /// Whether `comm` is known to be the whole name although it has the 15 bytes at which the kernel cuts
-    /// names. Always false for shorter names.
+    /// Whether `comm` has 15 bytes, the length at which the kernel cuts names, and is known to be complete.
+    /// Always false for shorter names.
     pub name_complete: bool,
     /// Nanoseconds from the start of the capture until this thread was read.
     pub read_at_ns: Option<u64>,
@@ -51,8 +51,8 @@ impl ThreadState {
         ThreadId { tgid: self.tgid, tid: self.tid }
     }
 
-    /// Whether it has memory of its own: kernel threads have none, nor have threads that have exited but
-    /// are still listed (states `Z` and `X`).
+    /// Whether it has user memory. Kernel threads have none, and neither have threads that exited but are
+    /// still listed (states `Z` and `X`).
     #[must_use]
     pub fn has_memory(&self) -> bool {
         !self.kernel_thread && !matches!(self.metrics.state, Some('Z' | 'X'))
@@ -64,7 +64,7 @@ impl ThreadState {
         self.tid == self.tgid
     }
 
-    /// The keys of `smaps_rollup` with their bytes, saturating.
+    /// The keys of `smaps_rollup` with their values in bytes, saturating.
     pub fn smaps_rollup_bytes(&self) -> impl Iterator<Item = (&str, u64)> {
         let all = self.smaps_rollup_kib.iter().flatten();
         all.map(|(key, kib)| (key.as_str(), kib.saturating_mul(1024)))

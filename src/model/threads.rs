@@ -1,4 +1,4 @@
-//! What threads are read into.
+//! The target of reading threads.
 
 use super::thread::ThreadState;
 
@@ -12,7 +12,7 @@ pub trait Threads: Send + Sync {
     /// Adds the next thread.
     fn add(&mut self, thread: ThreadState);
 
-    /// Adds all that `later` took: threads that follow those of `self`.
+    /// Appends `later`, which received the threads that follow those of `self`.
     fn append(&mut self, later: Self);
 }
 

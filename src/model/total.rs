@@ -3,7 +3,7 @@
 use super::reduce::{Cell, Reduce, Sum, Summable};
 use super::unit::Reading;
 
-/// One metric over a group of threads: the reduction of their values, and how many had one.
+/// The total of a metric over a group of threads: the reduction of their values, and how many have one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Total<T: Reading> {
     reduced: Option<T::Reduced>,
@@ -42,7 +42,7 @@ impl<T: Reading> Total<T> {
         self.reduced.as_ref()
     }
 
-    /// How many threads had a value.
+    /// Number of threads with a value.
     pub fn covered(&self) -> u64 {
         self.covered
     }

@@ -1,4 +1,4 @@
-//! The types of values. A type fixes the unit and the only reduction that makes sense for it.
+//! The types of values. A type determines the unit and the reduction.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::reduce::{Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable};
 use super::value::{Mismatch, Value};
 
-/// What a number counts; decides how it is scaled for display.
+/// The unit of a number, which determines how it is scaled for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Events or things.
+    /// Events or objects.
     Count,
     /// Nanoseconds.
     Ns,
@@ -19,7 +19,7 @@ pub enum Unit {
     Us,
     /// Hundredths of a percent.
     Hundredths,
-    /// Parts of a whole.
+    /// A ratio, usually 0 to 1.
     Ratio,
     /// Clock ticks of `USER_HZ`, as procfs prints them.
     Ticks,
@@ -64,13 +64,13 @@ pub enum Shape {
     Cpus,
 }
 
-/// A type of value: how it is stored, read back and reduced over a group of threads.
+/// A type of values: how they are stored, parsed and reduced over a group of threads.
 pub trait Reading: Sized + 'static {
     /// The reduction of a group of these.
     type Reduced: Reduce<Self>;
     /// The type's name, as documentation gives it.
     const NAME: &'static str;
-    /// What it counts.
+    /// The unit.
     const UNIT: Unit;
     /// Its form as data.
     const SHAPE: Shape;
@@ -78,10 +78,10 @@ pub trait Reading: Sized + 'static {
     /// The value as plain data.
     fn value(&self) -> Value<'_>;
 
-    /// The value in `value`; `None` if it is this type's sign for "no event".
+    /// The typed value; `None` if it means "no event" in this type.
     ///
     /// # Errors
-    /// [`Mismatch`] if the value is of another shape or out of range.
+    /// [`Mismatch`] if the value has another shape or is out of range.
     fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch>;
 }
 
@@ -136,19 +136,19 @@ numbers! {
     ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned;
     /// Bytes since the thread started.
     Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
-    /// The longest of something in the thread's life, in nanoseconds: high-water marks can't be summed.
+    /// A maximum since the thread started, in nanoseconds.
     PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
-    /// The most of something in the thread's life, in bytes.
+    /// A maximum since the thread started, in bytes.
     PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned;
-    /// The shortest of something in the thread's life, in nanoseconds; 0 stands for "no event".
+    /// A minimum since the thread started, in nanoseconds; 0 means "no event".
     FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned;
     /// A duration at an instant, in nanoseconds.
     GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
-    /// A number of things at an instant.
+    /// A number of objects at an instant.
     GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned;
-    /// A signed place on a scale.
+    /// A signed position on a scale.
     OrdinalI32(i32) is Rangeable(i64): Range, None, Signed;
-    /// A place on a scale that starts at 0.
+    /// A position on a scale that starts at 0.
     OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned;
 }
 

@@ -1,4 +1,4 @@
-//! A value without its type: what kernel text, JSON and the table of metrics exchange.
+//! Untyped values, exchanged between kernel text, JSON and the table of metrics.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Value<'a> {
     Cpus(Cow<'a, [u32]>),
 }
 
-/// A value that its metric can't hold.
+/// A value that its metric cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
 pub struct Mismatch {

@@ -1,7 +1,7 @@
 //! The JSON of a thread: identity, then the metrics by walking the table, flat on one object.
 //!
-//! The wide struct of metrics has no derived serde: a loop over the table does the same, and the
-//! derived code would be the largest part of the build.
+//! The wide struct of metrics has no derived serde: the derived code would dominate build time, and a loop
+//! over the table does the same.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -86,8 +86,7 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     Fields { list, places }
 });
 
-/// What is known from the threads read so far: threads have their fields in the same order, and share
-/// names.
+/// State from the threads read so far: threads usually have the same order of fields, and share names.
 pub(crate) struct Learned {
     fields: &'static Fields,
     /// By the index of a field, the index of the field that followed it; the last is for the first field.
@@ -165,7 +164,7 @@ impl<'de> Visitor<'de> for &mut Learned {
     }
 }
 
-/// A key, probably that of the field at index `expected`; the index of its field, if it is known.
+/// Reads a key, usually of the field at index `expected`; returns the index of its field, if known.
 struct Key {
     fields: &'static Fields,
     expected: usize,

@@ -1,4 +1,4 @@
-//! Patterns of cgroup paths: in each segment, ids of instances are replaced and names stay.
+//! Patterns of cgroup paths: ids of instances are replaced in each segment, names stay.
 
 use super::token::{LONG_ID, is_digits, is_uuid};
 
@@ -20,7 +20,7 @@ pub fn cgroup_pattern(path: &str) -> String {
     pattern
 }
 
-/// A part of a path between slashes: a name, then perhaps an id, then perhaps the type of a unit.
+/// A segment of a path: a name, an optional id, an optional type of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment<'p> {
     pub(super) name: &'p str,
@@ -29,7 +29,7 @@ pub(super) struct Segment<'p> {
     pub(super) unit: &'p str,
 }
 
-/// What tells instances apart.
+/// The id of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     /// A name after `@`.

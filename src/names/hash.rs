@@ -1,16 +1,16 @@
-//! The keyed hash behind redaction: words and ids by texts that do not lead back to them.
+//! The keyed hash for redaction of words and ids.
 
 /// The purpose of the key, so that no other use of the same key gives the same hashes.
 const CONTEXT: &str = "ctprof 2026-11-21 names of snapshots";
-/// Letters of a word's hash: none is a hexadecimal digit, so that no word looks like an id.
+/// Letters of the hash of a word. None is a hexadecimal digit, so that no word looks like an id.
 const LETTERS: &[u8; 16] = b"ghijklmnopqrstuv";
-/// The length of a word's hash. It makes equal hashes of two words improbable (64 bits), and every
-/// name with a hashed word longer than the 15 bytes at which the kernel cuts names.
+/// The length of the hash of a word. It makes collisions improbable (64 bits), and makes every name with a
+/// hashed word longer than the 15 bytes at which the kernel cuts names.
 const WORD: usize = 16;
 /// Longer runs of digits are not instance numbers.
 const LONGEST_NUMBER: usize = 6;
 
-/// A hash that is as hard to reverse as its key is to guess.
+/// A keyed hash. It is as hard to reverse as the key is to guess.
 pub(super) struct Hash {
     key: [u8; blake3::KEY_LEN],
 }
@@ -51,10 +51,9 @@ impl Hash {
         if digits.len() <= LONGEST_NUMBER { digits.to_owned() } else { self.shuffled(digits, b'0', 10, "number") }
     }
 
-    /// A text of hexadecimal digits with other digits in the places of digits, and other letters in
-    /// the places of letters. Texts with equal letters have equal letters again, texts with
-    /// different letters different ones, and different texts stay different: that is what
-    /// patterns need to know of them. A single letter stays.
+    /// A text of hexadecimal digits, with digits replaced by digits and letters by letters. Texts with equal
+    /// letters have equal letters again, texts with different letters different ones, and different texts
+    /// stay different, because patterns depend on it. A single letter stays.
     pub(super) fn short_id(&self, id: &str) -> String {
         let letters: String = id.chars().filter(char::is_ascii_alphabetic).collect();
         let digits: String = id.chars().filter(char::is_ascii_digit).collect();
@@ -66,9 +65,9 @@ impl Hash {
         id.chars().filter_map(|c| if c.is_ascii_digit() { digits.next() } else { letters.next() }).collect()
     }
 
-    /// A permutation of all texts of one length whose characters are the `radix` ones from `first`
-    /// on; another one for each `purpose`. Every character shifts all that follow, then, in the
-    /// second pass, all before, so that texts with a common beginning do not keep it.
+    /// A permutation of all texts of one length over the `radix` characters from `first` on; another one per
+    /// `purpose`. Each character shifts all following characters and, in the second pass, all preceding ones,
+    /// so that texts with a common prefix do not keep it.
     fn shuffled(&self, text: &str, first: u8, radix: u8, purpose: &str) -> String {
         let mut values: Vec<u8> = text.bytes().map(|byte| byte.wrapping_sub(first)).collect();
         for pass in 0..2 {

@@ -1,4 +1,4 @@
-//! The keys of a set of names: which pattern, if any, each name is grouped under.
+//! The keys of a set of names: the pattern of each name, if it has one, or the name.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -24,9 +24,9 @@ impl Kind {
         }
     }
 
-    /// The part of a name that never changes. The kernel appends to a worker's name the work queue
-    /// that it runs (`wq_worker_comm` in `kernel/workqueue.c`): with it, a thread would be in
-    /// different groups in two captures.
+    /// The constant part of a name. The kernel appends the current workqueue to the name of a worker
+    /// (`wq_worker_comm` in `kernel/workqueue.c`): with it, a thread would be in different groups in two
+    /// captures.
     fn lasting(self, name: &str) -> &str {
         let end = name.strip_prefix("kworker/").and_then(|_| name.find(['-', '+']));
         match end.map(|end| &name[..end]) {
@@ -37,8 +37,8 @@ impl Kind {
     }
 }
 
-/// The keys of a set of names: a pattern where at least two different names share it, else the
-/// name itself.
+/// The keys of a set of names: a pattern if at least two different names share it, otherwise the name
+/// itself.
 pub(crate) struct Keys {
     kind: Kind,
     /// The pattern of each name that has one; `None` if every name is its own key.
@@ -49,9 +49,9 @@ impl Keys {
     /// Decides the keys of all `names`. Both sides of a comparison are learned together, so that
     /// equal names have equal keys.
     ///
-    /// Short hexadecimal ids need evidence, because `db01` can be one: a name whose ids are all
-    /// letters followed by digits keeps the letters if another name then has the same pattern.
-    /// Of the other names, those with the same pattern have ids if their lengths or letters differ.
+    /// Short hexadecimal ids need evidence, because `db01` can be a word and a number. A name with only ids
+    /// of letters followed by digits keeps the letters if another name then has the same pattern. Other names
+    /// with the same pattern have ids if their lengths or letters differ.
     pub(crate) fn learn<'n>(kind: Kind, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: HashSet<&str> = names.into_iter().map(|name| kind.lasting(name)).collect();
         let names: Vec<(&str, Readings)> = distinct.into_iter().map(|name| (name, kind.readings(name))).collect();
@@ -79,7 +79,7 @@ impl Keys {
         Self { kind: Kind::Task, patterns: None }
     }
 
-    /// The key of a name that was among those learned.
+    /// The key of a learned name.
     pub(crate) fn key(&self, name: &str) -> String {
         let Some(patterns) = &self.patterns else { return name.to_owned() };
         let name = self.kind.lasting(name);

@@ -1,4 +1,4 @@
-//! Names of threads, processes and cgroups: the patterns that group them, and their redaction.
+//! Names of threads, processes and cgroups: patterns and redaction.
 
 mod cgroup;
 mod hash;

@@ -1,4 +1,4 @@
-//! Redaction keeps the groups: names have equal keys before it if and only if they have after it.
+//! Redaction keeps the groups: names have equal keys before it if and only if they have equal keys after it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn text(regex: &str) -> RegexGeneratorStrategy<String> {
     string_regex(regex).unwrap()
 }
 
-/// Names as programs give them: few words, so that names meet.
+/// Names like those of programs, with few words, so that names collide.
 fn task() -> impl Strategy<Value = String> {
     let word = "(db|abcd|ab|cafe|io|worker|GC|größe|名前|kworker|[a-f]{1,5}|[A-F]{2,3}|[a-z]{1,2})";
     let id = "([a-f0-9]{3,5}|[A-F0-9]{4,5}|[a-f][0-9]{2,4}|[0-9]{1,2}[ab]{1,2}|[0-9]{6,8}|[a-f0-9]{15,17})";
@@ -26,7 +26,7 @@ fn task() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Paths of cgroups, with what systemd and container runtimes put there and what is nearly that.
+/// Paths of cgroups with segments like those of systemd and container runtimes.
 fn cgroup() -> impl Strategy<Value = String> {
     let hex = "[0-9a-f]{16,17}|[0-9a-f]{64}|[a-f]{64}|[0-9]{64}|[0-9a-f]{63}";
     let uuid = "[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}";

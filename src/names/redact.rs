@@ -1,4 +1,4 @@
-//! Redaction: names replaced by hashes, equal names by equal ones, so that snapshots still compare.
+//! Redaction: replaces names by hashes, equal names by equal hashes, so that snapshots stay comparable.
 
 use std::collections::HashMap;
 use std::mem;
@@ -8,7 +8,7 @@ use super::hash::Hash;
 use super::token::{Form, HexId, chunks, is_hex_of_one_case, tokens};
 use crate::model::{CtprofSnapshot, HostContext, Name};
 
-/// Words that systemd and container runtimes put into cgroup paths, and that patterns depend on.
+/// Words of systemd and container runtimes in cgroup paths that patterns depend on.
 const OF_PATHS: [&str; 26] = [
     "app",
     "besteffort",
@@ -39,7 +39,7 @@ const OF_PATHS: [&str; 26] = [
 ];
 /// Words of thread names that patterns depend on.
 const OF_TASKS: [&str; 1] = ["kworker"];
-/// Words of the paths where the kernel's file systems usually are.
+/// Words of the usual mount points of the kernel's file systems.
 const OF_MOUNTS: [&str; 5] = ["cgroup", "fs", "proc", "sys", "unified"];
 
 impl CtprofSnapshot {
@@ -74,7 +74,7 @@ impl CtprofSnapshot {
     }
 }
 
-/// The names that have been redacted: many threads share one.
+/// The names redacted so far, because many threads share a name.
 #[derive(Default)]
 struct Redacted(HashMap<Name, Name>);
 
@@ -151,8 +151,8 @@ impl Hash {
         }
     }
 
-    /// Letters next to a number. With a longer number they may be a short id, `ab01`, and have to
-    /// stay equal to themselves in `ab1`.
+    /// Letters next to a number. With a longer number they may be a short id, such as `ab01`, so they need
+    /// the same replacement in `ab1`.
     fn letters(&self, letters: &str, kept: &[&str]) -> String {
         if kept.contains(&letters) || letters.chars().nth(1).is_none() {
             letters.to_owned()

@@ -1,14 +1,13 @@
-//! The tokenizer of names. Patterns and redaction both read names through it, so that they agree on
-//! what is a number, an id or a word.
+//! The tokenizer of names. Patterns and redaction share it, so that they agree on numbers, ids and words.
 
-/// Hexadecimal digits from which an id is beyond doubt; shorter ones may be a word and a number.
+/// Minimum number of hexadecimal digits of an unambiguous id; a shorter one may be a word and a number.
 pub(super) const LONG_ID: usize = 16;
-/// Fewer hexadecimal digits are never an id.
+/// Minimum number of hexadecimal digits of an id.
 const SHORTEST_ID: usize = 4;
 /// The length of the text of a UUID.
 const UUID: usize = 36;
 
-/// A piece of a name. Joined, the tokens of a name are the name.
+/// A part of a name. The name is the concatenation of its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'n> {
     pub(super) text: &'n str,
@@ -95,7 +94,7 @@ pub(super) fn is_hex_of_one_case(text: &str) -> bool {
         || text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'))
 }
 
-/// Whether a whole text is a UUID with its groups parted by `by`.
+/// Whether the whole text is a UUID with groups separated by `by`.
 pub(super) fn is_uuid(text: &str, by: char) -> bool {
     text.len() == UUID
         && text.split(by).map(str::len).eq([8, 4, 4, 4, 12])

@@ -1,4 +1,4 @@
-//! This process: its workers and its privileges.
+//! The process of ctprof: workers, capabilities, progress.
 
 mod privileges;
 mod progress;

@@ -1,4 +1,4 @@
-//! Capabilities of this process: those that it has, and those that a command needs.
+//! Capabilities that this process has, and capabilities that a command needs.
 
 use std::fs;
 
@@ -8,10 +8,9 @@ use crate::sys::capabilities::keep;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Privileges {
-    /// To read any process, use taskstats, open the files that processes have mapped, and write a file
-    /// where root may.
+    /// Read any process, use taskstats, open mapped files of processes, and write files like root.
     Capture,
-    /// To read and write files as root may, and nothing else: for untrusted files.
+    /// Only read and write files like root. For commands that parse untrusted files.
     Files,
 }
 
@@ -25,7 +24,7 @@ impl Privileges {
         }
     }
 
-    /// Drops every other capability, in the calling thread and those that it starts.
+    /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
         let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.names().contains(name));
         if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum()) {

@@ -1,8 +1,8 @@
-//! How far a long task of this process has come.
+//! Progress of a long task.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Steps of a task, for whoever watches it from another thread.
+/// Steps of a task, readable from other threads.
 #[derive(Debug, Default)]
 pub struct Progress {
     total: AtomicU64,
@@ -10,7 +10,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Announces more steps.
+    /// Adds to the number of steps.
     pub fn announce(&self, steps: u64) {
         self.total.fetch_add(steps, Ordering::Relaxed);
     }
@@ -31,7 +31,7 @@ impl Progress {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Steps done.
+    /// Number of steps done.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

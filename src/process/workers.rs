@@ -1,6 +1,6 @@
 //! The worker threads of this process.
 
-/// A pool of `jobs` workers, or of the calling thread alone where a limit does not allow to start them.
+/// A pool of `jobs` workers, or of the calling thread alone if a limit does not allow threads.
 #[must_use]
 pub fn workers(jobs: usize) -> rayon::ThreadPool {
     let build = |jobs| {

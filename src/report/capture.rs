@@ -1,4 +1,4 @@
-//! What a capture did, in a few lines for whoever ran it.
+//! The summary of a capture, in a few lines.
 
 use std::io::{self, Write};
 
@@ -8,18 +8,18 @@ use super::scale::spaced;
 use crate::diagnose::{Finding, Kind};
 use crate::model::Unit;
 
-/// What was captured, into which file, and what is missing.
+/// What was captured, the file, and what is missing.
 #[derive(Clone, Debug)]
 pub struct Captured<'c> {
-    /// Threads captured.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes that they belong to.
+    /// Number of processes.
     pub processes: u64,
-    /// Cgroups that they are in.
+    /// Number of cgroups.
     pub cgroups: u64,
     /// Duration of the capture in nanoseconds.
     pub duration_ns: u64,
-    /// Where the snapshot is.
+    /// Path of the snapshot.
     pub file: &'c str,
     /// Size of the file in bytes.
     pub bytes: u64,
@@ -30,7 +30,7 @@ pub struct Captured<'c> {
 /// Writes what was captured, how long it took, what is missing, and how to fix that.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Result<()> {
     let Captured { threads, processes, cgroups, duration_ns, file, bytes, gaps } = captured;
     writeln!(

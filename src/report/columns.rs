@@ -1,4 +1,4 @@
-//! The columns of tables, and the cell that a row has in each.
+//! The columns of tables, and their cells.
 
 use super::page::{Page, PageGroup, PageRow, Sided};
 use super::scale::{cell_text, delta_text, percent_text};
@@ -40,17 +40,17 @@ columns! {
     Delta = "delta";
     /// The difference in percent of the baseline.
     Percent = "%";
-    /// The value, where there is one side only.
+    /// The value, in reports of one snapshot.
     Value = "value";
     /// Kernel options and scheduling class that the value depends on.
     Tags = "tags";
-    /// How many of the group's members have the value, where not all have.
+    /// How many members have a value, if not all have one.
     Coverage = "coverage";
-    /// The part of the time since boot that the group's threads have lived.
+    /// The share of the time since boot that the group's threads have existed.
     Uptime = "uptime";
 }
 
-/// A number as it was counted or computed.
+/// An exact number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A whole number.
@@ -59,14 +59,14 @@ pub enum Number {
     Real(f64),
 }
 
-/// What a row has in a column.
+/// The cell of a row in a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageCell {
-    /// The number, where it is one.
+    /// The number, if the cell is one.
     pub number: Option<Number>,
-    /// What the number counts.
+    /// The unit of the number.
     pub unit: Unit,
-    /// The text for people.
+    /// The text in tables.
     pub text: String,
 }
 
@@ -77,14 +77,14 @@ impl PageCell {
 }
 
 impl Column {
-    /// Columns of a comparison, where none are asked for.
+    /// Default columns of a comparison.
     pub const COMPARISON: &'static [Self] =
         &[Self::Group, Self::Threads, Self::Metric, Self::Baseline, Self::Candidate, Self::Delta, Self::Percent];
 
-    /// Columns of one snapshot, where none are asked for.
+    /// Default columns of one snapshot.
     pub const VIEW: &'static [Self] = &[Self::Group, Self::Threads, Self::Metric, Self::Value];
 
-    /// The columns of a page where none are asked for.
+    /// The default columns of a page.
     pub(super) fn usual(page: &Page<'_>) -> &'static [Self] {
         if page.renamed.is_some() { Self::COMPARISON } else { Self::VIEW }
     }
@@ -96,7 +96,7 @@ impl Column {
         Self::ALL.iter().copied().find(|column| column.name() == name)
     }
 
-    /// Whether a report on one snapshot has it; a comparison has all others.
+    /// Whether a report of one snapshot has this column.
     #[must_use]
     pub fn is_of_views(self) -> bool {
         !matches!(self, Self::Baseline | Self::Candidate | Self::Delta | Self::Percent)
@@ -117,7 +117,7 @@ impl Column {
         !matches!(self, Self::Group | Self::Metric | Self::Tags)
     }
 
-    /// What a row has in it.
+    /// The cell of a row.
     #[must_use]
     pub fn cell(self, group: &PageGroup<'_>, row: &PageRow<'_>) -> PageCell {
         let side = |place: usize| value_cell(row.values.values().nth(place).copied().flatten(), row.unit);
@@ -166,24 +166,24 @@ fn delta_number(delta: &Delta) -> Option<Number> {
     }
 }
 
-/// Whether groups of a section have a number of members worth showing.
+/// Whether groups of a section can have more than one member.
 fn has_members(section: Section) -> bool {
     section.is_of_threads() || section.is_of_cgroups() || section == Section::SmapsRollup
 }
 
-/// The group's name: `≈` in front where its cgroup has another name in the candidate, `…` behind
-/// where the kernel may have cut it; further in the deeper it is in a tree.
+/// The group's name, indented by its depth in the tree: with `≈` before it if its cgroup was renamed,
+/// and with `…` after it if the kernel may have cut it.
 fn label(group: &PageGroup<'_>) -> String {
     let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
     format!("{}{renamed}{}{cut}", indent(group.path.len().saturating_sub(1)), group.name)
 }
 
-/// What stands before a name at that depth of a tree.
+/// The indentation of a name at that depth of a tree.
 pub(super) fn indent(depth: usize) -> String {
     "  ".repeat(depth)
 }
 
-/// How many of the group's members have the value, where not all have.
+/// How many members have a value, if not all have one.
 fn coverage(group: &PageGroup<'_>, row: &PageRow<'_>) -> String {
     if !row.partial {
         return String::new();
@@ -200,7 +200,7 @@ fn coverage(group: &PageGroup<'_>, row: &PageRow<'_>) -> String {
     sided_text(&texts, String::clone)
 }
 
-/// A value of both sides: once where they agree or only one has it.
+/// A value of both sides: once if both are equal or only one has it.
 fn sided_text<T>(values: &Sided<Option<T>>, text: impl Fn(&T) -> String) -> String {
     let mut texts: Vec<_> = values.values().flatten().map(text).collect();
     texts.dedup();

@@ -84,7 +84,7 @@ fn differences(differences: Option<&[Difference]>) -> Vec<Line> {
     if lines.is_empty() { vec![line("host", "same")] } else { lines }
 }
 
-/// What differs between the hosts; of the load averages only the one over a minute, if that differs.
+/// The differences between the hosts; of the load averages, only the one over a minute.
 fn difference(difference: &Difference) -> Option<String> {
     let value = |value: Option<&String>| value.map_or("-", String::as_str).to_owned();
     let Sides { baseline, candidate } = difference.values.as_ref().map(|side| value(side.as_ref()));

@@ -1,5 +1,5 @@
-//! Pages as CSV (RFC 4180): one row per line, numbers in columns of numbers and texts in columns of
-//! texts, so that tools that guess types guess right.
+//! Pages as CSV (RFC 4180): one row per line. Numbers and texts have separate columns, so that tools that
+//! detect types detect them correctly.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::page::{Page, PageGroup, PageRow, Sided};
 /// Writes a page as CSV.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_csv(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
     let sides: &[(&str, Column)] = match page.renamed {
@@ -74,12 +74,12 @@ fn number(cell: &PageCell) -> String {
     }
 }
 
-/// The text of what is no number.
+/// The text of a cell that is not a number.
 fn text(cell: &PageCell) -> String {
     if cell.number.is_some() { String::new() } else { escaped(&cell.text).into_owned() }
 }
 
-/// Writes a line; whatever fails is the writer below.
+/// Writes a line. Only the underlying writer can fail.
 fn record(csv: &mut Writer<impl Write>, fields: Vec<String>) -> io::Result<()> {
     csv.write_record(fields).map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

@@ -1,8 +1,8 @@
-//! Names come from anyone: none of their bytes may steer a terminal.
+//! Escapes names, which are untrusted and must not inject terminal sequences.
 
 use std::borrow::Cow;
 
-/// The text with its control characters spelt out, and those that turn the direction of writing.
+/// The text with control and bidirectional characters escaped.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {

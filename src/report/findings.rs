@@ -40,7 +40,7 @@ pub fn findings_table(out: &mut dyn Write, findings: &[Finding], width: Option<u
     fixes(out, findings)
 }
 
-/// Writes every fix once, with the sources it fixes.
+/// Writes each fix once, with its sources.
 pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     for (fix, sources) in diagnose::fixes(findings) {
         let sources: Vec<_> = sources.into_iter().map(Source::name).collect();
@@ -52,7 +52,7 @@ pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()>
 /// Writes the findings as JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     object(out, &FindingsJson { format_version: REPORT_FORMAT_VERSION, findings })
 }

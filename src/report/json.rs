@@ -1,4 +1,4 @@
-//! Pages as JSON: one object, raw numbers with their units named, absent as null.
+//! Pages as JSON: one object, raw numbers with units, absent values as null.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::diagnose::Note;
 /// Writes a page as JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_json(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     object(out, &Document(page))
 }
@@ -42,7 +42,7 @@ impl Serialize for Document<'_> {
     }
 }
 
-/// What sections have to say, by section.
+/// The notes by section.
 fn notes<'p>(sections: &[PageSection<'p>]) -> BTreeMap<&'static str, &'p [Note]> {
     let told = sections.iter().filter(|section| !section.notes.is_empty());
     told.map(|section| (section.section.name(), section.notes)).collect()

@@ -6,35 +6,35 @@ use std::io::{self, Write};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// How a column gives way where there is too little room.
+/// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A number: to the right, never cut.
+    /// A number: right-aligned, never cut.
     Number,
-    /// A word that has to be whole.
+    /// A word: never cut.
     Whole,
-    /// A name: cut in the middle, its ends tell most.
+    /// A name: cut in the middle, because its ends are the most significant.
     Name,
     /// A sentence: cut at its end.
     Prose,
 }
 
-/// A column: its heading, and how it gives way.
+/// A column: its heading, and how it shrinks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'h> {
     pub(super) text: &'h str,
     pub(super) shape: Shape,
-    /// Whether the others are left out before this one.
+    /// Whether other columns are left out before this one.
     pub(super) essential: bool,
 }
 
 /// Names are cut to this before a column is left out.
 const SHORT_NAME: usize = 20;
-/// A sentence with less room says nothing.
+/// The minimum width of a sentence.
 const SHORT_PROSE: usize = 24;
-/// Names are cut to this where no more columns can be left out.
+/// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
-/// Between columns.
+/// Separates columns.
 const GAP: usize = 2;
 
 /// Writes a heading and rows; with a `width` no line is longer. Returns the columns left out.
@@ -62,7 +62,7 @@ pub(super) fn write<'h>(
     Ok(heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
 }
 
-/// The widths of the columns that there is room for; `None` for those left out.
+/// The widths of the columns that fit; `None` for those left out.
 fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
     let mut optional: Vec<usize> = (0..heads.len()).filter(|at| !heads[*at].essential).collect();
@@ -90,7 +90,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     widths
 }
 
-/// Makes the widest columns of a shape narrower, as far as there is need and they are wider than `least`.
+/// Narrows the widest columns of a shape until the table fits or they have the width `least`.
 fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: Shape, least: usize, room: usize) {
     let mut excess = total(widths).saturating_sub(room);
     while excess > 0 {
@@ -102,8 +102,8 @@ fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: Shape, least:
     }
 }
 
-/// Text as lines of at most `width` columns, cut at spaces; lines after the first begin with `indent`
-/// blanks.
+/// Text as lines of at most `width` columns, split at spaces; lines after the first are indented by
+/// `indent` spaces.
 pub(super) fn folded(text: &str, indent: usize, width: Option<u16>) -> String {
     let room = width.map_or(usize::MAX, |width| usize::from(width).saturating_sub(indent).max(SHORT_PROSE));
     let mut lines = String::new();
@@ -142,7 +142,7 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String 
     line
 }
 
-/// The text in so many columns, `…` where something is left out.
+/// The text cut to a width, with `…` in place of what is left out.
 fn cut(text: &str, shape: Shape, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Pages as GitHub's Markdown.
+//! Pages as GitHub-flavored Markdown.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 /// Writes a page as Markdown.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
     for line in page.facts.iter().flat_map(|fact| &fact.lines) {
         match line.label {
@@ -61,7 +61,7 @@ fn line(cells: Vec<String>) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// A text that Markdown takes as it is.
+/// The text, escaped for Markdown.
 fn inline(text: &str) -> String {
     let mut out = String::new();
     for c in escaped(text).replace("  ", "\u{2003}").chars() {

@@ -1,4 +1,4 @@
-//! From computed values to text. A report is a value, the page; a format is a writer of pages.
+//! Writes comparisons and views. A report is a value, the page; each format is a writer of pages.
 
 mod capture;
 mod columns;
@@ -28,5 +28,5 @@ pub use self::page::{
 };
 pub use self::table::{Colour, Terminal, write_table};
 
-/// Version of the JSON that reports are written in.
+/// Version of the JSON of reports.
 pub const REPORT_FORMAT_VERSION: u32 = 2;

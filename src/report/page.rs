@@ -1,5 +1,5 @@
-//! A report as a value: facts, sections, rows, and of every cell its number, unit and text. Each
-//! format is a writer of this value.
+//! A report as a value: facts, sections, rows, and the number, unit and text of every cell. Each format
+//! is a writer of this value.
 
 use std::collections::HashMap;
 
@@ -10,32 +10,32 @@ use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section, Unit};
 
-/// Whether rows without news are shown to people.
+/// Whether tables show rows that are unchanged, zero or without data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unchanged {
-    /// They are counted.
+    /// Tables count them.
     #[default]
     Hidden,
-    /// They are rows like others.
+    /// Tables show them.
     Shown,
 }
 
-/// What a page shows of a report.
+/// The rows of a report that a page shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection {
     /// Maximum rows per section; `None` for all.
     pub limit: Option<usize>,
-    /// Whether rows without news are shown to people.
+    /// Whether tables show rows that are unchanged, zero or without data.
     pub unchanged: Unchanged,
 }
 
-/// A value of one snapshot, or of both sides of a comparison.
+/// A value per snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Sided<T> {
-    /// Of one snapshot.
+    /// The value of one snapshot.
     One(T),
-    /// Of both sides.
+    /// The values of both sides of a comparison.
     Two(Sides<T>),
 }
 
@@ -50,79 +50,79 @@ impl<T> Sided<T> {
     }
 }
 
-/// A report, ready to be written in any format.
+/// A report that can be written in any format.
 #[derive(Debug)]
 pub struct Page<'r> {
-    /// What leads the report.
+    /// Facts before the sections.
     pub facts: Vec<Fact>,
-    /// What threads are grouped by.
+    /// How threads are grouped.
     pub group_by: GroupBy,
     /// The sections, in order.
     pub sections: Vec<PageSection<'r>>,
-    /// Cgroups with another name in the candidate; `None` in a report of one snapshot.
+    /// Renamed cgroups; `None` in a report of one snapshot.
     pub renamed: Option<&'r [Renamed]>,
 }
 
-/// Something that leads a report: as data, and in lines for people.
+/// A fact before the sections: as data, and as lines of text.
 #[derive(Debug)]
 pub struct Fact {
     /// Its key in JSON.
     pub key: &'static str,
     /// The data.
     pub data: Value,
-    /// The lines; none where it is for programs only.
+    /// The lines; empty for facts that only JSON has.
     pub lines: Vec<Line>,
 }
 
-/// A line that leads a report.
+/// A line before the sections.
 #[derive(Debug)]
 pub struct Line {
-    /// The label before it; empty where it goes on from the line above.
+    /// The label before the text; empty if it continues the line above.
     pub label: &'static str,
     /// The text.
     pub text: String,
-    /// How it stands out.
+    /// The highlighting.
     pub tone: Tone,
 }
 
-/// How a line stands out.
+/// The highlighting of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As a fact.
+    /// A fact.
     Fact,
-    /// As a warning.
+    /// A warning.
     Warning,
 }
 
 /// A group of a section.
 #[derive(Debug)]
 pub struct PageGroup<'r> {
-    /// Its name; of a group in a tree, the last part of its path.
+    /// The name; in a tree, the last part of the path.
     pub name: &'r str,
     /// The names from the top of the tree down to its own.
     pub path: &'r [String],
-    /// Whether the kernel may have cut a name in it.
+    /// Whether the kernel may have cut a name in the group.
     pub name_cut: bool,
-    /// Whether its cgroup has another name in the candidate.
+    /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
-    /// How many members it has; `None` on a side where it does not exist.
+    /// Number of members; `None` on a side where the group does not exist.
     pub members: Sided<Option<u64>>,
-    /// The part of the time since boot that its threads have lived.
+    /// The share of the time since boot that its threads have existed.
     pub uptime: Sided<Option<f64>>,
 }
 
 /// One value of one group.
 #[derive(Debug)]
 pub struct PageRow<'r> {
-    /// Where it is.
+    /// The section of the row.
     pub section: Section,
     /// Index of its group.
     pub group: usize,
     /// Name of the value.
     pub name: &'r str,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// What it is, where it is about threads.
+    /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
     /// The value.
     pub values: Sided<Option<&'r Cell>>,
@@ -134,11 +134,11 @@ pub struct PageRow<'r> {
     pub delta: Option<&'r Delta>,
     /// The difference in percent of the baseline.
     pub percent: Option<f64>,
-    /// How two sides differ.
+    /// How the sides differ.
     pub change: Option<Change>,
 }
 
-/// Why a row is no news.
+/// Why tables hide a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// Both sides have the same value.
@@ -150,10 +150,10 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// All of them, in the order in which they are counted.
+    /// All reasons, in display order.
     pub const ALL: [Self; 3] = [Self::Unchanged, Self::Zero, Self::Absent];
 
-    /// As it is counted: "12 unchanged".
+    /// The word after a count: "12 unchanged".
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -165,7 +165,7 @@ impl Silence {
 }
 
 impl PageRow<'_> {
-    /// Why there is nothing to see, if there is not.
+    /// Why tables hide the row, if they do.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
         let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0));
@@ -182,24 +182,24 @@ impl PageRow<'_> {
 /// A section.
 #[derive(Debug)]
 pub struct PageSection<'r> {
-    /// Which.
+    /// The section.
     pub section: Section,
-    /// What has to be known to read it, or why there is nothing.
+    /// Notes on the section, such as why it has no data.
     pub notes: &'r [Note],
     /// The groups.
     pub groups: Vec<PageGroup<'r>>,
-    /// The rows in order, as far as the selection's limit goes; rows without news are among them.
+    /// The rows in order, up to the limit of the selection, including those that tables hide.
     pub rows: Vec<PageRow<'r>>,
-    /// Rows with news that the limit left out.
+    /// Number of rows beyond the limit.
     pub cut: usize,
-    /// Whether rows without news are shown to people.
+    /// Whether tables show rows that are unchanged, zero or without data.
     pub unchanged: Unchanged,
 }
 
-/// A table for people.
+/// A table.
 #[derive(Debug)]
 pub struct List<'p, 'r> {
-    /// The side that alone has its groups; `None` for groups on both.
+    /// The only side with these groups; `None` for groups on both sides.
     pub only_in: Option<Change>,
     /// The lines.
     pub lines: Vec<ListLine<'p, 'r>>,
@@ -208,11 +208,11 @@ pub struct List<'p, 'r> {
 /// A line of a table.
 #[derive(Debug)]
 pub enum ListLine<'p, 'r> {
-    /// A group above those that follow, which has no row here.
+    /// An ancestor of the groups that follow, without a row of its own.
     Ancestor {
         /// Its name.
         name: &'p str,
-        /// How deep it is in the tree.
+        /// The depth in the tree.
         depth: usize,
     },
     /// A row.
@@ -220,7 +220,7 @@ pub enum ListLine<'p, 'r> {
 }
 
 impl<'r> PageSection<'r> {
-    /// A section of which at most `limit` rows with news are kept, and all of no news.
+    /// A section with at most `limit` visible rows, and all hidden ones.
     pub(super) fn new(
         section: Section,
         notes: &'r [Note],
@@ -242,7 +242,7 @@ impl<'r> PageSection<'r> {
         page
     }
 
-    /// How many rows are hidden from people, by reason.
+    /// How many rows tables hide, by reason.
     #[must_use]
     pub fn hidden(&self) -> Vec<(Silence, usize)> {
         if self.unchanged == Unchanged::Shown {
@@ -252,7 +252,7 @@ impl<'r> PageSection<'r> {
         Silence::ALL.into_iter().map(|reason| (reason, count(reason))).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The tables for people: of groups on both sides, then of those on one.
+    /// The tables: groups on both sides, then groups on one side.
     #[must_use]
     pub fn lists(&self) -> Vec<List<'_, 'r>> {
         let shown = |row: &&PageRow<'r>| self.unchanged == Unchanged::Shown || row.silence().is_none();
@@ -265,7 +265,7 @@ impl<'r> PageSection<'r> {
         lists.into_iter().filter(|list| !list.lines.is_empty()).collect()
     }
 
-    /// How many groups a list has rows of.
+    /// How many groups have rows in a list.
     #[must_use]
     pub fn groups_in(&self, list: &List<'_, '_>) -> usize {
         let rows = list.lines.iter().filter_map(|line| match line {

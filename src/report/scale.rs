@@ -1,9 +1,9 @@
-//! Numbers for people: scaled by the ladder of their unit, three significant digits at least.
+//! Numbers in tables: scaled to a suitable unit, with at least three significant digits.
 
 use crate::compare::Delta;
 use crate::model::{Cell, Unit};
 
-/// A step of a ladder: how many of the unit, and what it is called.
+/// A scale: its factor and its name.
 type Step = (f64, &'static str);
 
 fn ladder(unit: Unit) -> &'static [Step] {
@@ -19,19 +19,19 @@ fn ladder(unit: Unit) -> &'static [Step] {
     }
 }
 
-/// A size without sign in its unit: `1.23ms`, `999ms`, then `1.00s`.
+/// An unsigned number with its unit: `1.23ms`, `999ms`, then `1.00s`.
 pub(super) fn scaled(number: u128, unit: Unit) -> String {
     let (digits, name) = parts(number, unit);
     format!("{digits}{name}")
 }
 
-/// The same in a sentence, with a space before the unit.
+/// An unsigned number for a sentence, with a space before the unit.
 pub(super) fn spaced(number: u128, unit: Unit) -> String {
     let (digits, name) = parts(number, unit);
     format!("{digits} {}", name.trim_start()).trim_end().to_owned()
 }
 
-/// The digits of a size, and the name of the unit that they are in.
+/// The digits of a number, and the name of their unit.
 fn parts(number: u128, unit: Unit) -> (String, &'static str) {
     if unit == Unit::Hundredths {
         return (format!("{}.{:02}", number / 100, number % 100), "%");
@@ -63,7 +63,7 @@ fn three_digits(value: f64) -> String {
         .map_or_else(|| format!("{value:.0}"), |(_, decimals)| format!("{value:.decimals$}"))
 }
 
-/// The same with its sign; 0 has none.
+/// A number with sign and unit; 0 has no sign.
 pub(super) fn signed(number: i128, unit: Unit) -> String {
     let sign = match number {
         0 => "",
@@ -81,7 +81,7 @@ pub(super) fn percent_text(percent: Option<f64>) -> String {
     })
 }
 
-/// A group's value; `-` where there is none.
+/// The value of a group; `-` if there is none.
 pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     match cell {
         None => "-".to_owned(),
@@ -100,7 +100,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     }
 }
 
-/// A difference; `-` where there is none to give.
+/// A difference; `-` if there is none.
 pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     let count = |number: i128| signed(number, Unit::Count);
     match delta {
@@ -120,7 +120,7 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     }
 }
 
-/// CPU numbers as the kernel lists them: `0-3,8`.
+/// CPU numbers in the kernel's list format: `0-3,8`.
 pub(super) fn ranges(cpus: &[u32]) -> String {
     let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let run = |run: &[u32]| match run {

@@ -1,4 +1,4 @@
-//! Pages as text for a terminal.
+//! Pages as tables of text.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,22 +11,22 @@ use crate::compare::{Change, Renamed};
 use crate::diagnose::Note;
 use crate::model::Section;
 
-/// Whether headings stand out by terminal escapes.
+/// Whether headings are highlighted with terminal escapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colour {
-    /// They do not.
+    /// Not highlighted.
     #[default]
     Off,
-    /// They do.
+    /// Highlighted.
     On,
 }
 
-/// What text is written for.
+/// The properties of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terminal {
-    /// Its columns; `None` where the output is no terminal.
+    /// Width in columns; `None` if the output is not a terminal.
     pub width: Option<u16>,
-    /// Whether headings stand out.
+    /// Whether headings are highlighted.
     pub colour: Colour,
 }
 
@@ -41,15 +41,15 @@ impl Terminal {
     }
 }
 
-/// Columns of the labels before facts.
+/// Width of the labels before facts.
 const LABEL: usize = 10;
-/// What stands before a note.
+/// The indentation of notes.
 const NOTE: &str = "  ";
 
 /// Writes a page as text.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], terminal: Terminal) -> io::Result<()> {
     page.facts.iter().try_for_each(|fact| lines(out, fact, terminal))?;
     let columns = if columns.is_empty() { Column::usual(page) } else { columns };
@@ -124,7 +124,7 @@ fn write_list(
     layout::write(out, &heads, &rows, terminal.width)
 }
 
-/// A narrow terminal shows whose value it is, of what, and one value.
+/// The columns that a narrow terminal still shows: group, metric and one value.
 fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'static> {
     let shape = if column.is_numeric() { Shape::Number } else { Shape::Name };
     let essential = match column {
@@ -146,7 +146,7 @@ pub(super) fn list_title(section: &PageSection<'_>, list: &List<'_, '_>) -> Opti
     Some(format!("{} only in the {side}: {groups} group{s}", section.section.name()))
 }
 
-/// The columns of a list that its section has: of groups on one side those of that side.
+/// The columns that apply to a list: groups on one side have only the columns of that side.
 pub(super) fn list_columns(section: &PageSection<'_>, list: &List<'_, '_>, columns: &[Column]) -> Vec<Column> {
     let has = |column: Column| match list.only_in {
         _ if column.heading(section.section).is_empty() => false,
@@ -157,7 +157,7 @@ pub(super) fn list_columns(section: &PageSection<'_>, list: &List<'_, '_>, colum
     columns.iter().copied().filter(|column| has(*column)).collect()
 }
 
-/// The texts of a line in some columns.
+/// The texts of a line in these columns.
 pub(super) fn cells(
     section: &PageSection<'_>,
     line: &ListLine<'_, '_>,
@@ -183,7 +183,7 @@ fn footer(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) ->
     writeln!(out, "{}", layout::folded(&text, 0, terminal.width))
 }
 
-/// What the limit left out.
+/// How many rows the limit left out.
 pub(super) fn cut(section: &PageSection<'_>) -> String {
     let s = if section.cut == 1 { "" } else { "s" };
     format!("{} more row{s} (show with --limit 0)", section.cut)

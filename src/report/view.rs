@@ -63,7 +63,7 @@ fn facts(view: &View) -> Vec<Fact> {
     ]
 }
 
-/// A snapshot in a line.
+/// One line about a snapshot.
 pub(super) fn described(side: &Side) -> String {
     let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
     let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());

@@ -1,4 +1,4 @@
-//! What can go wrong with a snapshot file.
+//! Errors of snapshot files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::model::FORMAT_VERSION;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file can't be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {}", shown(path))]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file has no content.
@@ -31,7 +31,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The JSON is larger than the limit.
@@ -42,14 +42,14 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
-    /// The snapshot has more threads, or cgroups, than fit into the limit.
+    /// The snapshot has more threads, or cgroups, than the limit allows.
     #[error("{} has more than {max} {what}; if you trust it, raise --max-snapshot-bytes", shown(path))]
     TooMany {
         /// The file.
         path: PathBuf,
-        /// Threads or cgroups.
+        /// `threads` or `cgroups`.
         what: &'static str,
-        /// How many are accepted.
+        /// The maximum number.
         max: usize,
     },
     /// The content is not JSON.
@@ -61,7 +61,7 @@ pub enum StoreError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
     /// The content is a JSON object without threads.
@@ -75,7 +75,7 @@ pub enum StoreError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The version of the file.
         version: u32,
     },
     /// A field has a value of the wrong type.
@@ -85,15 +85,15 @@ pub enum StoreError {
         path: PathBuf,
         /// The field, as a path from the top.
         field: String,
-        /// What was expected and found there.
+        /// The expected and the actual value.
         reason: String,
     },
-    /// The file can't be written.
+    /// The file cannot be written.
     #[error("cannot write {}", written(path))]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The snapshot is larger than the limit.
@@ -110,17 +110,17 @@ pub enum StoreError {
     },
 }
 
-/// The field before a reason; nothing for the whole file.
+/// The field, as a prefix of a message; empty for the whole file.
 fn prefix(field: &str) -> String {
     if field == "." { String::new() } else { format!("{field}: ") }
 }
 
-/// What is read, as messages name it.
+/// The name of an input in messages.
 fn shown(path: &Path) -> std::path::Display<'_> {
     named(path, "standard input")
 }
 
-/// What is written, as messages name it.
+/// The name of an output in messages.
 fn written(path: &Path) -> std::path::Display<'_> {
     named(path, "standard output")
 }

@@ -1,16 +1,15 @@
-//! Limits: bytes counted on their way, and what a limit on bytes means for threads.
+//! Limits on bytes, threads and cgroups.
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Threads, and cgroups, that a snapshot of at most `limit` bytes may have: in memory each takes up to
-/// twice this size, even if its text is short.
+/// Maximum number of threads, and of cgroups, in a snapshot of at most `limit` bytes. In memory, each
+/// takes up to twice this size even if its text is short.
 pub(super) fn max_threads(limit: u64) -> usize {
     const BYTES_PER_THREAD: u64 = 1024;
     usize::try_from(limit / BYTES_PER_THREAD).unwrap_or(usize::MAX)
 }
 
-/// A reader or writer that counts its bytes, and fails with [`ErrorKind::FileTooLarge`] once they are
-/// more than `limit`.
+/// A reader or writer that counts its bytes, and fails with [`ErrorKind::FileTooLarge`] above `limit`.
 pub(super) struct Metered<T> {
     pub(super) inner: T,
     pub(super) bytes: u64,

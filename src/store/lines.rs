@@ -1,8 +1,8 @@
-//! The fast way to read: if each thread has its own line, as in files that ctprof writes, all CPUs
-//! parse lines while more are decompressed.
+//! The parallel reader: if each thread has its own line, as in files that ctprof writes, all CPUs parse
+//! lines while more are decompressed.
 //!
-//! A newline in JSON is only white space, so cutting there is safe. After an error, and for any other
-//! layout, the file is read again the careful way, which reports errors.
+//! A newline in JSON is only white space, so splitting there is safe. After an error, and for any other
+//! layout, the sequential reader reads the file again and reports errors.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -17,9 +17,9 @@ use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
-/// Batches that may wait to be parsed.
+/// Maximum number of batches that wait to be parsed.
 const MAX_WAITING: usize = 4;
-/// No line of a snapshot is longer.
+/// Maximum length of a line.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
@@ -29,7 +29,7 @@ pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) 
     let mut json = text.until_newline(memchr)?;
     // If only this is missing, the text ends inside the list of threads.
     let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
-    // Which zeros of other tools are values is known once the whole file is read.
+    // In files of other tools, the whole file decides which zeros are values.
     start.format_version?;
     let parsed = Parsed::new(max, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
@@ -45,10 +45,10 @@ fn parse(json: &[u8], max: usize) -> Option<CtprofSnapshot> {
     snapshot.threads.is_empty().then_some(snapshot)
 }
 
-/// A text that is read in whole lines.
+/// A text that is read by whole lines.
 struct Text<R> {
     source: R,
-    /// What was read after the last newline.
+    /// The bytes after the last newline.
     rest: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ struct Run<T> {
 }
 
 impl<T: Threads> Run<T> {
-    /// Both runs in one; `None` if the later does not continue this one.
+    /// Joins two runs; `None` if the later one does not continue this one.
     fn join(mut self, later: Self) -> Option<Self> {
         self.threads.append(later.threads);
         let continues = self.ends_in_comma && self.ids.1 <= later.ids.0;
@@ -143,8 +143,8 @@ impl<'e, T: Threads> Parsed<'e, T> {
         }
     }
 
-    /// Parses a batch and joins it with its neighbours, if these are parsed: there are never more runs
-    /// than batches being parsed.
+    /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
+    /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
         let (threads, mut run) = batch(number, lines, self.empty.another())?;
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
@@ -168,7 +168,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
         }
     }
 
-    /// The threads of all batches, if these are one list.
+    /// The threads of all batches, if they form one list.
     fn finish(self) -> Option<T> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         let whole = runs

@@ -52,7 +52,7 @@ pub fn load_into<T: Threads>(
     }
 }
 
-/// A file that is watched as it is read.
+/// A file that reports progress while it is read.
 struct Watched<'p> {
     file: File,
     progress: &'p Progress,
@@ -77,7 +77,7 @@ impl Seek for Watched<'_> {
     }
 }
 
-/// All of a source that can be read only once.
+/// The bytes of a source that cannot be rewound.
 fn in_memory(source: impl Read, path: &Path, limit: u64) -> Result<Cursor<Vec<u8>>, StoreError> {
     let mut bytes = Vec::new();
     let path = path.to_owned();
@@ -146,8 +146,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         Ok(Metered::new(json, self.limit))
     }
 
-    /// The careful way in: one value at a time, whatever the JSON looks like. Errors name the field
-    /// that they are in.
+    /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
     fn whole(&mut self, form: Form, bounds: &Bounds) -> Result<CtprofSnapshot, StoreError> {
         let text = BufReader::with_capacity(BUFFER, self.json(form)?);
         let mut json = serde_json::Deserializer::from_reader(text);

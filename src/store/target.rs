@@ -1,5 +1,5 @@
-//! Writing: to an unnamed file beside the target, synced, then given the target's name. A full disk
-//! or a kill leaves the old file whole and no debris.
+//! Writing: to an unnamed file in the target's directory, which is synced and then gets the target's name.
+//! A full disk or a kill keeps the old file and leaves no temporary file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -21,10 +21,10 @@ use crate::model::CtprofSnapshot;
 const LEVEL: i32 = 3;
 const BUFFER: usize = 128 * 1024;
 
-/// Ends the names of snapshots.
+/// The extension of snapshots.
 const EXTENSION: &str = ".ctprof.zst";
 
-/// A place for one snapshot, opened before the capture so that a bad path is reported early.
+/// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
@@ -37,13 +37,13 @@ pub struct Target {
 pub struct Written {
     /// The file; `-` for standard output.
     pub path: PathBuf,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Standard output, a pipe or a device: written to as it is.
+    /// Standard output, a pipe or a device: written to directly.
     Stream(File),
     /// A file without a name, in the target's directory.
     Unnamed(File),
@@ -51,7 +51,7 @@ enum Kind {
     Named(NamedTempFile),
 }
 
-/// What to do with a file that already has the name.
+/// What to do with an existing file of that name.
 #[derive(Clone, Copy, Debug)]
 enum Existing {
     Replace,
@@ -59,13 +59,13 @@ enum Existing {
 }
 
 impl Target {
-    /// Opens the place that `path` names, and replaces the file there; `-` is standard output.
+    /// Opens `path`, and replaces an existing file; `-` is standard output.
     ///
     /// # Errors
-    /// [`StoreError::Write`] if it can't be opened.
+    /// [`StoreError::Write`] if it cannot be opened.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let kind = if path == Path::new("-") {
-            // As a file it takes large writes without splitting them at newlines.
+            // As a file, it does not split large writes at newlines.
             io::stdout().as_fd().try_clone_to_owned().map(|fd| Kind::Stream(File::from(fd)))
         } else {
             match fs::metadata(path) {
@@ -77,11 +77,11 @@ impl Target {
         Self::opened(path, kind, Existing::Replace)
     }
 
-    /// Opens a place beside `path` for a new file. If a file has that name once the snapshot is
-    /// written, the new one gets the first free name with `-2`, `-3` … in it.
+    /// Opens `path` for a new file. If a file of that name exists once the snapshot is written, the new
+    /// one gets the first free name with `-2`, `-3` … in it.
     ///
     /// # Errors
-    /// [`StoreError::Write`] if it can't be opened.
+    /// [`StoreError::Write`] if it cannot be opened.
     pub fn create_new(path: &Path) -> Result<Self, StoreError> {
         Self::opened(path, beside(path), Existing::Keep)
     }
@@ -91,11 +91,11 @@ impl Target {
         Ok(Self { path: path.to_owned(), kind, existing })
     }
 
-    /// Writes the snapshot and puts it in its place.
+    /// Writes the snapshot and gives it its name.
     ///
     /// # Errors
     /// [`StoreError::Write`] if that fails, [`StoreError::TooLargeToWrite`] if the snapshot has more
-    /// than `limit` bytes before compression. An old file stays in both cases.
+    /// than `limit` bytes before compression. An existing file is kept in both cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
         let Self { path, kind, existing } = self;
         let file = match &kind {
@@ -112,7 +112,7 @@ impl Target {
 }
 
 impl Kind {
-    /// Gives a written file its name, which is returned.
+    /// Gives a written file its name, and returns the name.
     fn publish(self, path: &Path, existing: Existing) -> io::Result<PathBuf> {
         match self {
             Self::Stream(_) => Ok(path.to_owned()),
@@ -138,8 +138,8 @@ impl Kind {
     }
 }
 
-/// A file in the directory of `path`, unnamed if possible. Names of threads can be private: only root
-/// can read what root writes.
+/// A file in the directory of `path`, unnamed if possible. Names of threads can be private: files
+/// written by root have mode 0600.
 fn beside(path: &Path) -> io::Result<Kind> {
     let directory = directory(path);
     let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
@@ -169,14 +169,14 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         result => return result,
     }
-    // A link can't replace a file, a rename can.
+    // linkat(2) cannot replace a file, rename(2) can.
     let hidden = directory(path).join(format!(".ctprof-{}.tmp", std::process::id()));
     link(file, &hidden)?;
     fs::rename(&hidden, path).inspect_err(|_| drop(fs::remove_file(&hidden)))
 }
 
-/// Gives `file` the first free name of `path`, `path` with `-2`, with `-3` …, which is returned. If
-/// `publish` fails, it gives the file back.
+/// Gives `file` the first free name of `path`, `path` with `-2`, with `-3` …, and returns the name. If
+/// `publish` fails, it returns the file.
 fn first_free<F>(
     path: &Path,
     mut file: F,
@@ -196,7 +196,7 @@ fn first_free<F>(
     Ok(candidate)
 }
 
-/// Streams the snapshot as JSON through zstd; the number of compressed bytes.
+/// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
 fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
     if snapshot.threads.len() > max_threads(limit) {
         return Err(ErrorKind::FileTooLarge.into());
@@ -210,16 +210,16 @@ fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64>
     Ok(encoder.finish()?.bytes)
 }
 
-/// Compact JSON with a line for each element of the lists at the top, for readers that work line by
-/// line. ctprof's own is one of them.
+/// Compact JSON with one line per element of the top-level lists, so that readers can process lines in
+/// parallel.
 #[derive(Default)]
 struct Lines {
-    /// Lists and objects that are open.
+    /// Number of open lists and objects.
     depth: usize,
 }
 
 impl Lines {
-    /// The depth in a list at the top.
+    /// The depth inside a top-level list.
     const LISTED: usize = 2;
 
     fn newline<W: Write + ?Sized>(&self, writer: &mut W) -> io::Result<()> {

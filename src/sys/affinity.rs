@@ -9,7 +9,7 @@ const MAX_WORDS: usize = 65_536 / 64;
 /// The CPUs that thread `tid` may run on, ascending. `mask` is scratch space that calls share.
 ///
 /// # Errors
-/// Those of the system call: `ESRCH`, `EPERM`.
+/// Errors of the system call: `ESRCH`, `EPERM`.
 pub(crate) fn cpus(tid: u32, mask: &mut Vec<u64>) -> Result<Vec<u32>, Errno> {
     mask.resize(mask.len().max(16), 0);
     loop {

@@ -25,7 +25,7 @@ struct Data {
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 ///
 /// # Errors
-/// Those of the system calls.
+/// Errors of the system calls.
 pub(crate) fn keep(kept: u64) -> Result<(), Errno> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];

@@ -13,7 +13,7 @@ const NAME: usize = 19;
 /// is scratch space.
 ///
 /// # Errors
-/// Those of `getdents64`.
+/// Errors of `getdents64`.
 pub(crate) fn numeric_entries(directory: impl AsFd, buffer: &mut [u8], ids: &mut Vec<u32>) -> Result<(), Errno> {
     loop {
         let filled = getdents(directory.as_fd().as_raw_fd(), buffer)?;

@@ -1,4 +1,4 @@
-//! Another process's memory.
+//! Reads memory of other processes.
 
 use std::io::IoSliceMut;
 
@@ -11,7 +11,7 @@ use super::seccomp;
 /// Fills `buffer` from `address` in the memory of process `pid`.
 ///
 /// # Errors
-/// `EFAULT` where the range is not mapped as a whole, `EPERM`, `ESRCH`.
+/// `EFAULT` if the range is not fully mapped, `EPERM`, `ESRCH`.
 pub(crate) fn read(pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
     let pid = Pid::from_raw(i32::try_from(pid).map_err(|_| Errno::ESRCH)?);
     let base = usize::try_from(address).map_err(|_| Errno::EFAULT)?;

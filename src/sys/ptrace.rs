@@ -1,4 +1,4 @@
-//! Stops a thread for the moment in which its thread pointer is read.
+//! Stops a thread while its thread pointer is read.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const POLLING: Duration = Duration::from_micros(100);
 pub(crate) enum StopError {
     /// The thread cannot be attached to.
     Seize(Errno),
-    /// It cannot be told to stop.
+    /// It cannot be interrupted.
     Interrupt(Errno),
     /// It did not stop in time, or exited.
     Wait(Errno),
@@ -24,7 +24,7 @@ pub(crate) enum StopError {
     Registers(Errno),
 }
 
-/// An attached thread. Dropping this detaches from it, so that it runs on.
+/// An attached thread. Dropping this detaches from the thread, which resumes.
 #[derive(Debug)]
 pub(crate) struct Attached {
     tid: i32,
@@ -43,7 +43,7 @@ impl Attached {
         Ok(Self { tid, stop: None })
     }
 
-    /// Tells the thread to stop and waits for that, at most for `timeout`.
+    /// Interrupts the thread and waits until it stops, at most for `timeout`.
     fn stop(&mut self, timeout: Duration) -> Result<(), StopError> {
         request(libc::PTRACE_INTERRUPT.into(), self.tid, 0).map_err(StopError::Interrupt)?;
         let begin = Instant::now();
@@ -51,7 +51,7 @@ impl Attached {
         while !self.has_stopped().map_err(StopError::Wait)? {
             match begin.elapsed() {
                 waited if waited >= timeout => return Err(StopError::Wait(Errno::ETIMEDOUT)),
-                // Most threads stop at once: sleeping would take longer than that.
+                // Most threads stop immediately: sleeping would take longer.
                 waited if waited < POLLING => thread::yield_now(),
                 _ => {
                     thread::sleep(pause);
@@ -71,7 +71,7 @@ impl Attached {
         match reaped {
             Ok(0) | Err(Errno::EINTR) => Ok(false),
             Ok(_) if libc::WIFSTOPPED(status) => {
-                // Any other stop is the delivery of a signal, which must not be lost.
+                // Any other stop is the delivery of a signal, which must be forwarded.
                 let requested = status >> 16 == libc::PTRACE_EVENT_STOP;
                 self.stop = Some(if requested { 0 } else { libc::WSTOPSIG(status) });
                 Ok(true)
@@ -90,7 +90,7 @@ impl Drop for Attached {
     }
 }
 
-/// A thread that was told to stop but has not yet: it cannot be detached from before it does.
+/// A thread that was interrupted but has not stopped yet. Detaching is possible only after it stops.
 #[derive(Debug)]
 pub(crate) struct Late(Attached);
 
@@ -115,7 +115,7 @@ pub(crate) fn thread_pointer(tid: u32, timeout: Duration, late: &mut Vec<Late>) 
     }
 }
 
-/// The bare system call: C libraries differ in the types of its wrapper.
+/// The raw system call, because C libraries differ in the types of its wrapper.
 fn request(request: i64, tid: i32, data: i32) -> Result<(), Errno> {
     // SAFETY: none of the requests made here reads or writes memory of this process: address and
     // data are numbers to them.

@@ -1,11 +1,11 @@
-//! Whether a seccomp filter would kill this process for tracing another.
+//! Whether a seccomp filter would kill this process for using ptrace.
 
 use std::sync::OnceLock;
 
 use nix::libc;
 
 /// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter can kill the caller, as systemd's
-/// `SystemCallFilter=~@debug` does: where there is a filter, a child tries first.
+/// `SystemCallFilter=~@debug` does: if there is a filter, a child process tries first.
 pub(crate) fn allows_tracing() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| !is_filtered() || child_survives())

@@ -1,6 +1,6 @@
 //! Taskstats over generic netlink: one request and one answer per thread.
 //!
-//! Numbers are those of `include/uapi/linux/taskstats.h`, behaviour is that of `kernel/taskstats.c`.
+//! Constants are from `include/uapi/linux/taskstats.h`, behaviour from `kernel/taskstats.c`.
 
 use std::io::{self, Cursor, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,7 +31,7 @@ const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
 
 /// An answer that takes longer counts as lost.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// How often a thread is asked for if its answer is lost.
+/// Maximum number of requests per thread, if answers are lost.
 const TRIES: u32 = 3;
 /// Threads per message: the kernel answers the requests in it one by one. The answers fit the socket's
 /// buffer of 208 KiB, where each takes less than 4 KiB.
@@ -55,7 +55,7 @@ impl Taskstats {
     /// Opens the socket and finds the family.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has no taskstats; errors of socket calls.
+    /// `ENOENT` if the kernel has no taskstats; errors of socket calls.
     pub(crate) fn open() -> Result<Self, Errno> {
         let socket = NlSocket::connect(NlFamily::Generic, None, Groups::empty()).map_err(|error| errno(&error))?;
         // SAFETY: the descriptor is the socket's, which outlives the borrow.
@@ -80,10 +80,10 @@ impl Taskstats {
         family
     }
 
-    /// Asks for at most [`AT_ONCE`] threads. Calls `found` for each with its index in `tids` and the
-    /// kernel's `struct taskstats` as bytes, or why there is none: `EPERM` without `CAP_NET_ADMIN` or
-    /// outside the initial network namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an
-    /// answer, `EBADMSG` for an invalid one.
+    /// Queries at most [`AT_ONCE`] threads. Calls `found` for each with its index in `tids` and the kernel's
+    /// `struct taskstats` as bytes, or the error: `EPERM` without `CAP_NET_ADMIN` or outside the initial
+    /// network namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an answer, `EBADMSG` for an
+    /// invalid one.
     pub(crate) fn ask(&mut self, tids: &[u32], mut found: impl FnMut(usize, Result<&[u8], Errno>)) {
         let mut open: Vec<usize> = (0..tids.len()).collect();
         let mut last = Errno::EAGAIN;
@@ -96,8 +96,7 @@ impl Taskstats {
         open.into_iter().for_each(|place| found(place, Err(last)));
     }
 
-    /// Asks for the threads whose indices are in `open`, all in one message, and removes those that are
-    /// answered.
+    /// Queries the threads with an index in `open`, all in one message, and removes those with an answer.
     fn round(
         &mut self,
         tids: &[u32],

@@ -1,7 +1,7 @@
-//! Sources that add to threads which an engine has read.
+//! Sources that add values to threads that an engine has read.
 //!
-//! An engine gives the threads of each process to an [`Enricher`], which keeps them. What a source needs
-//! beyond the threads it finds in the [`Process`].
+//! An engine passes the threads of each process to an [`Enricher`], which keeps them. Sources find
+//! everything else they need in the [`Process`].
 
 pub(super) mod jemalloc;
 pub(super) mod names;
@@ -23,28 +23,28 @@ use crate::model::ThreadState;
 pub(super) struct Sources {
     /// When to read `smaps_rollup`.
     pub(super) smaps: Smaps,
-    /// What taskstats keeps; `None` not to use it.
+    /// The families that taskstats provides; `None` to disable taskstats.
     pub(super) taskstats: Option<Kept>,
-    /// jemalloc layouts by file; `None` not to probe.
+    /// jemalloc layouts by file; `None` to disable the probe.
     pub(super) jemalloc: Option<jemalloc::Files>,
 }
 
-/// Threads of one process as an engine has read them: all, or a part of a large process.
+/// Threads of one process, or of a part of a large process, as read by an engine.
 #[derive(Default)]
 pub(super) struct Part {
     /// The threads, ascending by id.
     pub(super) threads: Vec<ThreadState>,
-    /// Resident bytes of the process; 0 where the leader is not among the threads.
+    /// Resident bytes of the process; 0 if the leader is not among the threads.
     pub(super) resident_bytes: u64,
 }
 
-/// One worker's sources, and the threads that have passed through them.
+/// The sources of one worker, and the threads it has processed.
 pub(super) struct Enricher<'s> {
     rollups: Rollups,
     taskstats: Option<Client>,
     probe: Option<Probe<'s>>,
     walked: Walked,
-    /// How many of the threads were asked of taskstats.
+    /// Number of threads that taskstats was queried for.
     asked: usize,
 }
 
@@ -59,12 +59,12 @@ impl<'s> Enricher<'s> {
         }
     }
 
-    /// Where the engine counts what it could not read.
+    /// The counts of files that the engine could not read.
     pub(super) fn tally(&mut self) -> &mut Tally {
         &mut self.walked.tally
     }
 
-    /// Takes the threads of a process and adds to them what the process's own sources say.
+    /// Adds the threads of a process, with the values of its own sources.
     pub(super) fn add(&mut self, process: &Process, part: Part) {
         let Self { rollups, probe, walked, .. } = self;
         let first = walked.threads.len();
@@ -88,7 +88,7 @@ impl<'s> Enricher<'s> {
         }
     }
 
-    /// Asks taskstats for the threads that it was not asked for yet: many processes in one message.
+    /// Queries taskstats for the remaining threads, with many processes in one message.
     fn ask_taskstats(&mut self) {
         let Self { taskstats: Some(taskstats), walked, asked, .. } = self else { return };
         let threads = &mut walked.threads[*asked..];
@@ -98,7 +98,7 @@ impl<'s> Enricher<'s> {
         });
     }
 
-    /// The threads with all that was added, and what could not be read.
+    /// The threads with all values, and the counts of failures.
     pub(super) fn finish(mut self) -> Walked {
         self.ask_taskstats();
         let Self { taskstats, probe, mut walked, .. } = self;
@@ -111,7 +111,7 @@ impl<'s> Enricher<'s> {
     }
 }
 
-/// Runs code that reads `what`. A panic in it costs the values that it would have read, and is counted.
+/// Runs code that reads `what`. If it panics, its values are lost and the panic is counted.
 pub(super) fn guarded(what: Arguments<'_>, tally: &mut Tally, work: impl FnOnce(&mut Tally)) {
     if catch_unwind(AssertUnwindSafe(|| work(tally))).is_err() {
         tracing::error!("a panic while reading {what}: some values are missing; please report it");

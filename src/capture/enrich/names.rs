@@ -1,4 +1,4 @@
-//! Whether a process's name of 15 bytes is whole, or cut there by the kernel.
+//! Whether a process name of 15 bytes is complete or was cut by the kernel.
 
 use super::super::process::Process;
 use super::super::procfs::task::CUT_NAME_BYTES;
@@ -12,7 +12,7 @@ pub(super) fn complete(process: &Process, leader: &mut ThreadState) {
     }
     let mut buffer = Vec::new();
     let is_the_name = |path: &[u8]| printable(base_name(path)) == *leader.comm;
-    // The kernel marks the link where the file was replaced or removed.
+    // The kernel marks the link if the file was replaced or removed.
     let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
     leader.name_complete = process.folder.link(c"exe").is_ok_and(|exe| program(&exe))
         || process.folder.read(c"cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)));

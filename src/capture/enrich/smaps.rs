@@ -1,4 +1,4 @@
-//! `smaps_rollup`: a process's memory by kind, for processes below a size limit.
+//! `smaps_rollup`: memory of a process by kind, for processes below a size limit.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,8 +10,8 @@ use super::super::procfs::text;
 use super::super::tally::{File, Tally};
 use crate::model::{ThreadState, printable};
 
-/// When to read `smaps_rollup`. The kernel walks every page table of the process for it, and blocks the
-/// process's page faults meanwhile.
+/// When to read `smaps_rollup`. For it, the kernel walks all page tables of the process, and blocks its
+/// page faults meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Smaps {
@@ -58,8 +58,7 @@ impl Rollups {
         Self { when, buffer: Vec::new() }
     }
 
-    /// Adds the process's memory to its leader. A kernel thread has no memory map, nor has a process that
-    /// has exited.
+    /// Adds the memory of a process to its leader. Kernel threads and exited processes have no memory map.
     pub(super) fn read(&mut self, process: &Process, leader: &mut ThreadState, resident_bytes: u64, tally: &mut Tally) {
         if !leader.has_memory() {
             return;
@@ -74,7 +73,7 @@ impl Rollups {
         }
         let begin = Instant::now();
         match process.folder.read(File::SmapsRollup.name(), &mut self.buffer) {
-            // It has exited, or has freed its memory on the way.
+            // It has exited, or has freed its memory while exiting.
             Err(Errno::ESRCH) => {}
             Err(Errno::ENOENT) if !process.folder.has(File::Stat.name()) => {}
             Err(errno) => process.unread(process.id, File::SmapsRollup, errno, tally),
@@ -84,7 +83,7 @@ impl Rollups {
     }
 }
 
-/// Lines of `key: number kB`; the first line, an address range, is none.
+/// Lines of `key: number kB`. The first line is an address range.
 fn parse(text: &[u8]) -> BTreeMap<String, u64> {
     let lines = text.split(|&b| b == b'\n');
     let entries = lines.filter_map(|line| {

@@ -9,7 +9,7 @@ use crate::model::{
 pub(in crate::capture) use crate::sys::taskstats::AT_ONCE;
 use crate::sys::taskstats::Taskstats;
 
-/// Which families of fields the kernel keeps.
+/// The families of fields that the kernel counts.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct Kept {
     delay: bool,
@@ -17,7 +17,7 @@ pub(in crate::capture) struct Kept {
 }
 
 impl Kept {
-    /// A disabled switch leaves zeros in the struct. What is unknown counts as enabled.
+    /// Disabled families are zero in the struct. Unknown counts as enabled.
     pub(in crate::capture) fn by(host: &HostContext) -> Self {
         let off = matches!(host.task_delayacct, Some(Switch::RuntimeOff | Switch::ConfigOff));
         Self { delay: !off, watermarks: host.config_task_xacct != Some(Built::Off) }
@@ -32,16 +32,16 @@ impl Kept {
     }
 }
 
-/// Whether a struct's thread has memory of its own.
+/// Whether the thread of a struct has user memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
-    /// It has.
+    /// It has user memory.
     User,
     /// It is a kernel thread.
     Kernel,
 }
 
-/// One worker's socket, and counts of the answers.
+/// The socket of one worker, and counts of the answers.
 pub(in crate::capture) struct Client {
     socket: Option<Taskstats>,
     kept: Kept,
@@ -59,10 +59,10 @@ impl Client {
         self.summary
     }
 
-    /// Asks for `threads`, at most [`AT_ONCE`], and puts the fields of the answers in their places.
+    /// Queries `threads`, at most [`AT_ONCE`], and stores the fields of the answers.
     pub(in crate::capture) fn read(&mut self, threads: &mut [ThreadState]) {
         let Self { socket: Some(socket), kept, summary } = self else { return };
-        // EPERM concerns ctprof's privileges, not the thread: one is enough.
+        // EPERM depends on ctprof's privileges, not on the thread: one is enough.
         if summary.eperm_count > 0 {
             summary.eperm_count += u64::try_from(threads.len()).unwrap_or(u64::MAX);
             return;
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// Adds up the counts of two workers.
+/// Adds the counts of two workers.
 pub(in crate::capture) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> TaskstatsSummary {
     TaskstatsSummary {
         ok_count: a.ok_count + b.ok_count,
@@ -124,7 +124,7 @@ fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }
 
-/// Puts every field that the struct has in its place.
+/// Stores every field of the struct.
 fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
     let Some(version) = version(stats) else { return };
     let order = match version {
@@ -133,7 +133,7 @@ fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
     };
     for metric in METRICS {
         let Some(family) = metric.taskstats_family().filter(|family| kept.covers(*family, threads)) else { continue };
-        // An exiting process has freed its memory and cleared the marks.
+        // An exiting process has freed its memory and reset its high-water marks.
         let number = field(stats, version, order, metric).filter(|n| *n > 0 || family != TaskstatsFamily::Watermark);
         if let Some(number) = number {
             // A number that the metric cannot hold is absent.

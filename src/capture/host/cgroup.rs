@@ -1,4 +1,4 @@
-//! The values in a cgroup's files: those of version 2, and those of version 1 in the same units.
+//! The values in the files of a cgroup: version 2, and version 1 converted to the same units.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::model::{
     MEMORY_EVENTS_V1, Place, RecordField, Value, printable,
 };
 
-/// Reads a cgroup: each value from the first of its files that has it.
+/// Reads a cgroup: each value from the first file that has it.
 pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
     let mut files = Files { mounts, cgroup, texts: HashMap::new() };
     let mut stats = CgroupStats::default();
@@ -107,8 +107,8 @@ impl Files<'_> {
 /// The kernel's word for no limit.
 const MAX: Value<'static> = Value::Name("max");
 
-/// Version 1 counts limits in pages and prints them in bytes: no limit is the largest multiple of the
-/// page size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
+/// Version 1 counts limits in pages and prints bytes: no limit is the largest multiple of the page
+/// size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
 const UNREACHABLE: u64 = (u64::MAX >> 1) & !0xffff;
 
 fn number_or_max(text: &[u8]) -> Option<Value<'static>> {
@@ -173,7 +173,7 @@ mod tests {
     use super::super::super::Roots;
     use super::*;
 
-    /// What a snapshot has of a cgroup whose hierarchies have the given files.
+    /// The values of a cgroup with the given files.
     fn read_tree(mountinfo: &str, cgroup: &str, files: &[(&str, &str)]) -> serde_json::Value {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in [("proc/self/mountinfo", mountinfo)].iter().chain(files) {

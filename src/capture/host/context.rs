@@ -1,4 +1,4 @@
-//! The host context: facts for the comparison of two hosts, or of one host at two times.
+//! The host context: settings of the host that comparisons need.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,7 +68,7 @@ pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
     }
 }
 
-/// `sysconf(3)`, where the answer is a number.
+/// `sysconf(3)`, if the result is a number.
 pub(in crate::capture) fn setting(variable: SysconfVar) -> Option<u64> {
     u64::try_from(sysconf(variable).ok().flatten()?).ok()
 }
@@ -89,7 +89,7 @@ fn uptime(procfs: &Path) -> Option<u64> {
     u64::try_from(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
 }
 
-/// A run-time switch by the text of its sysctl.
+/// A run-time switch, from the text of its sysctl.
 fn switch(text: Option<&str>) -> Option<Switch> {
     Some(match text? {
         "0" => Switch::RuntimeOff,
@@ -98,8 +98,8 @@ fn switch(text: Option<&str>) -> Option<Switch> {
     })
 }
 
-/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels enable it wherever it is built in,
-/// unless the command line disables it.
+/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels with it built in enable it, unless
+/// the command line disables it.
 fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
     let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
     match switch(sysctl) {
@@ -114,7 +114,7 @@ fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option
     }
 }
 
-/// Pressure accounting. Where it is disabled, its files cannot be read or do not exist.
+/// Pressure accounting. If it is disabled, its files cannot be read or do not exist.
 fn pressure_switch(procfs: &Path, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
     let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "psi=0"));
     match fs::read(procfs.join("pressure/cpu")) {
@@ -137,7 +137,7 @@ fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
 }
 
-/// Which kernel threads' names this kernel prints whole.
+/// The kernel threads with names that this kernel prints in full.
 pub(in crate::capture) fn whole_names(host: &HostContext) -> WholeNames {
     let since = |version| at_least(host.kernel_release.as_deref(), version);
     WholeNames { kthreads: since((5, 17)), workqueue_workers: since((6, 11)) }

@@ -1,4 +1,4 @@
-//! ctprof's own heap, through jemalloc's own counters.
+//! ctprof's own heap, from the statistics of jemalloc.
 
 use tikv_jemalloc_ctl::{arenas, epoch, stats};
 
@@ -23,7 +23,7 @@ impl HostHeapState {
     }
 }
 
-/// The heap of this process; `None` where jemalloc is linked but is not the allocator.
+/// The heap of this process; `None` if jemalloc is linked but is not the allocator.
 pub(in crate::capture) fn state() -> Option<HostHeapState> {
     let heap = HostHeapState::collect();
     let unused = heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn an_unused_jemalloc_has_no_heap_state() {
-        // The test binary's allocator is the system's.
+        // The test binary uses the allocator of the system.
         let heap = HostHeapState::collect();
         assert!(heap.narenas >= Some(1));
         assert_eq!(state().is_none(), heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0));

@@ -1,4 +1,4 @@
-//! The configuration of the running kernel, where it can be read.
+//! The configuration of the running kernel, if it can be read.
 
 use std::fs::{self, File};
 use std::io::Read;

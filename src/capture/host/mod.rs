@@ -1,4 +1,4 @@
-//! Beyond the threads: the host's context, its cgroups, its pressure, its scheduler.
+//! Values of the host: settings, cgroups, pressure, sched_ext.
 
 pub(super) mod cgroup;
 pub(super) mod context;

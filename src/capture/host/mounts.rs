@@ -1,4 +1,4 @@
-//! What `mountinfo` says: where cgroup hierarchies are mounted, and options of procfs
+//! Mount points of cgroup hierarchies and mount options of procfs, from `mountinfo`
 //! (proc_pid_mountinfo(5)).
 
 use std::fs;
@@ -20,11 +20,11 @@ pub(in crate::capture) struct Mounts {
 /// One mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
-    /// The mounted cgroup; in some containers not `/`.
+    /// The mounted cgroup, which is not `/` in some containers.
     root: String,
     /// Mount point in the host's own mount namespace.
     point: String,
-    /// Where this process can read it.
+    /// Path for this process.
     readable_at: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl Mounts {
             match line.file_system {
                 "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
                 "cgroup" => mounts.legacy.push((line.options(), line.mount(&roots.sysfs))),
-                // The last mount at one place hides the others.
+                // The last mount on a mount point hides earlier ones.
                 "proc" if Path::new(&line.point) == roots.procfs => mounts.hidepid = line.option("hidepid="),
                 _ => {}
             }
@@ -94,7 +94,7 @@ impl Mount {
     }
 }
 
-/// A line of mountinfo, as far as it matters here.
+/// The relevant fields of a line of mountinfo.
 struct Line<'l> {
     root: String,
     point: String,

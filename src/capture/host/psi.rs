@@ -6,14 +6,14 @@ use std::path::Path;
 use super::super::procfs::text::unsigned;
 use crate::model::{PSI_HALF, Psi, PsiHalf, PsiResource, Value};
 
-/// Reads the host's pressure; `None` where no resource has any.
+/// Reads the host's pressure; `None` if no resource has any.
 pub(in crate::capture) fn host(procfs: &Path) -> Option<Psi> {
     let psi = read(|resource| fs::read(procfs.join("pressure").join(resource)).ok());
     (psi != Psi::default()).then_some(psi)
 }
 
-/// Reads the pressure of each resource whose file can be read. Where pressure accounting is disabled,
-/// the files exist, but opening them fails.
+/// Reads the pressure of each resource with a readable file. If pressure accounting is disabled, the
+/// files exist but opening them fails.
 pub(in crate::capture) fn read(mut file: impl FnMut(&str) -> Option<Vec<u8>>) -> Psi {
     let mut parsed = |resource| file(resource).and_then(|text| parse(&text));
     Psi { cpu: parsed("cpu"), memory: parsed("memory"), io: parsed("io"), irq: parsed("irq") }
@@ -25,7 +25,7 @@ fn parse(text: &[u8]) -> Option<PsiResource> {
     (resource != PsiResource::default()).then_some(resource)
 }
 
-/// `avg10=0.00 avg60=0.00 avg300=0.00 total=0`: all of it or nothing.
+/// `avg10=0.00 avg60=0.00 avg300=0.00 total=0`: all values or none.
 fn parse_half(line: &[u8]) -> Option<PsiHalf> {
     let mut half = PsiHalf::default();
     for field in PSI_HALF {

@@ -6,7 +6,7 @@ use super::super::procfs::text::unsigned;
 use super::context::line;
 use crate::model::{SCHED_EXT, SchedExtSysfs, Shape, Value};
 
-/// Reads the state of `sched_ext`; `None` where the kernel has none.
+/// Reads the state of `sched_ext`; `None` if the kernel lacks it.
 pub(in crate::capture) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
     let root = sysfs.join("kernel/sched_ext");
     let mut state = SchedExtSysfs::default();

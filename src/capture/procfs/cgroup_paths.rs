@@ -1,5 +1,5 @@
-//! Which cgroups a thread is in, from `/proc/<tgid>/task/<tid>/cgroup` (cgroups(7)): one path in
-//! version 2, and one per hierarchy of version 1, where they can differ.
+//! The cgroups of a thread, from `/proc/<tgid>/task/<tid>/cgroup` (cgroups(7)): one path in version 2,
+//! and one per hierarchy of version 1, which can differ.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,19 +7,19 @@ use memchr::memchr_iter;
 
 use crate::model::{Name, printable};
 
-/// The hierarchies whose files have values, by controller; the empty name is version 2.
+/// The hierarchies with values, by controller; the empty name is version 2.
 const ACCOUNTING: [&[u8]; 6] = [b"memory", b"cpu", b"cpuacct", b"blkio", b"pids", b""];
-/// The hierarchy that systemd names services by, which has no values.
+/// The hierarchy of systemd, which has no values.
 const SYSTEMD: &[u8] = b"name=systemd";
 const ROOT: &[u8] = b"/";
 
 /// The cgroups of the threads that one worker has read.
 #[derive(Default)]
 pub(in crate::capture) struct CgroupPaths {
-    /// A thread's cgroup by the whole text of its file, which many threads have in common.
+    /// The cgroup of a thread by the whole text of its file, which many threads share.
     known: HashMap<Box<[u8]>, Option<Name>>,
-    /// Every cgroup that a thread is in, in any hierarchy with values; the root only where a thread
-    /// is in no other.
+    /// Every cgroup that a thread is in, in any hierarchy with values; the root only if a thread is in
+    /// no other.
     pub(in crate::capture) seen: BTreeSet<Name>,
 }
 
@@ -44,7 +44,7 @@ impl CgroupPaths {
 /// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
 pub(in crate::capture) fn identity(text: &[u8]) -> Option<&[u8]> {
     let path_in = |controller: &[u8]| lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path);
-    // The last of equals is the largest, so the order is reversed.
+    // In reverse, because `max_by_key` returns the last of equal ones.
     let deepest = ACCOUNTING.iter().rev().filter_map(|controller| path_in(controller)).max_by_key(|path| depth(path));
     match deepest {
         Some(path) if path != ROOT => Some(path),

@@ -1,5 +1,5 @@
-//! Directories of procfs as handles: what is opened through a handle belongs to the process that the
-//! handle was opened for, even after the kernel has reused its id.
+//! Directories of procfs as handles: files opened through a handle belong to the process for which the
+//! handle was opened, even after the kernel reuses its id.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,11 +13,11 @@ use nix::unistd::{AccessFlags, faccessat, read};
 
 use crate::sys::directory;
 
-/// First size of a read buffer: larger than any file of a thread on an ordinary host.
+/// Initial size of a read buffer: larger than any file of a thread on most hosts.
 const BUFFER: usize = 16 * 1024;
 /// Longer than an id, a slash and the name of any file of a thread.
 const LONGEST_PATH: usize = 32;
-/// Longer files are cut here.
+/// Longer files are cut at this size.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
 /// An open directory.
@@ -48,9 +48,9 @@ impl IdName {
     }
 }
 
-/// Files of a numbered directory in an open one, by relative paths: a handle per thread would cost as
-/// much as one of its files. Only a thread of the same process could get the same id while the files are
-/// read, and only after all other ids were used.
+/// Files of a numbered directory in an open one, by relative paths: a handle per thread would cost as much
+/// as reading a file. Only another thread of the same process could get the same id meanwhile, and only
+/// after all other ids were used.
 pub(in crate::capture) struct Numbered<'f> {
     folder: &'f Folder,
     path: [u8; LONGEST_PATH],
@@ -106,7 +106,7 @@ impl Folder {
         openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty())
     }
 
-    /// Puts the entries that are numbers into `ids`, ascending.
+    /// Stores the numeric entries in `ids`, ascending.
     pub(in crate::capture) fn ids(&self, buffer: &mut Vec<u8>, ids: &mut Vec<u32>) -> Result<(), Errno> {
         buffer.resize(buffer.len().max(BUFFER), 0);
         ids.clear();
@@ -133,8 +133,8 @@ impl Folder {
     }
 }
 
-/// Fills `buffer` from its start; returns the length of the content. A short read is the end: the
-/// kernel prints a thread's files as single records (`single_open`).
+/// Fills `buffer` from its start and returns the length of the content. A short read is the end of the
+/// file, because the kernel prints files of a thread as single records (`single_open`).
 fn read_whole(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
     buffer.resize(buffer.len().max(BUFFER), 0);
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! The portable engine: the walk over processes and threads, and readers of procfs files.
+//! The procfs engine: the walk over processes and threads, and readers of their files.
 
 pub(super) mod cgroup_paths;
 pub(super) mod folder;

@@ -1,4 +1,4 @@
-//! The texts of a thread's files, as values in their metrics' places. Nothing here opens a file.
+//! Parsers of the files of a thread, which store values in metrics. Nothing here opens a file.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ const STAT_START_TIME: u8 = 22;
 const STAT_RSS: u8 = 24;
 const STAT_FIELDS: usize = 53;
 
-/// What `stat` says besides metrics.
+/// Data of `stat` other than metrics.
 #[derive(Default)]
 pub(super) struct Stat {
-    /// `None` where `comm` has to be read for it.
+    /// `None` if `comm` must be read instead.
     pub(super) comm: Option<Name>,
     /// In `USER_HZ` ticks since boot.
     pub(super) start_time: Option<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Stat {
     pub(super) rss_pages: u64,
 }
 
-/// Parsers of one worker, with the line layouts and names that they have learned.
+/// Parsers of one worker, with learned line layouts and names.
 pub(super) struct Parsers {
     names: HashMap<Box<[u8]>, Name>,
     pub(super) cgroups: CgroupPaths,
@@ -36,7 +36,7 @@ pub(super) struct Parsers {
     status: Keyed,
     sched: Keyed,
     io: Keyed,
-    /// Times that the kernel printed as negative.
+    /// Number of times that the kernel printed as negative.
     pub(super) negative_times: u64,
 }
 
@@ -75,7 +75,7 @@ impl Parsers {
         }
     }
 
-    /// The name for these bytes. Names recur from thread to thread: one allocation for all.
+    /// The name for these bytes. Threads with equal names share one allocation.
     pub(super) fn name(&mut self, bytes: &[u8]) -> Name {
         if let Some(name) = self.names.get(bytes) {
             return name.clone();
@@ -112,7 +112,7 @@ impl Parsers {
         put(metric, metrics, value);
     }
 
-    /// Puts the values of any file but `stat` and `cgroup` in their places.
+    /// Stores the values of any file but `stat` and `cgroup`.
     pub(super) fn put_all(&mut self, file: File, text: &[u8], metrics: &mut Metrics) {
         match file {
             File::Status => self.status(text, metrics),
@@ -150,7 +150,7 @@ impl Parsers {
         metrics.voluntary_sleep_ns = voluntary_sleep(metrics);
     }
 
-    /// All keys of `io` or none.
+    /// Stores all keys of `io` or none.
     fn io(&mut self, text: &[u8], metrics: &mut Metrics) {
         self.io.each(text, |metric, text| put(metric, metrics, text::value(metric, text)));
         let io_metrics = || METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Io(_)]));
@@ -160,13 +160,13 @@ impl Parsers {
     }
 }
 
-/// Sleep without blocking: the kernel's sleep sum, which [`Parsers::sched`] has put here, includes it.
+/// Subtracts block time from the kernel's sleep sum, which [`Parsers::sched`] has stored.
 fn voluntary_sleep(metrics: &Metrics) -> Option<MonotonicNs> {
     let (sleep, block) = (metrics.voluntary_sleep_ns?, metrics.block_sum?);
     Some(MonotonicNs(sleep.0.saturating_sub(block.0)))
 }
 
-/// A value that the metric cannot hold is absent, like one that does not parse.
+/// Stores a value. One that the metric cannot hold is absent, like one that cannot be parsed.
 fn put(metric: &Metric, metrics: &mut Metrics, value: Option<Value<'static>>) {
     if let Some(value) = value {
         let _ = metric.set(metrics, value);

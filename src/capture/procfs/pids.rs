@@ -1,4 +1,4 @@
-//! Which processes to capture.
+//! The processes to capture.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(in crate::capture) fn to_capture(path: &Path, procfs: &Folder, chosen: &[u32
     Ok(pids)
 }
 
-/// The process that a directory of procfs belongs to: threads have such directories too, unlisted.
+/// The process of a procfs directory. Threads also have directories there, which are not listed.
 fn process_of(folder: &Folder) -> Option<u32> {
     let mut buffer = Vec::new();
     let status = folder.read(c"status", &mut buffer).ok()?;

@@ -16,15 +16,15 @@ use crate::sys::affinity;
 const PF_WQ_WORKER: u64 = 0x20;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL: longer names are cut here.
+/// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL: longer names are cut.
 pub(in crate::capture) const CUT_NAME_BYTES: usize = 15;
 
-/// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
+/// The kernel threads with names that the kernel prints in full (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::capture) struct WholeNames {
     /// Linux 5.17: `get_kthread_comm` knows the full name of all but workqueue workers.
     pub(in crate::capture) kthreads: bool,
-    /// Linux 6.11: `wq_worker_comm` knows theirs.
+    /// Linux 6.11: `wq_worker_comm` knows the full names of workqueue workers.
     pub(in crate::capture) workqueue_workers: bool,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::capture) struct Reader {
     cpu_mask: Vec<u64>,
 }
 
-/// Reads the files of one thread after the other into one buffer.
+/// Reads all files into one buffer.
 #[derive(Default)]
 struct Input {
     buffer: Vec<u8>,
@@ -68,7 +68,7 @@ impl Input {
     }
 }
 
-/// A thread, and what its process's memory map is read by.
+/// A thread, and the resident pages of its process.
 pub(in crate::capture) struct ReadThread {
     pub(in crate::capture) state: ThreadState,
     /// Resident pages of the process.
@@ -118,7 +118,7 @@ impl Reader {
         Some(ReadThread { state, rss_pages: stat.rss_pages })
     }
 
-    /// Every cgroup that a thread was in, in any hierarchy with values.
+    /// Every cgroup of the threads read, in any hierarchy with values.
     pub(in crate::capture) fn into_cgroups(self) -> BTreeSet<Name> {
         self.parsers.cgroups.seen
     }
@@ -132,7 +132,7 @@ impl Reader {
         self.input.comm(files).map(|name| self.parsers.name(name))
     }
 
-    /// Puts the values of all files but `stat` in their places.
+    /// Stores the values of all files but `stat`.
     fn fill(&mut self, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         if self.tree == Tree::Live {
             metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(CpuSet);
@@ -157,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// Counts the thread's failures, unless they only say that it has exited meanwhile.
+    /// Counts the failures of the thread, unless it has exited meanwhile.
     fn settle_failures(&self, process: &Process, tid: u32, files: &mut Numbered<'_>, tally: &mut Tally) {
         let failures = &self.input.failures;
         if failures.iter().any(|&(_, errno)| is_gone(errno)) && !files.has(File::Stat.name()) {
@@ -168,7 +168,7 @@ impl Reader {
     }
 }
 
-/// Whether the errno is what files of an exited thread give.
+/// Whether files of an exited thread return this errno.
 fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::ESRCH)
 }

@@ -9,7 +9,7 @@ use crate::model::{Metric, Shape, Unit, Value};
 
 /// The largest valid CPU number: no kernel is built for more (`NR_CPUS`).
 const MAX_CPU: u32 = 65_535;
-/// The longest valid list of CPUs.
+/// The maximum length of a list of CPUs.
 const MAX_CPUS: usize = 65_536;
 
 /// An unsigned integer.
@@ -59,8 +59,8 @@ pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// A text of `stat`: the name, and the fields after it, the first of which is field 3. The name
-/// ends at the last `)`, since it may hold any.
+/// Splits a text of `stat` into the name and the fields from field 3 on. The name ends at the last `)`,
+/// because it may contain `)` itself.
 pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
     let name = memchr(b'(', text)? + 1;
     let end = memrchr(b')', text).filter(|&end| end >= name)?;
@@ -165,9 +165,8 @@ impl Keyed {
     }
 }
 
-/// The part of a text of `sched` after its heading. The heading starts with the thread's name,
-/// which may hold newlines and so could look like any line; the rule under it is longer than a
-/// name can be.
+/// The part of a text of `sched` after its heading. The heading starts with the thread's name, which may
+/// contain newlines and so imitate any line. The rule below it is longer than any name.
 pub(in crate::capture) fn after_heading(text: &[u8]) -> &[u8] {
     const RULE: &[u8] = b"\n--------------------------------";
     match memchr::memmem::find(text, RULE) {

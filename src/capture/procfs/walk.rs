@@ -1,4 +1,4 @@
-//! The walk over processes and threads, by workers that share nothing while they read.
+//! The walk over processes and threads, by independent workers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use super::folder::Folder;
 use super::task::{Reader, WholeNames};
 use crate::process::Progress;
 
-/// A process with more threads than this is divided between the workers.
+/// A process with more threads is divided between workers, in parts of this size.
 const THREADS_AT_ONCE: usize = 256;
 
-/// What the workers have in common, fixed before they start.
+/// Constants of a walk, shared by the workers.
 pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) procfs: &'a Folder,
     pub(in crate::capture) tree: Tree,
@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
                 worker.read(self, tasks, first);
             }
             drop(worker);
-            // Parts of a large process keep its handles open: finish them before the next process.
+            // Parts of a large process keep its handles open, so they come before the next process.
             while rayon::yield_local() == Some(rayon::Yield::Executed) {}
             self.progress.advance(1);
         }
@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         Walked { cgroups: self.reader.into_cgroups(), ..self.enricher.finish() }
     }
 
-    /// Opens a process and lists its threads; `None` if it has exited or refuses access.
+    /// Opens a process and lists its threads; `None` if it has exited or access is denied.
     fn open(&mut self, procfs: &Folder, pid: u32) -> Option<(Tasks, Vec<u32>)> {
         let mut tids = Vec::new();
         let tally = self.enricher.tally();
@@ -129,7 +129,7 @@ impl<'a> Worker<'a> {
         match list() {
             Ok(folder) => Some((Tasks { process, folder }, tids)),
             Err(Errno::ENOENT | Errno::ESRCH) => None,
-            // procfs mounted with hidepid=1 refuses access to processes of other users.
+            // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
                 process.unread(pid, File::Stat, errno, tally);
                 process.log();
@@ -158,7 +158,7 @@ impl<'a> Worker<'a> {
             }
         });
         enricher.add(process, part);
-        // The worker that reads the last part logs what came of all.
+        // The worker with the last part logs the result of the process.
         if let Some(tasks) = Arc::into_inner(tasks) {
             tasks.process.log();
         }

@@ -1,9 +1,9 @@
-//! Pairs cgroups that exist in one snapshot only, by the kinds of threads in them.
+//! Matches cgroups that exist in one snapshot only, by the kinds of their threads.
 //!
-//! Comparing each with each would be quadratic, and snapshots come from anywhere. Cgroups with the
-//! same kinds are one class. Between classes, two sets that are so alike share one of their rarest
-//! kinds (prefix filtering: Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search"), and
-//! each class is compared with a limited number of others.
+//! Comparing all pairs would be quadratic, and snapshots are untrusted. Cgroups with the same kinds are
+//! one class. Two classes that are similar enough share one of their rarest kinds (prefix filtering:
+//! Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search"), and each class is compared with a
+//! limited number of others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -11,35 +11,34 @@ use serde::Serialize;
 
 use crate::names::cgroup_pattern;
 
-/// A cgroup that has another name in the candidate.
+/// A cgroup that was renamed in the candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Renamed {
-    /// Its name in the baseline, under which it is shown.
+    /// The name in the baseline, which reports show.
     pub baseline: String,
-    /// Its name in the candidate.
+    /// The name in the candidate.
     pub candidate: String,
-    /// The similarity of their threads, from 0 to 1: shared kinds per kinds in either. A kind is a
-    /// pattern of a process name with a pattern of a thread name.
+    /// The similarity of their threads, from 0 to 1: shared kinds divided by all kinds. A kind is the
+    /// pattern of a process name with the pattern of a thread name.
     pub similarity: f64,
 }
 
-/// Similarity from which two cgroups are the same one, in tenths: shared kinds of threads per kinds
-/// in either.
+/// Minimum similarity to match two cgroups, in tenths: shared kinds of threads divided by all kinds.
 const ALIKE_TENTHS: usize = 9;
 const ALIKE: f64 = ALIKE_TENTHS as f64 / 10.0;
-/// Shared kinds from which similarity is not a coincidence.
+/// Minimum number of shared kinds, so that similarity is not a coincidence.
 const TELLING: usize = 3;
-/// Other classes that a class is compared with, those with its rarest kinds first.
+/// Maximum number of classes that a class is compared with, those with its rarest kinds first.
 const MOST_COMPARED: usize = 64;
 
-/// The numbers of a process name's pattern and a thread name's.
+/// The numbers of the patterns of a process name and a thread name.
 pub(super) type Kind = (u32, u32);
 /// The kinds of threads in each cgroup of a snapshot.
 pub(super) type Kinds = BTreeMap<String, BTreeSet<Kind>>;
 
-/// Pairs cgroups one to one, the most similar first, in the order of their names among equals.
-/// Children follow their parents.
+/// Matches cgroups one to one, the most similar first, equal ones in the order of their names. Children
+/// follow their parents.
 pub(super) fn renamed(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
     let mut classes = Classes::new(&only_in(baseline, candidate), &only_in(candidate, baseline));
     let mut pairs = Vec::new();
@@ -58,17 +57,17 @@ fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> Vec<(&'k str, Vec<Kind>)> {
     missing.map(|(name, kinds)| (name.as_str(), kinds.iter().copied().collect())).collect()
 }
 
-/// Cgroups with the same kinds of threads and, where these are few, the same last name.
+/// Cgroups with the same kinds of threads and, if these are few, the same last name.
 struct Class<'k> {
     /// In ascending order.
     kinds: Vec<Kind>,
-    /// Those in the baseline only that are not paired yet, by name.
+    /// Unmatched cgroups of the baseline only, by name.
     gone: VecDeque<&'k str>,
-    /// Those in the candidate only.
+    /// Unmatched cgroups of the candidate only.
     new: VecDeque<&'k str>,
 }
 
-/// Two classes whose members may be paired.
+/// Two classes whose members may be matched.
 struct Candidates {
     similarity: f64,
     gone: usize,
@@ -103,7 +102,7 @@ impl<'k> Classes<'k> {
         (0..self.classes.len()).map(|class| Candidates { similarity: 1.0, gone: class, new: class }).collect()
     }
 
-    /// The classes that are alike but not identical, the most similar first.
+    /// The classes that are similar but not identical, the most similar first.
     fn similar(&mut self) -> Vec<Candidates> {
         let classes = self.classes.iter().enumerate();
         let open: Vec<_> = classes.filter(|(_, class)| can_differ(class) && class.is_open()).collect();
@@ -117,8 +116,8 @@ impl<'k> Classes<'k> {
         let gone: Vec<_> = open.iter().filter(|(_, class)| !class.gone.is_empty()).collect();
         let mut similar = Vec::new();
         for (rank, (at, class)) in gone.iter().enumerate() {
-            // Each begins at another place, or all with a common kind would be compared with the
-            // same few.
+            // Each class starts at another position, or all classes with a common kind would be compared
+            // with the same few.
             let lists = rarest(class).into_iter().filter_map(|kind| by_kind.get(&kind));
             let others = lists.flat_map(|list| rotated(list, rank * list.len() / gone.len()));
             let mut seen = HashSet::from([*at]);
@@ -132,8 +131,8 @@ impl<'k> Classes<'k> {
         similar
     }
 
-    /// Pairs members of equally similar classes: each of the baseline's, in the order of their
-    /// names, with the first of the candidate's that is left.
+    /// Matches members of equally similar classes: each of the baseline, in the order of their names,
+    /// with the first unmatched one of the candidate.
     fn pair(&mut self, level: &[Candidates], similarity: f64, pairs: &mut Vec<Renamed>) {
         let mut adjacent: HashMap<usize, Vec<usize>> = HashMap::new();
         level.iter().for_each(|c| adjacent.entry(c.gone).or_default().push(c.new));
@@ -156,12 +155,12 @@ impl Class<'_> {
     }
 }
 
-/// Whether a class has so many kinds that another one can be alike with one kind more.
+/// Whether a class has enough kinds to be similar to one with another kind.
 fn can_differ(class: &Class<'_>) -> bool {
     least_shared(class.kinds.len() + 1) <= class.kinds.len()
 }
 
-/// The rarest kinds of a set, so many that every set that is alike has one of them among its own.
+/// The rarest kinds of a set: enough that every similar set shares one of them.
 fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
     let mut kinds = kinds.to_vec();
     kinds.sort_by_key(|kind| (frequency[kind], *kind));
@@ -169,17 +168,17 @@ fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
     kinds
 }
 
-/// The fewest kinds that a set of so many shares with one that is alike.
+/// The minimum number of kinds that a set of this size shares with a similar one.
 fn least_shared(kinds: usize) -> usize {
     (kinds * ALIKE_TENTHS).div_ceil(10)
 }
 
-/// The items of a list from one of them on, then those before it.
+/// The items of a list from an index to the end, then those before it.
 fn rotated(list: &[usize], start: usize) -> impl Iterator<Item = usize> {
     list[start..].iter().chain(&list[..start]).copied()
 }
 
-/// The shared kinds of two ascending lists per kinds in either.
+/// The shared kinds of two ascending lists, divided by all kinds.
 fn similarity(a: &[Kind], b: &[Kind]) -> f64 {
     let (mut left, mut right, mut shared) = (0, 0, 0);
     while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
@@ -190,7 +189,7 @@ fn similarity(a: &[Kind], b: &[Kind]) -> f64 {
     shared as f64 / (a.len() + b.len() - shared).max(1) as f64
 }
 
-/// The pairs of cgroups that have the same path below two paired ones, whatever threads they have.
+/// The pairs of cgroups with the same path below two matched ones, whatever threads they have.
 fn children(baseline: &Kinds, candidate: &Kinds, parents: &[Renamed]) -> Vec<Renamed> {
     let mut used: HashSet<String> = parents.iter().map(|pair| pair.baseline.clone()).collect();
     let paired: HashMap<&str, usize> = parents.iter().enumerate().map(|(at, p)| (p.candidate.as_str(), at)).collect();
@@ -207,10 +206,10 @@ fn children(baseline: &Kinds, candidate: &Kinds, parents: &[Renamed]) -> Vec<Ren
     best_ancestors(new, &paired).into_iter().filter_map(child).collect()
 }
 
-/// For each name with paired ones above it, the first of these pairs; in the order of the names.
+/// For each name below matched cgroups, the topmost match; in the order of the names.
 fn best_ancestors<'k>(names: impl Iterator<Item = &'k str>, paired: &HashMap<&str, usize>) -> BTreeMap<&'k str, usize> {
     let mut names: Vec<&str> = names.collect();
-    // By segments, so that what is below a path follows it.
+    // Sorted by segments, so that descendants follow their cgroup.
     names.sort_by(|a, b| a.split('/').cmp(b.split('/')));
     let mut above: Vec<(&str, Option<usize>)> = Vec::new();
     let mut best = BTreeMap::new();

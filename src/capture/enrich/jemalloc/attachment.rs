@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::process::Target;
 
-/// Timeout for stopping the threads of one process, all of them together.
+/// Timeout for stopping all threads of one process.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Where the counters of a process's threads are, and what is left of its timeout.
+/// The location of the counters in the threads of a process, and the remaining timeout.
 pub(in crate::capture) struct Attachment {
     pub(super) target: Target,
     left_ns: AtomicU64,
@@ -19,12 +19,12 @@ impl Attachment {
         Self { target, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
     }
 
-    /// What is left of the timeout.
+    /// The remaining timeout.
     pub(super) fn timeout_left(&self) -> Duration {
         Duration::from_nanos(self.left_ns.load(Ordering::Relaxed))
     }
 
-    /// Takes `time` from the timeout, down to nothing.
+    /// Subtracts `time` from the timeout.
     pub(super) fn spend(&self, time: Duration) {
         let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
         let _ = self.left_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

@@ -1,4 +1,4 @@
-//! The offsets of `tsd_s` members in debug information: in the file, or in split files.
+//! The offsets of `tsd_s` members from debug information, in the file or in split files.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,7 @@ fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Resul
     offsets_in_type_units(dwarf)
 }
 
-/// Types in units of their own: `.debug_types` of version 4.
+/// Types in separate units: `.debug_types` of version 4.
 fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.type_units();
     while let Some(header) = units.next()? {
@@ -92,7 +92,7 @@ fn offsets_in_split(
     let load = |id: SectionId| split_section(&file, id);
     let Ok(sections) = gimli::DwarfSections::load(load) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    // Its parent has addresses only, which are not needed here.
+    // Its parent only has addresses, which are not needed here.
     own.make_dwo(&Dwarf::default());
     offsets_in_all(&own)
 }

@@ -17,7 +17,7 @@ pub(super) struct Tls {
     pub(super) align: u64,
 }
 
-/// The symbol of the thread-specific data: where in the block, and how large.
+/// The symbol of the thread-specific data: its offset in the block, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) value: u64,

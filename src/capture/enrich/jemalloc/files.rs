@@ -1,5 +1,5 @@
-//! Opens the files of a process's modules in its mount namespace, and caches what they say: a thousand
-//! processes of one program cost one look.
+//! Opens the files of a process's modules in its mount namespace, and caches their layouts, so that each
+//! program is analyzed once.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -32,8 +32,8 @@ type Key = (String, u64, Vec<u8>);
 pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
 
 impl Files {
-    /// The layout in a module's file. Failures that concern the process and not the file, such as
-    /// permissions, are not cached.
+    /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
+    /// cached.
     pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, Tag> {
         let key = (module.device.clone(), module.inode, module.path.clone());
         let known = {
@@ -48,8 +48,8 @@ impl Files {
     }
 }
 
-/// Opens the mapped file, even if its name now belongs to another: by the mapping where privileges allow,
-/// else by its name in the process's own root, checked by inode.
+/// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
+/// its name in the process's own root, verified by inode.
 fn open(pid: u32, module: &Module) -> Option<File> {
     let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{}", module.range));
     let program = || File::open(format!("/proc/{pid}/exe"));
@@ -72,8 +72,8 @@ fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
     layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module })
 }
 
-/// The separate debug file: by build id, else by the name in the program. It must have the same build id
-/// or the checksum that the program states.
+/// The separate debug file, by build id or else by the name in the program. Its build id or checksum must
+/// match.
 fn separate(pid: u32, module: &Module, links: &Links) -> Option<File> {
     let debug = Path::new("/usr/lib/debug");
     let program = Path::new(OsStr::from_bytes(&module.path));

@@ -1,4 +1,5 @@
-//! Where a module's counters are, by an ELF file, its debug information and the table of known builds.
+//! The location of the counters in a module, from an ELF file, its debug information and the table of
+//! known builds.
 
 use object::{Object, ReadRef};
 
@@ -18,7 +19,7 @@ pub enum Route {
     Version,
 }
 
-/// Where a module's counters are: the layout of its thread-specific data (TSD).
+/// The location of the counters in a module: the layout of its thread-specific data (TSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TsdLayout {
@@ -27,7 +28,7 @@ pub struct TsdLayout {
     /// How they were found.
     pub route: Route,
     tls: Tls,
-    /// Where in the block the thread-specific data is.
+    /// Offset of the thread-specific data in the block.
     pub(super) value: u64,
     /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
     /// `None` if unknown.
@@ -46,7 +47,7 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
 ) -> Result<TsdLayout, Tag> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
-        // A wrong symbol must not lead out of the block.
+        // A wrong symbol must not point outside the block.
         let end =
             symbol.value.checked_add(offsets.allocated.max(offsets.deallocated)).and_then(|end| end.checked_add(8));
         if end.is_none_or(|end| end > tls.size) {

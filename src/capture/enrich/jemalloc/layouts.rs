@@ -1,7 +1,7 @@
 //! Layouts of `tsd_s` in known builds of jemalloc, for programs without debug information. Measured on
 //! x86_64; other sizes are refused, not guessed.
 
-/// Where the two counters are in `tsd_s`, in bytes from its start.
+/// Offsets of the two counters in `tsd_s`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// `thread_allocated`.

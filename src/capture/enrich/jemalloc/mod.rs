@@ -1,8 +1,8 @@
 //! jemalloc's per-thread counters, in any program that uses it.
 //!
-//! Four facts lead to a counter: the thread pointer (`probe`), the place of the module's thread-local block
-//! relative to it (`process`), the place of the thread-specific data in that block (`elf`), and the offsets
-//! of the counters in it (`dwarf`, `layouts`).
+//! The address of a counter has four parts: the thread pointer (`probe`), the offset of the module's
+//! thread-local block (`process`), the offset of the thread-specific data in the block (`elf`), and the
+//! offset of the counter in that data (`dwarf`, `layouts`).
 
 mod attachment;
 mod dwarf;
@@ -25,10 +25,10 @@ pub(in crate::capture) use self::files::Files;
 pub(in crate::capture) use self::modules::fuzz_maps;
 pub(in crate::capture) use self::probe::{Probe, log, merge};
 
-/// Where jemalloc's counters are in a thread, from the bytes of a program or library.
+/// The location of jemalloc's counters in a thread, from the bytes of a program or library.
 ///
 /// # Errors
-/// A [`Tag`] where the bytes do not say.
+/// A [`Tag`] if the bytes do not determine it.
 pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
     struct Nowhere;
     impl dwarf::Split for Nowhere {

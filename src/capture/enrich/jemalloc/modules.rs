@@ -5,7 +5,7 @@
 pub(super) struct Module {
     /// Address range of its first mapping, as `maps` and `map_files` write it.
     pub(super) range: String,
-    /// Where that starts.
+    /// Start of the mapping.
     pub(super) start: u64,
     /// Device of the file system, as `maps` writes it.
     pub(super) device: String,

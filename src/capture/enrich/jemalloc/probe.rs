@@ -1,5 +1,5 @@
-//! Reading the counters of threads: each is stopped for microseconds to read its thread pointer; its memory
-//! is read after it was resumed.
+//! Reads the counters of threads. Each thread is stopped for microseconds to read its thread pointer. Its
+//! memory is read after it was resumed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,14 +15,15 @@ use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
 use crate::sys::ptrace::{self, Late, StopError};
 
-/// The least for one thread, even where the others have used up the timeout.
+/// The minimum timeout of one thread, even after other threads have used up the shared timeout.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
-/// The most for a thread in uninterruptible sleep, which is skipped once the timeout is used up.
+/// The maximum timeout of a thread in uninterruptible sleep, which is skipped once the shared timeout is
+/// used up.
 const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
-/// No thread allocates this much in its life.
+/// No thread ever allocates this many bytes.
 const IMPLAUSIBLE: u64 = 1 << 60;
 
-/// One worker's probe: what it found, and which threads it still has to resume.
+/// The probe of one worker: its results, and the threads it still must resume.
 pub(in crate::capture) struct Probe<'f> {
     files: &'f Files,
     late: Vec<Late>,
@@ -35,8 +36,8 @@ impl<'f> Probe<'f> {
         Self { files, late: Vec::new(), summary: CtprofProbeSummary::default(), time: Duration::ZERO }
     }
 
-    /// Adds the counters to threads of a process. Kernel threads and exited ones have no memory; this
-    /// process's own counters are in the host's context.
+    /// Adds the counters to threads of a process. Kernel threads and exited threads have no memory; the
+    /// counters of ctprof itself are in the host context.
     pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
         if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
             return;
@@ -105,8 +106,8 @@ impl<'f> Probe<'f> {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// What was found, and how long it took. Threads that are still late are resumed when this worker
-    /// exits: the kernel resumes what an exiting tracer holds.
+    /// The results, and the time spent. Threads that did not stop in time are resumed when this worker exits,
+    /// because the kernel resumes the threads of an exiting tracer.
     pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
@@ -154,7 +155,7 @@ fn read(target: &Target, tgid: u32, thread_pointer: u64) -> Result<(u64, u64), T
     if allocated.max(deallocated) > IMPLAUSIBLE { Err(Tag::Implausible) } else { Ok((allocated, deallocated)) }
 }
 
-/// Runs code that reads what others wrote. A panic in it costs this result only.
+/// Runs code that parses untrusted data. If it panics, only its result is lost.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Tag::WorkerPanic))
 }

@@ -1,4 +1,4 @@
-//! Which module of a process has jemalloc, and the distance of its data from a thread's pointer.
+//! The module of a process with jemalloc, and the offset of its data from the thread pointer.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,8 @@ use super::modules::{Module, modules};
 use super::tag::Tag;
 use crate::sys::memory;
 
-/// Where the threads of a process have their counters: distance of the thread-specific data from the thread
-/// pointer, and offsets in it.
+/// The location of the counters in the threads of a process: the offset of the thread-specific data from
+/// the thread pointer, and the offsets in it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct Target {
     pub(super) distance: i64,
@@ -48,7 +48,7 @@ pub(super) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
 
 fn target(pid: u32, module: &Module, layout: &TsdLayout) -> Result<Target, Tag> {
     let distance = match layout.slot {
-        // The dynamic linker places a library's block, and stores the distance in the slot.
+        // The dynamic linker places the block of a library, and stores its offset in the slot.
         Some(slot) if !module.is_program => {
             let address = module.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
             let mut word = [0; 8];
