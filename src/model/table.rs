@@ -105,16 +105,6 @@ impl Metric {
         self.sources.procfs[0].file()
     }
 
-    /// What gives it: delay accounting and schedstats, which the kernel switches as a whole, or a file.
-    #[must_use]
-    pub fn facility(&self) -> &'static str {
-        match self.taskstats_family() {
-            Some(TaskstatsFamily::Delay) => "delay accounting",
-            _ if self.gates.contains(&"SCHEDSTATS") => "schedstats",
-            _ => self.file(),
-        }
-    }
-
     /// What decides whether the kernel counts it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
