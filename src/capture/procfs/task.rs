@@ -69,7 +69,7 @@ impl Input {
 pub(in crate::capture) struct ReadThread {
     pub(in crate::capture) state: ThreadState,
     /// Resident pages of the process.
-    pub(in crate::capture) rss_pages: u64,
+    pub(in crate::capture) rss_pages: Option<u64>,
 }
 
 impl Reader {
