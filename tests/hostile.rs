@@ -194,6 +194,52 @@ fn a_fifo_is_written_to_and_stays_one() {
     assert!(!CtprofSnapshot::load(&copy).unwrap().threads.is_empty());
 }
 
+/// Whether a capture of process `pid` ends in a time that is long for it; kills it if not.
+fn capture_ends(pid: u32) -> bool {
+    let capture = format!("exec {CTPROF} capture -q --pid {pid} -o /dev/null");
+    let mut capture = Beside::shell(&capture);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        if let Some(status) = capture.0.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn a_fifo_with_the_name_of_a_deleted_library_hangs_the_capture() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, library, fifo] = ["x.c", "x.so", "x.so (deleted)"].map(|name| dir.path().join(name));
+    // With thread-local storage, so that the whole file is examined, and a link to debug information.
+    fs::write(&source, "__thread int x_tsd_tls[64]; int *x(void) { return x_tsd_tls; }").unwrap();
+    let [source, object] = [&source, &library].map(|path| path.to_str().unwrap());
+    let built = output("cc", &["-shared", "-fPIC", "-o", object, source]);
+    assert!(built.status.success(), "{}", said(&built));
+    fs::write(dir.path().join("x.debug"), "debug").unwrap();
+    let link = format!("--add-gnu-debuglink={}", dir.path().join("x.debug").display());
+    let linked = output("objcopy", &[&link, object]);
+    assert!(linked.status.success(), "{}", said(&linked));
+    let user = Beside::shell(&format!("LD_PRELOAD={object} exec sleep 100"));
+    user.wait_for('S');
+    let maps = || fs::read_to_string(format!("/proc/{}/maps", user.0.id())).unwrap();
+    while !maps().contains("x.so") {
+        thread::sleep(Duration::from_millis(1));
+    }
+
+    let replace = |path: &Path| {
+        let _ = fs::remove_file(path);
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
+    replace(&dir.path().join("x.debug"));
+    assert!(capture_ends(user.0.id()), "by the link to debug information");
+    fs::remove_file(&library).unwrap();
+    replace(&fifo);
+    assert!(capture_ends(user.0.id()), "by the name of the mapping");
+}
+
 #[test]
 fn repeated_captures_leak_nothing() {
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();

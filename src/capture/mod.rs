@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 pub use self::enrich::jemalloc::{Offsets, Route, Tag, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
-use self::enrich::{Sources, jemalloc, taskstats};
+use self::enrich::{Sources, guarded, jemalloc, taskstats};
 pub use self::error::CaptureError;
 use self::host::mounts::Mounts;
 use self::host::{cgroup, context, psi, sched_ext};
@@ -31,6 +31,7 @@ pub use self::options::{Ask, Options, Roots};
 use self::procfs::folder::Folder;
 use self::procfs::pids;
 use self::procfs::walk::Walk;
+use self::tally::Tally;
 use self::walked::Walked;
 use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
 use crate::process::workers;
@@ -75,8 +76,9 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         begin,
         progress: &options.progress,
     };
-    let walked = walk.run(&pids, &pool);
-    let cgroup_stats = cgroups(&walked, &mounts, &pool);
+    let mut walked = walk.run(&pids, &pool);
+    let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
+    walked.tally.merge(tally);
     let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
     Ok(CtprofSnapshot {
@@ -107,12 +109,26 @@ fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources 
     }
 }
 
-/// The values of every cgroup that a thread is in, in any hierarchy with values. Each is read once.
-fn cgroups(walked: &Walked, mounts: &Mounts, pool: &ThreadPool) -> BTreeMap<String, CgroupStats> {
+/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once, and what
+/// failed.
+fn cgroups(walked: &Walked, mounts: &Mounts, pool: &ThreadPool) -> (BTreeMap<String, CgroupStats>, Tally) {
     let of_threads = walked.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
     let paths: BTreeSet<&Name> = of_threads.chain(&walked.cgroups).collect();
     let paths: Vec<_> = paths.into_iter().collect();
-    pool.install(|| paths.par_iter().map(|path| (path.to_string(), cgroup::read(mounts, path))).collect())
+    let read = |path: &&Name| {
+        let (mut stats, mut tally) = (None, Tally::default());
+        guarded(format_args!("cgroup {path:?}"), &mut tally, |_| {
+            #[cfg(test)]
+            assert_ne!(&***path, "/panics", "on purpose");
+            stats = Some((path.to_string(), cgroup::read(mounts, path)));
+        });
+        (stats, tally)
+    };
+    let all: Vec<_> = pool.install(|| paths.par_iter().map(read).collect());
+    let (stats, tallies): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let mut tally = Tally::default();
+    tallies.into_iter().for_each(|one| tally.merge(one));
+    (stats.into_iter().flatten().collect(), tally)
 }
 
 #[cfg(test)]
@@ -129,6 +145,13 @@ mod tests {
         options.roots.procfs = dir.path().join("none");
         let error = capture_with(&options).unwrap_err().to_string();
         assert!(error.contains("is procfs mounted there? mount -t proc proc "), "{error}");
+    }
+
+    #[test]
+    fn a_panic_in_one_cgroup_ends_the_capture() {
+        let walked = Walked { cgroups: ["/panics", "/other"].map(Name::from).into(), ..Walked::default() };
+        let (stats, tally) = cgroups(&walked, &Mounts::read(&Roots::default()), &workers(2));
+        assert_eq!((stats.into_keys().collect::<Vec<_>>(), tally.panics), (vec!["/other".to_owned()], 1));
     }
 
     #[test]

@@ -6,15 +6,12 @@ use super::digest::{Members, ThreadNames};
 use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
-use crate::model::{Cell, Context, CtprofSnapshot, Section, decoded_len};
+use crate::model::{Cell, Context, CtprofSnapshot, Section, may_be_cut};
 use crate::names::{Keys, Kind};
 
-/// The longest thread name in the kernel: `TASK_COMM_LEN` minus its NUL.
-const LONGEST_COMM: usize = 15;
-
-/// Whether the kernel may have cut a name. It composes the names of its own workers when it prints them.
-fn may_be_cut(name: &str) -> bool {
-    decoded_len(name) == LONGEST_COMM && !name.starts_with("kworker/")
+/// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
+fn may_be_incomplete(name: &str) -> bool {
+    may_be_cut(name) && !name.starts_with("kworker/")
 }
 
 /// The name of the group of threads whose cgroup could not be read.
@@ -43,8 +40,8 @@ impl Naming<'_> {
     /// Whether the kernel may have cut the name that decides the group.
     fn may_be_cut(&self, names: &ThreadNames) -> bool {
         match self.by {
-            GroupBy::Pcomm => may_be_cut(&names.process),
-            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_cut(&names.thread),
+            GroupBy::Pcomm => may_be_incomplete(&names.process),
+            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
             GroupBy::Cgroup => false,
         }
     }

@@ -57,7 +57,7 @@ pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
-pub use name::{Name, decoded_len, printable};
+pub use name::{Name, decoded_len, may_be_cut, printable};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
 pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
 pub use record_listing::{RecordRow, record_rows};

@@ -46,6 +46,15 @@ pub fn decoded_len(name: &str) -> usize {
     len + rest.len()
 }
 
+/// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL.
+const LONGEST_COMM: usize = 15;
+
+/// Whether the kernel may have cut this name of a thread: it has as many bytes as the kernel keeps.
+#[must_use]
+pub fn may_be_cut(name: &str) -> bool {
+    decoded_len(name) == LONGEST_COMM
+}
+
 /// The `\xNN` that `text` starts with.
 fn escape_at(text: &str) -> Option<&str> {
     let escape = text.get(..4)?;
@@ -82,6 +91,14 @@ mod tests {
     fn length_is_that_of_the_kernels_bytes() {
         for name in [&b"fifteen-bytes-x"[..], b"caf\xc3", br"\xff", br"a\b", b"\\\xff\\x4", b""] {
             assert_eq!(decoded_len(&printable(name)), name.len(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_fifteen_bytes_may_be_cut() {
+        for (name, cut) in [(&b"fourteen-bytes"[..], false), (b"fifteen-bytes-x", true), (b"caf\xc3-and-more-x", true)]
+        {
+            assert_eq!(may_be_cut(&printable(name)), cut, "{name:?}");
         }
     }
 }

@@ -104,16 +104,6 @@ impl Metric {
         self.sources.procfs[0].file()
     }
 
-    /// The facility (delay accounting, schedstats) or file that provides it.
-    #[must_use]
-    pub fn facility(&self) -> &'static str {
-        match self.taskstats_family() {
-            Some(TaskstatsFamily::Delay) => "delay accounting",
-            _ if self.gates.contains(&"SCHEDSTATS") => "schedstats",
-            _ => self.file(),
-        }
-    }
-
     /// The condition under which the kernel counts it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {

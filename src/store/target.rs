@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
@@ -170,8 +171,17 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
         result => return result,
     }
     // linkat(2) cannot replace a file, rename(2) can.
-    let hidden = directory(path).join(format!(".ctprof-{}.tmp", std::process::id()));
-    link(file, &hidden)?;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let hidden = directory(path).join(format!(".ctprof-{}-{number}.tmp", std::process::id()));
+    match link(file, &hidden) {
+        // A process with this id was killed before it renamed its file.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            fs::remove_file(&hidden)?;
+            link(file, &hidden)?;
+        }
+        result => result?,
+    }
     fs::rename(&hidden, path).inspect_err(|_| drop(fs::remove_file(&hidden)))
 }
 
@@ -260,6 +270,22 @@ impl Formatter for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_a_killed_process_left_prevents_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ctprof.zst");
+        fs::write(&path, "old").unwrap();
+        let stale = |number: u32| dir.path().join(format!(".ctprof-{}-{number}.tmp", std::process::id()));
+        (0..1000).for_each(|number| fs::write(stale(number), "stale").unwrap());
+        let target = Target::create(&path).unwrap();
+        if !matches!(target.kind, Kind::Unnamed(_)) {
+            return eprintln!("skipped: the file system of the temporary directory has no unnamed files");
+        }
+        target.write(&CtprofSnapshot::default(), 1 << 20).unwrap();
+        assert_ne!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1000);
+    }
 
     #[test]
     fn without_unnamed_files_existing_files_are_kept_too() {

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use nix::errno::Errno;
 use nix::libc;
 
 /// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter can kill the caller, as systemd's
@@ -28,10 +29,23 @@ fn child_survives() -> bool {
             libc::_exit(0);
         }
     }
+    exits(child)
+}
+
+/// Waits for `child`, as fork(2) returned it; whether it exits without a signal.
+fn exits(child: libc::pid_t) -> bool {
+    // waitpid(2) takes -1 for any child: the answer would be that of another part of this program.
+    if child < 0 {
+        return false;
+    }
     let mut status = 0;
-    // SAFETY: `status` is an integer of this frame that the kernel may write.
-    let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    child > 0 && reaped == child && libc::WIFEXITED(status)
+    loop {
+        // SAFETY: `status` is an integer of this frame that the kernel may write.
+        match Errno::result(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
+            Err(Errno::EINTR) => {}
+            reaped => return reaped == Ok(child) && libc::WIFEXITED(status),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +55,20 @@ mod tests {
     #[test]
     fn a_child_without_a_filter_survives() {
         assert!(child_survives());
+    }
+
+    #[test]
+    fn a_failed_fork_waits_for_another_child() {
+        let mut another = std::process::Command::new("true").spawn().unwrap();
+        assert!(!exits(-1));
+        assert!(another.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_child_that_a_signal_ends_does_not_survive() {
+        let mut killed = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        killed.kill().unwrap();
+        assert!(!exits(i32::try_from(killed.id()).unwrap()));
+        let _ = killed.wait();
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct Sources {
 pub(super) struct Part {
     /// The threads, ascending by id.
     pub(super) threads: Vec<ThreadState>,
-    /// Resident bytes of the process; 0 if the leader is not among the threads.
-    pub(super) resident_bytes: u64,
+    /// Resident bytes of the process; `None` where they are unknown or the leader is not among the threads.
+    pub(super) resident_bytes: Option<u64>,
 }
 
 /// The sources of one worker, and the threads it has processed.
@@ -96,6 +96,13 @@ impl<'s> Enricher<'s> {
         guarded(format_args!("taskstats"), &mut walked.tally, |_| {
             threads.chunks_mut(taskstats::AT_ONCE).for_each(|batch| taskstats.read(batch));
         });
+    }
+
+    /// Resumes the threads that did not stop in time, on the worker that attached to them.
+    pub(super) fn release(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.release();
+        }
     }
 
     /// The threads with all values, and the counts of failures.

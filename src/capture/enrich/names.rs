@@ -1,13 +1,12 @@
 //! Whether a process name of 15 bytes is complete or was cut by the kernel.
 
 use super::super::process::Process;
-use super::super::procfs::task::CUT_NAME_BYTES;
-use crate::model::{ThreadState, decoded_len, printable};
+use crate::model::{ThreadState, may_be_cut, printable};
 
 /// Marks the leader's name as complete if the program or its first argument has exactly that name. Their
 /// files are read only for names of 15 bytes, which the kernel may have cut.
 pub(super) fn complete(process: &Process, leader: &mut ThreadState) {
-    if leader.kernel_thread || decoded_len(&leader.comm) != CUT_NAME_BYTES {
+    if leader.kernel_thread || !may_be_cut(&leader.comm) {
         return;
     }
     let mut buffer = Vec::new();

@@ -58,14 +58,21 @@ impl Rollups {
         Self { when, buffer: Vec::new() }
     }
 
-    /// Adds the memory of a process to its leader. Kernel threads and exited processes have no memory map.
-    pub(super) fn read(&mut self, process: &Process, leader: &mut ThreadState, resident_bytes: u64, tally: &mut Tally) {
+    /// Adds the memory of a process to its leader. A process of unknown size may be over the limit. Kernel
+    /// threads and exited processes have no memory map.
+    pub(super) fn read(
+        &mut self,
+        process: &Process,
+        leader: &mut ThreadState,
+        resident_bytes: Option<u64>,
+        tally: &mut Tally,
+    ) {
         if !leader.has_memory() {
             return;
         }
         match self.when {
             Smaps::Never => return,
-            Smaps::Auto { max_rss_bytes } if resident_bytes > max_rss_bytes => {
+            Smaps::Auto { max_rss_bytes } if resident_bytes.is_none_or(|bytes| bytes > max_rss_bytes) => {
                 tally.smaps_skipped += 1;
                 return;
             }
@@ -116,13 +123,22 @@ Some_Future_Key:       7 kB
 
     /// The process's `Rss` with 409,600 resident bytes, and what was counted.
     fn rss(when: Smaps, kernel_thread: bool, rollup: Option<&[u8]>) -> (Option<u64>, Tally) {
+        rss_of(Some(409_600), when, kernel_thread, rollup)
+    }
+
+    fn rss_of(
+        resident_bytes: Option<u64>,
+        when: Smaps,
+        kernel_thread: bool,
+        rollup: Option<&[u8]>,
+    ) -> (Option<u64>, Tally) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("stat"), b"").unwrap();
         rollup.inspect(|text| std::fs::write(dir.path().join("smaps_rollup"), text).unwrap());
         let mut leader = ThreadState { kernel_thread, ..ThreadState::default() };
         let mut tally = Tally::default();
         let process = Process::new(7, Folder::open(dir.path()).unwrap());
-        Rollups::new(when).read(&process, &mut leader, 409_600, &mut tally);
+        Rollups::new(when).read(&process, &mut leader, resident_bytes, &mut tally);
         (leader.smaps_rollup_kib.map(|map| map["Rss"]), tally)
     }
 
@@ -134,6 +150,13 @@ Some_Future_Key:       7 kB
         assert_eq!((skipped, tally.smaps_skipped), (None, 1));
         assert_eq!(rss(Smaps::Always, false, Some(ROLLUP)).0, Some(1736));
         assert_eq!(rss(Smaps::Never, false, Some(ROLLUP)).0, None);
+    }
+
+    #[test]
+    fn a_process_of_unknown_size_counts_as_small() {
+        let (skipped, tally) = rss_of(None, Smaps::default(), false, Some(ROLLUP));
+        assert_eq!((skipped, tally.smaps_skipped), (None, 1));
+        assert_eq!(rss_of(None, Smaps::Always, false, Some(ROLLUP)).0, Some(1736));
     }
 
     #[test]

@@ -51,12 +51,14 @@ pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
         sched_tunables: tunables(&roots.procfs),
         loadavg: line(&roots.procfs.join("loadavg")),
         task_delayacct: Some(delay_accounting(
-            kernel("task_delayacct").as_deref(),
+            switch(&roots.procfs, "task_delayacct"),
             release.as_deref(),
             cmdline.as_deref(),
             &kconfig,
         )),
-        sched_schedstats: Some(switch(kernel("sched_schedstats").as_deref()).unwrap_or(Switch::ConfigOff)),
+        sched_schedstats: Some(
+            switch(&roots.procfs, "sched_schedstats").unwrap_or_else(|| without_sysctl(&kconfig, "SCHEDSTATS")),
+        ),
         config_task_xacct: Some(kconfig.built("TASK_XACCT")),
         kernel_release: release.clone(),
         psi: Some(pressure_switch(&roots.procfs, cmdline.as_deref(), &kconfig)),
@@ -89,22 +91,31 @@ fn uptime(procfs: &Path) -> Option<u64> {
     u64::try_from(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
 }
 
-/// A run-time switch, from the text of its sysctl.
-fn switch(text: Option<&str>) -> Option<Switch> {
-    Some(match text? {
-        "0" => Switch::RuntimeOff,
-        "1" => Switch::On,
-        _ => Switch::Unknown,
-    })
+/// A run-time switch by its sysctl; `None` if that does not exist.
+fn switch(procfs: &Path, sysctl: &str) -> Option<Switch> {
+    match fs::read(procfs.join("sys/kernel").join(sysctl)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(_) => Some(Switch::Unknown),
+        Ok(text) => Some(match text.trim_ascii() {
+            b"0" => Switch::RuntimeOff,
+            b"1" => Switch::On,
+            _ => Switch::Unknown,
+        }),
+    }
 }
 
-/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels with it built in enable it, unless
-/// the command line disables it.
-fn delay_accounting(sysctl: Option<&str>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
+/// A switch of this kernel whose sysctl does not exist. Where the option is built in, the sysctl is hidden.
+fn without_sysctl(kconfig: &Kconfig, option: &str) -> Switch {
+    if kconfig.built(option) == Built::On { Switch::Unknown } else { Switch::ConfigOff }
+}
+
+/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels enable it wherever it is built in,
+/// unless the command line disables it.
+fn delay_accounting(sysctl: Option<Switch>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
     let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
-    match switch(sysctl) {
+    match sysctl {
         Some(switch) => switch,
-        None if at_least(release, (5, 14)) => Switch::ConfigOff,
+        None if at_least(release, (5, 14)) => without_sysctl(kconfig, "TASK_DELAY_ACCT"),
         None => match kconfig.built("TASK_DELAY_ACCT") {
             Built::Off => Switch::ConfigOff,
             Built::On if disabled_at_boot() => Switch::RuntimeOff,
@@ -251,5 +262,32 @@ mod tests {
         assert_eq!(delayacct("6.12.107+deb13"), Some(Switch::ConfigOff));
         assert_eq!(delayacct("nonsense"), Some(Switch::Unknown));
         assert_eq!(tree(&[("proc/sys/kernel/task_delayacct", "0\n")]).1.task_delayacct, Some(Switch::RuntimeOff));
+    }
+
+    #[test]
+    fn a_switch_that_cannot_be_read_is_one_that_the_kernel_lacks() {
+        let switches = |files: &[(&str, &str)]| {
+            let host = tree(files).1;
+            [host.sched_schedstats.unwrap(), host.task_delayacct.unwrap()]
+        };
+        let release = ("proc/sys/kernel/osrelease", "6.12.107+deb13");
+        assert_eq!(switches(&[release]), [Switch::ConfigOff; 2]);
+        // A container can mask a file by an empty one, or by a directory.
+        let (schedstats, delayacct) = ("proc/sys/kernel/sched_schedstats", "proc/sys/kernel/task_delayacct");
+        assert_eq!(switches(&[release, (schedstats, ""), (delayacct, "")]), [Switch::Unknown; 2]);
+        let inside = [format!("{schedstats}/x"), format!("{delayacct}/x")];
+        assert_eq!(switches(&[release, (&inside[0], ""), (&inside[1], "")]), [Switch::Unknown; 2]);
+        assert_eq!(switches(&[release, (schedstats, "1\n"), (delayacct, "0\n")]), [Switch::On, Switch::RuntimeOff]);
+    }
+
+    #[test]
+    fn a_sysctl_that_the_configuration_says_exists_is_hidden() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = |text: &str| {
+            fs::write(dir.path().join("config-6.12"), text).unwrap();
+            without_sysctl(&Kconfig::read(dir.path(), dir.path(), Some("6.12")), "SCHEDSTATS")
+        };
+        assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), Switch::Unknown);
+        assert_eq!(config("# CONFIG_SCHEDSTATS is not set\n"), Switch::ConfigOff);
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Stat {
     /// The `PF_` flags of `include/linux/sched.h`.
     pub(super) flags: u64,
     /// Resident pages of the process.
-    pub(super) rss_pages: u64,
+    pub(super) rss_pages: Option<u64>,
 }
 
 /// Parsers of one worker, with learned line layouts and names.
@@ -96,7 +96,7 @@ impl Parsers {
             match field {
                 STAT_FLAGS => stat.flags = text::unsigned(value).unwrap_or(0),
                 STAT_START_TIME => stat.start_time = text::unsigned(value),
-                STAT_RSS => stat.rss_pages = text::unsigned(value).unwrap_or(0),
+                STAT_RSS => stat.rss_pages = text::unsigned(value),
                 _ => self.stat_field(field, value, metrics),
             }
         }

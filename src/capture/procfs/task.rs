@@ -9,17 +9,14 @@ use super::super::process::Process;
 use super::super::tally::{File, Tally};
 use super::folder::{Folder, Numbered};
 use super::parsers::{Parsers, Stat};
-use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, decoded_len};
+use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, may_be_cut};
 use crate::sys::affinity;
 
 /// Flags of `include/linux/sched.h`.
 const PF_WQ_WORKER: u64 = 0x20;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL: longer names are cut.
-pub(in crate::capture) const CUT_NAME_BYTES: usize = 15;
-
-/// The kernel threads with names that the kernel prints in full (`proc_task_name` in `fs/proc/array.c`).
+/// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::capture) struct WholeNames {
     /// Linux 5.17: `get_kthread_comm` knows the full name of all but workqueue workers.
@@ -34,7 +31,7 @@ impl WholeNames {
             flags if flags & PF_WQ_WORKER != 0 => self.workqueue_workers,
             flags => flags & PF_KTHREAD != 0 && self.kthreads,
         };
-        printed_whole && decoded_len(comm) == CUT_NAME_BYTES
+        printed_whole && may_be_cut(comm)
     }
 }
 
@@ -72,7 +69,7 @@ impl Input {
 pub(in crate::capture) struct ReadThread {
     pub(in crate::capture) state: ThreadState,
     /// Resident pages of the process.
-    pub(in crate::capture) rss_pages: u64,
+    pub(in crate::capture) rss_pages: Option<u64>,
 }
 
 impl Reader {

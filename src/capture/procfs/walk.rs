@@ -10,7 +10,7 @@ use rayon::{Scope, ThreadPool};
 use super::super::enrich::{Enricher, Part, Sources, guarded};
 use super::super::options::Tree;
 use super::super::process::Process;
-use super::super::tally::File;
+use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
 use super::folder::Folder;
 use super::task::{Reader, WholeNames};
@@ -55,6 +55,8 @@ impl<'a> Walk<'a> {
                 scope.spawn(|scope| self.take_processes(scope, &workers, pids, &next));
             }
         });
+        // Parts of a process can reach a worker after it has taken its last process.
+        pool.broadcast(|_| this_worker(&workers).enricher.release());
         let mut walked = Walked::default();
         for worker in workers {
             let worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +74,7 @@ impl<'a> Walk<'a> {
     ) {
         while let Some(&pid) = pids.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut worker = this_worker(workers);
-            if let Some((tasks, tids)) = worker.open(self.procfs, pid) {
+            if let Some((tasks, tids)) = worker.guarded_open(self.procfs, pid) {
                 let tasks = Arc::new(tasks);
                 let mut parts = tids.chunks(THREADS_AT_ONCE);
                 let first = parts.next().unwrap_or_default();
@@ -87,6 +89,7 @@ impl<'a> Walk<'a> {
             while rayon::yield_local() == Some(rayon::Yield::Executed) {}
             self.progress.advance(1);
         }
+        this_worker(workers).enricher.release();
     }
 }
 
@@ -109,6 +112,15 @@ impl<'a> Worker<'a> {
         Walked { cgroups: self.reader.into_cgroups(), ..self.enricher.finish() }
     }
 
+    /// [`open`](Self::open), where a panic costs this process only.
+    fn guarded_open(&mut self, procfs: &Folder, pid: u32) -> Option<(Tasks, Vec<u32>)> {
+        let mut opened = None;
+        let mut panics = Tally::default();
+        guarded(format_args!("process {pid}"), &mut panics, |_| opened = self.open(procfs, pid));
+        self.enricher.tally().merge(panics);
+        opened
+    }
+
     /// Opens a process and lists its threads; `None` if it has exited or access is denied.
     fn open(&mut self, procfs: &Folder, pid: u32) -> Option<(Tasks, Vec<u32>)> {
         let mut tids = Vec::new();
@@ -121,6 +133,8 @@ impl<'a> Worker<'a> {
             }
         });
         let process = process.ok()?;
+        #[cfg(test)]
+        process.panic_in("listing");
         let mut list = || {
             let folder = process.folder.listing(c"task")?;
             folder.ids(&mut self.listing, &mut tids)?;
@@ -142,7 +156,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, walk: &Walk<'_>, tasks: Arc<Tasks>, tids: &[u32]) {
         let Self { reader, enricher, .. } = self;
         let Tasks { process, folder } = &*tasks;
-        let mut part = Part { threads: Vec::with_capacity(tids.len()), resident_bytes: 0 };
+        let mut part = Part { threads: Vec::with_capacity(tids.len()), resident_bytes: None };
         guarded(format_args!("process {}", process.id), enricher.tally(), |tally| {
             for &tid in tids {
                 tally.walked += 1;
@@ -150,7 +164,7 @@ impl<'a> Worker<'a> {
                 let Some(mut thread) = reader.thread(process, folder, tid, tally) else { continue };
                 thread.state.read_at_ns = read_at;
                 if thread.state.is_leader() {
-                    part.resident_bytes = thread.rss_pages.saturating_mul(walk.page_size);
+                    part.resident_bytes = thread.rss_pages.map(|pages| pages.saturating_mul(walk.page_size));
                 }
                 part.threads.push(thread.state);
                 #[cfg(test)]
@@ -159,8 +173,8 @@ impl<'a> Worker<'a> {
         });
         enricher.add(process, part);
         // The worker with the last part logs the result of the process.
-        if let Some(tasks) = Arc::into_inner(tasks) {
-            tasks.process.log();
+        if let Some(Tasks { process, .. }) = Arc::into_inner(tasks) {
+            guarded(format_args!("the log of process {}", process.id), enricher.tally(), |_| process.log());
         }
     }
 }
@@ -185,14 +199,14 @@ mod tests {
 
     #[test]
     fn a_panic_in_one_process_ends_the_capture() {
-        let whole = captured(&[7, 4_000_000_003]);
+        let whole = captured(&[7, 4_000_000_000]);
         assert_eq!((whole.threads.len(), whole.parse_summary.unwrap().worker_panics), (4, 0));
-        let damaged = captured(&[7, 4_000_000_001, 4_000_000_002, 4_000_000_003]);
+        let damaged = captured(&[7, 4_000_000_001, 4_000_000_002, 4_000_000_003, 4_000_000_004]);
         let ids: Vec<_> = damaged.threads.iter().map(|thread| thread.tid).collect();
-        // The reader panics after one thread; the enricher when it has all.
-        let expected = [7, 107, 4_000_000_001, 4_000_000_002, 4_000_000_102, 4_000_000_003, 4_000_000_103];
+        // The reader panics after one thread; the enricher and the log when they have all; the listing before.
+        let expected = [7, 107, 4_000_000_001, 4_000_000_002, 4_000_000_102, 4_000_000_004, 4_000_000_104];
         assert_eq!(ids, expected);
         assert!(damaged.threads.iter().all(|thread| thread.metrics.minflt == Some(7.into())));
-        assert_eq!(damaged.parse_summary.unwrap().worker_panics, 2);
+        assert_eq!(damaged.parse_summary.unwrap().worker_panics, 4);
     }
 }

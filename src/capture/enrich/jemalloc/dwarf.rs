@@ -12,6 +12,7 @@ use object::{Object, ReadRef};
 use super::elf::{File, bounded};
 use super::layouts::Offsets;
 use super::tag::Tag;
+use super::untrusted::MAX_READ;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
 
@@ -29,21 +30,22 @@ pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>, split: &dyn Split)
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
-    let sections = gimli::DwarfSections::load(|id| section(file, id.name()))?;
+    let mut left = MAX_READ;
+    let sections = gimli::DwarfSections::load(|id| section(file, id.name(), &mut left))?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     offsets_in_units(&dwarf, split).map_err(|_| Tag::DwarfParseFailure)
 }
 
-fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str) -> Result<Cow<'d, [u8]>, Tag> {
+fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -> Result<Cow<'d, [u8]>, Tag> {
     match file.section_by_name(name) {
-        Some(section) => bounded(&section).ok_or(Tag::DwarfParseFailure),
+        Some(section) => bounded(&section, left).ok_or(Tag::DwarfParseFailure),
         None => Ok(Cow::Borrowed(&[])),
     }
 }
 
 /// A section of a split file; some do not exist there.
-fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId) -> Result<Cow<'d, [u8]>, Tag> {
-    id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name))
+fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId, left: &mut u64) -> Result<Cow<'d, [u8]>, Tag> {
+    id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name, left))
 }
 
 fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
@@ -89,8 +91,8 @@ fn offsets_in_split(
     let directory = skeleton.comp_dir.map(|directory| directory.slice()).unwrap_or_default();
     let Some(bytes) = split.unit(directory, name.slice()) else { return Ok(None) };
     let Ok(file) = File::parse(bytes.as_slice()) else { return Ok(None) };
-    let load = |id: SectionId| split_section(&file, id);
-    let Ok(sections) = gimli::DwarfSections::load(load) else { return Ok(None) };
+    let mut left = MAX_READ;
+    let Ok(sections) = gimli::DwarfSections::load(|id| split_section(&file, id, &mut left)) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     // Its parent only has addresses, which are not needed here.
     own.make_dwo(&Dwarf::default());
@@ -99,8 +101,9 @@ fn offsets_in_split(
 
 fn offsets_in_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
-    let load = |id: SectionId| split_section(&file, id);
-    let Ok(sections) = gimli::DwarfPackageSections::load(|id| load(id).map_err(|_| gimli::Error::Io)) else {
+    let mut left = MAX_READ;
+    let load = |id: SectionId| split_section(&file, id, &mut left).map_err(|_| gimli::Error::Io);
+    let Ok(sections) = gimli::DwarfPackageSections::load(load) else {
         return Ok(None);
     };
     let empty = EndianSlice::new(&[], LittleEndian);

@@ -6,9 +6,6 @@ use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::tag::Tag;
 
-/// A section larger than this, once decompressed, is not read.
-const MAX_SECTION: u64 = 512 << 20;
-
 /// The block of thread-local storage of a module: `PT_TLS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tls {
@@ -105,8 +102,9 @@ pub(super) fn base<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
     loads.map(|segment| segment.p_vaddr(endian)).min().unwrap_or(0) & !0xfff
 }
 
-/// A section's bytes, decompressed; `None` if they are invalid or too many.
-pub(super) fn bounded<'d, 's>(section: &impl ObjectSection<'d>) -> Option<std::borrow::Cow<'d, [u8]>> {
+/// A section's bytes, decompressed; `None` if they are invalid or more than `left`, from which they are taken.
+pub(super) fn bounded<'d>(section: &impl ObjectSection<'d>, left: &mut u64) -> Option<std::borrow::Cow<'d, [u8]>> {
     let compressed = section.compressed_data().ok()?;
-    (compressed.uncompressed_size <= MAX_SECTION).then(|| compressed.decompress().ok()).flatten()
+    *left = left.checked_sub(compressed.uncompressed_size)?;
+    compressed.decompress().ok()
 }

@@ -1,26 +1,28 @@
 //! Opens the files of a process's modules in its mount namespace, and caches their layouts, so that each
 //! program is analyzed once.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use flate2::Crc;
-use object::ReadCache;
-
 use super::dwarf::Split;
 use super::elf::{self, Links};
 use super::layout::{self, TsdLayout};
 use super::modules::Module;
 use super::tag::Tag;
+use super::untrusted::{LimitedFile, MAX_READ, open_regular, read_whole};
+use flate2::Crc;
 
-/// Split debug information larger than this is not read.
-const MAX_SPLIT: u64 = 256 << 20;
+/// Files of split debug information, and files with a checksum, are not read if they are larger.
+const MAX_WHOLE: u64 = 256 << 20;
+/// What the attempt to open a file counts as read, at least: there can be any number of names.
+const LEAST_CHARGE: u64 = 4096;
 
 type Known = Arc<OnceLock<Result<TsdLayout, Tag>>>;
 
@@ -52,10 +54,10 @@ impl Files {
 /// its name in the process's own root, verified by inode.
 fn open(pid: u32, module: &Module) -> Option<File> {
     let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{}", module.range));
-    let program = || File::open(format!("/proc/{pid}/exe"));
-    let named = || File::open(rooted(pid, Path::new(OsStr::from_bytes(&module.path))));
-    let same = |file: &File| file.metadata().is_ok_and(|metadata| metadata.ino() == module.inode && metadata.is_file());
-    [File::open(mapping), if module.is_program { program() } else { named() }].into_iter().flatten().find(same)
+    let program = || PathBuf::from(format!("/proc/{pid}/exe"));
+    let named = || rooted(pid, Path::new(OsStr::from_bytes(&module.path)));
+    let same = |file: &File| file.metadata().is_ok_and(|metadata| metadata.ino() == module.inode);
+    [mapping, if module.is_program { program() } else { named() }].iter().filter_map(open_regular).find(same)
 }
 
 /// A path in the process's own root.
@@ -64,12 +66,12 @@ fn rooted(pid: u32, path: &Path) -> PathBuf {
 }
 
 fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
-    let cache = ReadCache::new(file);
-    let (program, tls) = elf::open(&cache)?;
+    let file = LimitedFile::new(file);
+    let (program, tls) = elf::open(&file)?;
     let separate = separate(pid, module, &elf::links(&program));
-    let separate = separate.as_ref().map(ReadCache::new);
-    let separate = separate.as_ref().and_then(|cache| elf::File::parse(cache).ok());
-    layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module })
+    let separate = separate.as_ref().map(LimitedFile::new);
+    let separate = separate.as_ref().and_then(|file| elf::File::parse(file).ok());
+    layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module, left: Cell::new(MAX_READ) })
 }
 
 /// The separate debug file, by build id or else by the name in the program. Its build id or checksum must
@@ -84,8 +86,7 @@ fn separate(pid: u32, module: &Module, links: &Links) -> Option<File> {
         let below = directory.strip_prefix("/").unwrap_or(directory);
         [directory.join(name), directory.join(".debug").join(name), debug.join(below).join(name)]
     });
-    let open =
-        |path: PathBuf| File::open(rooted(pid, &path)).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()));
+    let open = |path: PathBuf| open_regular(rooted(pid, &path));
     by_id.into_iter().chain(by_name).filter_map(open).find(|file| belongs(file, links))
 }
 
@@ -97,8 +98,8 @@ fn id_path(id: &[u8]) -> Option<PathBuf> {
 }
 
 fn belongs(file: &File, links: &Links) -> bool {
-    let cache = ReadCache::new(file);
-    let own = elf::File::parse(&cache).map(|debug| elf::links(&debug).build_id);
+    let limited = LimitedFile::new(file);
+    let own = elf::File::parse(&limited).map(|debug| elf::links(&debug).build_id);
     match (&own, &links.build_id, &links.debuglink) {
         (Ok(Some(own)), Some(wanted), _) => own == wanted,
         (Ok(_), _, Some((_, crc))) => checksum(file) == Some(*crc),
@@ -106,10 +107,15 @@ fn belongs(file: &File, links: &Links) -> bool {
     }
 }
 
-/// The checksum of `.gnu_debuglink`: CRC-32 of the whole file.
+/// The checksum of `.gnu_debuglink`: CRC-32 of the whole file; `None` for a file that is too large.
 fn checksum(mut file: &File) -> Option<u32> {
     use std::io::Seek;
+    if file.metadata().ok()?.len() > MAX_WHOLE {
+        return None;
+    }
     file.rewind().ok()?;
+    // The file can grow meanwhile.
+    let mut file = file.take(MAX_WHOLE);
     let mut crc = Crc::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -124,13 +130,17 @@ fn checksum(mut file: &File) -> Option<u32> {
 struct SplitFiles<'m> {
     pid: u32,
     module: &'m Module,
+    /// How many bytes of all files together may still be read.
+    left: Cell<u64>,
 }
 
 impl SplitFiles<'_> {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        let path = rooted(self.pid, path);
-        let metadata = fs::metadata(&path).ok()?;
-        (metadata.is_file() && metadata.len() <= MAX_SPLIT).then(|| fs::read(path).ok()).flatten()
+        let left = self.left.get().checked_sub(LEAST_CHARGE)?;
+        self.left.set(left);
+        let bytes = read_whole(&open_regular(rooted(self.pid, path))?, left.min(MAX_WHOLE))?;
+        self.left.set(left.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX)));
+        Some(bytes)
     }
 }
 
@@ -142,5 +152,30 @@ impl Split for SplitFiles<'_> {
 
     fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>> {
         self.read(&Path::new(OsStr::from_bytes(directory)).join(OsStr::from_bytes(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_sparse_debug_file_is_read_to_its_end_for_its_checksum() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        assert!(checksum(&file).is_some());
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(checksum(&file), None);
+    }
+
+    #[test]
+    fn the_same_split_file_is_read_for_each_of_any_number_of_units() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(40_000).unwrap();
+        let maps = format!("7f0000000000-7f0000021000 r--p 00000000 fe:00 7 {}\n", file.path().display());
+        let module = &super::super::modules::modules(maps.as_bytes(), b"")[0];
+        let split = SplitFiles { pid: std::process::id(), module, left: Cell::new(100_000) };
+        let read = [0, 1, 2].map(|_| split.read(file.path()).map(|bytes| bytes.len()));
+        assert_eq!(read, [Some(40_000), Some(40_000), None]);
     }
 }

@@ -7,6 +7,7 @@ use super::dwarf;
 use super::elf::{File, Symbol, Tls, base, bounded, slot, symbol};
 use super::layouts::{self, Offsets};
 use super::tag::Tag;
+use super::untrusted::MAX_READ;
 
 /// How the layout was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,10 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
         Ok(TsdLayout { offsets, route, tls, value, slot: slot(file, value), base })
     };
     let Some(symbol) = symbol else {
-        let rodata = file.section_by_name(".rodata").and_then(|section| bounded(&section)).unwrap_or_default();
+        let rodata = file
+            .section_by_name(".rodata")
+            .and_then(|section| bounded(&section, &mut MAX_READ.clone()))
+            .unwrap_or_default();
         let version = layouts::version(&rodata).ok_or(Tag::JemallocNotFound)?;
         let offsets = layouts::by_size(tls.size, Some(version)).ok_or(Tag::UnknownLayout)?;
         return placed(Symbol { value: 0, size: tls.size }, offsets, Route::Version);

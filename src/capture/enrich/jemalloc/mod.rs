@@ -14,6 +14,7 @@ mod modules;
 mod probe;
 mod process;
 mod tag;
+mod untrusted;
 
 pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;

@@ -1,5 +1,7 @@
 //! The files that are mapped into a process, by its `maps`.
 
+use std::collections::HashSet;
+
 /// A file that is mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
@@ -23,13 +25,14 @@ pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
 
 /// The files in a text of `maps`, each once, the program first.
 pub(super) fn modules(maps: &[u8], program: &[u8]) -> Vec<Module> {
+    let mut known = HashSet::new();
     let mut modules: Vec<Module> = Vec::new();
     for mut module in maps.split(|&b| b == b'\n').filter_map(module) {
-        if modules.iter().any(|known| known.inode == module.inode && known.path == module.path) {
-            continue;
+        // `sysctl vm.max_map_count` allows 65,530 mappings.
+        if known.insert((module.inode, module.path.clone())) {
+            module.is_program = module.path == program;
+            modules.push(module);
         }
-        module.is_program = module.path == program;
-        modules.push(module);
     }
     modules.sort_by_key(|module| !module.is_program);
     modules
@@ -74,5 +77,15 @@ mod tests {
         assert_eq!(found, [(0x55d5_f0c0_0000, 777, true), (0x7f3b_5a60_0000, 12345, false)]);
         assert_eq!(modules[0].range, "55d5f0c00000-55d5f0c10000");
         assert_eq!(super::modules(b"nonsense\n", b"x"), []);
+    }
+
+    #[test]
+    fn as_many_files_as_a_process_may_map_take_quadratic_time() {
+        let line =
+            |n: u64| format!("{n:x}000-{n:x}fff r--p 00000000 fe:00 {n} /same/long/directory/for/all/files/{n}\n");
+        let maps: String = (1..=65_530).map(line).collect();
+        let begin = std::time::Instant::now();
+        assert_eq!(modules(maps.as_bytes(), b"").len(), 65_530);
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::super::process::Process;
@@ -20,6 +21,8 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
 /// The maximum timeout of a thread in uninterruptible sleep, which is skipped once the shared timeout is
 /// used up.
 const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long to wait, at the end of the walk, for threads that have not stopped yet.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 /// No thread ever allocates this many bytes.
 const IMPLAUSIBLE: u64 = 1 << 60;
 
@@ -39,6 +42,7 @@ impl<'f> Probe<'f> {
     /// Adds the counters to threads of a process. Kernel threads and exited threads have no memory; the
     /// counters of ctprof itself are in the host context.
     pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
+        self.resume_stopped();
         if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
             return;
         }
@@ -89,7 +93,7 @@ impl<'f> Probe<'f> {
     }
 
     fn counters(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<(u64, u64), Tag> {
-        self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
+        self.resume_stopped();
         let left = attachment.timeout_left();
         let timeout = match thread.metrics.state {
             Some('D') if left.is_zero() => return Err(Tag::Waitpid),
@@ -106,8 +110,23 @@ impl<'f> Probe<'f> {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// The results, and the time spent. Threads that did not stop in time are resumed when this worker exits,
-    /// because the kernel resumes the threads of an exiting tracer.
+    /// Resumes the threads that did not stop in time and have stopped since.
+    fn resume_stopped(&mut self) {
+        self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
+    }
+
+    /// Waits for the threads that have not stopped yet and resumes them, on the worker that attached to them.
+    /// The kernel resumes the others when this worker exits.
+    pub(in crate::capture) fn release(&mut self) {
+        let begin = Instant::now();
+        self.resume_stopped();
+        while !self.late.is_empty() && begin.elapsed() < RELEASE_TIMEOUT {
+            thread::sleep(Duration::from_millis(1));
+            self.resume_stopped();
+        }
+    }
+
+    /// The results, and the time spent.
     pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
@@ -220,6 +239,50 @@ mod tests {
         thread.metrics.state = Some('D');
         let files = Files::default();
         assert_eq!(Probe::new(&files).counters(&attachment, &thread), Err(Tag::Waitpid));
+    }
+
+    /// A child that is killed at the end of the test.
+    struct Sleeper(std::process::Child);
+
+    impl Sleeper {
+        fn is_traced(&self) -> bool {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+            !status.lines().any(|line| line == "TracerPid:\t0")
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_stops_late_stays_stopped_for_the_rest_of_the_walk() {
+        let sleeper = Sleeper(std::process::Command::new("sleep").arg("100").spawn().unwrap());
+        let files = Files::default();
+        let mut probe = Probe::new(&files);
+        let stops_late = |probe: &mut Probe<'_>| {
+            // With no time to stop, one attempt in a few is late.
+            (0..1000).any(|_| {
+                let _ = ptrace::thread_pointer(sleeper.0.id(), Duration::ZERO, &mut probe.late);
+                !probe.late.is_empty()
+            })
+        };
+        if !stops_late(&mut probe) {
+            return eprintln!("skipped: processes cannot be attached to here, or stop at once");
+        }
+        assert!(sleeper.is_traced());
+        probe.release();
+        assert!(!sleeper.is_traced() && probe.late.is_empty());
+
+        assert!(stops_late(&mut probe));
+        thread::sleep(Duration::from_millis(20));
+        let dir = tempfile::tempdir().unwrap();
+        let other = Process::new(2, Folder::open(dir.path()).unwrap());
+        probe.process(&other, &mut [ThreadState { kernel_thread: true, ..ThreadState::default() }]);
+        assert!(!sleeper.is_traced() && probe.late.is_empty(), "any process of the walk is enough");
     }
 
     #[test]

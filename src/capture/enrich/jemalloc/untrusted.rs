@@ -1,0 +1,140 @@
+//! Files that the observed process chooses: only regular ones are opened, and a limited number of bytes is
+//! read from each.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use object::{ReadCache, ReadRef};
+
+/// How many bytes are read from one file at most, by one read and by all together. Debug information of large
+/// programs has hundreds of MiB; a sparse file can state any size.
+pub(super) const MAX_READ: u64 = 512 << 20;
+
+/// Opens a regular file for reading, and nothing else.
+pub(super) fn open_regular(path: impl AsRef<Path>) -> Option<File> {
+    // `O_PATH` opens nothing: opening a FIFO waits for a writer, and opening a device can have an effect.
+    let place = File::from(open(path.as_ref(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?);
+    if !place.metadata().ok()?.is_file() {
+        return None;
+    }
+    // Without `O_NONBLOCK`, a lease of the file (fcntl(2), `F_SETLEASE`) would delay the open.
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let place = format!("/proc/self/fd/{}", place.as_raw_fd());
+    open(place.as_str(), flags, Mode::empty()).ok().map(File::from)
+}
+
+/// The content of a file; `None` if it has more than `limit` bytes.
+pub(super) fn read_whole(file: &File, limit: u64) -> Option<Vec<u8>> {
+    if file.metadata().ok()?.len() > limit {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    // The file can grow meanwhile.
+    file.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// A file whose reads fail once they are more than [`MAX_READ`] bytes together.
+pub(super) struct LimitedFile<'f> {
+    cache: ReadCache<&'f File>,
+    left: Cell<u64>,
+}
+
+impl<'f> LimitedFile<'f> {
+    pub(super) fn new(file: &'f File) -> Self {
+        Self { cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
+    }
+
+    fn charge(&self, bytes: u64) -> Result<(), ()> {
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
+        Ok(())
+    }
+}
+
+impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
+    fn len(self) -> Result<u64, ()> {
+        self.cache.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.charge(size)?;
+        self.cache.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let bytes = self.cache.read_bytes_at_until(range, delimiter)?;
+        self.charge(u64::try_from(bytes.len()).map_err(drop)?)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf;
+    use super::super::tag::Tag;
+    use super::*;
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, link, file] = ["fifo", "link", "file"].map(|name| dir.path().join(name));
+        nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink(&fifo, &link).unwrap();
+        std::fs::write(&file, "content").unwrap();
+        for refused in [&*fifo, &*link, dir.path(), Path::new("/dev/zero"), &dir.path().join("none")] {
+            assert!(open_regular(refused).is_none(), "{}", refused.display());
+        }
+        let file = open_regular(&file).unwrap();
+        assert_eq!(read_whole(&file, 7).unwrap(), b"content");
+        assert_eq!(read_whole(&file, 6), None);
+    }
+
+    /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
+    fn program(symbols: u64) -> Vec<u8> {
+        let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let header = [
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+            [halves(&[2, machine]), words(&[1]), longs(&[0, 64, 120]), words(&[0])].concat(),
+            halves(&[64, 56, 1, 64, 3, 2]),
+        ];
+        let tls = [words(&[7, 4]), longs(&[0, 0, 0, 0, 64, 8])].concat();
+        let section = |kind: u32, size: u64, link: u32, entry: u64| {
+            [words(&[0, kind]), longs(&[0, 0, 312, size]), words(&[link, 0]), longs(&[8, entry])].concat()
+        };
+        let sections = [section(0, 0, 0, 0), section(2, symbols, 2, 24), section(3, 1, 0, 0)];
+        [header.concat(), tls, sections.concat(), vec![0]].concat()
+    }
+
+    /// What is found in a sparse file that starts with that program.
+    fn opened(symbols: u64) -> Result<(), Tag> {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &program(symbols), 0).unwrap();
+        file.set_len(4 << 30).unwrap();
+        elf::open(&LimitedFile::new(&file)).map(drop)
+    }
+
+    #[test]
+    fn a_sparse_file_with_a_huge_symbol_table_takes_as_much_memory() {
+        assert_eq!(opened(24 << 10), Ok(()));
+        assert_eq!(opened(24 << 26), Err(Tag::JemallocNotFound));
+    }
+
+    #[test]
+    fn many_reads_together_are_limited_too() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let limited = LimitedFile { cache: ReadCache::new(&file), left: Cell::new(100) };
+        assert_eq!((&limited).read_bytes_at(0, 60).map(<[u8]>::len), Ok(60));
+        assert_eq!((&limited).read_bytes_at(60, 60), Err(()));
+        assert_eq!((&limited).read_bytes_at(60, 40).map(<[u8]>::len), Ok(40));
+    }
+}
