@@ -66,11 +66,11 @@ impl<'s> Enricher<'s> {
 
     /// Adds the threads of a process, with the values of its own sources.
     pub(super) fn add(&mut self, process: &Process, part: Part) {
-        let Self { rollups, probe, walked, .. } = self;
+        let Self { rollups, walked, .. } = self;
         let first = walked.threads.len();
         walked.threads.extend(part.threads);
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
-        if let [leader, ..] = &mut *threads
+        if let [leader, ..] = threads
             && leader.is_leader()
         {
             guarded(format_args!("process {}", process.id), tally, |tally| {
@@ -80,12 +80,23 @@ impl<'s> Enricher<'s> {
                 rollups.read(process, leader, part.resident_bytes, tally);
             });
         }
-        if let Some(probe) = probe {
-            guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads));
-        }
+        self.probe(process, first);
         if self.walked.threads.len() - self.asked >= taskstats::AT_ONCE {
             self.ask_taskstats();
         }
+    }
+
+    /// Reads the jemalloc counters of the threads from `first`. The probe stops them, which the kernel counts
+    /// as delay, so taskstats is queried before.
+    fn probe(&mut self, process: &Process, first: usize) {
+        let Self { probe: Some(probe), walked, .. } = self else { return };
+        if !probe.finds_jemalloc(process, &walked.threads[first..]) {
+            return;
+        }
+        self.ask_taskstats();
+        let Self { probe: Some(probe), walked, .. } = self else { return };
+        let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
+        guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads));
     }
 
     /// Queries taskstats for the remaining threads, with many processes in one message.

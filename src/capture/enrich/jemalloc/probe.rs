@@ -39,17 +39,24 @@ impl<'f> Probe<'f> {
         Self { files, late: Vec::new(), summary: CtprofProbeSummary::default(), time: Duration::ZERO }
     }
 
-    /// Adds the counters to threads of a process. Kernel threads and exited threads have no memory; the
-    /// counters of ctprof itself are in the host context.
-    pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
+    /// Whether a process has jemalloc. Kernel threads and exited threads have no memory; the counters of
+    /// ctprof itself are in the host context.
+    pub(in crate::capture) fn finds_jemalloc(&mut self, process: &Process, threads: &[ThreadState]) -> bool {
         self.resume_stopped();
         if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
-            return;
+            return false;
         }
         let begin = Instant::now();
-        if let Some(attachment) = process.jemalloc.get_or_init(|| self.find(process)) {
-            self.threads(process, attachment, threads);
-        }
+        let found = process.jemalloc.get_or_init(|| self.find(process)).is_some();
+        self.time += begin.elapsed();
+        found
+    }
+
+    /// Adds the counters to threads of a process with jemalloc.
+    pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
+        let Some(Some(attachment)) = process.jemalloc.get() else { return };
+        let begin = Instant::now();
+        self.threads(process, attachment, threads);
         self.time += begin.elapsed();
     }
 
@@ -211,7 +218,7 @@ mod tests {
         let process = Process::new(id, Folder::open(dir.path()).unwrap());
         let files = Files::default();
         let mut probe = Probe::new(&files);
-        probe.process(&process, &mut [thread]);
+        probe.finds_jemalloc(&process, &[thread]);
         probe.finish().0
     }
 
@@ -281,7 +288,7 @@ mod tests {
         thread::sleep(Duration::from_millis(20));
         let dir = tempfile::tempdir().unwrap();
         let other = Process::new(2, Folder::open(dir.path()).unwrap());
-        probe.process(&other, &mut [ThreadState { kernel_thread: true, ..ThreadState::default() }]);
+        probe.finds_jemalloc(&other, &[ThreadState { kernel_thread: true, ..ThreadState::default() }]);
         assert!(!sleeper.is_traced() && probe.late.is_empty(), "any process of the walk is enough");
     }
 
