@@ -22,8 +22,16 @@ pub enum CaptureError {
     #[error("{} lists no process; is procfs mounted there?", .0.display())]
     NoProcesses(PathBuf),
     /// A requested process does not exist.
-    #[error("no process {pid} in {}: {errno}", path.display())]
+    #[error("no such process: {pid} ({}/{pid} does not exist)", path.display())]
     NoSuchProcess {
+        /// The id.
+        pid: u32,
+        /// The root.
+        path: PathBuf,
+    },
+    /// The directory of a requested process cannot be opened.
+    #[error("cannot open {}/{pid}: {errno}", path.display())]
+    NoAccess {
         /// The id.
         pid: u32,
         /// The root.
@@ -37,6 +45,14 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    pub(super) fn of_process(pid: u32, path: &Path, errno: Errno) -> Self {
+        let path = path.to_owned();
+        match errno {
+            Errno::ENOENT | Errno::ESRCH => Self::NoSuchProcess { pid, path },
+            errno => Self::NoAccess { pid, path, errno },
+        }
+    }
+
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
         Self::NoProcfs { path: path.to_owned(), errno }
     }

@@ -157,6 +157,6 @@ mod tests {
     #[test]
     fn an_unknown_process_is_an_error_that_names_it() {
         let error = capture_pid(u32::MAX >> 1).unwrap_err().to_string();
-        assert_eq!(error, "no process 2147483647 in /proc: ENOENT: No such file or directory");
+        assert_eq!(error, "no such process: 2147483647 (/proc/2147483647 does not exist)");
     }
 }

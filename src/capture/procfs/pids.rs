@@ -21,7 +21,7 @@ pub(in crate::capture) fn to_capture(path: &Path, procfs: &Folder, chosen: &[u32
     pids.dedup();
     for &pid in chosen {
         let opened = procfs.folder(IdName::new(pid).as_c_str());
-        let folder = opened.map_err(|errno| CaptureError::NoSuchProcess { pid, path: path.to_owned(), errno })?;
+        let folder = opened.map_err(|errno| CaptureError::of_process(pid, path, errno))?;
         match process_of(&folder) {
             Some(tgid) if tgid != pid => return Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid })),
             _ => {}
