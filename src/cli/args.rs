@@ -243,10 +243,10 @@ impl View {
                 Axis::Cgroup => GroupBy::Cgroup,
                 Axis::All => GroupBy::All,
             },
-            names: unless(self.no_thread_normalize),
-            cgroups: unless(self.no_cgroup_normalize),
+            names: self.no_thread_normalize.then_some(Names::Literal).unwrap_or_default(),
+            cgroups: self.no_cgroup_normalize.then_some(Names::Literal).unwrap_or_default(),
             flatten: self.cgroup_flatten.clone(),
-            renamed_cgroups: unless(self.no_cgroup_match),
+            renamed_cgroups: self.no_cgroup_match.then_some(Names::Literal).unwrap_or_default(),
             sections: self.sections.iter().copied().collect::<BTreeSet<_>>().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
@@ -303,11 +303,6 @@ pub(super) enum ListingFormat {
     Table,
     Json,
     Markdown,
-}
-
-/// Literal names if an option selects them, otherwise patterns.
-fn unless(literal: bool) -> Names {
-    if literal { Names::Literal } else { Names::Patterns }
 }
 
 fn flatten(glob: &str) -> Result<Flatten, String> {
