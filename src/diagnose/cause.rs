@@ -133,7 +133,7 @@ impl fmt::Display for Cause {
             }
             Self::AttachDenied => f.write_str("already traced, or blocked by an LSM, seccomp or a user namespace"),
             Self::ProbeFailed { failure } => match failure.meaning() {
-                Some(meaning) => write!(f, "mostly {failure}: {}", meaning.trim_end_matches('.')),
+                Some(meaning) => write!(f, "mostly {failure}. {}", meaning.trim_end_matches('.')),
                 None => write!(f, "mostly {failure}"),
             },
             Self::KernelLacks { option } => write!(f, "kernel lacks CONFIG_{option}"),

@@ -226,9 +226,9 @@ fn failed_attachments_are_counted_and_explained() {
     );
     assert_eq!(held.fix, None);
     let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), Source::Jemalloc);
-    let expected = "not read for 2 processes or threads: mostly unknown-layout: the jemalloc build is unknown and has \
+    let expected = "not read for 2 processes or threads: mostly unknown-layout. The jemalloc build is unknown and has \
                     no debug information";
-    assert_eq!(unknown.reason().unwrap().to_lowercase(), expected);
+    assert_eq!(unknown.reason().unwrap(), expected);
 }
 
 #[test]
