@@ -72,9 +72,7 @@ fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {
 
 /// ctprof's own heap.
 fn heap(state: &HostHeapState) -> Vec<Fact> {
-    let unit = |field: &str| if field.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
-    let fact = |(field, value): (&str, _)| (format!("heap.{field}").into(), unit(field), value);
-    state.fields().map(fact).into()
+    state.fields().map(|(field, unit, value)| (format!("heap.{field}").into(), unit, value)).into()
 }
 
 fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {

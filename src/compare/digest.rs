@@ -126,14 +126,7 @@ pub struct ThreadTotals {
 
 impl Threads for ThreadTotals {
     fn another(&self) -> Self {
-        Self {
-            group_by: self.group_by,
-            names: self.names,
-            census: Census::default(),
-            kinds: HashMap::new(),
-            tasks: HashSet::new(),
-            memory: BTreeMap::new(),
-        }
+        Self::empty(self.group_by, self.names)
     }
 
     fn add(&mut self, thread: ThreadState) {
@@ -160,9 +153,13 @@ impl ThreadTotals {
     /// No threads yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
+        Self::empty(options.group_by, options.names)
+    }
+
+    fn empty(group_by: GroupBy, names: Names) -> Self {
         Self {
-            group_by: options.group_by,
-            names: options.names,
+            group_by,
+            names,
             census: Census::default(),
             kinds: HashMap::new(),
             tasks: HashSet::new(),
@@ -177,28 +174,25 @@ impl ThreadTotals {
         }
         let names = ThreadNames::seen_by(self.group_by, thread);
         self.kinds.entry(names).or_default().add(thread, self.group_by);
-        if let Some(rollup) = &thread.smaps_rollup_kib {
-            self.memory.entry(memory_key(thread, self.names)).or_default().add(rollup);
-        }
+        add_memory(&mut self.memory, thread, self.names);
     }
 }
 
 /// The memory of the processes of a snapshot.
 pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
-    let mut memory: BTreeMap<String, Memory> = BTreeMap::new();
-    for thread in &snapshot.threads {
-        if let Some(rollup) = &thread.smaps_rollup_kib {
-            memory.entry(memory_key(thread, names)).or_default().add(rollup);
-        }
-    }
+    let mut memory = BTreeMap::new();
+    snapshot.threads.iter().for_each(|thread| add_memory(&mut memory, thread, names));
     memory
 }
 
-fn memory_key(leader: &ThreadState, names: Names) -> String {
-    match names {
+/// Adds the memory of a process, which its leader has.
+fn add_memory(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) {
+    let Some(rollup) = &leader.smaps_rollup_kib else { return };
+    let key = match names {
         Names::Patterns => leader.pcomm.to_string(),
         Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
-    }
+    };
+    memory.entry(key).or_default().add(rollup);
 }
 
 /// Threads that belong together.

@@ -106,15 +106,14 @@ pub(super) fn sections(
     options: &Options,
 ) -> BTreeMap<Section, SideSection> {
     let context = context(snapshot);
-    let wanted = [Section::Primary, Section::TaskstatsDelay, Section::Derived].into_iter();
-    let wanted = wanted.filter(|section| options.wants(*section));
+    let of_threads = Section::ALL.iter().copied().filter(|section| section.is_of_threads());
     let section = |section: Section| {
         let quantities: Vec<_> =
             Quantity::all().filter(|q| q.section() == section && options.wants_quantity(*q)).collect();
         let group = |group: &Grouped| side_group(snapshot, group, &quantities, context, options);
         (section, groups.iter().map(|(path, grouped)| (path.clone(), group(grouped))).collect())
     };
-    wanted.map(section).collect()
+    of_threads.filter(|section| options.wants(*section)).map(section).collect()
 }
 
 fn side_group(

@@ -81,8 +81,8 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     show_digest(Digest::of_snapshot(snapshot, options), options)
 }
 
-/// Compares two sides of one or more captures each, made with these options. Of several, each value is the middle one; what is
-/// said of the host is said of the first.
+/// Compares two sides of one or more captures each, made with these options. Of several captures, each value
+/// is the middle one, and the host is that of the first.
 ///
 /// # Panics
 /// If a side is empty.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::unit::Unit;
+
 optional_record! {
     /// ctprof's own jemalloc.
     #[derive(Eq)]
@@ -19,11 +21,11 @@ optional_record! {
     }
 }
 
-/// The fields by name.
+/// The fields by name, with their units.
 macro_rules! by_name {
-    ($state:ident: $($field:ident),+) => {{
+    ($state:ident: $($field:ident $unit:ident),+) => {{
         let HostHeapState { $($field),+ } = *$state;
-        [$((stringify!($field), $field.and_then(|value| u64::try_from(value).ok()))),+]
+        [$((stringify!($field), Unit::$unit, $field.and_then(|value| u64::try_from(value).ok()))),+]
     }};
 }
 
@@ -43,7 +45,7 @@ impl HostHeapState {
     /// `field: value` lines, `(unknown)` if absent.
     #[must_use]
     pub fn format_human(&self) -> String {
-        self.fields().iter().fold(String::new(), |mut out, (field, value)| {
+        self.fields().iter().fold(String::new(), |mut out, (field, _, value)| {
             let _ = writeln!(out, "{field}: {}", text(*value));
             out
         })
@@ -54,15 +56,17 @@ impl HostHeapState {
     pub fn diff(&self, other: &Self) -> String {
         let pairs = self.fields().into_iter().zip(other.fields());
         let differing = pairs.filter(|(before, after)| before != after);
-        differing.fold(String::new(), |mut out, ((field, before), (_, after))| {
+        differing.fold(String::new(), |mut out, ((field, _, before), (_, _, after))| {
             let _ = writeln!(out, "{field}: {} → {}", text(before), text(after));
             out
         })
     }
 
-    /// The fields with their values, in the order of listings.
-    pub fn fields(&self) -> [(&'static str, Option<u64>); 5] {
-        by_name!(self: allocated_bytes, active_bytes, resident_bytes, mapped_bytes, narenas)
+    /// The fields with their units and values, in the order of listings.
+    pub fn fields(&self) -> [(&'static str, Unit, Option<u64>); 5] {
+        by_name!(
+            self: allocated_bytes Bytes, active_bytes Bytes, resident_bytes Bytes, mapped_bytes Bytes, narenas Count
+        )
     }
 }
 
