@@ -38,7 +38,7 @@ fn formulas_read_sums_of_one_unit() {
 
 #[test]
 fn every_meaning_is_a_sentence_of_one_line() {
-    let metrics = METRICS.iter().map(|metric| (metric.name, metric.doc.trim()));
+    let metrics = METRICS.iter().map(|metric| (metric.name, metric.doc));
     for (name, meaning) in metrics.chain(DERIVED.iter().map(|derived| (derived.name, derived.doc))) {
         assert!(meaning.len() <= 85 && meaning.ends_with('.'), "{name}: {meaning}");
         assert!(meaning.starts_with(char::is_uppercase), "{name}: {meaning}");

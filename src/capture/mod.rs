@@ -16,7 +16,6 @@ mod walked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Instant, SystemTime};
 
-use nix::unistd::SysconfVar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -72,7 +71,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         tree: roots.tree(),
         whole_names: context::whole_names(&host),
         sources: &sources(options, &host, &pool),
-        page_size: context::setting(SysconfVar::PAGE_SIZE).unwrap_or(4096),
+        page_size: host.page_size.unwrap_or(4096),
         begin,
         progress: &options.progress,
     };

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use nix::errno::Errno;
 
 use super::enrich::jemalloc::Attachment;
-use super::procfs::folder::{Folder, IdName, Numbered};
+use super::procfs::folder::{Folder, IdName, Numbered, is_gone};
 use super::procfs::text;
 use super::tally::{File, Tally};
 use crate::model::{Name, printable};
@@ -71,8 +71,11 @@ impl Process {
 
     /// Whether its thread `tid` has not exited.
     pub(super) fn has_thread(&self, tid: u32) -> bool {
-        let tasks = self.folder.folder(c"task");
-        tasks.is_ok_and(|tasks| alive(Numbered::new(&tasks, tid).read(File::Stat.name(), &mut Vec::new())))
+        let mut stat = Vec::new();
+        match self.folder.folder(c"task") {
+            Ok(tasks) => alive(Numbered::new(&tasks, tid).read(File::Stat.name(), &mut stat)),
+            Err(errno) => alive(Err(errno)),
+        }
     }
 
     /// Counts and logs a file that could not be read, of a thread or (with the leader's id) of the process.
@@ -148,10 +151,16 @@ fn threads(count: u64) -> String {
     if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
-/// Whether `stat` describes a thread that has not exited (field 3 is neither `Z` nor `X`).
+/// Whether `stat` describes a thread that has not exited (field 3 is neither `Z` nor `X`), or could not be
+/// read for another reason.
 fn alive(stat: Result<&[u8], Errno>) -> bool {
-    let state = stat.ok().and_then(text::stat).and_then(|(_, mut fields)| fields.next());
-    state.is_some_and(|(_, state)| !matches!(state, b"Z" | b"X"))
+    match stat {
+        Err(errno) => !is_gone(errno),
+        Ok(stat) => {
+            let state = text::stat(stat).and_then(|(_, mut fields)| fields.next());
+            state.is_some_and(|(_, state)| !matches!(state, b"Z" | b"X"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -193,5 +202,13 @@ mod tests {
                 "{state}"
             );
         }
+    }
+
+    #[test]
+    fn a_process_whose_stat_cannot_be_opened_has_not_exited() {
+        for (errno, is_alive) in [(Errno::ENOENT, false), (Errno::ESRCH, false), (Errno::EMFILE, true)] {
+            assert_eq!(alive(Err(errno)), is_alive, "{errno}");
+        }
+        assert!(alive(Ok(b"7 (x) S 1")) && !alive(Ok(b"7 (x) Z 1")));
     }
 }

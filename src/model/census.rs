@@ -40,7 +40,7 @@ impl Census {
     pub fn add(&mut self, thread: &ThreadState) {
         self.threads += 1;
         self.processes += u64::from(self.ends.is_none_or(|(_, last)| last != thread.tgid));
-        self.user_processes += u64::from(thread.is_leader() && !thread.kernel_thread);
+        self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
         self.present.extend(self.absent.extract_if(.., |metric| metric.get(&thread.metrics).is_some()));
@@ -95,5 +95,13 @@ mod tests {
             assert_eq!(counts(&parts), counts(&whole), "cut at {cut}");
             assert!(parts.has(|metric| metric.name == "minflt") && !parts.has(|metric| metric.name == "majflt"));
         }
+    }
+
+    #[test]
+    fn a_zombie_was_counted_as_a_process_with_memory() {
+        let mut zombie = thread(1, 1);
+        zombie.metrics.state = Some('Z');
+        let census = Census::of(&[zombie, thread(7, 7)]);
+        assert_eq!((census.processes, census.user_processes), (2, 1));
     }
 }

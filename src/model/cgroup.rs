@@ -185,7 +185,7 @@ impl CgroupStats {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
                 let mut values = self.fixed_values();
-                values.retain(|value| value.value_type.kind.is_configured() == (section == Section::CgroupLimits));
+                values.retain(|value| value.value_type.kind.cgroup_section() == section);
                 values
             }
             Section::MemoryStat => self.memory.stat.iter().flat_map(memory_stat).collect(),

@@ -61,11 +61,8 @@ fn fields<R, S>(
 
 fn cgroup_fields<R>(table: &'static [RecordField<R, &[CgroupFile]>]) -> impl Iterator<Item = RecordRow> {
     let described = |_: &str, files: &&[CgroupFile]| describe(files.iter());
-    fields(Section::CgroupStats, "", table, described).map(|value| {
-        let is_configured = value.value_type.kind.is_configured();
-        let section = if is_configured { Section::CgroupLimits } else { value.section };
-        RecordRow { section, ..value }
-    })
+    let values = fields(Section::CgroupStats, "", table, described);
+    values.map(|value| RecordRow { section: value.value_type.kind.cgroup_section(), ..value })
 }
 
 fn keys(

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, Sum, Summable};
+use super::section::Section;
 use super::unit::{OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
 use super::value::{Mismatch, Value};
 
@@ -45,10 +46,12 @@ impl ValueKind {
         }
     }
 
-    /// Whether the value is configured, not measured.
-    #[must_use]
-    pub fn is_configured(self) -> bool {
-        matches!(self, Self::Limit | Self::Protection | Self::Setting)
+    /// The section of a cgroup's value of this kind: what is configured stands apart from what is measured.
+    pub(super) fn cgroup_section(self) -> Section {
+        match self {
+            Self::Limit | Self::Protection | Self::Setting => Section::CgroupLimits,
+            _ => Section::CgroupStats,
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl CtprofParseSummary {
         self.read_failures_by_file = by_file.map(|(file, errnos)| (file.clone(), errnos.values().sum())).collect();
         self.read_failures = self.read_failures_by_file.values().sum();
         self.dominant_read_failure = dominant(&self.read_failures_by_file).cloned();
-        let half = |part: u64| part > 0 && part >= self.read_failures.div_ceil(2);
+        let half = |part: u64| is_half(part, self.read_failures);
         let missing = |file: &SourceFile, errno: &Errno| {
             matches!(file, SourceFile::Schedstat | SourceFile::Io) && *errno == Errno::ENOENT
         };
@@ -98,7 +98,7 @@ impl CtprofProbeSummary {
         self.failed = failures.values().sum();
         self.dominant_failure = dominant(&failures).cloned();
         let denied: u64 = failures.iter().filter(|(failure, _)| failure.is_denial()).map(|(_, count)| count).sum();
-        self.privilege_dominant = denied > 0 && denied >= self.failed.div_ceil(2);
+        self.privilege_dominant = is_half(denied, self.failed);
         self
     }
 }
@@ -125,6 +125,11 @@ pub struct TaskstatsSummary {
     /// Why taskstats could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_error: Option<Errno>,
+}
+
+/// Whether a part, if there is one, is at least half of the whole.
+fn is_half(part: u64, whole: u64) -> bool {
+    part > 0 && part >= whole.div_ceil(2)
 }
 
 /// The key with the highest count, the first of equal ones.

@@ -192,7 +192,7 @@ macro_rules! define {
 
         /// All per-thread metrics, in the order of listings, of JSON, and of rows that rank equal.
         pub static METRICS: &[Metric] = &[$($(Metric {
-            id: MetricId::$name, name: stringify!($name), doc: $doc,
+            id: MetricId::$name, name: stringify!($name), doc: $doc.trim_ascii(),
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
             sources: Sources { procfs: &[$($procfs),+] },

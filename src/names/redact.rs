@@ -8,7 +8,7 @@ use super::hash::Hash;
 use super::token::{Form, HexId, chunks, is_hex_of_one_case, tokens};
 use crate::model::{CtprofSnapshot, HostContext, Name};
 
-/// Words of systemd and container runtimes in cgroup paths that patterns depend on.
+/// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
 const OF_PATHS: [&str; 26] = [
     "app",
     "besteffort",
@@ -46,7 +46,7 @@ impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
     /// names stay equal, in all snapshots with the same key, and names that share a pattern still
     /// do. Without a secret key, a name can be confirmed by hashing it. Kernel threads keep their
-    /// names.
+    /// names, except among the processes that could not be read.
     pub fn redact(&mut self, key: &str) {
         let hash = Hash::new(key);
         let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());

@@ -86,7 +86,7 @@ impl From<&Metric> for Entry {
             source: metric.file(),
             place: place(metric.sources.procfs),
             tags: metric.tags().collect(),
-            meaning: metric.doc.trim(),
+            meaning: metric.doc,
         }
     }
 }

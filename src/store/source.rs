@@ -174,6 +174,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         let (path, limit) = (self.path.to_owned(), self.limit);
         match error.classify() {
             Category::Io => match io::Error::from(error) {
+                source if source.raw_os_error().is_some() => StoreError::Read { path, source },
                 source if source.kind() == ErrorKind::UnexpectedEof => StoreError::Truncated(path),
                 source if source.kind() == ErrorKind::FileTooLarge => StoreError::TooLarge { path, limit },
                 source => StoreError::Damaged { path, source },

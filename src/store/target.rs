@@ -1,5 +1,6 @@
 //! Writing: to an unnamed file in the target's directory, which is synced and then gets the target's name.
-//! A full disk or a kill keeps the old file and leaves no temporary file.
+//! A full disk or a kill keeps the old file. Where the file system has unnamed files, a temporary name exists
+//! only at the moment of replacing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -106,7 +107,8 @@ impl Target {
         let bytes = encode(snapshot, file, limit);
         let written = bytes.and_then(|bytes| Ok(Written { path: kind.publish(&path, existing)?, bytes }));
         written.map_err(|source| match source.kind() {
-            ErrorKind::FileTooLarge => StoreError::TooLargeToWrite { path, limit },
+            // The kernel has such an error, too (EFBIG).
+            ErrorKind::FileTooLarge if source.raw_os_error().is_none() => StoreError::TooLargeToWrite { path, limit },
             _ => StoreError::Write { path, source },
         })
     }
@@ -208,7 +210,7 @@ fn first_free<F>(
 
 /// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
 fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
-    if snapshot.threads.len() > max_threads(limit) {
+    if snapshot.threads.len().max(snapshot.cgroup_stats.len()) > max_threads(limit) {
         return Err(ErrorKind::FileTooLarge.into());
     }
     let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;

@@ -24,7 +24,8 @@ pub(crate) enum StopError {
     Registers(Errno),
 }
 
-/// An attached thread. Dropping this detaches from the thread, which resumes.
+/// An attached thread. Dropping this detaches from it if it has stopped, and it resumes; one that has not is
+/// [`Late`].
 #[derive(Debug)]
 pub(crate) struct Attached {
     tid: i32,

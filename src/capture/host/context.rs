@@ -71,7 +71,7 @@ pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
 }
 
 /// `sysconf(3)`, if the result is a number.
-pub(in crate::capture) fn setting(variable: SysconfVar) -> Option<u64> {
+fn setting(variable: SysconfVar) -> Option<u64> {
     u64::try_from(sysconf(variable).ok().flatten()?).ok()
 }
 

@@ -1,6 +1,6 @@
 //! The configuration of the running kernel, if it can be read.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,13 +17,8 @@ pub(in crate::capture) struct Kconfig(Option<String>);
 impl Kconfig {
     /// Reads `/proc/config.gz`, else `/boot/config-<release>`.
     pub(in crate::capture) fn read(procfs: &Path, boot: &Path, release: Option<&str>) -> Self {
-        let zipped = || {
-            let mut text = String::new();
-            let file = GzDecoder::new(File::open(procfs.join("config.gz")).ok()?);
-            file.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
-            Some(text)
-        };
-        let plain = || fs::read_to_string(boot.join(format!("config-{}", release?))).ok();
+        let zipped = || text_of(GzDecoder::new(File::open(procfs.join("config.gz")).ok()?));
+        let plain = || text_of(File::open(boot.join(format!("config-{}", release?))).ok()?);
         Self(zipped().or_else(plain))
     }
 
@@ -35,8 +30,15 @@ impl Kconfig {
     }
 }
 
+fn text_of(file: impl Read) -> Option<String> {
+    let mut text = String::new();
+    file.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
 
     use super::*;

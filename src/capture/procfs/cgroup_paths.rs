@@ -42,7 +42,7 @@ impl CgroupPaths {
 /// The path that a thread is grouped by: the deepest of those with values, because a service manager
 /// or a container runtime leaves threads near the root of hierarchies that it does not use. Of
 /// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
-pub(in crate::capture) fn identity(text: &[u8]) -> Option<&[u8]> {
+fn identity(text: &[u8]) -> Option<&[u8]> {
     let path_in = |controller: &[u8]| lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path);
     // In reverse, because `max_by_key` returns the last of equal ones.
     let deepest = ACCOUNTING.iter().rev().filter_map(|controller| path_in(controller)).max_by_key(|path| depth(path));

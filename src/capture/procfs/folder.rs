@@ -133,6 +133,11 @@ impl Folder {
     }
 }
 
+/// Whether files of an exited process or thread return this errno.
+pub(in crate::capture) fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::ESRCH)
+}
+
 /// Fills `buffer` from its start and returns the length of the content. A short read is the end of the
 /// file, because the kernel prints files of a thread as single records (`single_open`).
 fn read_whole(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<usize, Errno> {

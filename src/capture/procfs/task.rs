@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use super::super::options::Tree;
 use super::super::process::Process;
 use super::super::tally::{File, Tally};
-use super::folder::{Folder, Numbered};
+use super::folder::{Folder, Numbered, is_gone};
 use super::parsers::{Parsers, Stat};
 use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, may_be_cut};
 use crate::sys::affinity;
@@ -163,11 +163,6 @@ impl Reader {
         let failures = failures.iter().filter(|&&(_, errno)| errno != Errno::ESRCH);
         failures.for_each(|&(file, errno)| process.unread(tid, file, errno, tally));
     }
-}
-
-/// Whether files of an exited thread return this errno.
-fn is_gone(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOENT | Errno::ESRCH)
 }
 
 #[cfg(test)]

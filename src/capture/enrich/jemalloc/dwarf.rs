@@ -1,6 +1,7 @@
 //! The offsets of `tsd_s` members from debug information, in the file or in split files.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use gimli::{
     AttributeValue, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_language, DW_AT_name, DW_LANG_C, DW_LANG_C11,
@@ -48,20 +49,34 @@ fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId, left: &mut u64) -
     id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name, left))
 }
 
+/// A unit whose rest is in a split file.
+struct Skeleton<'d> {
+    id: DwoId,
+    directory: &'d [u8],
+    name: &'d [u8],
+}
+
 fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
-    let mut package = None;
+    let mut skeletons = Vec::new();
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
         let unit = dwarf.unit(header)?;
-        let found = match unit.dwo_id {
-            Some(id) if unit.dwo_name()?.is_some() => offsets_in_split(dwarf, &unit, id, split, &mut package)?,
-            _ => offsets_in_unit(dwarf, &unit)?,
-        };
-        if found.is_some() {
-            return Ok(found);
+        if let Some(skeleton) = skeleton(dwarf, &unit)? {
+            skeletons.push(skeleton);
+        } else if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
+            return Ok(Some(offsets));
         }
     }
-    offsets_in_type_units(dwarf)
+    match offsets_in_type_units(dwarf)? {
+        None if !skeletons.is_empty() => offsets_in_split(&skeletons, split),
+        found => Ok(found),
+    }
+}
+
+fn skeleton<'d>(dwarf: &Dwarf<Slice<'d>>, unit: &Unit<Slice<'d>>) -> gimli::Result<Option<Skeleton<'d>>> {
+    let (Some(id), Some(name)) = (unit.dwo_id, unit.dwo_name()?) else { return Ok(None) };
+    let directory = unit.comp_dir.map(|directory| directory.slice()).unwrap_or_default();
+    Ok(Some(Skeleton { id, directory, name: dwarf.attr_string(unit, name)?.slice() }))
 }
 
 /// Types in separate units: `.debug_types` of version 4.
@@ -75,31 +90,32 @@ fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offse
     Ok(None)
 }
 
-/// Searches the rest of a unit whose skeleton is in the file.
-fn offsets_in_split(
-    dwarf: &Dwarf<Slice<'_>>,
-    skeleton: &Unit<Slice<'_>>,
-    id: DwoId,
-    split: &dyn Split,
-    package: &mut Option<Option<Vec<u8>>>,
-) -> gimli::Result<Option<Offsets>> {
-    if let Some(bytes) = package.get_or_insert_with(|| split.package()) {
-        return offsets_in_package(id, bytes);
+/// Searches the rest of units whose skeletons are in the file.
+fn offsets_in_split(skeletons: &[Skeleton<'_>], split: &dyn Split) -> gimli::Result<Option<Offsets>> {
+    if let Some(bytes) = split.package() {
+        return offsets_in_package(skeletons, &bytes);
     }
-    let Some(name) = skeleton.dwo_name()? else { return Ok(None) };
-    let name = dwarf.attr_string(skeleton, name)?;
-    let directory = skeleton.comp_dir.map(|directory| directory.slice()).unwrap_or_default();
-    let Some(bytes) = split.unit(directory, name.slice()) else { return Ok(None) };
-    let Ok(file) = File::parse(bytes.as_slice()) else { return Ok(None) };
     let mut left = MAX_READ;
-    let Ok(sections) = gimli::DwarfSections::load(|id| split_section(&file, id, &mut left)) else { return Ok(None) };
+    for Skeleton { directory, name, .. } in skeletons {
+        if let Some(bytes) = split.unit(directory, name)
+            && let Some(offsets) = offsets_in_file(&bytes, &mut left)?
+        {
+            return Ok(Some(offsets));
+        }
+    }
+    Ok(None)
+}
+
+fn offsets_in_file(bytes: &[u8], left: &mut u64) -> gimli::Result<Option<Offsets>> {
+    let Ok(file) = File::parse(bytes) else { return Ok(None) };
+    let Ok(sections) = gimli::DwarfSections::load(|id| split_section(&file, id, left)) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     // Its parent only has addresses, which are not needed here.
     own.make_dwo(&Dwarf::default());
     offsets_in_all(&own)
 }
 
-fn offsets_in_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
     let mut left = MAX_READ;
     let load = |id: SectionId| split_section(&file, id, &mut left).map_err(|_| gimli::Error::Io);
@@ -108,10 +124,15 @@ fn offsets_in_package(id: DwoId, bytes: &[u8]) -> gimli::Result<Option<Offsets>>
     };
     let empty = EndianSlice::new(&[], LittleEndian);
     let package: DwarfPackage<Slice<'_>> = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian), empty)?;
-    match package.find_cu(id, &Dwarf::default())? {
-        Some(unit) => offsets_in_all(&unit),
-        None => Ok(None),
+    let mut seen = HashSet::new();
+    for Skeleton { id, .. } in skeletons.iter().filter(|skeleton| seen.insert(skeleton.id)) {
+        if let Some(unit) = package.find_cu(*id, &Dwarf::default())?
+            && let Some(offsets) = offsets_in_all(&unit)?
+        {
+            return Ok(Some(offsets));
+        }
     }
+    Ok(None)
 }
 
 fn offsets_in_all(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {

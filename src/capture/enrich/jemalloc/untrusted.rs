@@ -40,6 +40,11 @@ pub(super) fn read_whole(file: &File, limit: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// [`ReadCache`] gives up a text without an end after as many bytes.
+const LONGEST_TEXT: usize = 4096;
+/// The memory of [`ReadCache`] for a text, even for an empty one.
+const TEXT_ENTRY: usize = 64;
+
 /// A file whose reads fail once they are more than [`MAX_READ`] bytes together.
 pub(super) struct LimitedFile<'f> {
     cache: ReadCache<&'f File>,
@@ -68,9 +73,10 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        let bytes = self.cache.read_bytes_at_until(range, delimiter)?;
-        self.charge(u64::try_from(bytes.len()).map_err(drop)?)?;
-        Ok(bytes)
+        let bytes = self.cache.read_bytes_at_until(range, delimiter);
+        let read = bytes.map_or(LONGEST_TEXT, <[u8]>::len);
+        self.charge(u64::try_from(read + TEXT_ENTRY).map_err(drop)?)?;
+        bytes
     }
 }
 
@@ -136,5 +142,18 @@ mod tests {
         assert_eq!((&limited).read_bytes_at(0, 60).map(<[u8]>::len), Ok(60));
         assert_eq!((&limited).read_bytes_at(60, 60), Err(()));
         assert_eq!((&limited).read_bytes_at(60, 40).map(<[u8]>::len), Ok(40));
+    }
+
+    #[test]
+    fn texts_without_an_end_and_empty_ones_were_read_without_a_limit() {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[b'x'; 1 << 13], 0).unwrap();
+        let limited = LimitedFile { cache: ReadCache::new(&file), left: Cell::new(3 * LONGEST_TEXT as u64) };
+        let endless = || (&limited).read_bytes_at_until(0..1 << 13, 0).is_err() && limited.left.get() > 0;
+        let before = limited.left.get();
+        assert!((0..2).all(|_| endless()) && limited.left.get() < before - 2 * LONGEST_TEXT as u64);
+        let rest = limited.left.get();
+        assert_eq!((&limited).read_bytes_at_until(0..10, b'x'), Ok(&b""[..]));
+        assert!(limited.left.get() < rest);
     }
 }
