@@ -146,8 +146,8 @@ fn errors_name_the_place_and_the_problem() {
     assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
     assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
     assert!(
-        error(r#"{"format_version":2,"threads":[]}"#)
-            .ends_with(" has format version 2; this ctprof reads version 1. Upgrade ctprof.")
+        error(r#"{"format_version":3,"threads":[]}"#)
+            .ends_with(" has format version 3; this ctprof reads versions up to 2. Upgrade ctprof.")
     );
     assert!(error(r#"{"psi":{}}"#).ends_with(" is not a ctprof snapshot (no `threads`)"));
     assert!(

@@ -21,6 +21,8 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked,
         capabilities: process::held(),
         options: chosen(options),
         self_cost: Some(cost(walked)),
+        monotonic_ns: None,
+        boottime_ns: None,
         duration_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),
     }
 }

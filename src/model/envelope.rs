@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::cgroup::CgroupStats;
-use super::snapshot::{CtprofSnapshot, FORMAT_VERSION};
+use super::snapshot::{CtprofSnapshot, NEWEST_FORMAT_VERSION};
 use super::thread::ThreadState;
 use super::wire::Learned;
 
@@ -17,7 +17,7 @@ const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 /// Why JSON with the right types is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("format version {0}; this ctprof reads version {FORMAT_VERSION}")]
+    #[error("format version {0}; this ctprof reads versions up to {NEWEST_FORMAT_VERSION}")]
     NewerFormat(u32),
     #[error("no `threads`")]
     NoThreads,
@@ -54,7 +54,7 @@ impl Bounds {
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
         match version {
-            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
+            Some(newer) if newer > NEWEST_FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
             _ => Ok(version),
         }
     }
@@ -80,7 +80,9 @@ enum Field {
     FormatVersion,
     CapturedAtUnixNs,
     Capture,
+    Window,
     Host,
+    CpuTime,
     Threads,
     CgroupStats,
     ProbeSummary,
@@ -110,6 +112,8 @@ impl<'de> Visitor<'de> for &Bounds {
                 Field::FormatVersion => snapshot.format_version = self.known(map.next_value()?)?,
                 Field::CapturedAtUnixNs => snapshot.captured_at_unix_ns = map.next_value()?,
                 Field::Capture => snapshot.capture = map.next_value()?,
+                Field::Window => snapshot.window = map.next_value()?,
+                Field::CpuTime => snapshot.cpu_time = map.next_value()?,
                 Field::Host => snapshot.host = map.next_value()?,
                 Field::Threads => snapshot.threads = map.next_value_seed(ThreadList(self))?,
                 Field::CgroupStats => snapshot.cgroup_stats = map.next_value_seed(CgroupMap(self))?,
@@ -183,7 +187,8 @@ impl<'de> Visitor<'de> for CgroupMap<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, Psi, SchedExtSysfs, TaskstatsSummary,
+        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Psi, SchedExtSysfs,
+        TaskstatsSummary, WindowInfo,
     };
     use super::*;
 
@@ -197,7 +202,7 @@ mod tests {
     fn a_newer_format_is_refused_with_its_version() {
         assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(Refusal::NewerFormat(7)));
         let error = serde_json::from_str::<CtprofSnapshot>(r#"{"format_version":7,"threads":[]}"#).unwrap_err();
-        assert!(error.to_string().contains("format version 7; this ctprof reads version 1"), "{error}");
+        assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 2"), "{error}");
     }
 
     #[test]
@@ -232,10 +237,12 @@ mod tests {
     #[test]
     fn every_field_reads_back_as_it_was_written() {
         let full = CtprofSnapshot {
-            format_version: Some(FORMAT_VERSION),
+            format_version: Some(NEWEST_FORMAT_VERSION),
             captured_at_unix_ns: 7,
             capture: Some(CaptureInfo::default()),
+            window: Some(WindowInfo::default()),
             host: Some(HostContext::default()),
+            cpu_time: Some(HostCpuTime::default()),
             threads: vec![ThreadState { tid: 3, ..ThreadState::default() }],
             cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
             probe_summary: Some(CtprofProbeSummary::default()),

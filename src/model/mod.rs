@@ -15,6 +15,7 @@ macro_rules! optional_record {
 mod census;
 mod cgroup;
 mod cgroup_source;
+mod cpu_time;
 mod cpus;
 mod derived;
 mod envelope;
@@ -25,6 +26,7 @@ mod host;
 mod limit;
 mod metrics;
 mod name;
+mod process;
 mod psi;
 mod record;
 mod record_listing;
@@ -42,6 +44,7 @@ mod threads;
 mod total;
 mod unit;
 mod value;
+mod window;
 mod wire;
 
 pub use census::Census;
@@ -50,6 +53,7 @@ pub use cgroup::{
     CgroupMemoryStats, CgroupPidsStats, CgroupStats, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
 };
 pub use cgroup_source::{CgroupFile, Conversion, Place};
+pub use cpu_time::HostCpuTime;
 pub use cpus::{CpuSet, CpuSets};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub(crate) use envelope::{Bounds, Refusal};
@@ -58,6 +62,7 @@ pub use heap::HostHeapState;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
 pub use name::{Name, decoded_len, may_be_cut, printable};
+pub use process::{Includes, PROCESS, ProcessSource, ProcessState};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
 pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
 pub use record_listing::{RecordRow, record_rows};
@@ -70,12 +75,14 @@ pub use reduce::{
 };
 pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
 pub use section::Section;
-pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
+pub use snapshot::{
+    CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, NEWEST_FORMAT_VERSION, SelfCost, WINDOW_FORMAT_VERSION,
+};
 pub use source::{Class, Source, Sources, TaskstatsFamily};
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
-pub use thread::{ThreadId, ThreadState};
+pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;
 pub use unit::{
@@ -83,4 +90,5 @@ pub use unit::{
     OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 pub use value::{Mismatch, Value};
+pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};
 pub(crate) use wire::Learned;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, Sum, Summable};
 use super::section::Section;
-use super::unit::{OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
+use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
 use super::value::{Mismatch, Value};
 
 /// How a value changes over time.
@@ -144,7 +144,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Counter: CounterUs CounterBytes CounterEvents;
+    Counter: CounterUs CounterBytes CounterEvents Bytes ClockTicks MonotonicCount;
     Gauge: CurrentBytes CurrentCount Hundredths;
     Peak: PeakBytes;
     Limit: LimitUs LimitBytes LimitCount;

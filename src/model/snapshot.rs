@@ -5,15 +5,23 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
+use super::cpu_time::HostCpuTime;
 use super::foreign;
 use super::host::HostContext;
 use super::psi::Psi;
 use super::sched_ext::SchedExtSysfs;
 use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};
 use super::thread::ThreadState;
+use super::window::WindowInfo;
 
-/// Version of the file format that this code writes, and the newest it reads.
+/// Version of the file format of snapshots.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Version of the file format of windows: readers of totals must not read increases.
+pub const WINDOW_FORMAT_VERSION: u32 = 2;
+
+/// The newest version that this code reads.
+pub const NEWEST_FORMAT_VERSION: u32 = WINDOW_FORMAT_VERSION;
 
 /// A snapshot of a host: all threads, their cgroups, and the host's settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -27,9 +35,15 @@ pub struct CtprofSnapshot {
     /// How the capture was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureInfo>,
+    /// The window whose increases this is; `None` if the values are those of one capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowInfo>,
     /// The host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,
+    /// CPU time of the host; in a window its increase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<HostCpuTime>,
     /// All threads, sorted by process id, then thread id.
     pub threads: Vec<ThreadState>,
     /// Values of every cgroup that a captured thread is in, by path.
@@ -83,6 +97,12 @@ pub struct CaptureInfo {
     pub version: String,
     /// How long the capture took, in nanoseconds.
     pub duration_ns: u64,
+    /// `CLOCK_MONOTONIC` at the start, in nanoseconds: it stops while the host is suspended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monotonic_ns: Option<u64>,
+    /// `CLOCK_BOOTTIME` at the start, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boottime_ns: Option<u64>,
     /// The engine that read the threads: `procfs`.
     pub engine: String,
     /// Number of workers.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::name::Name;
+use super::process::ProcessState;
 use super::table::Metrics;
 
 /// The ids of a thread. The kernel reuses ids: within one boot, the start time is part of the identity.
@@ -14,7 +17,38 @@ pub struct ThreadId {
     pub tid: u32,
 }
 
-/// One thread: its identity and its values.
+/// The part of a window in which a thread was alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSpan {
+    /// How long it was alive in the window, in nanoseconds.
+    pub alive_ns: u64,
+    /// Whether it started in the window.
+    pub started: bool,
+    /// Whether it exited in the window.
+    pub exited: bool,
+}
+
+/// Work of threads that exited before they could be read, as far as their process or its parent shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitedWork {
+    /// Of exited threads of the process.
+    Threads,
+    /// Of exited processes that the process waited for.
+    Children,
+}
+
+/// Whose thread it is, if that matters for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Party {
+    /// The capturing process.
+    Ctprof,
+    /// The command that `record` ran, or one of its descendants.
+    Command,
+}
+
+/// One thread: its identity and its values. In a window, the values are what happened in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadState {
@@ -40,6 +74,14 @@ pub struct ThreadState {
     pub read_at_ns: Option<u64>,
     /// Its values.
     pub metrics: Box<Metrics>,
+    /// The part of the window in which it was alive; `None` outside of windows.
+    pub span: Option<ThreadSpan>,
+    /// The kind of exited work, if it is not a thread but exited work of the process. Its `tid` is 0.
+    pub exited_work: Option<ExitedWork>,
+    /// Whose thread it is, if that matters.
+    pub party: Option<Party>,
+    /// Counters of the whole process, on the leader only.
+    pub process: Option<Box<ProcessState>>,
     /// `/proc/<tgid>/smaps_rollup` in KiB, on the leader only.
     pub smaps_rollup_kib: Option<BTreeMap<String, u64>>,
 }

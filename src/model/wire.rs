@@ -31,9 +31,15 @@ impl Serialize for ThreadState {
         present(&mut map, "kernel_thread", Some(&true).filter(|_| self.kernel_thread))?;
         present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
         present(&mut map, "read_at_ns", self.read_at_ns.as_ref())?;
+        present(&mut map, "alive_ns", self.span.map(|span| span.alive_ns).as_ref())?;
+        present(&mut map, "started", Some(&true).filter(|_| self.span.is_some_and(|span| span.started)))?;
+        present(&mut map, "exited", Some(&true).filter(|_| self.span.is_some_and(|span| span.exited)))?;
+        present(&mut map, "exited_work", self.exited_work.as_ref())?;
+        present(&mut map, "party", self.party.as_ref())?;
         for metric in METRICS {
             present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
         }
+        present(&mut map, "process", self.process.as_ref())?;
         present(&mut map, "smaps_rollup_kib", self.smaps_rollup_kib.as_ref())?;
         map.end()
     }
@@ -54,12 +60,18 @@ enum Field {
     KernelThread,
     NameComplete,
     ReadAt,
+    Alive,
+    Started,
+    Exited,
+    ExitedWork,
+    Party,
+    Process,
     Metric(&'static Metric),
     Smaps,
     Foreign(usize),
 }
 
-const IDENTITY: [(&str, Field); 10] = [
+const IDENTITY: [(&str, Field); 16] = [
     ("tid", Field::Tid),
     ("tgid", Field::Tgid),
     ("pcomm", Field::Pcomm),
@@ -69,6 +81,12 @@ const IDENTITY: [(&str, Field); 10] = [
     ("kernel_thread", Field::KernelThread),
     ("name_complete", Field::NameComplete),
     ("read_at_ns", Field::ReadAt),
+    ("alive_ns", Field::Alive),
+    ("started", Field::Started),
+    ("exited", Field::Exited),
+    ("exited_work", Field::ExitedWork),
+    ("party", Field::Party),
+    ("process", Field::Process),
     ("smaps_rollup_kib", Field::Smaps),
 ];
 
@@ -152,6 +170,12 @@ impl<'de> Visitor<'de> for &mut Learned {
                 Field::KernelThread => thread.kernel_thread = map.next_value()?,
                 Field::NameComplete => thread.name_complete = map.next_value()?,
                 Field::ReadAt => thread.read_at_ns = map.next_value()?,
+                Field::Alive => thread.span.get_or_insert_default().alive_ns = map.next_value()?,
+                Field::Started => thread.span.get_or_insert_default().started = map.next_value()?,
+                Field::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
+                Field::ExitedWork => thread.exited_work = map.next_value()?,
+                Field::Party => thread.party = map.next_value()?,
+                Field::Process => thread.process = map.next_value()?,
                 Field::Metric(metric) => map.next_value_seed(Put { metric, metrics: &mut thread.metrics })?,
                 Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
                 Field::Foreign(at) => flags.set(at, map.next_value()?),
@@ -284,6 +308,8 @@ impl<'de> Visitor<'de> for Put<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::process::ProcessState;
+    use super::super::thread::{ExitedWork, Party, ThreadSpan};
     use super::super::unit::Shape;
     use super::*;
 
@@ -301,8 +327,17 @@ mod tests {
     }
 
     fn full() -> ThreadState {
-        let mut thread =
-            ThreadState { tid: 7, tgid: 3, comm: "worker".into(), name_complete: true, ..ThreadState::default() };
+        let mut thread = ThreadState {
+            tid: 7,
+            tgid: 3,
+            comm: "worker".into(),
+            name_complete: true,
+            span: Some(ThreadSpan { alive_ns: 5, started: true, exited: true }),
+            exited_work: Some(ExitedWork::Children),
+            party: Some(Party::Command),
+            process: Some(Box::new(ProcessState { ppid: Some(2), ..ProcessState::default() })),
+            ..ThreadState::default()
+        };
         for (at, metric) in METRICS.iter().enumerate() {
             metric.set(&mut thread.metrics, sample(at)).unwrap();
         }

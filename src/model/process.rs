@@ -1,0 +1,80 @@
+//! Counters of whole processes: exited threads, and exited children that were waited for, are included.
+
+use super::record::{RecordField, ValueScope, ValueType, record};
+use super::source::Source::{self, Io, Stat};
+use super::table::MetricId::{self, self as M};
+use super::unit::{Bytes, ClockTicks, MonotonicCount, Reading};
+
+/// Whose work a counter of a process includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Includes {
+    /// All threads of the process, also exited ones.
+    Threads,
+    /// Exited children that the process waited for, and theirs.
+    Children,
+    /// Both.
+    Both,
+}
+
+/// The source of a counter of a process, and the metric of threads that counts the same.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessSource {
+    /// The field of `/proc/<pid>/stat`, or the key of `/proc/<pid>/io`.
+    pub source: Source,
+    /// The metric of threads.
+    pub metric: MetricId,
+    /// Whose work it includes.
+    pub includes: Includes,
+}
+
+const fn threads(source: Source, metric: MetricId) -> ProcessSource {
+    ProcessSource { source, metric, includes: Includes::Threads }
+}
+
+const fn children(source: Source, metric: MetricId) -> ProcessSource {
+    ProcessSource { source, metric, includes: Includes::Children }
+}
+
+const fn both(key: &'static str, metric: MetricId) -> ProcessSource {
+    ProcessSource { source: Io(key), metric, includes: Includes::Both }
+}
+
+// `do_task_stat` of fs/proc/array.c, `do_io_accounting` of fs/proc/base.c, and `wait_task_zombie` of
+// kernel/exit.c, which adds the counters of a child to those of the process that waits for it.
+record! {
+    /// Counters of a whole process since its start.
+    pub struct ProcessState, "" in PROCESS: ProcessSource {
+        /// User CPU time of all threads.
+        utime_clock_ticks: ClockTicks = threads(Stat(14), M::utime_clock_ticks);
+        /// Kernel CPU time of all threads.
+        stime_clock_ticks: ClockTicks = threads(Stat(15), M::stime_clock_ticks);
+        /// Page faults of all threads served without disk.
+        minflt: MonotonicCount = threads(Stat(10), M::minflt);
+        /// Page faults of all threads that read from disk.
+        majflt: MonotonicCount = threads(Stat(12), M::majflt);
+        /// User CPU time of children.
+        cutime_clock_ticks: ClockTicks = children(Stat(16), M::utime_clock_ticks);
+        /// Kernel CPU time of children.
+        cstime_clock_ticks: ClockTicks = children(Stat(17), M::stime_clock_ticks);
+        /// Page faults of children served without disk.
+        cminflt: MonotonicCount = children(Stat(11), M::minflt);
+        /// Page faults of children that read from disk.
+        cmajflt: MonotonicCount = children(Stat(13), M::majflt);
+        /// Bytes requested by read-like calls.
+        rchar: Bytes = both("rchar", M::rchar);
+        /// Bytes passed to write-like calls.
+        wchar: Bytes = both("wchar", M::wchar);
+        /// Read-like calls.
+        syscr: MonotonicCount = both("syscr", M::syscr);
+        /// Write-like calls.
+        syscw: MonotonicCount = both("syscw", M::syscw);
+        /// Bytes fetched from storage.
+        read_bytes: Bytes = both("read_bytes", M::read_bytes);
+        /// Bytes sent to storage.
+        write_bytes: Bytes = both("write_bytes", M::write_bytes);
+        /// Dirty bytes dropped before write-back.
+        cancelled_write_bytes: Bytes = both("cancelled_write_bytes", M::cancelled_write_bytes);
+        and /// Process id of the parent (field 4 of `stat`).
+            ppid: u32;
+    }
+}

@@ -1,0 +1,102 @@
+//! What happened between two captures of one boot.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A window: two captures of one boot. In the snapshot that has it, counters are increases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct WindowInfo {
+    /// Wall clock at the start, in nanoseconds since 1970.
+    pub started_at_unix_ns: u64,
+    /// Length in nanoseconds, without time that the host was suspended.
+    pub duration_ns: u64,
+    /// Time that the host was suspended, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspended_ns: Option<u64>,
+    /// Threads that were only in the second capture although they are older than the first. They are left out.
+    pub missed: u64,
+    /// Number of threads that lack a metric because its counter went backwards, by metric.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub backwards: BTreeMap<String, u64>,
+    /// Whether both captures have counters of processes, so that exited work is known.
+    pub process_counters: bool,
+    /// Records of exited threads; `None` if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_records: Option<ExitRecords>,
+    /// How much of the host's CPU time the window explains; `None` if the host's is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Accounting>,
+    /// The command that ran; `None` if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<RecordedCommand>,
+}
+
+/// The records of exited threads that a window is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct ExitRecords {
+    /// Where they came from: `taskstats`.
+    pub source: String,
+    /// Number of records.
+    pub received: u64,
+    /// How often the kernel reported lost records.
+    pub lost: u64,
+}
+
+/// Where the host's CPU time came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BusySource {
+    /// Run time of all tasks in `/proc/schedstat`.
+    Schedstat,
+    /// Time that is neither idle nor stolen in `/proc/stat`.
+    Idle,
+    /// Unknown.
+    #[serde(other)]
+    Unknown,
+}
+
+/// CPU time of the host in a window, and the part of it that the window's threads have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Accounting {
+    /// Where the host's CPU time came from.
+    pub source: BusySource,
+    /// CPUs of the host.
+    pub cpus: u64,
+    /// CPU time of the host, in nanoseconds.
+    pub busy_ns: u64,
+    /// CPU time of all threads and exited work, in nanoseconds.
+    pub explained_ns: u64,
+    /// Time in interrupts, in nanoseconds.
+    pub interrupt_ns: Option<u64>,
+    /// Time taken by the hypervisor, which is not busy time, in nanoseconds.
+    pub steal_ns: Option<u64>,
+    /// Time that tasks waited for a CPU, in nanoseconds, if the source has it.
+    pub wait_ns: Option<u64>,
+    /// Threads that started; more than the window has if some exited without a trace.
+    pub started: Option<u64>,
+}
+
+/// A command that ran in a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct RecordedCommand {
+    /// The command and its arguments; empty if names are redacted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// How long it ran, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Its exit status; `None` if a signal ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
