@@ -7,7 +7,7 @@ mod source;
 mod target;
 
 pub use self::error::StoreError;
-pub use self::source::{load, load_into};
+pub use self::source::{Stored, load, load_into};
 pub use self::target::{Target, Written};
 
 use std::path::Path;

@@ -59,7 +59,7 @@ fn snapshots_go_through_pipes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("piped");
     fs::write(&path, &captured.stdout).unwrap();
-    let shown = ctprof(&["show", "-"]).stdin(fs::File::open(&path).unwrap()).output().unwrap();
+    let shown = ctprof(&["show", "--long", "-"]).stdin(fs::File::open(&path).unwrap()).output().unwrap();
     assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"));
 }
 
@@ -107,7 +107,7 @@ fn names_that_steer_a_terminal_are_spelt_out() {
     let json =
         r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"pcomm":"\u001b[31m\u0000\n","comm":"x","minflt":5}]}"#;
     fs::write(&path, zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
-    let shown = run(&["show", &path.display().to_string()]);
+    let shown = run(&["show", &path.display().to_string(), "--long"]);
     assert!(text(&shown.stdout).contains("\\u{1b}[31m\\u{0}\\n"), "{}", text(&shown.stdout));
     assert!(!shown.stdout.iter().any(|&b| b == 0x1b || b == 0));
 }
@@ -172,7 +172,7 @@ fn files_of_every_format_that_ever_was_are_shown_and_compared() {
     // A file of ktstr, version 1 on one line, version 1 with one line per thread.
     assert!(["ktstr-", "/v1-linux", "/v1-lines"].iter().all(|kind| files.iter().any(|file| file.contains(kind))));
     for file in &files {
-        let shown = run(&["show", file]);
+        let shown = run(&["show", "--long", file]);
         assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"), "{file}");
         assert!(run(&["compare", file, OLD]).status.success(), "{file}");
     }
@@ -214,7 +214,8 @@ fn the_recipe_for_a_step_summary_works() {
 
 #[test]
 fn a_terminal_is_filled_and_not_overrun() {
-    let command = format!("stty rows 24 cols 60 2>/dev/null; {} compare {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
+    let command =
+        format!("stty rows 24 cols 60 2>/dev/null; {} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
     let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(out) = out else { return eprintln!("skipped: no script") };
     let page = text(&out.stdout);

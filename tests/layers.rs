@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -18,9 +18,10 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("diagnose", &["model"]),
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
     ("store", &["model", "process"]),
-    ("compare", &["model", "names", "diagnose"]),
+    ("window", &["model"]),
+    ("compare", &["model", "names", "diagnose", "window"]),
     ("report", &["model", "names", "diagnose", "compare"]),
-    ("cli", &["model", "process", "names", "diagnose", "capture", "store", "compare", "report"]),
+    ("cli", &["model", "process", "names", "diagnose", "capture", "store", "window", "compare", "report"]),
 ];
 
 /// Segments of a path.

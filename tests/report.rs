@@ -169,7 +169,7 @@ fn lists_of_one_side_printed_zeros() {
 
 #[test]
 fn a_snapshot_compared_with_itself_did_not_count_what_is_unchanged() {
-    let page = printed(&["compare", OLD, OLD]);
+    let page = printed(&["compare", "--long", OLD, OLD]);
     assert!(page.contains("no change: primary ") && page.contains(" unchanged, "), "{page}");
     assert!(page.contains("the snapshots are identical"), "{page}");
 }

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Smaps};
-use crate::compare::{Flatten, GroupBy, Names, Options, Quantity, SelectError, Sides, SortKey};
+use crate::compare::{Flatten, Form, GroupBy, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey};
 use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
 use crate::report::{Column, Unchanged};
@@ -146,8 +146,10 @@ pub(super) struct Limits {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Show {
-    /// Snapshot; `-` for stdin
+    /// Snapshot, or window that `record` wrote; `-` for stdin
     pub(super) snapshot: PathBuf,
+    /// Later snapshot of the same boot: shows what happened in between
+    pub(super) later: Option<PathBuf>,
     #[command(flatten)]
     pub(super) view: View,
 }
@@ -176,6 +178,15 @@ pub(super) struct View {
     /// Maximum rows per section (0: no limit) [default: 50 on a terminal, else no limit]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
+    /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
+    #[arg(short, long)]
+    long: bool,
+    /// What values of the overview are divided by [default: second; run for two commands, and for totals of snapshots]
+    #[arg(long, value_enum, value_name = "UNIT")]
+    per: Option<PerUnit>,
+    /// Threads of the host, or only those of the recorded command
+    #[arg(long, value_enum, value_name = "SCOPE", default_value = "host")]
+    scope: ThreadScope,
     /// Also show unchanged rows and rows without data
     #[arg(short, long)]
     unchanged: bool,
@@ -219,6 +230,19 @@ enum Axis {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum PerUnit {
+    Second,
+    Run,
+    CpuSecond,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ThreadScope {
+    Host,
+    Command,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
     Table,
     Json,
@@ -247,11 +271,40 @@ impl View {
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
-            sections: self.sections.iter().copied().collect::<BTreeSet<_>>().into_iter().collect(),
+            scope: match self.scope {
+                ThreadScope::Host => Scope::Host,
+                ThreadScope::Command => Scope::Command,
+            },
+            per: self.per.map(|per| match per {
+                PerUnit::Second => Per::Second,
+                PerUnit::Run => Per::Run,
+                PerUnit::CpuSecond => Per::CpuSecond,
+            }),
+            form: self.form(),
+            sections: self.sections().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
             labels,
         }
+    }
+
+    /// Tables have one line per group or per value, other formats both.
+    pub(super) fn form(&self) -> Form {
+        let is_long = self.long || !self.metrics.is_empty() || !self.sections.is_empty() || !self.columns.is_empty();
+        match self.format {
+            _ if is_long => Form::Long,
+            Format::Table => Form::Overview,
+            _ => Form::Both,
+        }
+    }
+
+    /// The sections to report: the selected ones, or those of the selected metrics.
+    fn sections(&self) -> BTreeSet<Section> {
+        if self.sections.is_empty() && !self.metrics.is_empty() {
+            let named = self.metrics.iter().map(|metric| metric.section());
+            return [Section::Host].into_iter().chain(named).collect();
+        }
+        self.sections.iter().copied().collect()
     }
 
     /// The selected columns, which must exist in the report.

@@ -3,33 +3,138 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::args::{Messages, View};
-use super::progress;
-use crate::compare::{Digest, Options, ThreadTotals};
-use crate::process::Progress;
-use crate::store::{StoreError, load_into};
+use anyhow::Result;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 
-/// Reads snapshots concurrently, without keeping their threads.
-pub(super) fn digests<const N: usize>(
-    paths: [&Path; N],
-    options: &Options,
-    view: &View,
-    messages: Messages,
-) -> Result<[Digest; N], StoreError> {
-    let (progress, limit) = (Arc::new(Progress::default()), view.limits.max_snapshot_bytes);
-    let watch = progress::watch(&progress, messages);
-    let read = |path| {
-        let (snapshot, threads) = load_into(path, limit, &ThreadTotals::new(options), &progress)?;
-        Ok(Digest::new(snapshot, threads))
-    };
-    let mut digests = paths.map(|_| None);
-    rayon::scope(|scope| {
-        for (path, digest) in paths.into_iter().zip(&mut digests) {
-            scope.spawn(|_| *digest = Some(read(path)));
+use super::args::{Args, Messages, View};
+use super::progress::{self, Watch};
+use crate::compare::{Digest, Options, Sides, ThreadTotals};
+use crate::model::{CtprofSnapshot, Threads};
+use crate::process::Progress;
+use crate::store::{StoreError, Stored};
+use crate::window::{self, Earlier, Ends, Exits, Join, NoWindow};
+
+/// Reads files with a progress bar, as long as it lives.
+pub(super) struct Input<'o> {
+    options: &'o Options,
+    limit: u64,
+    progress: Arc<Progress>,
+    _watch: Option<Watch>,
+}
+
+/// A file, open or read.
+enum Opened {
+    /// With what precedes its threads.
+    Streamed(Box<CtprofSnapshot>, Stored),
+    /// ctprof did not write it: it is in memory.
+    Whole(Box<CtprofSnapshot>),
+}
+
+impl Opened {
+    fn head(&self) -> &CtprofSnapshot {
+        let (Self::Streamed(head, _) | Self::Whole(head)) = self;
+        head
+    }
+}
+
+impl<'o> Input<'o> {
+    pub(super) fn new(options: &'o Options, view: &View, messages: Messages) -> Self {
+        let progress = Arc::new(Progress::default());
+        let watch = progress::watch(&progress, messages);
+        Self { options, limit: view.limits.max_snapshot_bytes, progress, _watch: watch }
+    }
+
+    /// One snapshot or window.
+    pub(super) fn one(&self, path: &Path) -> Result<Digest> {
+        Ok(self.digest(Opened::Streamed(Box::default(), Stored::open(path, self.limit)?))?)
+    }
+
+    /// The window between two snapshots.
+    pub(super) fn window(&self, paths: Sides<&Path>) -> Result<Digest> {
+        let (earlier, later) = self.open_both(paths)?;
+        let (earlier, threads) = self.load(earlier, &Earlier::default())?;
+        let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
+        let (mut later, join) = self.load(later, &join)?;
+        let Ends { threads, window, .. } = join.finish(&later, &Exits::default());
+        window::into_window(&earlier, &mut later, window);
+        Ok(Digest::new(later, threads))
+    }
+
+    /// Both sides of a comparison. Of two snapshots of one boot, the later one has what happened in between.
+    pub(super) fn sides(&self, paths: Sides<&Path>) -> Result<Sides<Digest>> {
+        let (earlier, later) = self.open_both(paths)?;
+        let (a, b) = (earlier.head(), later.head());
+        if a.window.is_some() != b.window.is_some() {
+            return Err(one_window(paths, a));
         }
-    });
-    drop(watch);
-    let results = digests.into_iter().map(|digest| digest.expect("the scope has ended"));
-    let all: Vec<Digest> = results.collect::<Result<_, _>>()?;
-    Ok(all.try_into().expect("one for each path"))
+        let in_order = a.captured_at_unix_ns < b.captured_at_unix_ns;
+        if a.window.is_none() && in_order && window::is_one_boot(a, b) == Some(true) {
+            return self.like_for_like(earlier, later);
+        }
+        let (a, b) = rayon::join(|| self.digest(earlier), || self.digest(later));
+        Ok(Sides { baseline: a?, candidate: b? })
+    }
+
+    fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<Sides<Digest>> {
+        let (earlier, threads) = self.load(earlier, &Earlier::default())?;
+        let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
+        let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
+        let Ends { before, threads, window, .. } = join.finish(&later, &Exits::default());
+        let candidate = Digest::new(later, threads).since_baseline(window);
+        Ok(Sides { baseline: Digest::new(earlier, before), candidate })
+    }
+
+    fn open_both(&self, paths: Sides<&Path>) -> Result<(Opened, Opened)> {
+        if paths.baseline == Path::new("-") && paths.candidate == Path::new("-") {
+            let message = "only one of the two snapshots can come from standard input";
+            return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
+        }
+        Ok((self.open(paths.baseline)?, self.open(paths.candidate)?))
+    }
+
+    fn open(&self, path: &Path) -> Result<Opened, StoreError> {
+        let mut stored = Stored::open(path, self.limit)?;
+        match stored.head() {
+            Some(head) => Ok(Opened::Streamed(Box::new(head), stored)),
+            None => {
+                let (snapshot, threads) = stored.load_into(&Vec::new(), &self.progress)?;
+                Ok(Opened::Whole(Box::new(CtprofSnapshot { threads, ..snapshot })))
+            }
+        }
+    }
+
+    fn load<T: Threads>(&self, opened: Opened, empty: &T) -> Result<(CtprofSnapshot, T), StoreError> {
+        match opened {
+            Opened::Streamed(_, stored) => stored.load_into(empty, &self.progress),
+            Opened::Whole(mut snapshot) => {
+                let mut threads = empty.another();
+                std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
+                Ok((*snapshot, threads))
+            }
+        }
+    }
+
+    fn digest(&self, opened: Opened) -> Result<Digest, StoreError> {
+        let (snapshot, threads) = self.load(opened, &self.totals())?;
+        Ok(Digest::new(snapshot, threads))
+    }
+
+    fn totals(&self) -> ThreadTotals {
+        ThreadTotals::new(self.options)
+    }
+}
+
+fn as_usage(error: NoWindow) -> anyhow::Error {
+    Args::command().error(ErrorKind::ValueValidation, error).into()
+}
+
+/// A window and a snapshot have nothing to compare.
+fn one_window(paths: Sides<&Path>, baseline: &CtprofSnapshot) -> anyhow::Error {
+    let Sides { baseline: a, candidate: b } = paths.map(|path| path.display().to_string());
+    let (window, snapshot) = if baseline.window.is_some() { (a, b) } else { (b, a) };
+    let message = format!(
+        "{window} is a window and {snapshot} is a snapshot: compare two windows (ctprof record), or two snapshots"
+    );
+    Args::command().error(ErrorKind::ValueValidation, message).into()
 }

@@ -25,15 +25,33 @@ pub(super) fn width() -> Option<u16> {
     stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout).map_or(80, |(width, _)| width.0))
 }
 
-/// The rows of a page: by default limited on a terminal, all in other formats.
+/// Height of a report if standard output is not a terminal.
+const USUAL_HEIGHT: u16 = 30;
+/// Lines of a report around the groups of its overview: facts, headings, what is left out, the prompt.
+const LINES_AROUND: usize = 10;
+/// A small terminal shows this many groups, too.
+const FEWEST_GROUPS: usize = 8;
+
+/// The rows of a page: by default as many groups as fit the terminal and a limited number of rows per section,
+/// all in formats for programs.
 pub(super) fn selection(view: &View) -> Selection {
     let is_for_people = matches!(view.format, Format::Table | Format::Markdown);
-    let limit = match view.limit {
+    let usual = |limit: usize| Some(limit).filter(|_| is_for_people);
+    let given = |usual| match view.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
-        None => width().filter(|_| is_for_people).map(|_| TERMINAL_LIMIT),
+        None => usual,
     };
-    Selection { limit, unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown } }
+    let groups = usize::from(height()).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
+    Selection {
+        limit: given(width().and_then(|_| usual(TERMINAL_LIMIT))),
+        groups: given(usual(groups)),
+        unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown },
+    }
+}
+
+fn height() -> u16 {
+    terminal_size::terminal_size_of(io::stdout()).map_or(USUAL_HEIGHT, |(_, height)| height.0)
 }
 
 /// Writes a page to standard output in the selected format.

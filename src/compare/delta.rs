@@ -161,7 +161,8 @@ impl Delta {
 /// The difference in percent of the baseline; `None` if the baseline is 0, not a number, or a percentage.
 pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64> {
     match (baseline, delta) {
-        _ if unit == Unit::Hundredths => None,
+        _ if matches!(unit, Unit::Hundredths | Unit::Ratio) => None,
+        (Cell::Ratio(base), Delta::Points(delta)) if *base > 0.0 => Some(delta / base * 100.0),
         (Cell::Number(base @ 1..), Delta::Number(delta)) => Some(*delta as f64 / *base as f64 * 100.0),
         (Cell::Signed(base), Delta::Number(delta)) if *base != 0 => {
             Some(*delta as f64 / base.unsigned_abs() as f64 * 100.0)

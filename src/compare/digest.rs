@@ -5,9 +5,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
-use super::options::{GroupBy, Names, Options};
-use crate::model::{Census, CtprofSnapshot, Name, ThreadState, Threads, Totals};
+use super::options::{GroupBy, Names, Options, Scope};
+use crate::model::{
+    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, ThreadState, Threads, Totals, WindowInfo,
+};
 
 /// One snapshot, reduced to totals by the exact names that an axis looks at.
 #[derive(Clone, Debug)]
@@ -17,6 +20,10 @@ pub struct Digest {
     pub snapshot: CtprofSnapshot,
     /// Numbers of threads and processes, and the metrics that any thread has a value of.
     pub census: Census,
+    /// What is between the baseline and this snapshot, if they are of one boot.
+    pub window: Option<WindowInfo>,
+    /// The command that ran in a window.
+    pub(super) command: Members,
     pub(super) kinds: HashMap<ThreadNames, Members>,
     /// The names of all threads, where renamed cgroups are matched by them.
     pub(super) tasks: HashSet<ThreadNames>,
@@ -28,8 +35,14 @@ impl Digest {
     /// Combines a snapshot without threads with the totals of its threads.
     #[must_use]
     pub fn new(snapshot: CtprofSnapshot, threads: ThreadTotals) -> Self {
-        let ThreadTotals { census, kinds, tasks, memory, .. } = threads;
-        Self { snapshot, census, kinds, tasks, memory }
+        let ThreadTotals { command, census, kinds, tasks, memory, .. } = threads;
+        Self { snapshot, census, window: None, command, kinds, tasks, memory }
+    }
+
+    /// With the window since the baseline that it is compared with.
+    #[must_use]
+    pub fn since_baseline(self, window: WindowInfo) -> Self {
+        Self { window: Some(window), ..self }
     }
 
     /// Reduces a snapshot without changing it.
@@ -122,6 +135,9 @@ impl ThreadNames {
 pub struct ThreadTotals {
     group_by: GroupBy,
     names: Names,
+    scope: Scope,
+    /// Totals of the command that ran in a window, whatever the scope is.
+    command: Members,
     census: Census,
     kinds: HashMap<ThreadNames, Members>,
     tasks: HashSet<ThreadNames>,
@@ -130,7 +146,7 @@ pub struct ThreadTotals {
 
 impl Threads for ThreadTotals {
     fn another(&self) -> Self {
-        Self::empty(self.group_by, self.names)
+        Self::empty(self.group_by, self.names, self.scope)
     }
 
     fn add(&mut self, thread: ThreadState) {
@@ -138,7 +154,8 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, census, kinds, tasks, memory } = later;
+        let Self { group_by: _, names: _, scope: _, command, census, kinds, tasks, memory } = later;
+        self.command.merge(command);
         self.census.append(census);
         self.tasks.extend(tasks);
         for (names, members) in kinds {
@@ -157,13 +174,15 @@ impl ThreadTotals {
     /// No threads yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        Self::empty(options.group_by, options.names)
+        Self::empty(options.group_by, options.names, options.scope)
     }
 
-    fn empty(group_by: GroupBy, names: Names) -> Self {
+    fn empty(group_by: GroupBy, names: Names, scope: Scope) -> Self {
         Self {
             group_by,
             names,
+            scope,
+            command: Members::default(),
             census: Census::default(),
             kinds: HashMap::new(),
             tasks: HashSet::new(),
@@ -172,6 +191,13 @@ impl ThreadTotals {
     }
 
     fn count(&mut self, thread: &ThreadState) {
+        let is_of_command = thread.party == Some(Party::Command);
+        if is_of_command {
+            self.command.add(thread, self.group_by);
+        }
+        if self.scope == Scope::Command && !is_of_command {
+            return;
+        }
         self.census.add(thread);
         if self.group_by == GroupBy::Cgroup {
             self.tasks.insert(ThreadNames::seen_by(GroupBy::All, thread));
@@ -202,7 +228,17 @@ fn add_memory(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names
 /// Threads that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
+    /// Number of threads; in a window, of those alive at its end.
     pub(super) threads: u64,
+    pub(super) turnover: Turnover,
+    /// How long they were alive in the window, in nanoseconds.
+    pub(super) alive_ns: u64,
+    /// How long they were blocked, in nanoseconds; `None` if no thread says.
+    pub(super) blocked_ns: Option<u64>,
+    /// How many of them are threads of the capturing process.
+    own: u64,
+    /// Work of exited threads, by kind.
+    pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
     /// How many of them bear the name that decides the group: of a process its first thread.
     named: u64,
     /// How many of those have a name that is known not to be cut, though it is as long as any can be.
@@ -213,6 +249,19 @@ pub(super) struct Members {
 
 impl Members {
     fn add(&mut self, thread: &ThreadState, axis: GroupBy) {
+        self.own += u64::from(thread.party == Some(Party::Ctprof));
+        if let Some(kind) = thread.exited_work {
+            self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
+            return self.totals.add_work(&thread.metrics);
+        }
+        let span = thread.span.unwrap_or_default();
+        self.turnover.started += u64::from(span.started);
+        self.turnover.exited += u64::from(span.exited);
+        self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
+        self.add_blocked(blocked_ns(thread));
+        if span.exited {
+            return self.totals.add_work(&thread.metrics);
+        }
         let is_named = axis != GroupBy::Pcomm || thread.is_leader();
         self.threads += 1;
         self.named += u64::from(is_named);
@@ -221,19 +270,63 @@ impl Members {
         self.totals.add(&thread.metrics);
     }
 
+    fn add_blocked(&mut self, blocked_ns: Option<u64>) {
+        self.blocked_ns = match (self.blocked_ns, blocked_ns) {
+            (Some(all), Some(more)) => Some(all.saturating_add(more)),
+            (known, more) => known.or(more),
+        };
+    }
+
+    /// Whether all are threads of the capturing process, or work of its exited threads.
+    pub(super) fn are_own(&self) -> bool {
+        self.own > 0 && self.own >= self.threads + self.turnover.exited
+    }
+
     /// Whether every name is known to be whole.
     pub(super) fn has_whole_names(&self) -> bool {
         self.named > 0 && self.named == self.whole_named
     }
 
     pub(super) fn merge(&mut self, other: Self) {
-        let Self { threads, named, whole_named, lifetimes, totals } = other;
+        let Self { threads, turnover, alive_ns, blocked_ns, own, exited_work, named, whole_named, lifetimes, totals } =
+            other;
         self.threads += threads;
+        self.turnover.started += turnover.started;
+        self.turnover.exited += turnover.exited;
+        self.alive_ns = self.alive_ns.saturating_add(alive_ns);
+        self.add_blocked(blocked_ns);
+        self.own += own;
+        for (kind, totals) in exited_work {
+            self.exited_work.entry(kind).or_default().merge(*totals);
+        }
         self.named += named;
         self.whole_named += whole_named;
         self.lifetimes.merge(lifetimes);
         self.totals.merge(*totals);
     }
+}
+
+/// How long a thread was blocked: as the scheduler counts it, else by the I/O and memory delays of taskstats. The
+/// scheduler counts the idle time of kernel threads as blocked (`TASK_IDLE`), so of these only I/O waits count.
+fn blocked_ns(thread: &ThreadState) -> Option<u64> {
+    let metrics = &thread.metrics;
+    let delays = || {
+        let optional = |delay: Option<MonotonicNs>| delay.map_or(0, |delay| delay.0);
+        let swap = metrics.swapin_delay_total_ns?.0.max(optional(metrics.thrashing_delay_total_ns));
+        let memory = [metrics.freepages_delay_total_ns, metrics.compact_delay_total_ns].map(optional);
+        Some(memory.into_iter().fold(metrics.blkio_delay_total_ns?.0.saturating_add(swap), u64::saturating_add))
+    };
+    let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
+    counted.map(|blocked| blocked.0).or_else(delays)
+}
+
+/// How many threads started and exited in a window. A thread can do both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Turnover {
+    /// Number of threads that started.
+    pub started: u64,
+    /// Number of threads that exited.
+    pub exited: u64,
 }
 
 /// When threads started and were read, summed over those whose start is known.
@@ -257,6 +350,16 @@ impl Lifetimes {
         self.threads += threads;
         self.start_ticks += start_ticks;
         self.read_at_ns += read_at_ns;
+    }
+
+    /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
+    /// the host's uptime or tick rate, or the start of every thread, is unknown.
+    pub(super) fn lived(self, snapshot: &CtprofSnapshot) -> Option<(u128, u64)> {
+        let host = snapshot.host.as_ref()?;
+        let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
+        let now = u128::from(host.uptime_ns?) * u128::from(self.threads) + self.read_at_ns;
+        let lived = now.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
+        (self.threads > 0).then_some((lived, self.threads))
     }
 
     /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the

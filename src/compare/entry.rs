@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::delta::number;
+use super::digest::Turnover;
 use super::quantity::Quantity;
 use crate::model::{Cell, Unit};
 
@@ -37,8 +38,19 @@ impl Entry {
 pub struct Population {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
     pub members: u64,
+    /// In a window, how many threads started and exited.
+    pub turnover: Turnover,
     /// The average share of the time since boot that its threads have existed, 0 to 1.
     pub uptime: Option<f64>,
+    /// Whether all are threads of the capturing process.
+    pub own: bool,
+}
+
+impl Population {
+    /// Members of another kind than threads.
+    pub(super) fn of(members: u64) -> Self {
+        Self { members, ..Self::default() }
+    }
 }
 
 /// A group's values on one side.
@@ -57,7 +69,7 @@ pub(super) type SideSection = BTreeMap<Vec<String>, SideGroup>;
 
 /// A section of a single group.
 pub(super) fn one_group(name: &str, entries: Vec<Entry>) -> SideSection {
-    let population = Population { members: 1, uptime: None };
+    let population = Population::of(1);
     SideSection::from([(vec![name.to_owned()], SideGroup { population, entries, ..SideGroup::default() })])
 }
 
@@ -75,10 +87,12 @@ pub(super) fn middle_of_runs(mut runs: Vec<SideSection>) -> SideSection {
 
 fn middle_group(runs: Vec<SideGroup>) -> SideGroup {
     let members = middle(runs.iter().map(|run| run.population.members).collect(), |members| *members as f64);
+    let turnover = middle(runs.iter().map(|run| run.population.turnover).collect(), |turnover| turnover.started as f64);
     let uptime = middle(runs.iter().filter_map(|run| run.population.uptime).collect(), |uptime| *uptime);
     let sort_keys = runs.first().map_or(0, |run| run.sort_values.len());
     let sort_value = |key: usize| middle_cell(runs.iter().filter_map(|run| run.sort_values[key].clone()).collect());
     let sort_values = (0..sort_keys).map(sort_value).collect();
+    let runs_are_own = runs.iter().all(|run| run.population.own);
     let (name_cut, renamed) = (runs.iter().any(|run| run.name_cut), runs.iter().any(|run| run.renamed));
     let mut by_name: Vec<Vec<Entry>> = Vec::new();
     let mut places = BTreeMap::new();
@@ -89,7 +103,12 @@ fn middle_group(runs: Vec<SideGroup>) -> SideGroup {
     }
     let entries = by_name.into_iter().filter_map(middle_entry).collect();
     SideGroup {
-        population: Population { members: members.unwrap_or(0), uptime },
+        population: Population {
+            members: members.unwrap_or(0),
+            turnover: turnover.unwrap_or_default(),
+            uptime,
+            own: runs_are_own,
+        },
         name_cut,
         renamed,
         sort_values,
@@ -126,7 +145,7 @@ mod tests {
 
     fn run(members: u64, run_time: Option<u64>) -> SideSection {
         let entry = |value| Entry::whole("run_time_ns", Unit::Ns, Cell::Number(value), members);
-        let population = Population { members, uptime: None };
+        let population = Population::of(members);
         let group =
             SideGroup { population, entries: run_time.map(entry).into_iter().collect(), ..SideGroup::default() };
         BTreeMap::from([(vec!["app".to_owned()], group)])

@@ -50,8 +50,8 @@ impl Naming<'_> {
 /// The threads of a group on one side.
 #[derive(Clone, Default)]
 pub(super) struct Grouped {
-    members: Members,
-    name_cut: bool,
+    pub(super) members: Members,
+    pub(super) name_cut: bool,
 }
 
 /// The groups of one digest by path.
@@ -125,11 +125,21 @@ fn side_group(
 ) -> SideGroup {
     let Grouped { members, name_cut } = group;
     SideGroup {
-        population: Population { members: members.threads, uptime: members.lifetimes.share_of_uptime(snapshot) },
+        population: population(snapshot, members),
         name_cut: *name_cut,
         renamed: false,
         sort_values: options.sort_by.iter().map(|key| cell(key.by, members, context)).collect(),
         entries: quantities.iter().map(|quantity| entry(*quantity, members, context)).collect(),
+    }
+}
+
+/// The members of a group of threads.
+pub(super) fn population(snapshot: &CtprofSnapshot, members: &Members) -> Population {
+    Population {
+        members: members.threads,
+        turnover: members.turnover,
+        uptime: members.lifetimes.share_of_uptime(snapshot),
+        own: members.are_own(),
     }
 }
 
@@ -142,13 +152,13 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
 }
 
 /// The context of a snapshot that formulas of derived metrics need.
-fn context(snapshot: &CtprofSnapshot) -> Context {
+pub(super) fn context(snapshot: &CtprofSnapshot) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
 /// The value that threads have of a quantity.
-fn cell(quantity: Quantity, members: &Members, context: Context) -> Option<Cell> {
+pub(super) fn cell(quantity: Quantity, members: &Members, context: Context) -> Option<Cell> {
     match quantity {
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),

@@ -6,12 +6,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::digest::Digest;
+use super::options::Per;
+use super::overview::{HostSize, Measure};
 use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
-use crate::model::HostContext;
+use crate::model::{CtprofSnapshot, HostContext, WindowInfo};
 
 /// Summary of one snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Side {
     /// The file.
@@ -32,6 +34,58 @@ pub struct Side {
     pub engine: Option<String>,
     /// The program that wrote it, and its version.
     pub tool: Option<String>,
+    /// The window, if it is one; of the candidate, the window since a baseline of the same boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSide>,
+}
+
+/// A window: what it covers, and what happened to threads in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WindowSide {
+    /// The window.
+    #[serde(flatten)]
+    pub info: WindowInfo,
+    /// Whether the values are those since the baseline, not those of the file.
+    #[serde(skip)]
+    pub since_baseline: bool,
+    /// Threads that started in it.
+    pub started: u64,
+    /// Threads that exited in it.
+    pub exited: u64,
+    /// Totals of the command that ran; `None` if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_totals: Option<CommandTotals>,
+}
+
+/// What the threads of a command did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CommandTotals {
+    /// Number of threads.
+    pub threads: u64,
+    /// CPU time in nanoseconds.
+    pub run_time_ns: Option<u64>,
+    /// Time runnable but waiting for a CPU, in nanoseconds.
+    pub wait_time_ns: Option<u64>,
+}
+
+fn window_of(digest: &Digest) -> Option<WindowSide> {
+    let info = digest.snapshot.window.as_ref().or(digest.window.as_ref())?.clone();
+    let census = &digest.census;
+    let members = &digest.command;
+    let command_totals = info.command.is_some().then(|| CommandTotals {
+        threads: members.threads + members.turnover.exited,
+        run_time_ns: members.totals.run_time_ns.sum(),
+        wait_time_ns: members.totals.wait_time_ns.sum(),
+    });
+    Some(WindowSide {
+        info,
+        since_baseline: digest.window.is_some(),
+        started: census.started,
+        exited: census.exited,
+        command_totals,
+    })
 }
 
 /// A difference between the hosts.
@@ -46,7 +100,7 @@ pub struct Difference {
 }
 
 /// The header of a comparison.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Header {
     /// The snapshots.
@@ -89,6 +143,19 @@ pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header 
     }
 }
 
+/// The size of the host that changes of the overview are measured by.
+pub(super) fn size(snapshots: Sides<&CtprofSnapshot>, per: Per) -> HostSize {
+    let cpus = |snapshot: &CtprofSnapshot| snapshot.host.as_ref()?.online_cpus;
+    let length = |snapshot: &CtprofSnapshot| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
+    let lengths = snapshots.map(length);
+    let seconds = lengths.baseline.zip(lengths.candidate).map(|(a, b)| a.max(b));
+    HostSize {
+        cpus: snapshots.map(cpus).into_iter().flatten().max().map(|cpus| cpus as f64),
+        seconds: if per == Per::Run { seconds } else { Some(1.0) },
+        measure: if seconds.is_some() { Measure::Totals } else { Measure::Changes },
+    }
+}
+
 pub(super) fn side(digest: &Digest, file: &str) -> Side {
     let snapshot = &digest.snapshot;
     let host = snapshot.host.as_ref();
@@ -103,6 +170,7 @@ pub(super) fn side(digest: &Digest, file: &str) -> Side {
         processes: digest.census.processes,
         engine: capture.map(|capture| capture.engine.clone()),
         tool: capture.map(|capture| format!("{} {}", capture.tool, capture.version)),
+        window: window_of(digest),
     }
 }
 

@@ -11,6 +11,7 @@ mod group;
 mod host;
 mod notes;
 mod options;
+mod overview;
 mod pipeline;
 mod quantity;
 mod rank;
@@ -25,11 +26,12 @@ use crate::model::{CtprofSnapshot, MetricId, Section};
 
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
-pub use self::digest::{Digest, ThreadTotals};
+pub use self::digest::{Digest, ThreadTotals, Turnover};
 pub use self::entry::Population;
 pub use self::flatten::Flatten;
-pub use self::host::{Difference, Header, Side};
-pub use self::options::{GroupBy, Names, Options};
+pub use self::host::{CommandTotals, Difference, Header, Side, WindowSide};
+pub use self::options::{Form, GroupBy, Names, Options, Per, Scope};
+pub use self::overview::{OVERVIEW, OverviewColumn};
 pub use self::quantity::Quantity;
 pub use self::rows::{ComparisonTable, Group, Row, Table, ViewRow, ViewTable};
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
@@ -88,12 +90,14 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
 /// If a side is empty.
 #[must_use]
 pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparison {
-    let grouped = pipeline::reduce(sides, options);
+    let all = sides.baseline.iter().chain(&sides.candidate);
+    let per = options.per.unwrap_or_else(|| overview::per_of_comparison(all));
+    let grouped = pipeline::reduce(sides, per, options);
     let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
     let snapshots = first.map(|digest| &digest.snapshot);
     let sides = grouped.sections.map(pipeline::middle);
     let tables = joined(sides).into_iter().map(|(section, sides)| {
-        let keys = if section.is_of_threads() { &options.sort_by[..] } else { &[] };
+        let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
         rows::comparison_table(section, sides.map(Option::unwrap_or_default), keys)
     });
     let mut tables: Vec<_> = tables.collect();
@@ -101,6 +105,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     let sides = first.map(Some);
     for table in &mut tables {
         match table.section {
+            Section::Overview if options.sort_by.is_empty() => overview::rank(table, host::size(snapshots, per)),
             Section::SchedExt => table.notes.extend(records::reloads(snapshots)),
             Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
             _ => {}
@@ -118,22 +123,28 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
 /// Groups one capture, made with these options.
 #[must_use]
 pub fn show_digest(digest: Digest, options: &Options) -> View {
+    let is_usual_order = options.sort_by.is_empty();
     let mut options = options.clone();
     if options.sort_by.is_empty() {
         options.sort_by = vec![SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc }];
     }
-    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, &options);
+    let per = options.per.unwrap_or_else(|| overview::per_of_view(&digest));
+    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options);
     let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
     let (snapshot, census) = (&digest.snapshot, &digest.census);
     let tables = pipeline::middle(grouped.sections.baseline).into_iter().map(|(section, side)| {
-        let keys = if section.is_of_threads() { &options.sort_by[..] } else { &[] };
+        let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
         rows::view_table(section, side, keys)
     });
     let mut tables: Vec<_> = tables.collect();
     let findings = Sides { baseline: findings_of(snapshot, census), candidate: Vec::new() };
     let sides = Sides { baseline: Some(digest), candidate: None };
-    for table in tables.iter_mut().filter(|table| table.section == Section::Capture) {
-        table.notes.extend(captures::missing(findings.as_ref(), sides));
+    for table in &mut tables {
+        match table.section {
+            Section::Overview if is_usual_order => overview::rank_view(table),
+            Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
+            _ => {}
+        }
     }
     notes::finish(&mut tables, sides, findings.as_ref(), &options);
     let host = options.wants(Section::Host);
@@ -144,4 +155,9 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
         tables,
         gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }
+}
+
+/// Whether groups of a section can be sorted by quantities of threads.
+fn is_sorted(section: Section) -> bool {
+    section == Section::Overview || section.is_of_threads()
 }

@@ -44,6 +44,43 @@ pub enum Names {
     Literal,
 }
 
+/// The threads of a window that are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Scope {
+    /// All threads of the host.
+    #[default]
+    Host,
+    /// Those of the command that `record` ran, and of its descendants.
+    Command,
+}
+
+/// Whether groups have one line each, or one per value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Both: the overview, and all sections.
+    #[default]
+    Both,
+    /// The overview only: one line per group.
+    Overview,
+    /// One line per value only.
+    Long,
+}
+
+/// What values are divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Per {
+    /// Seconds of the window; of a snapshot, seconds that threads have existed.
+    Second,
+    /// Nothing: the whole run.
+    Run,
+    /// CPU-seconds of all threads in scope.
+    CpuSecond,
+}
+
 /// How to group threads, and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -58,7 +95,13 @@ pub struct Options {
     pub flatten: Vec<Flatten>,
     /// Whether renamed cgroups are matched with their old names.
     pub renamed_cgroups: Names,
-    /// Sections to report; empty for all with data.
+    /// The threads that are looked at.
+    pub scope: Scope,
+    /// What values of the overview are divided by; `None` for what suits the snapshots.
+    pub per: Option<Per>,
+    /// Whether groups have one line each, or one per value, if no sections are selected.
+    pub form: Form,
+    /// Sections to report; empty for all with data that suit the form.
     pub sections: Vec<Section>,
     /// Metrics, derived metrics and the number of threads to report; empty for all metrics.
     pub metrics: Vec<Quantity>,
@@ -70,7 +113,12 @@ pub struct Options {
 
 impl Options {
     pub(super) fn wants(&self, section: Section) -> bool {
-        self.sections.is_empty() || self.sections.contains(&section)
+        match self.form {
+            _ if !self.sections.is_empty() => self.sections.contains(&section),
+            Form::Both => true,
+            Form::Overview => matches!(section, Section::Host | Section::Overview),
+            Form::Long => section != Section::Overview,
+        }
     }
 
     /// The number of threads is a column of every row, and a row of its own only if selected.

@@ -7,9 +7,9 @@ use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, Memory, ThreadNames};
 use super::entry::{SideSection, middle_of_runs};
 use super::group::{self, Groups, Naming};
-use super::options::{GroupBy, Options};
+use super::options::{GroupBy, Options, Per};
 use super::sides::Sides;
-use super::{captures, records, smaps};
+use super::{captures, overview, records, smaps};
 use crate::model::{CtprofSnapshot, Section};
 
 /// Every section of one capture.
@@ -24,7 +24,7 @@ pub(super) struct Reduced {
 }
 
 /// Reduces every capture. The keys of names depend on the names of all captures together.
-pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Reduced {
+pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Options) -> Reduced {
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
     let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
@@ -55,7 +55,9 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, options: &Options) -> Redu
     }
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| -> Vec<Sections> {
         let captures = digests.iter().zip(groups).zip(memory);
-        captures.map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, options)).collect()
+        captures
+            .map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, per, options))
+            .collect()
     };
     let mut sections = Sides::from(rayon::join(
         || reduce(&digests.baseline, groups.baseline, memory.baseline, &baseline),
@@ -75,7 +77,8 @@ fn take_each<T: Default>(digests: &mut [Digest], part: fn(&mut Digest) -> &mut T
 
 /// Marks the groups of cgroups that have another name in the candidate.
 fn mark_renamed(sections: &mut Sides<Vec<Sections>>, cgroups: &CgroupKeys<'_>) {
-    let by_cgroup = |section: &Section| section.is_of_threads() || section.is_of_cgroups();
+    let by_cgroup =
+        |section: &Section| *section == Section::Overview || section.is_of_threads() || section.is_of_cgroups();
     let runs = sections.baseline.iter_mut().chain(&mut sections.candidate).flatten();
     for (path, group) in runs.filter(|(section, _)| by_cgroup(section)).flat_map(|(_, groups)| groups) {
         group.renamed = path.first().is_some_and(|cgroup| cgroups.is_renamed(cgroup));
@@ -88,6 +91,7 @@ fn sections(
     groups: &Groups,
     memory: BTreeMap<String, Memory>,
     cgroup_key: Key<'_>,
+    per: Per,
     options: &Options,
 ) -> Sections {
     let mut sections = group::sections(snapshot, groups, options);
@@ -97,6 +101,7 @@ fn sections(
             section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
                 records::cgroup_section(snapshot, section, cgroup_key)
             }
+            Section::Overview => overview::section(snapshot, groups, per, options),
             Section::HostPressure => records::host_pressure(snapshot),
             Section::SchedExt => records::sched_ext(snapshot),
             Section::SmapsRollup => smaps::section(memory.take().unwrap_or_default(), options),

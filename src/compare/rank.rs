@@ -25,8 +25,12 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, values: Sides<Option
 /// The weight of a group's rows. ctprof itself ranks last: each capture is another process, so that its
 /// differences have no meaning.
 pub(super) fn weight(path: &[String]) -> f64 {
-    let is_own = |name: &String| name == "ctprof" || name.starts_with("ctprof-");
-    if path.iter().any(is_own) { 1e-3 } else { 1.0 }
+    if is_own_name(path) { 1e-3 } else { 1.0 }
+}
+
+/// Whether a group has the name of ctprof or of its workers.
+pub(super) fn is_own_name(path: &[String]) -> bool {
+    path.iter().any(|name| name == "ctprof" || name.starts_with("ctprof-"))
 }
 
 /// A category that changed weighs as much as a number that grew e-fold.

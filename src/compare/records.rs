@@ -62,7 +62,7 @@ impl<'s> Collected<'s> {
     }
 
     fn reduced(self) -> SideGroup {
-        let population = Population { members: self.cgroups, uptime: None };
+        let population = Population::of(self.cgroups);
         let entries = self.rows.iter().filter_map(|row| reduced(row, self.cgroups)).collect();
         SideGroup { population, entries, ..SideGroup::default() }
     }

@@ -120,6 +120,24 @@ impl Row {
     }
 }
 
+/// Rows that belong to a group.
+pub(super) trait OfGroup {
+    /// Index of the group.
+    fn group(&self) -> usize;
+}
+
+impl OfGroup for ViewRow {
+    fn group(&self) -> usize {
+        self.group
+    }
+}
+
+impl OfGroup for Row {
+    fn group(&self) -> usize {
+        self.group
+    }
+}
+
 /// Common interface of rows of views and of comparisons.
 pub(super) trait ReportRow {
     /// Whether there is no value at all.
@@ -195,6 +213,10 @@ pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys
     let weights: Vec<_> = table.groups.iter().map(|group| rank::weight(&group.path)).collect();
     table.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
     let places = places(&sort_values, keys);
+    if section == Section::Overview {
+        table.rows.sort_by_key(|row| places[row.group]);
+        return table;
+    }
     // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
     // keys are sorted, and each row moves once.
     table.rows.sort_by_cached_key(|row| (row.is_silent(), places[row.group], Reverse(row.score.to_bits())));

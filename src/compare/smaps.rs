@@ -41,7 +41,7 @@ pub(super) fn section(memory: BTreeMap<String, Memory>, options: &Options) -> Si
             partial: covered < processes,
             ..Entry::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
         };
-        let population = Population { members: processes, uptime: None };
+        let population = Population::of(processes);
         SideGroup { population, entries: kinds.into_iter().map(entry).collect(), ..SideGroup::default() }
     };
     by_key(memory, options.names).into_iter().map(|(name, memory)| (vec![name], group(memory))).collect()

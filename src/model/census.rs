@@ -14,6 +14,10 @@ pub struct Census {
     pub user_processes: u64,
     /// Number of kernel threads.
     pub kernel_threads: u64,
+    /// In a window, number of threads that started in it, including those that exited.
+    pub started: u64,
+    /// In a window, number of threads that exited in it. They are counted nowhere else.
+    pub exited: u64,
     present: Vec<&'static Metric>,
     absent: Vec<&'static Metric>,
     /// Process ids of the first and the last thread.
@@ -23,7 +27,9 @@ pub struct Census {
 impl Default for Census {
     fn default() -> Self {
         let absent = METRICS.iter().collect();
-        Self { threads: 0, processes: 0, user_processes: 0, kernel_threads: 0, present: Vec::new(), absent, ends: None }
+        let present = Vec::new();
+        let (threads, processes, user_processes, kernel_threads, started, exited) = Default::default();
+        Self { threads, processes, user_processes, kernel_threads, started, exited, present, absent, ends: None }
     }
 }
 
@@ -38,6 +44,12 @@ impl Census {
 
     /// Counts one more thread, of the last process or of a new one.
     pub fn add(&mut self, thread: &ThreadState) {
+        let span = thread.span.unwrap_or_default();
+        self.started += u64::from(span.started);
+        self.exited += u64::from(span.exited);
+        if span.exited || thread.exited_work.is_some() {
+            return;
+        }
         self.threads += 1;
         self.processes += u64::from(self.ends.is_none_or(|(_, last)| last != thread.tgid));
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
@@ -48,12 +60,15 @@ impl Census {
 
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
-        let Self { threads, processes, user_processes, kernel_threads, present, absent: _, ends } = next;
+        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, absent: _, ends } =
+            next;
         let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
         self.threads += threads;
         self.processes += processes - u64::from(shared);
         self.user_processes += user_processes;
         self.kernel_threads += kernel_threads;
+        self.started += started;
+        self.exited += exited;
         let is_new = |metric: &mut &'static Metric| present.iter().any(|one| std::ptr::eq(*one, *metric));
         self.present.extend(self.absent.extract_if(.., is_new));
         self.ends = match (self.ends, ends) {

@@ -204,6 +204,13 @@ impl CgroupStats {
     }
 }
 
+/// The type of the value of a key of `memory.stat`.
+#[must_use]
+pub fn memory_stat_type(key: &str) -> Option<&'static ValueType> {
+    let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
+    MEMORY_STAT.iter().find(|pattern| pattern.matches(plain)).map(|pattern| &pattern.value_type)
+}
+
 /// In version 1, a key that there is with `total_` as well has the cgroup's own value.
 fn memory_stat(map: &BTreeMap<String, u64>) -> impl Iterator<Item = RecordValue<'_>> {
     map.iter().filter_map(|(key, value)| {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::reduce::{Cell, Reduce, Reduction};
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
+use super::window_rule::WindowRule;
 
 /// The CPUs a thread may run on, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,6 +28,7 @@ impl Reading for CpuSet {
     const NAME: &'static str = "CpuSet";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Cpus;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Cpus(Cow::Borrowed(&self.0))

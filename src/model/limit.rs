@@ -8,6 +8,7 @@ use serde::ser::{Serialize, Serializer};
 use super::reduce::{Cell, Reduce, Reduction};
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
+use super::window_rule::WindowRule;
 
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
@@ -102,6 +103,7 @@ macro_rules! limits {
             const NAME: &'static str = stringify!($name);
             const UNIT: Unit = Unit::$unit;
             const SHAPE: Shape = Shape::Unsigned;
+            const WINDOW: WindowRule = WindowRule::Later;
 
             fn value(&self) -> Value<'_> {
                 self.0.into()

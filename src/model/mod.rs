@@ -45,12 +45,14 @@ mod total;
 mod unit;
 mod value;
 mod window;
+mod window_rule;
 mod wire;
 
 pub use census::Census;
 pub use cgroup::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupCpuStats, CgroupDeviceStats, CgroupIoStats,
     CgroupMemoryStats, CgroupPidsStats, CgroupStats, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
+    memory_stat_type,
 };
 pub use cgroup_source::{CgroupFile, Conversion, Place};
 pub use cpu_time::HostCpuTime;
@@ -91,4 +93,5 @@ pub use unit::{
 };
 pub use value::{Mismatch, Value};
 pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};
+pub use window_rule::{InWindow, WindowRule};
 pub(crate) use wire::Learned;

@@ -47,6 +47,7 @@ macro_rules! psi_half {
             source: $key,
             get: |half| Some(half.$name.value()),
             set: |half, value| $type::from_value(value).map(|value| half.$name = value.unwrap_or_default()),
+            clear: None,
         },)+];
     };
 }

@@ -9,6 +9,7 @@ use super::record_types::{Recorded, ValueKind};
 use super::reduce::{Cell, Reduce, Reduction};
 use super::unit::{Shape, Unit};
 use super::value::{Mismatch, Value};
+use super::window_rule::{InWindow, WindowRule};
 
 /// A type of values, as data.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub struct ValueType {
     pub shape: Shape,
     /// How a value changes over time.
     pub kind: ValueKind,
+    /// How a value of a window comes from those of its captures.
+    pub window: WindowRule,
     /// How the values of several cgroups are combined.
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
@@ -35,6 +38,7 @@ impl ValueType {
             unit: T::UNIT,
             shape: T::SHAPE,
             kind: T::KIND,
+            window: T::WINDOW,
             reduction: <T::Reduced as Reduce<T>>::REDUCTION,
             reduce: reduce::<T>,
         }
@@ -79,6 +83,8 @@ pub struct RecordField<R: 'static, S: 'static> {
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
+    /// `None` if the record cannot lack the value.
+    pub(super) clear: Option<fn(&mut R)>,
 }
 
 impl<R, S> RecordField<R, S> {
@@ -94,6 +100,21 @@ impl<R, S> RecordField<R, S> {
     /// [`Mismatch`] if the field cannot hold `value`; the old value stays.
     pub fn set(&self, record: &mut R, value: Value<'_>) -> Result<(), Mismatch> {
         (self.set)(record, value)
+    }
+
+    /// Replaces the value in `later` by that of a window that started with `earlier`.
+    pub fn subtract(&self, earlier: &R, later: &mut R) -> InWindow {
+        let in_window = self.value_type.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
+        match in_window {
+            InWindow::Later => {}
+            InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
+            InWindow::Absent | InWindow::Backwards => {
+                if let Some(clear) = self.clear {
+                    clear(later);
+                }
+            }
+        }
+        in_window
     }
 
     /// The record's value, described by the row.
@@ -172,6 +193,7 @@ macro_rules! record {
             source: $from,
             get: |record| record.$name.as_ref().map(Reading::value),
             set: |record, value| Reading::from_value(value).map(|value| record.$name = value),
+            clear: Some(|record| record.$name = None),
         },)+];
     };
 }

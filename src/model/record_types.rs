@@ -10,6 +10,7 @@ use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, S
 use super::section::Section;
 use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
 use super::value::{Mismatch, Value};
+use super::window_rule::WindowRule;
 
 /// How a value changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,23 +64,23 @@ pub trait Recorded: Reading {
 
 numbers! {
     /// Microseconds since the counter started.
-    CounterUs(u64) is Summable(u64): Sum, Us, Unsigned;
+    CounterUs(u64) is Summable(u64): Sum, Us, Unsigned, Increase;
     /// Bytes since the counter started.
-    CounterBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    CounterBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Increase;
     /// Events since the counter started.
-    CounterEvents(u64) is Summable(u64): Sum, Count, Unsigned;
+    CounterEvents(u64) is Summable(u64): Sum, Count, Unsigned, Increase;
     /// Bytes in use at an instant; summed over cgroups.
-    CurrentBytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    CurrentBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Later;
     /// Number of objects at an instant; summed over cgroups.
-    CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned;
+    CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned, Later;
     /// A configured period, in microseconds.
-    PeriodUs(u64) is Maxable(u64): Largest, Us, Unsigned;
+    PeriodUs(u64) is Maxable(u64): Largest, Us, Unsigned, Later;
     /// A share among siblings.
-    Weight(u64) is Maxable(u64): Largest, Count, Unsigned;
+    Weight(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// A switch that the kernel prints as a number.
-    SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned;
+    SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// An average over the last seconds, in hundredths of a percent.
-    Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned;
+    Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned, Later;
 }
 
 /// A state or a name.
@@ -121,6 +122,7 @@ impl Reading for StateWord {
     const NAME: &'static str = "StateWord";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Text;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Text(Cow::Borrowed(&self.0))

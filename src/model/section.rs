@@ -31,6 +31,8 @@ macro_rules! sections {
 sections! {
     /// What is compared, host differences, and warnings.
     Host = "host";
+    /// Where the time of each group went, and its switches, faults and I/O.
+    Overview = "overview";
     /// Scheduler, memory and I/O counters of threads.
     Primary = "primary";
     /// Delay accounting of threads.

@@ -20,6 +20,7 @@ use super::unit::{
     OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 use super::value::{Mismatch, Value};
+use super::window_rule::{InWindow, WindowRule};
 
 /// The declaration of a metric.
 pub struct Metric {
@@ -37,6 +38,8 @@ pub struct Metric {
     pub reduction: Reduction,
     /// The form of a value.
     pub shape: Shape,
+    /// How a value of a window comes from those of its captures.
+    pub window: WindowRule,
     /// The sources per engine.
     pub sources: Sources,
     /// The section that reports it.
@@ -84,6 +87,17 @@ impl Metric {
     /// Makes the value absent.
     pub fn clear(&self, metrics: &mut Metrics) {
         (self.clear)(metrics);
+    }
+
+    /// Replaces the value in `later` by that of a window that started with `earlier`.
+    pub fn subtract(&self, earlier: &Metrics, later: &mut Metrics) -> InWindow {
+        let in_window = self.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
+        match in_window {
+            InWindow::Later => {}
+            InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
+            InWindow::Absent | InWindow::Backwards => self.clear(later),
+        }
+        in_window
     }
 
     /// The value of a group, if any of its threads has one.
@@ -179,6 +193,11 @@ macro_rules! define {
                 $($(self.$name.add(metrics.$name.as_ref());)+)+
             }
 
+            /// Adds work that is not that of a thread which should have every value.
+            pub fn add_work(&mut self, metrics: &Metrics) {
+                $($(self.$name.add_work(metrics.$name.as_ref());)+)+
+            }
+
             /// Adds the totals of another group.
             pub fn merge(&mut self, other: Totals) {
                 $($(self.$name.merge(other.$name);)+)+
@@ -193,7 +212,7 @@ macro_rules! define {
         /// All per-thread metrics, in the order of listings, of JSON, and of rows that rank equal.
         pub static METRICS: &[Metric] = &[$($(Metric {
             id: MetricId::$name, name: stringify!($name), doc: $doc.trim_ascii(),
-            type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE,
+            type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
             sources: Sources { procfs: &[$($procfs),+] },
             section: Section::$section, gates: &$gates, class: only(&$classes),

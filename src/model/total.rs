@@ -19,8 +19,13 @@ impl<T: Reading> Default for Total<T> {
 impl<T: Reading> Total<T> {
     /// Adds the value of one more thread, if it has one.
     pub fn add(&mut self, value: Option<&T>) {
+        self.covered += u64::from(value.is_some());
+        self.add_work(value);
+    }
+
+    /// Adds a value of work that is not that of a thread: the number of threads with a value stays.
+    pub fn add_work(&mut self, value: Option<&T>) {
         let Some(value) = value else { return };
-        self.covered += 1;
         match &mut self.reduced {
             Some(reduced) => reduced.add(value),
             None => self.reduced = Some(T::Reduced::single(value)),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reduce::{Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable};
 use super::value::{Mismatch, Value};
+use super::window_rule::WindowRule;
 
 /// The unit of a number, which determines how it is scaled for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +26,12 @@ pub enum Unit {
     Ticks,
     /// Bytes.
     Bytes,
+    /// Percent; of time, 100 is one thread or one CPU for the whole time.
+    Percent,
+    /// Events per second.
+    CountPerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
     /// Not a quantity: never scaled.
     None,
 }
@@ -41,6 +48,9 @@ impl Unit {
             Self::Ratio => "ratio",
             Self::Ticks => "ticks",
             Self::Bytes => "bytes",
+            Self::Percent => "percent",
+            Self::CountPerSecond => "count/s",
+            Self::BytesPerSecond => "bytes/s",
             Self::None => "",
         }
     }
@@ -74,6 +84,8 @@ pub trait Reading: Sized + 'static {
     const UNIT: Unit;
     /// Its form as data.
     const SHAPE: Shape;
+    /// Its value in a window.
+    const WINDOW: WindowRule;
 
     /// The value as plain data.
     fn value(&self) -> Value<'_>;
@@ -86,7 +98,7 @@ pub trait Reading: Sized + 'static {
 }
 
 macro_rules! numbers {
-    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident, $window:ident;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(transparent)]
@@ -112,6 +124,7 @@ macro_rules! numbers {
             const NAME: &'static str = stringify!($name);
             const UNIT: Unit = Unit::$unit;
             const SHAPE: Shape = Shape::$shape;
+            const WINDOW: WindowRule = WindowRule::$window;
 
             fn value(&self) -> Value<'_> {
                 Value::from(self.0)
@@ -129,27 +142,27 @@ pub(super) use numbers;
 
 numbers! {
     /// Events since the thread started.
-    MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned;
+    MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned, Increase;
     /// Nanoseconds since the thread started.
-    MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned;
+    MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned, Increase;
     /// `USER_HZ` ticks since the thread started.
-    ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned;
+    ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned, Increase;
     /// Bytes since the thread started.
-    Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned;
+    Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Increase;
     /// A maximum since the thread started, in nanoseconds.
-    PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
+    PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned, IfChanged;
     /// A maximum since the thread started, in bytes.
-    PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned;
+    PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned, IfChanged;
     /// A minimum since the thread started, in nanoseconds; 0 means "no event".
-    FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned;
+    FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned, IfChanged;
     /// A duration at an instant, in nanoseconds.
-    GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned;
+    GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned, Later;
     /// A number of objects at an instant.
-    GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned;
+    GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// A signed position on a scale.
-    OrdinalI32(i32) is Rangeable(i64): Range, None, Signed;
+    OrdinalI32(i32) is Rangeable(i64): Range, None, Signed, Later;
     /// A position on a scale that starts at 0.
-    OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned;
+    OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned, Later;
 }
 
 /// A name from a small set, borrowed if the set is known at compile time.
@@ -181,6 +194,7 @@ impl Reading for CategoricalString {
     const NAME: &'static str = "CategoricalString";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Text;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Text(Cow::Borrowed(&self.0))
@@ -200,6 +214,7 @@ impl Reading for char {
     const NAME: &'static str = "char";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Letter;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Letter(*self)
@@ -219,6 +234,7 @@ impl Reading for bool {
     const NAME: &'static str = "bool";
     const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Flag;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Flag(*self)

@@ -173,7 +173,7 @@ fn has_members(section: Section) -> bool {
 
 /// The group's name, indented by its depth in the tree: with `≈` before it if its cgroup was renamed,
 /// and with `…` after it if the kernel may have cut it.
-fn label(group: &PageGroup<'_>) -> String {
+pub(super) fn label(group: &PageGroup<'_>) -> String {
     let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
     format!("{}{renamed}{}{cut}", indent(group.path.len().saturating_sub(1)), group.name)
 }

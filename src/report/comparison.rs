@@ -5,7 +5,8 @@ use serde_json::json;
 use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, Sided, Tone};
 use super::scale::spaced;
 use super::view::described;
-use crate::compare::{Comparison, ComparisonTable, Difference, Header, Row, Sides};
+use super::window;
+use crate::compare::{Comparison, ComparisonTable, Difference, Header, Row, Side, Sides};
 use crate::diagnose::Warning;
 use crate::model::Unit;
 
@@ -30,6 +31,7 @@ fn section<'r>(table: &'r ComparisonTable, selection: Selection) -> PageSection<
         name_cut: group.name_cut,
         renamed: group.renamed,
         members: Sided::Two(group.population.map(|side| side.map(|population| population.members))),
+        turnover: Sided::Two(group.population.map(|side| side.map(|population| population.turnover))),
         uptime: Sided::Two(group.population.map(|side| side.and_then(|population| population.uptime))),
     });
     let row = |row: &'r Row| PageRow {
@@ -50,16 +52,25 @@ fn section<'r>(table: &'r ComparisonTable, selection: Selection) -> PageSection<
 
 fn facts(header: &Header) -> Vec<Fact> {
     let Sides { baseline, candidate } = &header.sides;
-    let side = |key, side| Fact {
+    let side = |key, side: &Side| Fact {
         key,
         data: json!(side),
-        lines: vec![Line { label: key, text: described(side), tone: Tone::Fact }],
+        lines: match &side.window {
+            Some(window) if !window.since_baseline => window::lines(key, side, window),
+            _ => vec![Line { label: key, text: described(side), tone: Tone::Fact }],
+        },
     };
+    let since = candidate.window.as_ref().filter(|window| window.since_baseline);
+    let since = since.map(|window| window::lines("activity", candidate, window));
     let warning = |warning: &Warning| Line { label: "warning", text: warning.to_string(), tone: Tone::Warning };
     vec![
         side("baseline", baseline),
         side("candidate", candidate),
-        Fact { key: "apart_ns", data: json!(header.apart_ns), lines: vec![apart(header.apart_ns)] },
+        Fact {
+            key: "apart_ns",
+            data: json!(header.apart_ns),
+            lines: since.unwrap_or_else(|| vec![apart(header.apart_ns)]),
+        },
         Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
         Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
     ]

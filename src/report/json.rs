@@ -9,6 +9,7 @@ use super::REPORT_FORMAT_VERSION;
 use super::page::{Page, PageSection, Sided};
 use crate::compare::Sides;
 use crate::diagnose::Note;
+use crate::model::Section;
 
 /// Writes a page as JSON.
 ///
@@ -79,6 +80,9 @@ impl Serialize for Row<'_> {
         map.serialize_entry("unit", row.unit.name())?;
         map.serialize_entry("members", &group.members)?;
         map.serialize_entry("uptime", &group.uptime)?;
+        if row.section == Section::Overview {
+            map.serialize_entry("turnover", &group.turnover)?;
+        }
         map.serialize_entry("coverage", &row.covered)?;
         match &row.values {
             Sided::One(value) => map.serialize_entry("value", value)?,

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use super::columns::Column;
 use super::escape::escaped;
+use super::overview;
 use super::page::{Page, PageSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
+use crate::model::Section;
 
 /// Writes a page as Markdown.
 ///
@@ -19,7 +21,18 @@ pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) 
         }?;
     }
     let columns = if columns.is_empty() { Column::usual(page) } else { columns };
-    page.sections.iter().try_for_each(|section| write_section(out, section, columns))?;
+    let is_overview = |section: &&PageSection<'_>| section.section == Section::Overview;
+    let overview = page.sections.iter().find(is_overview);
+    let mut others = page.sections.iter().filter(|section| !is_overview(section)).peekable();
+    let folds = overview.is_some() && others.peek().is_some();
+    overview.map_or(Ok(()), |section| write_overview(out, section))?;
+    if folds {
+        writeln!(out, "\n<details><summary>All values</summary>")?;
+    }
+    others.try_for_each(|section| write_section(out, section, columns))?;
+    if folds {
+        writeln!(out, "\n</details>")?;
+    }
     if let Some(renamed) = page.renamed.filter(|renamed| !renamed.is_empty()) {
         writeln!(out, "\n### {RENAMED}\n")?;
         for pair in renamed {
@@ -28,6 +41,17 @@ pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) 
         }
     }
     Ok(())
+}
+
+fn write_overview(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<()> {
+    let pivot = overview::pivot(section);
+    writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
+    let rules = pivot.heads.iter().enumerate().map(|(place, _)| if place == 0 { "---" } else { "---:" });
+    writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
+    for cells in &pivot.lines {
+        writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;
+    }
+    overview::footer(section, &pivot, &[]).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
 }
 
 fn write_section(out: &mut dyn Write, section: &PageSection<'_>, columns: &[Column]) -> io::Result<()> {

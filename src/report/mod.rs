@@ -10,10 +10,12 @@ mod json;
 mod layout;
 mod markdown;
 mod metrics;
+mod overview;
 mod page;
 mod scale;
 mod table;
 mod view;
+mod window;
 
 pub use self::capture::{Captured, capture_summary};
 pub use self::columns::{Column, Number, PageCell};

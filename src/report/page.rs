@@ -1,12 +1,12 @@
 //! A report as a value: facts, sections, rows, and the number, unit and text of every cell. Each format
 //! is a writer of this value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides};
+use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides, Turnover};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section, Unit};
 
@@ -23,8 +23,10 @@ pub enum Unchanged {
 /// The rows of a report that a page shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection {
-    /// Maximum rows per section; `None` for all.
+    /// Maximum rows per section but the overview; `None` for all.
     pub limit: Option<usize>,
+    /// Maximum groups of the overview; `None` for all.
+    pub groups: Option<usize>,
     /// Whether tables show rows that are unchanged, zero or without data.
     pub unchanged: Unchanged,
 }
@@ -107,8 +109,17 @@ pub struct PageGroup<'r> {
     pub renamed: bool,
     /// Number of members; `None` on a side where the group does not exist.
     pub members: Sided<Option<u64>>,
+    /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
+    pub turnover: Sided<Option<Turnover>>,
     /// The share of the time since boot that its threads have existed.
     pub uptime: Sided<Option<f64>>,
+}
+
+impl PageGroup<'_> {
+    /// Whether it is work of exited threads or processes of the group above.
+    pub(super) fn is_exited_work(&self) -> bool {
+        self.path.len() > 1 && matches!(self.name, "exited threads" | "exited children")
+    }
 }
 
 /// One value of one group.
@@ -168,7 +179,7 @@ impl PageRow<'_> {
     /// Why tables hide the row, if they do.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
-        let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0));
+        let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0);
         let mut values = self.values.values().flatten();
         match self.change {
             Some(Change::Unchanged) => Some(Silence::Unchanged),
@@ -228,6 +239,9 @@ impl<'r> PageSection<'r> {
         rows: impl Iterator<Item = PageRow<'r>>,
         selection: Selection,
     ) -> Self {
+        if section == Section::Overview {
+            return Self::overview(notes, groups, rows.collect(), selection);
+        }
         let mut page = Self { section, notes, groups, rows: Vec::new(), cut: 0, unchanged: selection.unchanged };
         let mut left = selection.limit.unwrap_or(usize::MAX);
         for row in rows {
@@ -240,6 +254,39 @@ impl<'r> PageSection<'r> {
             }
         }
         page
+    }
+
+    /// An overview with at most `limit` visible groups, and all hidden ones. Exited work is with its group.
+    fn overview(notes: &'r [Note], groups: Vec<PageGroup<'r>>, rows: Vec<PageRow<'r>>, selection: Selection) -> Self {
+        let section = Section::Overview;
+        let mut page = Self { section, notes, groups, rows, cut: 0, unchanged: selection.unchanged };
+        let limit = selection.groups.unwrap_or(usize::MAX);
+        let shown = page.rows_of_groups().into_iter().filter(|rows| !page.is_hidden(rows));
+        let groups = shown.map(|rows| &page.groups[rows[0].group]).filter(|group| !group.is_exited_work());
+        let cut: HashSet<&[String]> = groups.skip(limit).map(|group| group.path).collect();
+        let is_cut = |group: &PageGroup<'_>| {
+            let path = group.path;
+            cut.contains(path) || (group.is_exited_work() && cut.contains(&path[..path.len() - 1]))
+        };
+        let kept: Vec<bool> = page.rows.iter().map(|row| !is_cut(&page.groups[row.group])).collect();
+        page.cut = cut.len();
+        let mut kept = kept.into_iter();
+        page.rows.retain(|_| kept.next().unwrap_or(true));
+        page
+    }
+
+    /// The rows of each group of the overview, in order.
+    pub(super) fn rows_of_groups(&self) -> Vec<&[PageRow<'r>]> {
+        self.rows.chunk_by(|a, b| a.group == b.group).collect()
+    }
+
+    /// Whether tables hide a group of the overview: it did nothing, or nothing else than before.
+    pub(super) fn is_hidden(&self, rows: &[PageRow<'r>]) -> bool {
+        let group = &self.groups[rows[0].group];
+        let turnover = group.turnover.values().flatten().any(|turnover| *turnover != Turnover::default());
+        // Time asleep is not what a group did.
+        let mut rows = rows.iter().filter(|row| row.name != "sleep");
+        self.unchanged == Unchanged::Hidden && !turnover && rows.all(|row| row.silence().is_some())
     }
 
     /// How many rows tables hide, by reason.
@@ -272,12 +319,12 @@ impl<'r> PageSection<'r> {
             ListLine::Row(row) => Some(row.group),
             ListLine::Ancestor { .. } => None,
         });
-        rows.collect::<std::collections::BTreeSet<_>>().len()
+        rows.collect::<BTreeSet<_>>().len()
     }
 
     /// Rows of a tree stand below their ancestors, each of which has a line. Among siblings the order is
     /// that of their first rows.
-    fn in_tree<'p>(&'p self, mut rows: Vec<&'p PageRow<'r>>) -> Vec<ListLine<'p, 'r>> {
+    pub(super) fn in_tree<'p>(&'p self, mut rows: Vec<&'p PageRow<'r>>) -> Vec<ListLine<'p, 'r>> {
         if self.groups.iter().all(|group| group.path.len() < 2) {
             return rows.into_iter().map(ListLine::Row).collect();
         }
@@ -318,6 +365,7 @@ mod tests {
             name_cut: false,
             renamed: false,
             members,
+            turnover: Sided::One(None),
             uptime: Sided::One(None),
         }
     }
@@ -373,7 +421,7 @@ mod tests {
         assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
         let hidden = [(Silence::Unchanged, 1), (Silence::Zero, 1), (Silence::Absent, 1)];
         assert_eq!(section.hidden(), hidden);
-        let all = Selection { unchanged: Unchanged::Shown, limit: None };
+        let all = Selection { unchanged: Unchanged::Shown, ..Selection::default() };
         let section = PageSection::new(Section::Primary, &[], vec![group(&path)], rows(), all);
         assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 7, vec![]));
     }

@@ -87,6 +87,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
         Some(Cell::Word(word)) => word.clone(),
+        Some(Cell::Ratio(rate)) if is_rate(unit) => rate_text(*rate, unit),
         Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
         Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
@@ -100,6 +101,27 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     }
 }
 
+fn is_rate(unit: Unit) -> bool {
+    matches!(unit, Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond)
+}
+
+/// A rate, without its "per second". Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
+/// none at all is `0`.
+fn rate_text(rate: f64, unit: Unit) -> String {
+    let (steps, name) = match unit {
+        Unit::BytesPerSecond => (ladder(Unit::Bytes), "B"),
+        Unit::Percent => (&[(1.0, "%")][..], "%"),
+        _ => (ladder(Unit::Count), ""),
+    };
+    let step = steps.iter().rev().find(|(size, _)| *size > 1.0 && rate >= *size);
+    match step {
+        Some((size, name)) => format!("{}{name}", three_digits(rate / size)),
+        None if rate == 0.0 => format!("0{name}"),
+        None if rate < 9.95 => format!("{rate:.1}{name}"),
+        None => format!("{rate:.0}{name}"),
+    }
+}
+
 /// A difference; `-` if there is none.
 pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     let count = |number: i128| signed(number, Unit::Count);
@@ -108,7 +130,8 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
         Some(Delta::Number(number)) => signed(*number, unit),
         Some(Delta::Points(points)) => {
             let sign = if *points < 0.0 { "−" } else { "+" };
-            format!("{sign}{:.3}", points.abs())
+            let size = points.abs();
+            if is_rate(unit) { format!("{sign}{}", rate_text(size, unit)) } else { format!("{sign}{size:.3}") }
         }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::columns::{Column, indent};
 use super::escape::escaped;
 use super::layout::{self, Head, Shape};
+use super::overview;
 use super::page::{Fact, List, ListLine, Page, PageRow, PageSection, Tone};
 use crate::compare::{Change, Renamed};
 use crate::diagnose::Note;
@@ -54,7 +55,11 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
     page.facts.iter().try_for_each(|fact| lines(out, fact, terminal))?;
     let columns = if columns.is_empty() { Column::usual(page) } else { columns };
     let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
-    for section in &page.sections {
+    let is_overview = |section: &&PageSection<'_>| section.section == Section::Overview;
+    for section in page.sections.iter().filter(is_overview) {
+        write_overview(out, section, terminal)?;
+    }
+    for section in page.sections.iter().filter(|section| !is_overview(section)) {
         let lists = section.lists();
         if lists.is_empty() && section.notes.is_empty() {
             same.push(section);
@@ -75,6 +80,20 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
     }
     renamed(out, page.renamed.unwrap_or_default(), terminal)?;
     legend(out, page, left_out, terminal)
+}
+
+fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) -> io::Result<()> {
+    let pivot = overview::pivot(section);
+    let shape = |place| if place == 0 { Shape::Name } else { Shape::Number };
+    let heads = pivot.heads.iter().enumerate();
+    let heads: Vec<_> = heads.map(|(place, text)| Head { text, shape: shape(place), essential: place < 3 }).collect();
+    let lines: Vec<Vec<_>> =
+        pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
+    writeln!(out)?;
+    let left_out = layout::write(out, &heads, &lines, terminal.width)?;
+    overview::footer(section, &pivot, &left_out)
+        .iter()
+        .try_for_each(|text| writeln!(out, "{}", layout::folded(text, 0, terminal.width)))
 }
 
 /// What marks mean, and which columns there is no room for.

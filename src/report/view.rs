@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, Sided, Tone};
+use super::window;
 use crate::compare::{Side, View, ViewRow, ViewTable};
 use crate::diagnose::Kind;
+use crate::model::Section;
 
 impl<'r> Page<'r> {
     /// The page of one snapshot.
@@ -29,6 +31,7 @@ fn section<'r>(table: &'r ViewTable, selection: Selection) -> PageSection<'r> {
         name_cut: group.name_cut,
         renamed: group.renamed,
         members: Sided::One(Some(group.population.members)),
+        turnover: Sided::One(Some(group.population.turnover)),
         uptime: Sided::One(group.population.uptime),
     });
     let row = |row: &'r ViewRow| PageRow {
@@ -51,15 +54,21 @@ fn facts(view: &View) -> Vec<Fact> {
     let line = |label, text| Line { label, text, tone: Tone::Fact };
     let host: BTreeMap<_, _> = view.host.iter().map(|(field, value)| (field, value)).collect();
     let shown = view.side.as_ref();
-    let gaps = view.gaps.iter().filter(|_| shown.is_some()).map(|gap| line("missing", gap.to_string()));
+    let gaps = if view.tables.iter().all(|table| table.section == Section::Overview) {
+        let sources: Vec<_> = view.gaps.iter().map(|gap| gap.source.name()).collect();
+        let text = format!("{} (--long says why)", sources.join(", "));
+        if sources.is_empty() { Vec::new() } else { vec![line("missing", text)] }
+    } else {
+        view.gaps.iter().map(|gap| line("missing", gap.to_string())).collect()
+    };
+    let about = |side: &Side| match &side.window {
+        Some(window) => window::lines("window", side, window),
+        None => vec![line("snapshot", described(side))],
+    };
     vec![
-        Fact {
-            key: "snapshot",
-            data: json!(shown),
-            lines: shown.map(|side| line("snapshot", described(side))).into_iter().collect(),
-        },
+        Fact { key: "snapshot", data: json!(shown), lines: shown.map(about).unwrap_or_default() },
         Fact { key: "host", data: json!(host), lines: Vec::new() },
-        Fact { key: "gaps", data: json!(view.gaps), lines: gaps.collect() },
+        Fact { key: "gaps", data: json!(view.gaps), lines: if shown.is_some() { gaps } else { Vec::new() } },
     ]
 }
 

@@ -26,15 +26,16 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 /// layout.
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
-    let mut json = text.until_newline(memchr)?;
-    // If only this is missing, the text ends inside the list of threads.
-    let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
-    // In files of other tools, the whole file decides which zeros are values.
-    start.format_version?;
+    let (mut json, _) = text.head(max)?;
     let parsed = Parsed::new(max, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
     Some((parse(&json, max)?, parsed.finish()?))
+}
+
+/// What precedes the threads; `None` for an error or another layout.
+pub(super) fn head(source: impl Read, max: usize) -> Option<CtprofSnapshot> {
+    Text { source, rest: Vec::new() }.head(max).map(|(_, snapshot)| snapshot)
 }
 
 /// Parses a snapshot without threads.
@@ -53,6 +54,16 @@ struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
+    /// The text up to the threads, and what it says.
+    fn head(&mut self, max: usize) -> Option<(Vec<u8>, CtprofSnapshot)> {
+        let json = self.until_newline(memchr)?;
+        // If only this is missing, the text ends inside the list of threads.
+        let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
+        // In files of other tools, the whole file decides which zeros are values.
+        start.format_version?;
+        Some((json, start))
+    }
+
     /// The text up to the newline that `find` chooses; empty after the last newline.
     fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>) -> Option<Vec<u8>> {
         let mut text = std::mem::take(&mut self.rest);

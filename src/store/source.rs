@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeSeed;
 use serde_json::error::Category;
@@ -26,9 +26,7 @@ pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
     Ok(CtprofSnapshot { threads, ..snapshot })
 }
 
-/// Reads a snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
-/// file, only the threads being parsed are in memory beside it. Files of another layout are held
-/// whole. The bytes of the file are counted as they are read.
+/// Reads a snapshot without its threads, and these into a collection like `empty`; see [`Stored::load_into`].
 ///
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
@@ -38,23 +36,91 @@ pub fn load_into<T: Threads>(
     empty: &T,
     progress: &Progress,
 ) -> Result<(CtprofSnapshot, T), StoreError> {
-    let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
-    if path == Path::new("-") {
-        return Text { source: in_memory(io::stdin().lock(), path, limit)?, path, limit }.load(empty);
+    Stored::open(path, limit)?.load_into(empty, progress)
+}
+
+/// An open snapshot file.
+#[derive(Debug)]
+pub struct Stored {
+    source: Source,
+    path: PathBuf,
+    limit: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(File),
+    /// What cannot be rewound.
+    Memory(Cursor<Vec<u8>>),
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(buffer),
+            Self::Memory(bytes) => bytes.read(buffer),
+        }
     }
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if metadata.is_file() {
-        progress.announce(metadata.len());
-        Text { source: Watched { file, progress, counted: 0 }, path, limit }.load(empty)
-    } else {
-        Text { source: in_memory(file, path, limit)?, path, limit }.load(empty)
+}
+
+impl Seek for Source {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File(file) => file.seek(to),
+            Self::Memory(bytes) => bytes.seek(to),
+        }
+    }
+}
+
+impl Stored {
+    /// Opens a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input.
+    ///
+    /// # Errors
+    /// [`StoreError`], with the path and what is wrong.
+    pub fn open(path: &Path, limit: u64) -> Result<Self, StoreError> {
+        let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
+        let source = if path == Path::new("-") {
+            Source::Memory(in_memory(io::stdin().lock(), path, limit)?)
+        } else {
+            let file = File::open(path).map_err(unreadable)?;
+            if file.metadata().map_err(unreadable)?.is_file() {
+                Source::File(file)
+            } else {
+                Source::Memory(in_memory(file, path, limit)?)
+            }
+        };
+        Ok(Self { source, path: path.to_owned(), limit })
+    }
+
+    /// What precedes the threads: capture, window and host. `None` if ctprof did not write the file, or if it
+    /// is damaged.
+    pub fn head(&mut self) -> Option<CtprofSnapshot> {
+        let Self { source, path, limit } = self;
+        let mut text = Text { source, path, limit: *limit };
+        let form = text.form().ok()?;
+        let max = max_threads(text.limit);
+        lines::head(text.json(form).ok()?, max)
+    }
+
+    /// Reads the snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
+    /// file, only the threads being parsed are in memory beside it. Files of another layout are held
+    /// whole. The bytes of the file are counted as they are read.
+    ///
+    /// # Errors
+    /// [`StoreError`], with the path and what is wrong.
+    pub fn load_into<T: Threads>(self, empty: &T, progress: &Progress) -> Result<(CtprofSnapshot, T), StoreError> {
+        let Self { source, path, limit } = self;
+        if let Source::File(file) = &source {
+            let metadata = file.metadata().map_err(|source| StoreError::Read { path: path.clone(), source })?;
+            progress.announce(metadata.len());
+        }
+        Text { source: Watched { source, progress, counted: 0 }, path: &path, limit }.load(empty)
     }
 }
 
 /// A file that reports progress while it is read.
 struct Watched<'p> {
-    file: File,
+    source: Source,
     progress: &'p Progress,
     /// Bytes counted since the start of the file.
     counted: u64,
@@ -62,7 +128,7 @@ struct Watched<'p> {
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
+        let read = self.source.read(buffer)?;
         let bytes = u64::try_from(read).unwrap_or(u64::MAX);
         self.progress.advance(bytes);
         self.counted += bytes;
@@ -73,7 +139,7 @@ impl Read for Watched<'_> {
 impl Seek for Watched<'_> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         self.progress.retract(std::mem::take(&mut self.counted));
-        self.file.seek(to)
+        self.source.seek(to)
     }
 }
 
@@ -123,6 +189,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
     }
 
     fn form(&mut self) -> Result<Form, StoreError> {
+        self.source.rewind().map_err(|error| self.unreadable(error))?;
         let mut start = Vec::new();
         (&mut self.source).take(4).read_to_end(&mut start).map_err(|error| self.unreadable(error))?;
         match start.trim_ascii_start() {

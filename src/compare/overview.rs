@@ -1,0 +1,309 @@
+//! The overview: one line per group, with what matters most: where its time went, its switches, faults and I/O.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::delta::number;
+use super::digest::{Digest, Members};
+use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::group::{Groups, cell, context, population};
+use super::options::{Options, Per};
+use super::rank::is_own_name;
+use super::rows::{ComparisonTable, OfGroup, Row, Table, ViewTable};
+use super::sides::Sides;
+use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, Totals, Unit};
+
+/// What an amount counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Time,
+    Events,
+    Bytes,
+}
+
+/// A column of the overview.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OverviewColumn {
+    /// Name of the value.
+    pub name: &'static str,
+    /// The meaning.
+    pub doc: &'static str,
+    kind: Kind,
+    amount: fn(&Totals, Times) -> Option<u64>,
+    /// How much a change of the host's total matters, and from which rate per second it does fully.
+    weight: f64,
+    full_rate: f64,
+}
+
+/// How long the threads of a group were alive and blocked, in nanoseconds, if it is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    alive: Option<u64>,
+    blocked: Option<u64>,
+}
+
+const fn column(
+    name: &'static str,
+    kind: Kind,
+    (weight, full_rate): (f64, f64),
+    amount: fn(&Totals, Times) -> Option<u64>,
+    doc: &'static str,
+) -> OverviewColumn {
+    OverviewColumn { name, doc, kind, amount, weight, full_rate }
+}
+
+/// The columns, in order.
+pub static OVERVIEW: &[OverviewColumn] = &[
+    column("run", Kind::Time, (1.0, 0.0), |t, _| run(t), "Time on a CPU."),
+    column("wait", Kind::Time, (1.0, 0.0), |t, _| t.wait_time_ns.sum(), "Time runnable but waiting for a CPU."),
+    column("block", Kind::Time, (1.0, 0.0), |_, times| times.blocked, "Time blocked on I/O, memory or kernel locks."),
+    column("sleep", Kind::Time, (0.0, 0.0), sleep, "The rest of the time."),
+    column("csw", Kind::Events, (0.1, 2e3), |t, _| both(t, M::voluntary_csw, M::nonvoluntary_csw), "Context switches."),
+    column("faults", Kind::Events, (0.1, 2e4), |t, _| both(t, M::minflt, M::majflt), "Page faults."),
+    column("read", Kind::Bytes, (0.3, 1e7), |t, _| t.read_bytes.sum(), "Bytes fetched from storage."),
+    column("write", Kind::Bytes, (0.3, 1e7), |t, _| t.write_bytes.sum(), "Bytes sent to storage."),
+    column("alloc", Kind::Bytes, (0.05, 1e8), |t, _| t.allocated_bytes.sum(), "Bytes allocated through jemalloc."),
+];
+
+/// Without scheduler statistics, CPU time in ticks of the usual length.
+fn run(totals: &Totals) -> Option<u64> {
+    const NS_PER_TICK: u64 = 10_000_000;
+    let ticks = || both(totals, M::utime_clock_ticks, M::stime_clock_ticks);
+    totals.run_time_ns.sum().or_else(|| Some(ticks()?.saturating_mul(NS_PER_TICK)))
+}
+
+fn sleep(totals: &Totals, times: Times) -> Option<u64> {
+    let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
+    Some(times.alive?.saturating_sub(used))
+}
+
+fn both(totals: &Totals, a: M, b: M) -> Option<u64> {
+    let sum = |id: M| match id.metric().total(totals)? {
+        Cell::Number(sum) => Some(sum),
+        _ => None,
+    };
+    Some(sum(a)?.saturating_add(sum(b)?))
+}
+
+/// What the values of one capture are divided by.
+#[derive(Clone, Copy, Debug)]
+enum Divisor {
+    /// The length of a window, in nanoseconds.
+    Window(u64),
+    /// How long the threads of a group have existed on average.
+    Lifetime,
+    /// Nothing.
+    One,
+    /// CPU time of all groups, in nanoseconds.
+    CpuTime(u64),
+}
+
+/// What values are divided by where the options don't say: a window's by its length, totals by nothing.
+pub(super) fn per_of_comparison<'d>(digests: impl Iterator<Item = &'d Digest>) -> Per {
+    let windows: Vec<_> = digests.map(|digest| digest.snapshot.window.as_ref()).collect();
+    let are_commands = windows.iter().all(|window| window.is_some_and(|window| window.command.is_some()));
+    let are_windows = windows.iter().all(Option::is_some);
+    if are_windows && !are_commands { Per::Second } else { Per::Run }
+}
+
+/// What values are divided by where the options don't say: of a snapshot by the time that threads have existed.
+pub(super) fn per_of_view(digest: &Digest) -> Per {
+    let lived = |members: &Members| members.lifetimes.lived(&digest.snapshot).is_some();
+    let is_known = digest.snapshot.window.is_some() || digest.kinds.values().any(lived);
+    if is_known { Per::Second } else { Per::Run }
+}
+
+/// The overview of one capture: its groups, and below them the work of exited threads where it matters.
+pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, options: &Options) -> SideSection {
+    let window = snapshot.window.as_ref().map(|window| window.duration_ns);
+    let divisor = match (per, window) {
+        (Per::Run, _) => Divisor::One,
+        (Per::Second, Some(duration)) => Divisor::Window(duration),
+        (Per::Second, None) => Divisor::Lifetime,
+        (Per::CpuSecond, _) => {
+            let tops = groups.iter().filter(|(path, _)| path.len() == 1);
+            Divisor::CpuTime(tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add))
+        }
+    };
+    let mut section = SideSection::new();
+    for (path, grouped) in groups {
+        let members = &grouped.members;
+        let lived = members.lifetimes.lived(snapshot);
+        let alive =
+            if window.is_some() { Some(members.alive_ns) } else { lived.and_then(|(ns, _)| ns.try_into().ok()) };
+        let side = Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } };
+        let mut group = side.group(&members.totals, members.threads);
+        group.population = population(snapshot, members);
+        group.name_cut = grouped.name_cut;
+        let context = context(snapshot);
+        group.sort_values = options.sort_by.iter().map(|key| cell(key.by, members, context)).collect();
+        section.insert(path.clone(), group);
+        section.extend(exited(path, members, side, options.sort_by.len()));
+    }
+    section
+}
+
+/// Exited work below this share of its group's run time has no line of its own.
+const LEAST_SHARE: f64 = 0.05;
+
+/// The lines of exited work below a group.
+fn exited(
+    path: &[String],
+    members: &Members,
+    side: Side,
+    sort_keys: usize,
+) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
+    let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
+    let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
+    members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
+        let name = match kind {
+            ExitedWork::Threads => "exited threads",
+            ExitedWork::Children => "exited children",
+        };
+        let group = Side { times: Times::default(), ..side }.group(totals, 0);
+        let population = Population { own: members.are_own(), ..Population::default() };
+        ([path, &[name.to_owned()]].concat(), SideGroup { population, sort_values: vec![None; sort_keys], ..group })
+    })
+}
+
+/// How the amounts of a group become values.
+#[derive(Clone, Copy)]
+struct Side {
+    divisor: Divisor,
+    lived: Option<(u128, u64)>,
+    times: Times,
+}
+
+impl Side {
+    fn group(self, totals: &Totals, members: u64) -> SideGroup {
+        let value = |column: &OverviewColumn| {
+            let (unit, cell) = self.value(column.kind, (column.amount)(totals, self.times));
+            Entry { name: column.name.into(), unit, cell, covered: members, partial: false, quantity: None }
+        };
+        SideGroup { entries: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
+    }
+
+    fn value(self, kind: Kind, amount: Option<u64>) -> (Unit, Option<Cell>) {
+        let seconds = match self.divisor {
+            Divisor::One => {
+                let unit = match kind {
+                    Kind::Time => Unit::Ns,
+                    Kind::Events => Unit::Count,
+                    Kind::Bytes => Unit::Bytes,
+                };
+                return (unit, amount.map(Cell::Number));
+            }
+            Divisor::Window(ns) | Divisor::CpuTime(ns) => Some(ns as f64 / 1e9),
+            Divisor::Lifetime => self.lived.map(|(ns, threads)| ns as f64 / threads as f64 / 1e9),
+        };
+        let unit = match kind {
+            Kind::Time => Unit::Percent,
+            Kind::Events => Unit::CountPerSecond,
+            Kind::Bytes => Unit::BytesPerSecond,
+        };
+        let scale = if kind == Kind::Time { 1e9 / 100.0 } else { 1.0 };
+        let rate = |amount: u64| Some(amount as f64 / scale / seconds.filter(|seconds| *seconds > 0.0)?);
+        (unit, amount.and_then(rate).map(Cell::Ratio))
+    }
+}
+
+/// The size of the host, by which changes are measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostSize {
+    /// Number of CPUs, if it is known.
+    pub(super) cpus: Option<f64>,
+    /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
+    pub(super) seconds: Option<f64>,
+    pub(super) measure: Measure,
+}
+
+/// What of the host's events and bytes a change is a share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// All of them: the values are those of windows.
+    Totals,
+    /// The changes: the values are totals since each thread started.
+    Changes,
+}
+
+/// Sorts the groups of a comparison by how much they changed as a share of the host. Groups of the capturing
+/// process come last.
+pub(super) fn rank(table: &mut ComparisonTable, host: HostSize) {
+    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, whole(table, column, host))).collect();
+    let mut scores = vec![0.0; table.groups.len()];
+    for row in &table.rows {
+        let column = OVERVIEW.iter().find(|column| column.name == row.name).expect("an overview has these rows");
+        let whole = wholes[column.name];
+        if whole > 0.0 {
+            scores[row.group] += column.weight * changed(row) / whole;
+        }
+    }
+    sort_groups(table, |a, b| scores[b].total_cmp(&scores[a]));
+}
+
+/// Sorts the groups of a view by run time. Groups of the capturing process come last.
+pub(super) fn rank_view(table: &mut ViewTable) {
+    let mut run = vec![0.0; table.groups.len()];
+    for row in table.rows.iter().filter(|row| row.name == OVERVIEW[0].name) {
+        run[row.group] = row.value.as_ref().and_then(number).unwrap_or(0.0);
+    }
+    sort_groups(table, |a, b| run[b].total_cmp(&run[a]));
+}
+
+fn sort_groups<P: Owned, R: OfGroup>(table: &mut Table<P, R>, compare: impl Fn(usize, usize) -> Ordering) {
+    let is_own = |group: usize| {
+        let group = &table.groups[group];
+        // Files of version 0.1 don't mark ctprof's own threads.
+        group.population.is_own() || is_own_name(&group.path)
+    };
+    let mut order: Vec<usize> = (0..table.groups.len()).collect();
+    order.sort_by(|&a, &b| is_own(a).cmp(&is_own(b)).then_with(|| compare(a, b)));
+    let mut places = vec![0; order.len()];
+    order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
+    table.rows.sort_by_key(|row| places[row.group()]);
+}
+
+/// What a change of a column's value is measured by.
+fn whole(table: &ComparisonTable, column: &OverviewColumn, host: HostSize) -> f64 {
+    let rows = || table.rows.iter().filter(|row| table.groups[row.group].path.len() == 1);
+    let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
+    if column.kind == Kind::Time {
+        let is_percent = table.rows.first().is_some_and(|row| row.unit == Unit::Percent);
+        let capacity = host.cpus.zip(host.seconds).map(|(cpus, seconds)| cpus * seconds);
+        return capacity.map_or_else(|| changes("run"), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
+    }
+    let full = host.seconds.unwrap_or(0.0) * column.full_rate;
+    let total = |side: fn(&Row) -> Option<&Cell>| {
+        rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
+    };
+    match host.measure {
+        Measure::Changes => changes(column.name).max(full),
+        Measure::Totals => {
+            total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.candidate.as_ref())).max(full)
+        }
+    }
+}
+
+/// How much a row changed. A group on one side has no value on the other, which counts as 0.
+fn changed(row: &Row) -> f64 {
+    let side = |cell: &Option<Cell>| cell.as_ref().and_then(number).unwrap_or(0.0);
+    (side(&row.values.candidate) - side(&row.values.baseline)).abs()
+}
+
+/// Populations that may be of the capturing process.
+trait Owned {
+    fn is_own(&self) -> bool;
+}
+
+impl Owned for Population {
+    fn is_own(&self) -> bool {
+        self.own
+    }
+}
+
+impl Owned for Sides<Option<Population>> {
+    fn is_own(&self) -> bool {
+        self.as_ref().into_iter().flatten().any(|population| population.own)
+    }
+}

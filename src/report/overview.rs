@@ -1,0 +1,100 @@
+//! The overview as a table: a line per group, a column per value.
+
+use std::collections::HashMap;
+
+use super::columns::{indent, label};
+use super::page::{ListLine, PageGroup, PageRow, PageSection, Sided};
+use super::scale::cell_text;
+use crate::compare::{OVERVIEW, OverviewColumn, Turnover};
+use crate::model::Unit;
+
+/// The overview, as headings and texts.
+pub(super) struct Pivot {
+    /// The headings: group, threads, then those of the columns with data.
+    pub(super) heads: Vec<String>,
+    pub(super) lines: Vec<Vec<String>>,
+    /// Names of the columns without data.
+    pub(super) no_data: Vec<&'static str>,
+    /// Number of groups that tables hide.
+    pub(super) idle: usize,
+}
+
+/// Turns the rows of an overview into columns.
+pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
+    let groups = section.rows_of_groups();
+    let is_hidden = |rows: &&[PageRow<'_>]| section.is_hidden(rows);
+    let (hidden, shown): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_hidden);
+    let values =
+        |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
+    let has_data =
+        |column: &&'static OverviewColumn| values(column).any(|row| row.values.values().any(Option::is_some));
+    let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW.iter().partition(has_data);
+    let heading = |column: &&'static OverviewColumn| {
+        let per_second = |unit| matches!(unit, Unit::CountPerSecond | Unit::BytesPerSecond);
+        let is_rate = values(column).next().is_some_and(|row| per_second(row.unit));
+        format!("{}{}", column.name, if is_rate { "/s" } else { "" })
+    };
+    let by_group: HashMap<usize, &[PageRow<'_>]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
+    let lines = section.in_tree(shown.iter().map(|rows| &rows[0]).collect()).into_iter().map(|line| match line {
+        ListLine::Ancestor { name, depth } => {
+            let mut cells = vec![String::new(); columns.len() + 2];
+            cells[0] = format!("{}{name}", indent(depth));
+            cells
+        }
+        ListLine::Row(row) => cells(&section.groups[row.group], by_group[&row.group], &columns),
+    });
+    Pivot {
+        heads: ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading)).collect(),
+        lines: lines.collect(),
+        no_data: missing.into_iter().map(|column| column.name).collect(),
+        idle: hidden.iter().filter(|rows| !section.groups[rows[0].group].is_exited_work()).count(),
+    }
+}
+
+fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn]) -> Vec<String> {
+    let text =
+        |column: &&OverviewColumn| rows.iter().find(|row| row.name == column.name).map_or_else(String::new, value);
+    let threads = if group.is_exited_work() { String::new() } else { threads(&group.members, &group.turnover) };
+    [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
+}
+
+/// A value, or those of both sides.
+fn value(row: &PageRow<'_>) -> String {
+    sides(row.values.values().map(|cell| cell_text(*cell, row.unit)))
+}
+
+/// How many threads there are, and how many started and exited: `7 (+2 −1)`.
+fn threads(members: &Sided<Option<u64>>, turnover: &Sided<Option<Turnover>>) -> String {
+    let members = sides(members.values().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
+    let Some(Turnover { started, exited }) = turnover.values().last().copied().flatten() else { return members };
+    let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));
+    let exited = Some(exited).filter(|exited| *exited > 0).map(|exited| format!("−{exited}"));
+    let changes: Vec<_> = [started, exited].into_iter().flatten().collect();
+    if changes.is_empty() { members } else { format!("{members} ({})", changes.join(" ")) }
+}
+
+/// The texts of both sides, or one text if they are equal.
+fn sides(texts: impl Iterator<Item = String>) -> String {
+    let mut texts: Vec<_> = texts.collect();
+    texts.dedup();
+    texts.join(" → ")
+}
+
+/// What is not shown, and how to see it.
+pub(super) fn footer(section: &PageSection<'_>, pivot: &Pivot, left_out: &[&str]) -> Option<String> {
+    let groups = |count: usize| if count == 1 { "group" } else { "groups" };
+    let mut parts = Vec::new();
+    if section.cut > 0 {
+        parts.push(format!("{} more {} (--limit 0)", section.cut, groups(section.cut)));
+    }
+    if pivot.idle > 0 {
+        parts.push(format!("{} idle {} (--unchanged)", pivot.idle, groups(pivot.idle)));
+    }
+    if !pivot.no_data.is_empty() {
+        parts.push(format!("no data: {} (ctprof doctor)", pivot.no_data.join(", ")));
+    }
+    if !left_out.is_empty() {
+        parts.push(format!("too narrow for: {}", left_out.join(", ")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

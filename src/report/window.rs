@@ -1,0 +1,120 @@
+//! The lines about a window before the sections.
+
+use std::fmt::Write as _;
+
+use super::page::{Line, Tone};
+use super::scale::spaced;
+use crate::compare::{CommandTotals, Side, WindowSide};
+use crate::diagnose::Kind;
+use crate::model::{Accounting, RecordedCommand, Unit, WindowInfo};
+
+/// A window whose threads explain less than this share of the host's CPU time says what the rest may be.
+const MOST_EXPLAINED: f64 = 0.95;
+
+/// The lines about a window: what it covers, the command, and what is not known.
+pub(super) fn lines(label: &'static str, side: &Side, window: &WindowSide) -> Vec<Line> {
+    let fact = |label, text| Line { label, text, tone: Tone::Fact };
+    let mut lines = vec![fact(label, covered(side, window))];
+    lines.extend(window.info.command.iter().map(|command| fact("command", ran(command, window))));
+    lines.extend(window.info.cpu.as_ref().and_then(|cpu| unexplained(cpu, window)).map(|text| fact("", text)));
+    let note = |text| Line { label: "note", text, tone: Tone::Warning };
+    lines.extend(notes(&window.info).into_iter().map(note));
+    lines
+}
+
+/// `5.06 s on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
+/// explained (97%)`.
+fn covered(side: &Side, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
+    let mut text = spaced(info.duration_ns.into(), Unit::Ns);
+    if *since_baseline {
+        text += " since the baseline";
+    }
+    if let Some(host) = side.hostname.as_ref().filter(|_| !since_baseline) {
+        let _ = write!(text, " on {host}");
+    }
+    if let Some(cpu) = &info.cpu {
+        let _ = write!(text, ", {} CPU{}", cpu.cpus, if cpu.cpus == 1 { "" } else { "s" });
+    }
+    let (threads, processes) = (Kind::Threads.counted(side.threads), Kind::Processes.counted(side.processes));
+    let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
+    if let Some(Accounting { busy_ns, explained_ns, .. }) = info.cpu {
+        let share = explained_ns as f64 / busy_ns.max(1) as f64 * 100.0;
+        let (explained, busy) = (seconds(explained_ns), seconds(busy_ns));
+        let _ = write!(text, "; {explained} of {busy} CPU-seconds explained ({share:.0}%)");
+    }
+    text
+}
+
+fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
+    let RecordedCommand { arguments, elapsed_ns, status, signal } = command;
+    let mut text = if arguments.is_empty() { "(redacted)".to_owned() } else { arguments.join(" ") };
+    let _ = match (status, signal) {
+        (Some(status), _) => write!(text, ": exit status {status}"),
+        (None, Some(signal)) => write!(text, ": killed by signal {signal}"),
+        (None, None) => write!(text, ": still running"),
+    };
+    let _ = write!(text, " after {}", spaced((*elapsed_ns).into(), Unit::Ns));
+    if let Some(CommandTotals { threads, run_time_ns: Some(run), .. }) = window.command_totals {
+        let percent = run as f64 / (*elapsed_ns).max(1) as f64 * 100.0;
+        let _ = write!(text, ", {} CPU-seconds ({percent:.0}%) in {}", seconds(run), Kind::Threads.counted(threads));
+    }
+    text
+}
+
+/// Where the rest of the host's CPU time may have gone, if it is much.
+fn unexplained(cpu: &Accounting, window: &WindowSide) -> Option<String> {
+    let rest = cpu.busy_ns.checked_sub(cpu.explained_ns)?;
+    if cpu.explained_ns as f64 >= cpu.busy_ns as f64 * MOST_EXPLAINED {
+        return None;
+    }
+    let mut causes = Vec::new();
+    let interrupts = cpu.interrupt_ns.unwrap_or(0).min(rest);
+    if interrupts > 0 {
+        causes.push(format!("{} in interrupts", seconds(interrupts)));
+    }
+    let unseen = cpu.started.and_then(|started| started.checked_sub(window.started)).filter(|unseen| *unseen > 0);
+    let rest_text = seconds(rest - interrupts);
+    causes.push(match unseen {
+        Some(unseen) => {
+            format!("{rest_text} of {} that exited without a record, or unknown", Kind::Threads.counted(unseen))
+        }
+        None => format!("{rest_text} unknown"),
+    });
+    Some(format!("not explained: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
+}
+
+fn notes(info: &WindowInfo) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !info.process_counters {
+        notes.push("exited work is unknown: a snapshot lacks counters of processes; capture again".to_owned());
+    }
+    if let Some(records) = info.exit_records.as_ref().filter(|records| records.lost > 0) {
+        notes.push(format!(
+            "{} exit records received, and records lost {} times: some exited threads are missing",
+            records.received, records.lost
+        ));
+    }
+    if let Some(suspended) = info.suspended_ns {
+        notes.push(format!("the host was suspended for another {}", spaced(suspended.into(), Unit::Ns)));
+    }
+    if info.missed > 0 {
+        let threads = Kind::Threads.counted(info.missed);
+        notes.push(format!("{threads} left out: older than the window, but missing in the first capture"));
+    }
+    if !info.backwards.is_empty() {
+        let threads = |(metric, threads): (&String, &u64)| format!("{metric} of {}", Kind::Threads.counted(*threads));
+        let all: Vec<_> = info.backwards.iter().map(threads).collect();
+        notes.push(format!("counters that went backwards are left out: {}", all.join(", ")));
+    }
+    notes
+}
+
+/// Seconds with three digits.
+fn seconds(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        ..9.995 => format!("{seconds:.2}"),
+        ..99.95 => format!("{seconds:.1}"),
+        _ => format!("{seconds:.0}"),
+    }
+}

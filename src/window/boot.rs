@@ -1,0 +1,134 @@
+//! The time between two captures of one boot.
+
+use crate::model::{CtprofSnapshot, HostContext};
+
+/// Why two snapshots are not the ends of a window.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoWindow {
+    /// The host was restarted in between, or there are two hosts.
+    #[error("the snapshots are from different boots, so there is no time in between; `ctprof compare` compares totals")]
+    DifferentBoots,
+    /// A snapshot does not say from which boot it is.
+    #[error("a snapshot does not say from which boot it is; capture again with this ctprof")]
+    UnknownBoot,
+    /// The second snapshot is not the later one.
+    #[error("the second snapshot is the earlier one; swap them")]
+    NotLater,
+    /// A snapshot is a window itself.
+    #[error("one of the files is a window already; `ctprof show` shows it alone")]
+    IsWindow,
+}
+
+/// The clocks of both ends of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Clocks {
+    /// Length without time suspended, in nanoseconds.
+    pub(super) duration_ns: u64,
+    /// Time suspended, in nanoseconds, if it is known.
+    pub(super) suspended_ns: Option<u64>,
+    /// Time since boot at the start, in nanoseconds.
+    pub(super) start_boottime_ns: u64,
+    /// `CLOCK_MONOTONIC` at the start, in nanoseconds, if it is known.
+    pub(super) start_monotonic_ns: Option<u64>,
+    /// Length of a `USER_HZ` tick, in nanoseconds.
+    pub(super) ns_per_tick: u64,
+}
+
+/// `USER_HZ` on every architecture but a few old ones.
+const USUAL_TICKS: u64 = 100;
+/// Shorter differences between the clocks are the time between reading them.
+const SHORTEST_SUSPEND_NS: u64 = 1_000_000;
+
+impl Clocks {
+    /// The clocks of a window between two snapshots.
+    ///
+    /// # Errors
+    /// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
+    pub(super) fn between(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Result<Self, NoWindow> {
+        if earlier.window.is_some() || later.window.is_some() {
+            return Err(NoWindow::IsWindow);
+        }
+        match is_one_boot(earlier, later) {
+            Some(true) => {}
+            Some(false) => return Err(NoWindow::DifferentBoots),
+            None => return Err(NoWindow::UnknownBoot),
+        }
+        let (a, b) = (boottime(earlier), boottime(later));
+        let (Some(a), Some(b)) = (a, b) else { return Err(NoWindow::UnknownBoot) };
+        let since_boot = b.checked_sub(a).ok_or(NoWindow::NotLater)?;
+        let awake = monotonic(later).zip(monotonic(earlier)).and_then(|(b, a)| b.checked_sub(a));
+        let suspended = awake.map(|awake| since_boot.saturating_sub(awake));
+        let ticks = later.host.as_ref().and_then(|host| host.clock_ticks_per_second);
+        Ok(Self {
+            duration_ns: awake.filter(|time| *time > 0).unwrap_or(since_boot),
+            suspended_ns: suspended.filter(|time| *time >= SHORTEST_SUSPEND_NS),
+            start_boottime_ns: a,
+            start_monotonic_ns: monotonic(earlier),
+            ns_per_tick: 1_000_000_000
+                / ticks.filter(|ticks| (1..=1_000_000_000).contains(ticks)).unwrap_or(USUAL_TICKS),
+        })
+    }
+
+    /// Whether a thread with this start time, in ticks since boot, started in the window.
+    pub(super) fn started_within(&self, start_ticks: u64) -> bool {
+        start_ticks >= self.start_boottime_ns / self.ns_per_tick
+    }
+
+    /// From the start of the window to the start of a thread, in nanoseconds.
+    pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
+        start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
+    }
+}
+
+/// Whether two snapshots were captured in one boot of one host; `None` if one does not say.
+#[must_use]
+pub fn is_one_boot(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Option<bool> {
+    let boot = |snapshot: &CtprofSnapshot| snapshot.host.as_ref().and_then(|host| host.boot_id.clone());
+    boot(earlier).zip(boot(later)).map(|(a, b)| a == b)
+}
+
+fn monotonic(snapshot: &CtprofSnapshot) -> Option<u64> {
+    snapshot.capture.as_ref()?.monotonic_ns
+}
+
+/// Time since boot, suspend included.
+fn boottime(snapshot: &CtprofSnapshot) -> Option<u64> {
+    let exact = snapshot.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    exact.or_else(|| snapshot.host.as_ref().and_then(|HostContext { uptime_ns, .. }| *uptime_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::CaptureInfo;
+
+    fn snapshot(boot: Option<&str>, monotonic: Option<u64>, boottime: Option<u64>) -> CtprofSnapshot {
+        let capture = CaptureInfo { monotonic_ns: monotonic, boottime_ns: boottime, ..CaptureInfo::default() };
+        let host = HostContext { boot_id: boot.map(str::to_owned), ..HostContext::default() };
+        CtprofSnapshot { capture: Some(capture), host: Some(host), ..CtprofSnapshot::default() }
+    }
+
+    #[test]
+    fn time_suspended_is_no_part_of_the_window() {
+        let second = 1_000_000_000;
+        let a = snapshot(Some("x"), Some(5 * second), Some(7 * second));
+        let b = snapshot(Some("x"), Some(8 * second), Some(70 * second));
+        let clocks = Clocks::between(&a, &b).unwrap();
+        assert_eq!((clocks.duration_ns, clocks.suspended_ns), (3 * second, Some(60 * second)));
+        assert!(clocks.started_within(700) && !clocks.started_within(699));
+        assert_eq!(clocks.until_start(800), second);
+    }
+
+    #[test]
+    fn a_window_needs_two_captures_of_one_boot_in_order() {
+        let of = |a: (Option<&str>, Option<u64>), b: (Option<&str>, Option<u64>)| {
+            Clocks::between(&snapshot(a.0, None, a.1), &snapshot(b.0, None, b.1)).map(|clocks| clocks.duration_ns)
+        };
+        assert_eq!(of((Some("x"), Some(1)), (Some("x"), Some(4))), Ok(3));
+        assert_eq!(of((Some("x"), Some(4)), (Some("x"), Some(1))), Err(NoWindow::NotLater));
+        assert_eq!(of((Some("x"), Some(4)), (Some("x"), Some(4))), Ok(0));
+        assert_eq!(of((Some("x"), Some(1)), (Some("y"), Some(4))), Err(NoWindow::DifferentBoots));
+        assert_eq!(of((None, Some(1)), (Some("y"), Some(4))), Err(NoWindow::UnknownBoot));
+    }
+}

@@ -1,0 +1,283 @@
+//! The threads of the earlier capture, packed: a million of them fit in memory while the later ones stream by.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::model::{METRICS, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads, Value};
+
+/// Threads of the earlier capture, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Earlier {
+    threads: Vec<PackedThread>,
+    /// The metrics of all threads: for each thread the number of values, then its values with the index of
+    /// their metrics.
+    bytes: Vec<u8>,
+    /// Texts and CPU sets of the values, each once.
+    words: Words,
+}
+
+/// A thread, with its metrics elsewhere.
+#[derive(Clone, Debug)]
+pub(super) struct PackedThread {
+    pub(super) id: ThreadId,
+    pub(super) start_ticks: Option<u64>,
+    pub(super) read_at_ns: u64,
+    pub(super) pcomm: Name,
+    pub(super) comm: Name,
+    pub(super) cgroup: Option<Name>,
+    pub(super) kernel_thread: bool,
+    pub(super) party: Option<Party>,
+    pub(super) process: Option<Box<ProcessState>>,
+    smaps_rollup_kib: Option<BTreeMap<String, u64>>,
+    /// Start of its metrics in the bytes.
+    at: usize,
+}
+
+/// Values that are not numbers.
+#[derive(Clone, Debug, Default)]
+struct Words {
+    values: Vec<Value<'static>>,
+}
+
+impl Words {
+    /// The index of a value. There are only a few, and the last ones are the most likely.
+    fn index(&mut self, value: Value<'_>) -> u64 {
+        let known = self.values.iter().rposition(|known| *known == value);
+        let place = known.unwrap_or_else(|| {
+            self.values.push(owned(value));
+            self.values.len() - 1
+        });
+        u64::try_from(place).expect("an index fits")
+    }
+}
+
+fn owned(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Unsigned(number) => Value::Unsigned(number),
+        Value::Signed(number) => Value::Signed(number),
+        Value::Flag(flag) => Value::Flag(flag),
+        Value::Letter(letter) => Value::Letter(letter),
+        Value::Name(name) => Value::Name(name),
+        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+        Value::Cpus(cpus) => Value::Cpus(Cow::Owned(cpus.into_owned())),
+    }
+}
+
+impl Threads for Earlier {
+    fn another(&self) -> Self {
+        Self::default()
+    }
+
+    fn add(&mut self, thread: ThreadState) {
+        let at = self.bytes.len();
+        self.pack(&thread.metrics);
+        let id = thread.id();
+        let ThreadState { start_time_clock_ticks, read_at_ns, pcomm, comm, cgroup, kernel_thread, .. } = thread;
+        self.threads.push(PackedThread {
+            id,
+            start_ticks: start_time_clock_ticks,
+            read_at_ns: read_at_ns.unwrap_or(0),
+            pcomm,
+            comm,
+            cgroup,
+            kernel_thread,
+            party: thread.party,
+            process: thread.process,
+            smaps_rollup_kib: thread.smaps_rollup_kib,
+            at,
+        });
+    }
+
+    fn append(&mut self, later: Self) {
+        let Self { threads, bytes, words } = later;
+        let moved = words.values.into_iter().map(|value| self.words.index(value)).collect::<Vec<_>>();
+        let shift = self.bytes.len();
+        if moved.iter().enumerate().all(|(from, to)| u64::try_from(from) == Ok(*to)) {
+            self.bytes.extend(bytes);
+            self.threads.extend(threads.into_iter().map(|thread| PackedThread { at: thread.at + shift, ..thread }));
+            return;
+        }
+        for mut thread in threads {
+            let mut reader = Reader { bytes: &bytes, at: thread.at };
+            thread.at = self.bytes.len();
+            let count = reader.number();
+            push(&mut self.bytes, count);
+            for _ in 0..count {
+                let metric = reader.number();
+                let number = reader.number();
+                push(&mut self.bytes, metric);
+                push(&mut self.bytes, if is_word(metric) { moved[index(number)] } else { number });
+            }
+            self.threads.push(thread);
+        }
+    }
+}
+
+impl Earlier {
+    /// The threads of a snapshot.
+    #[must_use]
+    pub fn of_threads(threads: impl IntoIterator<Item = ThreadState>) -> Self {
+        let mut earlier = Self::default();
+        threads.into_iter().for_each(|thread| earlier.add(thread));
+        earlier
+    }
+
+    /// Number of threads.
+    pub(super) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub(super) fn threads(&self) -> &[PackedThread] {
+        &self.threads
+    }
+
+    /// The index of a thread.
+    pub(super) fn find(&self, id: ThreadId) -> Option<usize> {
+        self.threads.binary_search_by_key(&id, |thread| thread.id).ok()
+    }
+
+    /// Stores the metrics of the thread at `place`.
+    pub(super) fn unpack(&self, place: usize, metrics: &mut Metrics) {
+        *metrics = Metrics::default();
+        let mut reader = Reader { bytes: &self.bytes, at: self.threads[place].at };
+        for _ in 0..reader.number() {
+            let metric = &METRICS[index(reader.number())];
+            let number = reader.number();
+            let value = match metric.shape {
+                Shape::Unsigned => Value::Unsigned(number),
+                Shape::Signed => Value::Signed(unfolded(number)),
+                _ => self.words.values[index(number)].clone(),
+            };
+            metric.set(metrics, value).expect("the metric had this value");
+        }
+    }
+
+    /// The thread at `place`, whole, under the names that it has later.
+    pub(super) fn thread(&self, place: usize, later: &ThreadState) -> ThreadState {
+        let packed = &self.threads[place];
+        let mut thread = ThreadState {
+            tid: packed.id.tid,
+            tgid: packed.id.tgid,
+            pcomm: Name::clone(&later.pcomm),
+            comm: Name::clone(&later.comm),
+            cgroup: later.cgroup.clone(),
+            start_time_clock_ticks: packed.start_ticks,
+            kernel_thread: packed.kernel_thread,
+            name_complete: later.name_complete,
+            read_at_ns: Some(packed.read_at_ns),
+            party: packed.party,
+            smaps_rollup_kib: packed.smaps_rollup_kib.clone(),
+            ..ThreadState::default()
+        };
+        self.unpack(place, &mut thread.metrics);
+        thread
+    }
+
+    fn pack(&mut self, metrics: &Metrics) {
+        let values = || METRICS.iter().enumerate().filter_map(|(place, metric)| Some((place, metric.get(metrics)?)));
+        push(&mut self.bytes, u64::try_from(values().count()).expect("a count fits"));
+        for (place, value) in values() {
+            let number = match value {
+                Value::Unsigned(number) => number,
+                Value::Signed(number) => folded(number),
+                word => self.words.index(word),
+            };
+            push(&mut self.bytes, u64::try_from(place).expect("an index fits"));
+            push(&mut self.bytes, number);
+        }
+    }
+}
+
+/// Whether the values of the metric at this index are words.
+fn is_word(metric: u64) -> bool {
+    !matches!(METRICS[index(metric)].shape, Shape::Unsigned | Shape::Signed)
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).expect("it was an index")
+}
+
+/// Zigzag: small negative numbers become small numbers.
+fn folded(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
+fn unfolded(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+/// Appends a number as LEB128: seven bits per byte, the lowest first.
+fn push(bytes: &mut Vec<u8>, mut number: u64) {
+    loop {
+        let low = u8::try_from(number & 0x7f).expect("seven bits");
+        number >>= 7;
+        if number == 0 {
+            return bytes.push(low);
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+struct Reader<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> u64 {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = self.bytes[self.at];
+            self.at += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return number;
+            }
+            shift += 7;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CategoricalString, CpuSet};
+
+    fn thread(tid: u32, policy: &'static str, cpus: &[u32]) -> ThreadState {
+        let mut thread = ThreadState { tid, tgid: 1, comm: "worker".into(), ..ThreadState::default() };
+        let metrics = &mut thread.metrics;
+        (metrics.run_time_ns, metrics.nice) = (Some(u64::MAX.into()), Some((-20).into()));
+        (metrics.minflt, metrics.majflt) = (Some(u64::from(tid).into()), None);
+        metrics.policy = Some(CategoricalString(policy.into()));
+        metrics.cpu_affinity = Some(CpuSet(cpus.to_vec()));
+        thread
+    }
+
+    #[test]
+    fn every_value_is_unpacked_as_it_was_packed_also_after_parts_were_appended() {
+        let threads =
+            [thread(1, "SCHED_OTHER", &[0, 1]), thread(2, "SCHED_FIFO", &[1]), thread(3, "SCHED_OTHER", &[1])];
+        for cut in 0..=threads.len() {
+            let mut earlier = Earlier::of_threads(threads[..cut].to_vec());
+            earlier.append(Earlier::of_threads(threads[cut..].iter().rev().cloned()));
+            for place in 0..threads.len() {
+                let id = earlier.threads()[place].id;
+                let original = threads.iter().find(|thread| thread.id() == id).unwrap();
+                let unpacked = earlier.thread(place, original);
+                assert_eq!(unpacked.metrics, original.metrics, "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_packed_without_loss() {
+        for number in [0, 1, 127, 128, 300, u64::MAX] {
+            let mut bytes = Vec::new();
+            push(&mut bytes, number);
+            assert_eq!(Reader { bytes: &bytes, at: 0 }.number(), number);
+        }
+        for number in [0, -1, 1, -20, i64::MIN, i64::MAX] {
+            assert_eq!(unfolded(folded(number)), number);
+        }
+    }
+}

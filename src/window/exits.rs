@@ -1,0 +1,240 @@
+//! Threads that exited in a window: from records, from what processes count, or known by their absence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use super::accounting::account;
+use super::earlier::PackedThread;
+use super::join::{Ends, Join, Start};
+use super::processes::{Processes, Unexplained};
+use super::work::Work;
+use crate::model::{
+    CtprofSnapshot, ExitRecords, Includes, METRICS, MetricId, Metrics, Name, ProcessState, ThreadId, ThreadSpan,
+    ThreadState, Threads, WindowInfo,
+};
+
+/// The record of an exited thread.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExitedThread {
+    /// Its ids, its name and its values since it started. Names of process and cgroup are filled in.
+    pub state: ThreadState,
+    /// Process id of its parent.
+    pub ppid: u32,
+    /// How long it was alive, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// Calls its argument for each record, in the order of the exits.
+pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
+
+/// Records of exited threads.
+#[derive(Default)]
+pub struct Exits<'r> {
+    /// Where they came from, and how many there are; `None` without records.
+    pub summary: Option<ExitRecords>,
+    /// The records.
+    pub each: Option<EachExit<'r>>,
+}
+
+impl ExitedThread {
+    /// A record.
+    #[must_use]
+    pub fn new(state: ThreadState, ppid: u32, elapsed_ns: u64) -> Self {
+        Self { state, ppid, elapsed_ns }
+    }
+}
+
+/// What records say of exited processes, before their work is added.
+#[derive(Default)]
+struct Family {
+    /// Parents of processes that exited.
+    parent_of: BTreeMap<u32, u32>,
+    /// Names of processes, from the records of their leaders.
+    names: BTreeMap<u32, Name>,
+}
+
+impl<T: Threads> Join<T> {
+    /// Adds what exited, and concludes the window that ends with the snapshot `later`.
+    pub fn finish(mut self, later: &CtprofSnapshot, exits: &Exits<'_>) -> Ends<T> {
+        let start = std::sync::Arc::clone(&self.start);
+        let family = self.family(&start, exits);
+        let mut unexplained = Unexplained::of(&self.processes, &start.earlier, start.clocks.ns_per_tick);
+        self.explain_gone(&start, &mut unexplained, &family);
+        let mut recorded = BTreeSet::new();
+        if let Some(each) = exits.each {
+            each(&mut |exited| self.add_exited(&start, exited, &family, &mut unexplained, &mut recorded));
+        }
+        for thread in unexplained.into_threads(&self.processes) {
+            self.explained_ns += Work::of_thread(&thread.metrics, start.clocks.ns_per_tick)[MetricId::run_time_ns];
+            self.threads.add(thread);
+        }
+        self.add_gone(&start, &recorded);
+        let window = self.info(&start, later, exits.summary.clone());
+        Ends { before: self.before, threads: self.threads, window }
+    }
+
+    fn family(&self, start: &Start, exits: &Exits<'_>) -> Family {
+        let mut family = Family::default();
+        for gone in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
+            if let Some(ppid) = gone.process.as_ref().and_then(|state| state.ppid) {
+                family.parent_of.insert(gone.id.tgid, ppid);
+            }
+        }
+        if let Some(each) = exits.each {
+            each(&mut |exited| {
+                let ThreadState { tgid, tid, comm, .. } = exited.state;
+                if self.processes.describe(tgid).is_none() {
+                    family.parent_of.insert(tgid, exited.ppid);
+                }
+                if tid == tgid {
+                    family.names.insert(tgid, comm);
+                }
+            });
+        }
+        family
+    }
+
+    /// What exited processes had done before the window is no work of their parents' children in it.
+    fn explain_gone(&self, start: &Start, unexplained: &mut Unexplained, family: &Family) {
+        let ticks = start.clocks.ns_per_tick;
+        for leader in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
+            let Some(ProcessState { ppid: Some(ppid), .. }) = leader.process.as_deref() else { continue };
+            let state = leader.process.as_deref().expect("it has a parent");
+            let mut work = Work::of_process(state, Includes::Threads, ticks);
+            work += Work::of_process(state, Includes::Children, ticks);
+            unexplained.explain_process(*ppid, work, &family.parent_of);
+        }
+    }
+
+    /// Adds a record, unless the thread was still listed by the later capture.
+    fn add_exited(
+        &mut self,
+        start: &Start,
+        exited: ExitedThread,
+        family: &Family,
+        unexplained: &mut Unexplained,
+        recorded: &mut BTreeSet<usize>,
+    ) {
+        let ExitedThread { mut state, ppid, elapsed_ns } = exited;
+        let id = state.id();
+        let place = start.earlier.find(id).filter(|place| !recorded.contains(place));
+        // Of several threads with one id, the earlier capture had the first.
+        let is_listed = match place {
+            Some(place) => start.found[place].load(Ordering::Relaxed),
+            None => self.started.binary_search(&id).is_ok(),
+        };
+        if is_listed {
+            return;
+        }
+        let known = place.filter(|place| self.has_grown(start, *place, &state.metrics));
+        let mut span = ThreadSpan { alive_ns: elapsed_ns.min(start.clocks.duration_ns), started: true, exited: true };
+        let origin = known.map(|place| &start.earlier.threads()[place]);
+        if let Some(place) = known {
+            recorded.insert(place);
+            for metric in METRICS {
+                metric.subtract(&self.scratch, &mut state.metrics);
+            }
+            span.started = false;
+        }
+        let work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
+        match self.processes.describe(id.tgid) {
+            Some(_) => unexplained.explain_thread(id.tgid, work),
+            None => unexplained.explain_process(ppid, work, &family.parent_of),
+        }
+        self.describe(start, &mut state, ppid, origin, family);
+        state.span = Some(span);
+        self.explained_ns += work[MetricId::run_time_ns];
+        self.threads.add(state);
+    }
+
+    /// Whether the record continues the thread at `place`, whose values are then in `scratch`.
+    fn has_grown(&mut self, start: &Start, place: usize, metrics: &Metrics) -> bool {
+        start.earlier.unpack(place, &mut self.scratch);
+        let run = |metrics: &Metrics| metrics.run_time_ns.map_or(0, |run| run.0);
+        run(metrics) >= run(&self.scratch)
+    }
+
+    /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
+    /// those of its process, else the cgroup of the nearest ancestor that is known.
+    fn describe(
+        &self,
+        start: &Start,
+        state: &mut ThreadState,
+        ppid: u32,
+        origin: Option<&PackedThread>,
+        family: &Family,
+    ) {
+        let tgid = state.tgid;
+        let leader = start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &start.earlier.threads()[place]);
+        let earlier = origin.or(leader);
+        let later = self.processes.describe(tgid);
+        let name = later.map(|(name, ..)| name).or(family.names.get(&tgid)).or(earlier.map(|thread| &thread.pcomm));
+        state.pcomm = Name::clone(name.unwrap_or(&state.comm));
+        state.cgroup =
+            earlier.and_then(|thread| thread.cgroup.clone()).or(later.and_then(|(_, group, _)| group.cloned()));
+        let mut ancestor = ppid;
+        for _ in 0..8 {
+            if state.cgroup.is_some() {
+                break;
+            }
+            state.cgroup = cgroup_of(start, &self.processes, ancestor);
+            let Some(next) = family.parent_of.get(&ancestor) else { break };
+            ancestor = *next;
+        }
+        let party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
+        state.party = state.party.or(party);
+    }
+
+    /// Adds the threads that are gone and have no record: their number is known, their work is not.
+    fn add_gone(&mut self, start: &Start, recorded: &BTreeSet<usize>) {
+        let is_gone = |(place, _): &(usize, &PackedThread)| {
+            !start.found[*place].load(Ordering::Relaxed) && !recorded.contains(place)
+        };
+        for (_, gone) in start.earlier.threads().iter().enumerate().filter(is_gone) {
+            self.threads.add(ThreadState {
+                tid: gone.id.tid,
+                tgid: gone.id.tgid,
+                pcomm: Name::clone(&gone.pcomm),
+                comm: Name::clone(&gone.comm),
+                cgroup: gone.cgroup.clone(),
+                kernel_thread: gone.kernel_thread,
+                party: gone.party,
+                start_time_clock_ticks: gone.start_ticks,
+                span: Some(ThreadSpan { alive_ns: 0, started: false, exited: true }),
+                ..ThreadState::default()
+            });
+        }
+    }
+
+    fn info(&self, start: &Start, later: &CtprofSnapshot, exit_records: Option<ExitRecords>) -> WindowInfo {
+        let clocks = start.clocks;
+        let time = start.cpu_time.as_ref().zip(later.cpu_time.as_ref());
+        let time = time.map(|(earlier, later)| super::records::cpu_time(earlier, later));
+        let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
+        let had_counters = start.earlier.threads().iter().any(|thread| thread.process.is_some());
+        WindowInfo {
+            started_at_unix_ns: start.started_at_unix_ns,
+            duration_ns: clocks.duration_ns,
+            suspended_ns: clocks.suspended_ns,
+            missed: self.missed,
+            backwards: names.collect(),
+            process_counters: had_counters && self.processes.have_counters(),
+            exit_records,
+            cpu: time.and_then(|time| account(&clocks, &time, self.explained_ns)),
+            command: None,
+        }
+    }
+}
+
+/// The threads of the earlier capture that were not found again.
+fn gone(start: &Start) -> impl Iterator<Item = &PackedThread> {
+    let threads = start.earlier.threads().iter().zip(&start.found);
+    threads.filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(thread, _)| thread)
+}
+
+fn cgroup_of(start: &Start, processes: &Processes, tgid: u32) -> Option<Name> {
+    let later = processes.describe(tgid).and_then(|(_, cgroup, _)| cgroup.cloned());
+    let earlier = || start.earlier.find(ThreadId { tgid, tid: tgid });
+    later.or_else(|| start.earlier.threads()[earlier()?].cgroup.clone())
+}

@@ -1,0 +1,153 @@
+//! Joins the threads of the later capture, as they stream by, with those of the earlier one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::boot::Clocks;
+use super::earlier::Earlier;
+use super::processes::{Processes, Seen};
+use super::work::Work;
+use crate::model::{
+    HostCpuTime, InWindow, METRICS, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
+};
+
+/// What the later threads become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Their increases.
+    Increases,
+    /// Their totals, beside the totals of the threads that were alive at both ends.
+    Totals,
+}
+
+/// The earlier capture, and what is known before the later threads come.
+pub(super) struct Start {
+    pub(super) earlier: Earlier,
+    pub(super) clocks: Clocks,
+    pub(super) values: Values,
+    /// Which of the earlier threads were found again.
+    pub(super) found: Vec<AtomicBool>,
+    /// Wall clock, in nanoseconds since 1970.
+    pub(super) started_at_unix_ns: u64,
+    pub(super) cpu_time: Option<HostCpuTime>,
+}
+
+/// The later threads, joined with the earlier ones.
+pub struct Join<T> {
+    pub(super) start: Arc<Start>,
+    /// The earlier totals of threads that were found again; of totals only.
+    pub(super) before: T,
+    /// The later threads.
+    pub(super) threads: T,
+    pub(super) processes: Processes,
+    pub(super) missed: u64,
+    pub(super) backwards: BTreeMap<MetricId, u64>,
+    /// Threads that started in the window and were listed at its end, ascending.
+    pub(super) started: Vec<ThreadId>,
+    /// CPU time of all threads so far.
+    pub(super) explained_ns: u64,
+    /// The earlier values of one thread.
+    pub(super) scratch: Box<Metrics>,
+}
+
+/// What a join results in.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ends<T> {
+    /// The earlier totals of threads that were alive at both ends; empty unless the join is of totals.
+    pub before: T,
+    /// The later threads, and exited ones.
+    pub threads: T,
+    /// The window.
+    pub window: WindowInfo,
+}
+
+impl<T: Threads> Threads for Join<T> {
+    fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.start), &self.threads)
+    }
+
+    fn add(&mut self, thread: ThreadState) {
+        let start = Arc::clone(&self.start);
+        let place = start.earlier.find(thread.id());
+        let same = place.filter(|place| {
+            let earlier = start.earlier.threads()[*place].start_ticks;
+            earlier == thread.start_time_clock_ticks
+        });
+        match (same, thread.start_time_clock_ticks) {
+            (Some(place), _) => self.add_known(&start, place, thread),
+            (None, Some(ticks)) if start.clocks.started_within(ticks) => self.add_started(&start, ticks, thread),
+            _ => self.missed += 1,
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        let Self { start: _, before, threads, processes, missed, backwards, started, explained_ns, scratch: _ } = later;
+        self.before.append(before);
+        self.threads.append(threads);
+        self.processes.append(processes);
+        self.missed += missed;
+        self.started.extend(started);
+        self.explained_ns += explained_ns;
+        backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
+    }
+}
+
+impl<T: Threads> Join<T> {
+    pub(super) fn new(start: Arc<Start>, empty: &T) -> Self {
+        Self {
+            start,
+            before: empty.another(),
+            threads: empty.another(),
+            processes: Processes::default(),
+            missed: 0,
+            backwards: BTreeMap::new(),
+            started: Vec::new(),
+            explained_ns: 0,
+            scratch: Box::default(),
+        }
+    }
+
+    /// Adds a thread that was alive at both ends.
+    fn add_known(&mut self, start: &Start, place: usize, mut thread: ThreadState) {
+        start.found[place].store(true, Ordering::Relaxed);
+        let earlier = &start.earlier.threads()[place];
+        let read = thread.read_at_ns.unwrap_or(0);
+        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(earlier.read_at_ns);
+        let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
+        start.earlier.unpack(place, &mut self.scratch);
+        self.subtract(&mut thread.metrics);
+        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        self.explained_ns += work[MetricId::run_time_ns];
+        self.processes.add(&thread, work, Seen::AtBothEnds);
+        if let Some(totals) = totals {
+            thread.metrics = totals;
+            self.before.add(start.earlier.thread(place, &thread));
+        } else {
+            thread.span = Some(ThreadSpan { alive_ns, started: false, exited: false });
+        }
+        self.threads.add(thread);
+    }
+
+    /// Replaces the metrics by their increases since those in `scratch`.
+    fn subtract(&mut self, later: &mut Metrics) {
+        for metric in METRICS {
+            if metric.subtract(&self.scratch, later) == InWindow::Backwards {
+                *self.backwards.entry(metric.id).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds a thread that started in the window: its totals are of the window.
+    fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
+        let read = thread.read_at_ns.unwrap_or(0);
+        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(start.clocks.until_start(ticks));
+        thread.span = Some(ThreadSpan { alive_ns, started: true, exited: false });
+        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        self.explained_ns += work[MetricId::run_time_ns];
+        self.started.push(thread.id());
+        self.processes.add(&thread, work, Seen::Started);
+        self.threads.add(thread);
+    }
+}

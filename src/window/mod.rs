@@ -1,0 +1,106 @@
+//! Windows: what happened between two captures of one boot. Counters are increases, of threads alive at both
+//! ends, of threads that started, and, as far as the kernel shows it, of threads that exited.
+
+mod accounting;
+mod boot;
+mod earlier;
+mod exits;
+mod join;
+mod processes;
+mod records;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use self::boot::Clocks;
+pub use self::boot::{NoWindow, is_one_boot};
+pub use self::earlier::Earlier;
+pub use self::exits::{EachExit, ExitedThread, Exits};
+pub use self::join::{Ends, Join};
+use self::join::{Start, Values};
+use crate::model::{CtprofSnapshot, ThreadState, Threads, WINDOW_FORMAT_VERSION, WindowInfo};
+
+/// The window between two snapshots of one boot: a snapshot whose counters are increases.
+///
+/// # Errors
+/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
+pub fn between(mut earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
+    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
+    recorded(&earlier, threads, later, &Exits::default())
+}
+
+/// The window between two snapshots, the earlier one without its `threads`, with records of what exited in
+/// between.
+///
+/// # Errors
+/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
+pub fn recorded(
+    earlier: &CtprofSnapshot,
+    threads: Earlier,
+    mut later: CtprofSnapshot,
+    exits: &Exits<'_>,
+) -> Result<CtprofSnapshot, NoWindow> {
+    let mut join = increases(earlier, threads, &later, &Vec::new())?;
+    std::mem::take(&mut later.threads).into_iter().for_each(|thread| join.add(thread));
+    let Ends { threads, window, .. } = join.finish(&later, exits);
+    into_window(earlier, &mut later, window);
+    later.threads = threads;
+    later.threads.sort_by_key(ThreadState::id);
+    Ok(later)
+}
+
+/// Joins the threads of `later` as they are added to those of `earlier`, and turns their values into those of
+/// the window. The snapshots are without threads.
+///
+/// # Errors
+/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
+pub fn increases<T: Threads>(
+    earlier: &CtprofSnapshot,
+    threads: Earlier,
+    later: &CtprofSnapshot,
+    empty: &T,
+) -> Result<Join<T>, NoWindow> {
+    join(earlier, threads, later, empty, Values::Increases)
+}
+
+/// Joins the threads of `later` as they are added to those of `earlier`. Values stay totals: before those of
+/// threads that were alive at both ends, and after theirs, those of threads that started, and exited work.
+///
+/// # Errors
+/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
+pub fn totals<T: Threads>(
+    earlier: &CtprofSnapshot,
+    threads: Earlier,
+    later: &CtprofSnapshot,
+    empty: &T,
+) -> Result<Join<T>, NoWindow> {
+    join(earlier, threads, later, empty, Values::Totals)
+}
+
+fn join<T: Threads>(
+    earlier: &CtprofSnapshot,
+    threads: Earlier,
+    later: &CtprofSnapshot,
+    empty: &T,
+    values: Values,
+) -> Result<Join<T>, NoWindow> {
+    let clocks = Clocks::between(earlier, later)?;
+    let found = (0..threads.len()).map(|_| AtomicBool::new(false)).collect();
+    let start = Start {
+        earlier: threads,
+        clocks,
+        values,
+        found,
+        started_at_unix_ns: earlier.captured_at_unix_ns,
+        cpu_time: earlier.cpu_time.clone(),
+    };
+    Ok(Join::new(Arc::new(start), empty))
+}
+
+/// Turns a later snapshot, but its threads, into that of the window.
+pub fn into_window(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, window: WindowInfo) {
+    records::subtract(earlier, later);
+    later.format_version = Some(WINDOW_FORMAT_VERSION);
+    later.window = Some(window);
+}

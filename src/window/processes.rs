@@ -1,0 +1,212 @@
+//! Exited work of processes: what a process counts, less what its threads and exited processes are known to
+//! have done.
+
+use std::collections::BTreeMap;
+
+use super::earlier::Earlier;
+use super::work::Work;
+use crate::model::{
+    ExitedWork, Includes, MetricId, Name, PROCESS, Party, ProcessSource, ProcessState, RecordField, ThreadId,
+    ThreadState,
+};
+
+/// When a process was captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// In both captures.
+    #[default]
+    AtBothEnds,
+    /// In the later one: it started in between.
+    Started,
+}
+
+/// A process of the later capture.
+#[derive(Clone, Debug, Default)]
+struct Process {
+    tgid: u32,
+    seen: Seen,
+    leader: Option<Leader>,
+    /// What its threads did in the window.
+    threads: Work,
+}
+
+/// What the leader of a process knows.
+#[derive(Clone, Debug)]
+struct Leader {
+    name: Name,
+    cgroup: Option<Name>,
+    party: Option<Party>,
+    state: Option<Box<ProcessState>>,
+}
+
+/// The processes of the later capture, ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Processes(Vec<Process>);
+
+impl Processes {
+    /// Adds a thread, which did `work` in the window.
+    pub(super) fn add(&mut self, thread: &ThreadState, work: Work, seen: Seen) {
+        if self.0.last().is_none_or(|last| last.tgid != thread.tgid) {
+            self.0.push(Process { tgid: thread.tgid, ..Process::default() });
+        }
+        let process = self.0.last_mut().expect("one was added");
+        process.threads += work;
+        if thread.is_leader() {
+            process.seen = seen;
+            process.leader = Some(Leader {
+                name: Name::clone(&thread.comm),
+                cgroup: thread.cgroup.clone(),
+                party: thread.party,
+                state: thread.process.clone(),
+            });
+        }
+    }
+
+    /// Adds the processes that follow these. The threads of one may be in both.
+    pub(super) fn append(&mut self, later: Self) {
+        let mut later = later.0.into_iter().peekable();
+        if let Some(last) = self.0.last_mut()
+            && let Some(same) = later.next_if(|first| first.tgid == last.tgid)
+        {
+            last.threads += same.threads;
+            if same.leader.is_some() {
+                (last.leader, last.seen) = (same.leader, same.seen);
+            }
+        }
+        self.0.extend(later);
+    }
+
+    /// Whether any process has counters.
+    pub(super) fn have_counters(&self) -> bool {
+        self.0.iter().filter_map(|process| process.leader.as_ref()).any(|leader| leader.state.is_some())
+    }
+
+    /// The name, the cgroup and the party of a process.
+    pub(super) fn describe(&self, tgid: u32) -> Option<(&Name, Option<&Name>, Option<Party>)> {
+        let leader = self.find(tgid)?.leader.as_ref()?;
+        Some((&leader.name, leader.cgroup.as_ref(), leader.party))
+    }
+
+    fn find(&self, tgid: u32) -> Option<&Process> {
+        self.0.binary_search_by_key(&tgid, |process| process.tgid).ok().map(|place| &self.0[place])
+    }
+}
+
+/// What processes did beyond their living threads, by process id.
+pub(super) struct Unexplained {
+    by_process: BTreeMap<u32, Pools>,
+    ns_per_tick: u64,
+}
+
+/// What one process did beyond its living threads.
+struct Pools {
+    /// Of exited threads; the I/O is also that of children.
+    threads: Work,
+    /// Of exited children.
+    children: Work,
+    /// What its living threads did.
+    living: Work,
+}
+
+/// The first user process, or that of a container: it waits for orphans.
+const INIT: u32 = 1;
+
+impl Unexplained {
+    pub(super) fn of(processes: &Processes, earlier: &Earlier, ns_per_tick: u64) -> Self {
+        let pools = processes.0.iter().filter_map(|process| {
+            let later = process.leader.as_ref()?.state.as_deref()?;
+            let none = ProcessState::default();
+            let before = match process.seen {
+                Seen::Started => &none,
+                Seen::AtBothEnds => state_of(earlier, process.tgid)?,
+            };
+            let work = |state, part| Work::of_process(state, part, ns_per_tick);
+            let increase = |part| work(later, part).less(work(before, part));
+            let threads = increase(Includes::Threads).less(process.threads);
+            Some((process.tgid, Pools { threads, children: increase(Includes::Children), living: process.threads }))
+        });
+        Self { by_process: pools.collect(), ns_per_tick }
+    }
+
+    /// Takes out what an exited thread of a living process did.
+    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) {
+        if let Some(pools) = self.by_process.get_mut(&tgid) {
+            pools.threads.give(work);
+        }
+    }
+
+    /// Takes out what an exited process did, whose parent is `ppid`, where `parent_of` knows the parents of
+    /// exited ones. Its nearest living ancestor waited for it, or for the process that did. An orphan's work may
+    /// be counted by init.
+    pub(super) fn explain_process(&mut self, ppid: u32, work: Work, parent_of: &BTreeMap<u32, u32>) {
+        let (mut ancestor, mut is_orphan) = (ppid, false);
+        for _ in 0..MOST_ANCESTORS {
+            if self.by_process.contains_key(&ancestor) {
+                break;
+            }
+            let Some(next) = parent_of.get(&ancestor) else { break };
+            (ancestor, is_orphan) = (*next, true);
+        }
+        let rest = self.give_children(ancestor, work);
+        if is_orphan && ancestor != INIT {
+            self.give_children(INIT, rest);
+        }
+    }
+
+    /// Takes work out of that of a process's children, and returns the rest.
+    fn give_children(&mut self, tgid: u32, work: Work) -> Work {
+        let Some(pools) = self.by_process.get_mut(&tgid) else { return work };
+        let mut time = work;
+        let io = time.take_io();
+        let (mut rest, io) = (pools.children.give(time), pools.threads.give(io));
+        rest += io;
+        rest
+    }
+
+    /// What is left, as work of processes.
+    pub(super) fn into_threads(self, processes: &Processes) -> Vec<ThreadState> {
+        let least_ns = 2 * self.ns_per_tick;
+        let mut all = Vec::new();
+        for (tgid, Pools { threads, mut children, living }) in self.by_process {
+            let mut threads = threads.without_noise(living, least_ns);
+            if !children.is_zero() {
+                children += threads.take_io();
+            }
+            let Some(process) = processes.find(tgid) else { continue };
+            for (work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
+                all.extend(exited(process, work, kind));
+            }
+        }
+        all
+    }
+}
+
+/// More generations of exited ancestors than this are not followed.
+const MOST_ANCESTORS: usize = 64;
+
+/// The counters that a process had in the earlier capture.
+fn state_of(earlier: &Earlier, tgid: u32) -> Option<&ProcessState> {
+    let place = earlier.find(ThreadId { tgid, tid: tgid })?;
+    earlier.threads()[place].process.as_deref()
+}
+
+fn exited(process: &Process, work: Work, kind: ExitedWork) -> Option<ThreadState> {
+    let leader = process.leader.as_ref().filter(|_| !work.is_zero())?;
+    let state = leader.state.as_deref()?;
+    let known = |metric: MetricId| {
+        let counts = |field: &RecordField<ProcessState, ProcessSource>| {
+            field.source.metric == metric && field.get(state).is_some()
+        };
+        metric == MetricId::run_time_ns || PROCESS.iter().any(counts)
+    };
+    Some(ThreadState {
+        tgid: process.tgid,
+        pcomm: Name::clone(&leader.name),
+        comm: Name::clone(&leader.name),
+        cgroup: leader.cgroup.clone(),
+        exited_work: Some(kind),
+        party: leader.party,
+        metrics: work.metrics(known),
+        ..ThreadState::default()
+    })
+}

@@ -1,0 +1,159 @@
+//! Windows of the values that are not about threads: cgroups, pressure, sched_ext.
+
+use std::collections::BTreeMap;
+
+use crate::model::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, CtprofSnapshot, HostCpuTime, InWindow,
+    MEMORY_EVENTS, PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, Value, ValueType, memory_stat_type,
+};
+
+/// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
+/// that only the later capture has are absent: it may be older.
+pub(super) fn subtract(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot) {
+    let unknown = CgroupStats::default();
+    for (path, stats) in &mut later.cgroup_stats {
+        cgroup(earlier.cgroup_stats.get(path).unwrap_or(&unknown), stats);
+    }
+    if let Some(psi) = &mut later.psi {
+        pressure(earlier.psi.as_ref().unwrap_or(&Psi::default()), psi);
+    }
+    if let (Some(earlier), Some(later)) = (&earlier.sched_ext, &mut later.sched_ext) {
+        fields(SCHED_EXT, earlier, later);
+    }
+    later.cpu_time = earlier.cpu_time.as_ref().zip(later.cpu_time.as_ref()).map(|(a, b)| cpu_time(a, b));
+}
+
+fn cgroup(earlier: &CgroupStats, later: &mut CgroupStats) {
+    fields(CGROUP_CPU, &earlier.cpu, &mut later.cpu);
+    fields(CGROUP_MEMORY, &earlier.memory, &mut later.memory);
+    fields(CGROUP_PIDS, &earlier.pids, &mut later.pids);
+    map(earlier.memory.stat.as_ref(), later.memory.stat.as_mut(), memory_stat_type);
+    map(earlier.memory.events.as_ref(), later.memory.events.as_mut(), |_| Some(&MEMORY_EVENTS[0].value_type));
+    for (device, stats) in later.io.stat.iter_mut().flatten() {
+        let earlier = earlier.io.stat.as_ref().and_then(|devices| devices.get(device));
+        // The kernel lists a device of a cgroup after its first request.
+        if let Some(earlier) = earlier {
+            fields(CGROUP_DEVICE, earlier, stats);
+        }
+    }
+    if earlier.io.stat.is_none() {
+        later.io.stat = None;
+    }
+    pressure(&earlier.psi, &mut later.psi);
+}
+
+fn fields<R, S>(table: &[RecordField<R, S>], earlier: &R, later: &mut R) {
+    for field in table {
+        field.subtract(earlier, later);
+    }
+}
+
+fn map(
+    earlier: Option<&BTreeMap<String, u64>>,
+    later: Option<&mut BTreeMap<String, u64>>,
+    type_of: impl Fn(&str) -> Option<&'static ValueType>,
+) {
+    let Some(later) = later else { return };
+    later.retain(|key, value| {
+        let before = earlier.and_then(|map| map.get(key)).map(|before| Value::Unsigned(*before));
+        let rule = type_of(key).map(|value_type| value_type.window);
+        match rule.map(|rule| rule.apply(before.as_ref(), Some(&Value::Unsigned(*value)))) {
+            Some(InWindow::Later) => true,
+            Some(InWindow::Increase(by)) => {
+                *value = by;
+                true
+            }
+            _ => false,
+        }
+    });
+}
+
+fn pressure(earlier: &Psi, later: &mut Psi) {
+    let resources = [
+        (&earlier.cpu, &mut later.cpu),
+        (&earlier.memory, &mut later.memory),
+        (&earlier.io, &mut later.io),
+        (&earlier.irq, &mut later.irq),
+    ];
+    for (earlier, later) in resources {
+        let unknown = PsiResource::default();
+        let earlier = earlier.as_ref().unwrap_or(&unknown);
+        if let Some(later) = later {
+            later.some = half(earlier.some, later.some);
+            later.full = half(earlier.full, later.full);
+        }
+    }
+}
+
+/// The pressure of the window; `None` if its time is unknown or went backwards.
+fn half(earlier: Option<PsiHalf>, later: Option<PsiHalf>) -> Option<PsiHalf> {
+    let (earlier, mut later) = (earlier?, later?);
+    let known = |field: &RecordField<PsiHalf, &str>, later: &mut PsiHalf| {
+        !matches!(field.subtract(&earlier, later), InWindow::Absent | InWindow::Backwards)
+    };
+    PSI_HALF.iter().all(|field| known(field, &mut later)).then_some(later)
+}
+
+/// The increase of the host's CPU time.
+pub(super) fn cpu_time(earlier: &HostCpuTime, later: &HostCpuTime) -> HostCpuTime {
+    let less = |field: fn(&HostCpuTime) -> Option<u64>| field(later)?.checked_sub(field(earlier)?);
+    HostCpuTime {
+        cpus: later.cpus,
+        idle_ticks: less(|time| time.idle_ticks),
+        iowait_ticks: less(|time| time.iowait_ticks),
+        interrupt_ticks: less(|time| time.interrupt_ticks),
+        steal_ticks: less(|time| time.steal_ticks),
+        started: less(|time| time.started),
+        run_ns: less(|time| time.run_ns),
+        wait_ns: less(|time| time.wait_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(json: &str) -> CtprofSnapshot {
+        serde_json::from_str(&format!(r#"{{"threads":[],{json}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn counters_of_cgroups_subtract_and_limits_and_gauges_are_the_later_ones() {
+        let earlier = snapshot(
+            r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":5,"weight":100},"memory":{"current":7,"peak":9,"max":"max",
+               "stat":{"anon":1,"pgfault":10}},"io":{"stat":{"8:0":{"rbytes":4}}}}}"#,
+        );
+        let mut later = snapshot(
+            r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":8,"weight":50},"memory":{"current":3,"peak":9,"max":5,
+               "stat":{"anon":2,"pgfault":25,"pgmajfault":1}},"io":{"stat":{"8:0":{"rbytes":6},"8:1":{"rbytes":1}}}},
+               "/new":{"cpu":{"usage_usec":3,"weight":10}}}"#,
+        );
+        subtract(&earlier, &mut later);
+        let expected = snapshot(
+            r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":3,"weight":50},"memory":{"current":3,"max":5,
+               "stat":{"anon":2,"pgfault":15}},"io":{"stat":{"8:0":{"rbytes":2},"8:1":{"rbytes":1}}}},
+               "/new":{"cpu":{"weight":10}}}"#,
+        );
+        assert_eq!(later, expected);
+    }
+
+    #[test]
+    fn pressure_that_went_backwards_is_absent() {
+        let psi = |total: u64| {
+            snapshot(&format!(r#""psi":{{"cpu":{{"some":{{"avg10":1,"avg60":2,"avg300":3,"total_usec":{total}}}}}}}"#))
+        };
+        let window = |a: u64, b: u64| {
+            let mut later = psi(b);
+            subtract(&psi(a), &mut later);
+            later.psi.unwrap().cpu.unwrap().some.map(|half| half.total_usec.0)
+        };
+        assert_eq!((window(10, 25), window(25, 10)), (Some(15), None));
+    }
+
+    #[test]
+    fn an_idle_counter_that_went_backwards_is_absent() {
+        let time = |idle, run| HostCpuTime { idle_ticks: Some(idle), run_ns: run, ..HostCpuTime::default() };
+        let window = cpu_time(&time(10, None), &time(9, Some(5)));
+        assert_eq!((window.idle_ticks, window.run_ns), (None, None));
+    }
+}
