@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Options, capture_with};
+    use super::super::super::{Options, Smaps, capture_with};
     use crate::model::CtprofSnapshot;
 
     /// Captures a recorded tree with processes of two threads each.
@@ -195,6 +195,25 @@ mod tests {
         let mut options = Options::default();
         options.roots.procfs = dir.path().to_owned();
         capture_with(&options).unwrap()
+    }
+
+    #[test]
+    fn memory_of_a_process_whose_leader_has_the_largest_id_was_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path().join("1000");
+        for tid in 700..=1000 {
+            let thread = process.join(format!("task/{tid}"));
+            std::fs::create_dir_all(&thread).unwrap();
+            std::fs::write(thread.join("stat"), format!("{tid} (x) S 1 0 0 0 -1 0 7 0 0 0 5 0")).unwrap();
+        }
+        std::fs::write(process.join("smaps_rollup"), "Rss: 4 kB\n").unwrap();
+        let mut options = Options { smaps: Smaps::Always, ..Options::default() };
+        options.roots.procfs = dir.path().to_owned();
+        let threads = capture_with(&options).unwrap().threads;
+        assert_eq!(threads.len(), 301);
+        let (leader, others) = threads.split_last().unwrap();
+        assert_eq!(leader.smaps_rollup_kib.as_ref().unwrap()["Rss"], 4);
+        assert!(others.iter().all(|thread| thread.smaps_rollup_kib.is_none()));
     }
 
     #[test]
