@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ctprof::model::{MonotonicCount, MonotonicNs};
+use ctprof::model::{ClockTicks, MonotonicCount, MonotonicNs, Party, ProcessState};
 use ctprof::{CtprofSnapshot, ThreadState, capture_pid};
 use nix::unistd::gettid;
 
@@ -192,4 +192,99 @@ fn a_whole_host_has_its_first_process_and_this_one() {
     assert!(host.boot_id.is_some() && host.uptime_ns > Some(0) && host.kernel_release.is_some());
     let cost = snapshot.capture.unwrap().self_cost.unwrap();
     assert!(cost.peak_rss_bytes > Some(0) && cost.system_ns.is_some());
+}
+
+/// The CPU time in ticks that the whole process has, and that its children have.
+fn ticks(process: &ProcessState) -> (u64, u64) {
+    let sum = |user: Option<ClockTicks>, system: Option<ClockTicks>| user.unwrap().0 + system.unwrap().0;
+    (
+        sum(process.utime_clock_ticks, process.stime_clock_ticks),
+        sum(process.cutime_clock_ticks, process.cstime_clock_ticks),
+    )
+}
+
+fn own_process() -> ProcessState {
+    let snapshot = capture_pid(std::process::id()).unwrap();
+    *thread_of(&snapshot, std::process::id()).process.unwrap()
+}
+
+#[test]
+fn work_of_exited_threads_is_in_the_process() {
+    let burn = || {
+        let begin = cpu_time();
+        while cpu_time() - begin < Duration::from_millis(100) {}
+        fs::write("/dev/null", [0; 5000]).unwrap();
+    };
+    let before = own_process();
+    (0..3).for_each(|_| thread::spawn(burn).join().unwrap());
+    let after = own_process();
+    // USER_HZ is 100.
+    let (increase, tolerance) = (ticks(&after).0 - ticks(&before).0, 2);
+    assert!(increase + tolerance >= 30, "{increase} ticks");
+    if let (Some(before), Some(after)) = (before.wchar, after.wchar) {
+        assert!(after.0 - before.0 >= 15_000, "{before:?} to {after:?}");
+    }
+}
+
+#[test]
+fn children_that_a_shell_waited_for_are_in_its_counters() {
+    let script = "for n in 1 2 3 4; do (i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done); done; echo; read end";
+    let mut shell =
+        Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let snapshot = capture_pid(shell.id()).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap();
+    shell.wait().unwrap();
+    let process = snapshot.threads[0].process.as_ref().unwrap();
+    let field = |number: usize| stat.rsplit_once(") ").unwrap().1.split(' ').nth(number - 3).unwrap().parse().unwrap();
+    let (own, children) = ticks(process);
+    assert!(own.abs_diff(field(14) + field(15)) <= 1);
+    assert_eq!(children, field(16) + field(17));
+    assert!(children >= 5, "{children} ticks of four loops");
+    assert_eq!((process.cminflt.unwrap().0, process.ppid), (field(11), Some(std::process::id())));
+}
+
+#[test]
+fn the_cpu_time_of_the_host_contains_that_of_a_thread() {
+    let before = ctprof::capture().unwrap();
+    let worker = Worker::after("busy", || {
+        let begin = cpu_time();
+        while cpu_time() - begin < Duration::from_millis(200) {}
+    });
+    let after = ctprof::capture().unwrap();
+    drop(worker);
+    let clock = |snapshot: &CtprofSnapshot| snapshot.capture.as_ref().unwrap().monotonic_ns.unwrap();
+    let elapsed_ticks = (clock(&after) - clock(&before)) / 10_000_000;
+    let [before, after] = [before, after].map(|snapshot| snapshot.cpu_time.unwrap());
+    let cpus = after.cpus.unwrap();
+    assert_eq!(before.cpus, Some(cpus));
+    let idle = after.idle_ticks.unwrap() - before.idle_ticks.unwrap();
+    assert!(idle <= cpus * (elapsed_ticks + 2) - 18, "{idle} idle ticks of {cpus} times {elapsed_ticks}");
+    assert!(after.started.unwrap() > before.started.unwrap());
+    if let (Some(before), Some(after)) = (before.run_ns, after.run_ns) {
+        assert!(after - before >= 200_000_000);
+    }
+}
+
+#[test]
+fn times_of_threads_count_from_the_clocks_of_the_capture() {
+    let monotonic = || Duration::from(nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap());
+    let begin = monotonic();
+    let snapshot = capture_pid(std::process::id()).unwrap();
+    let end = monotonic();
+    let info = snapshot.capture.unwrap();
+    let start = Duration::from_nanos(info.monotonic_ns.unwrap());
+    assert!(begin <= start && info.boottime_ns >= info.monotonic_ns);
+    for thread in &snapshot.threads {
+        assert!(start + Duration::from_nanos(thread.read_at_ns.unwrap()) <= end);
+    }
+    assert!(Duration::from_nanos(info.duration_ns) <= end - begin);
+}
+
+#[test]
+fn threads_of_the_capturing_process_are_marked() {
+    let snapshot = ctprof::capture().unwrap();
+    for thread in &snapshot.threads {
+        assert_eq!(thread.party == Some(Party::Ctprof), thread.tgid == std::process::id(), "{}", thread.comm);
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ctprof::capture::{Options, capture_with};
-use ctprof::model::{METRICS, Metric, Source, Switch, Value};
+use ctprof::model::{METRICS, Metric, PROCESS, Source, Switch, Value};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 const TREES: [&str; 4] = ["5.10", "6.12", "6.12-schedstats-off", "7.3"];
@@ -21,9 +21,17 @@ fn captured(tree: &str) -> CtprofSnapshot {
     capture_with(&options).unwrap()
 }
 
+fn proc(tree: &str, file: &str) -> String {
+    fs::read_to_string(root(tree).join("proc").join(file)).unwrap()
+}
+
 fn task(tree: &str, thread: &ThreadState, file: &str) -> String {
-    let path = root(tree).join(format!("proc/{}/task/{}/{file}", thread.tgid, thread.tid));
-    fs::read_to_string(path).unwrap()
+    proc(tree, &format!("{}/task/{}/{file}", thread.tgid, thread.tid))
+}
+
+/// Field `n` of a text of `stat`.
+fn field(stat: &str, n: u8) -> Option<String> {
+    stat.rsplit_once(") ").unwrap().1.split_whitespace().nth(usize::from(n) - 3).map(str::to_owned)
 }
 
 /// The text after a key, where the key ends in `name`.
@@ -40,8 +48,7 @@ fn number(metric: &Metric, text: &str) -> u64 {
 }
 
 fn by_hand(tree: &str, thread: &ThreadState, metric: &Metric) -> Option<String> {
-    let stat = || task(tree, thread, "stat").rsplit_once(") ").unwrap().1.to_owned();
-    let field = |n: u8| stat().split_whitespace().nth(usize::from(n) - 3).map(str::to_owned);
+    let field = |n: u8| field(&task(tree, thread, "stat"), n);
     match metric.sources.procfs[0] {
         Source::Stat(n) => field(n),
         Source::StatPolicy(n) => field(n).map(|n| if n == "0" { "SCHED_OTHER".to_owned() } else { n }),
@@ -87,6 +94,64 @@ fn every_value_of_every_kernel_is_what_its_file_says() {
             }
         }
     }
+}
+
+#[test]
+fn every_counter_of_a_process_is_what_its_file_says() {
+    for tree in TREES {
+        for leader in captured(tree).threads.iter().filter(|thread| thread.is_leader()) {
+            let Some(process) = &leader.process else {
+                assert_eq!(&*leader.comm, "kthreadd", "{tree}");
+                continue;
+            };
+            let file = |name: &str| proc(tree, &format!("{}/{name}", leader.tgid));
+            for counter in PROCESS {
+                let by_hand = match counter.source.source {
+                    Source::Stat(n) => field(&file("stat"), n),
+                    Source::Io(key) => keyed(&file("io"), key),
+                    _ => None,
+                };
+                assert!(by_hand.is_some());
+                assert_eq!(counter.get(process).as_ref().map(text), by_hand, "{tree}: {}", counter.name);
+            }
+            assert_eq!(process.ppid.map(|ppid| ppid.to_string()), field(&file("stat"), 4), "{tree}");
+        }
+    }
+}
+
+#[test]
+fn children_that_the_first_process_waited_for_are_in_its_counters() {
+    for tree in TREES {
+        let first = captured(tree).threads[0].process.clone().unwrap();
+        assert!(first.cutime_clock_ticks.unwrap().0 + first.cstime_clock_ticks.unwrap().0 > 10, "{tree}");
+        assert!(first.cminflt > first.minflt, "{tree}");
+    }
+}
+
+#[test]
+fn the_cpu_time_of_the_host_is_what_every_kernel_prints() {
+    for (tree, version) in [("5.10", 15), ("6.12", 16), ("6.12-schedstats-off", 16), ("7.3", 17)] {
+        let snapshot = captured(tree);
+        let (schedstat, stat) = (proc(tree, "schedstat"), proc(tree, "stat"));
+        assert!(schedstat.starts_with(&format!("version {version}\n")), "{tree}");
+        let sum = |column: usize| -> u64 {
+            let cpus = schedstat.lines().filter(|line| line.starts_with("cpu"));
+            cpus.map(|line| line.split(' ').nth(column).unwrap().parse::<u64>().unwrap()).sum()
+        };
+        let all: Vec<u64> = stat.lines().next().unwrap()[5..].split(' ').map(|ticks| ticks.parse().unwrap()).collect();
+        let time = snapshot.cpu_time.unwrap();
+        assert_eq!((time.run_ns, time.wait_ns), (Some(sum(7)), Some(sum(8))), "{tree}");
+        assert!(time.run_ns > Some(1_000_000_000) && time.wait_ns > Some(1_000_000), "{tree}");
+        let ticks = [time.idle_ticks, time.iowait_ticks, time.interrupt_ticks, time.steal_ticks];
+        assert_eq!(ticks, [all[3], all[4], all[5] + all[6], all[7]].map(Some), "{tree}");
+        assert_eq!((time.cpus, time.started.map(|started| started.to_string())), (Some(2), started(&stat)), "{tree}");
+        let capture = snapshot.capture.unwrap();
+        assert_eq!((capture.monotonic_ns, capture.boottime_ns), (None, None), "{tree}: clocks of another host");
+    }
+}
+
+fn started(stat: &str) -> Option<String> {
+    stat.lines().find_map(|line| line.strip_prefix("processes ")).map(str::to_owned)
 }
 
 fn thread<'s>(snapshot: &'s CtprofSnapshot, comm: &str) -> &'s ThreadState {

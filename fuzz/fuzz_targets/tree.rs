@@ -14,7 +14,7 @@ use ctprof::capture::{Options, capture_with};
 use tempfile::TempDir;
 
 /// Every file that a capture reads, with one thread of one process in one cgroup.
-const FILES: [&str; 38] = [
+const FILES: [&str; 41] = [
     "proc/7/task/7/stat",
     "proc/7/task/7/status",
     "proc/7/task/7/sched",
@@ -53,6 +53,9 @@ const FILES: [&str; 38] = [
     "sys/devices/system/cpu/online",
     "sys/kernel/sched_ext/state",
     "sys/kernel/sched_ext/root/ops",
+    "proc/7/stat",
+    "proc/7/io",
+    "proc/schedstat",
 ];
 
 /// Where the files are, in memory if that can be had.

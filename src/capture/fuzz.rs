@@ -1,11 +1,13 @@
 //! Parsers of kernel text, exposed to the fuzz targets.
 
 use super::enrich::{jemalloc, taskstats};
+use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
+use super::procfs::whole_process;
 use crate::model::METRICS;
 
-/// Reads `bytes` as the text of every file of a thread.
+/// Reads `bytes` as the text of every file of a thread, a process and the host's CPU time.
 pub fn text(bytes: &[u8]) {
     if let Some((name, fields)) = text::stat(bytes) {
         assert!(name.len() <= bytes.len());
@@ -15,6 +17,8 @@ pub fn text(bytes: &[u8]) {
     }
     let _ = CgroupPaths::default().identify(bytes);
     jemalloc::fuzz_maps(bytes);
+    whole_process::fuzz(bytes);
+    let _ = cpu_time::parse(bytes, bytes);
     let mut keyed = Keyed::new(METRICS.iter().map(|metric| (metric.name, metric)));
     // The second pass uses what the first has learned.
     let mut values = [Vec::new(), Vec::new()];

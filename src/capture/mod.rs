@@ -10,11 +10,12 @@ mod myself;
 mod options;
 mod process;
 mod procfs;
+mod start;
 mod tally;
 mod walked;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -24,15 +25,16 @@ pub use self::enrich::smaps::Smaps;
 use self::enrich::{Sources, guarded, jemalloc, taskstats};
 pub use self::error::CaptureError;
 use self::host::mounts::Mounts;
-use self::host::{cgroup, context, psi, sched_ext};
+use self::host::{cgroup, context, cpu_time, psi, sched_ext};
 use self::options::Tree;
 pub use self::options::{Ask, Options, Roots};
 use self::procfs::folder::Folder;
 use self::procfs::pids;
 use self::procfs::walk::Walk;
+use self::start::{Start, nanoseconds};
 use self::tally::Tally;
 use self::walked::Walked;
-use crate::model::{CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
+use crate::model::{CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
 use crate::process::workers;
 
 /// Captures every thread of every process.
@@ -57,22 +59,25 @@ pub fn capture_pid(pid: u32) -> Result<CtprofSnapshot, CaptureError> {
 /// [`CaptureError`] if nothing useful can be read.
 pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let begin = Instant::now();
-    let captured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let roots = &options.roots;
     let procfs = Folder::open(&roots.procfs).map_err(|errno| CaptureError::no_procfs(&roots.procfs, errno))?;
-    let pids = pids::to_capture(&roots.procfs, &procfs, &options.pids)?;
     let mounts = Mounts::read(roots);
     let host = context::read(roots, &mounts);
     let psi = psi::host(&roots.procfs);
     let sched_ext = sched_ext::read(&roots.sysfs);
     let pool = workers(options.workers(&host));
+    let sources = sources(options, &host, &pool);
+    let start = Start::now(roots.tree());
+    let cpu_time = cpu_time::read(&roots.procfs);
+    let pids = pids::to_capture(&roots.procfs, &procfs, &options.pids)?;
     let walk = Walk {
         procfs: &procfs,
         tree: roots.tree(),
         whole_names: context::whole_names(&host),
-        sources: &sources(options, &host, &pool),
+        sources: &sources,
         page_size: host.page_size.unwrap_or(4096),
-        begin,
+        start: start.instant,
+        capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(&procfs)).flatten(),
         progress: &options.progress,
     };
     let mut walked = walk.run(&pids, &pool);
@@ -82,11 +87,16 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
 
     Ok(CtprofSnapshot {
         format_version: Some(FORMAT_VERSION),
-        captured_at_unix_ns: u64::try_from(captured_at.as_nanos()).unwrap_or(u64::MAX),
-        capture: Some(myself::info(options, &pool, &walked, begin)),
+        captured_at_unix_ns: start.unix_ns,
+        capture: Some(CaptureInfo {
+            duration_ns: nanoseconds(begin.elapsed()),
+            monotonic_ns: start.monotonic_ns,
+            boottime_ns: start.boottime_ns,
+            ..myself::info(options, &pool, &walked)
+        }),
         window: None,
         host: Some(host),
-        cpu_time: None,
+        cpu_time,
         threads: walked.threads,
         cgroup_stats,
         probe_summary,

@@ -1,7 +1,6 @@
 //! How a capture was made: user, capabilities, cost.
 
 use std::path::Path;
-use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -11,7 +10,8 @@ use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 use crate::process;
 
-pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked, begin: Instant) -> CaptureInfo {
+/// All but the times.
+pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked) -> CaptureInfo {
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -21,9 +21,7 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked,
         capabilities: process::held(),
         options: chosen(options),
         self_cost: Some(cost(walked)),
-        monotonic_ns: None,
-        boottime_ns: None,
-        duration_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        ..CaptureInfo::default()
     }
 }
 

@@ -30,7 +30,7 @@ pub struct CtprofSnapshot {
     /// Version of the file format; `None` in files of other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<u32>,
-    /// Wall clock at the start of the capture, in nanoseconds since 1970.
+    /// Wall clock just before the threads were read, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// How the capture was made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,10 +97,11 @@ pub struct CaptureInfo {
     pub version: String,
     /// How long the capture took, in nanoseconds.
     pub duration_ns: u64,
-    /// `CLOCK_MONOTONIC` at the start, in nanoseconds: it stops while the host is suspended.
+    /// `CLOCK_MONOTONIC` just before the threads were read, in nanoseconds: it stops while the host is suspended.
+    /// Absent if the procfs is not that of this host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monotonic_ns: Option<u64>,
-    /// `CLOCK_BOOTTIME` at the start, in nanoseconds.
+    /// `CLOCK_BOOTTIME` at the same moment, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boottime_ns: Option<u64>,
     /// The engine that read the threads: `procfs`.

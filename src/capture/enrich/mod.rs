@@ -70,9 +70,8 @@ impl<'s> Enricher<'s> {
         let first = walked.threads.len();
         walked.threads.extend(part.threads);
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
-        if let [leader, ..] = threads
-            && leader.is_leader()
-        {
+        // After process ids have wrapped around, a leader can have a larger id than other threads.
+        if let Some(leader) = threads.iter_mut().find(|thread| thread.is_leader()) {
             guarded(format_args!("process {}", process.id), tally, |tally| {
                 #[cfg(test)]
                 process.panic_in("enricher");

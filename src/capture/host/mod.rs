@@ -2,6 +2,7 @@
 
 pub(super) mod cgroup;
 pub(super) mod context;
+pub(super) mod cpu_time;
 mod heap;
 mod kconfig;
 pub(super) mod mounts;

@@ -7,3 +7,4 @@ pub(super) mod pids;
 pub(super) mod task;
 pub(super) mod text;
 pub(super) mod walk;
+pub(super) mod whole_process;

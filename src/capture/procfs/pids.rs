@@ -37,3 +37,8 @@ fn process_of(folder: &Folder) -> Option<u32> {
     let tgid = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"))?;
     u32::try_from(text::unsigned(tgid.trim_ascii())?).ok()
 }
+
+/// The id of the calling process in `procfs`, which may be of another pid namespace than its system calls.
+pub(in crate::capture) fn own(procfs: &Folder) -> Option<u32> {
+    u32::try_from(text::unsigned(&procfs.link(c"self").ok()?)?).ok()
+}

@@ -14,7 +14,7 @@ use crate::sys::affinity;
 
 /// Flags of `include/linux/sched.h`.
 const PF_WQ_WORKER: u64 = 0x20;
-const PF_KTHREAD: u64 = 0x0020_0000;
+pub(super) const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,10 +10,13 @@ use rayon::{Scope, ThreadPool};
 use super::super::enrich::{Enricher, Part, Sources, guarded};
 use super::super::options::Tree;
 use super::super::process::Process;
+use super::super::start::nanoseconds;
 use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
 use super::folder::Folder;
 use super::task::{Reader, WholeNames};
+use super::whole_process;
+use crate::model::{Party, ProcessState};
 use crate::process::Progress;
 
 /// A process with more threads is divided between workers, in parts of this size.
@@ -27,20 +30,24 @@ pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) sources: &'a Sources,
     /// In bytes.
     pub(in crate::capture) page_size: u64,
-    pub(in crate::capture) begin: Instant,
+    /// Times of threads count from this moment.
+    pub(in crate::capture) start: Instant,
+    /// The id of the capturing process, if it is among the processes.
+    pub(in crate::capture) capturing_process: Option<u32>,
     pub(in crate::capture) progress: &'a Progress,
 }
 
 /// The state of one worker.
 struct Worker<'a> {
     reader: Reader,
-    listing: Vec<u8>,
+    buffer: Vec<u8>,
     enricher: Enricher<'a>,
 }
 
-/// One process with the directory of its threads.
+/// One process with its counters and the directory of its threads.
 struct Tasks {
     process: Process,
+    counters: Option<ProcessState>,
     folder: Folder,
 }
 
@@ -103,7 +110,7 @@ impl<'a> Worker<'a> {
     fn new(walk: &Walk<'a>) -> Self {
         Self {
             reader: Reader::new(walk.tree, walk.whole_names),
-            listing: Vec::new(),
+            buffer: Vec::new(),
             enricher: Enricher::new(walk.sources),
         }
     }
@@ -121,7 +128,8 @@ impl<'a> Worker<'a> {
         opened
     }
 
-    /// Opens a process and lists its threads; `None` if it has exited or access is denied.
+    /// Opens a process, reads its counters and lists its threads; `None` if it has exited or access is denied.
+    /// The counters come first: later ones would include work that is not yet in those of the threads.
     fn open(&mut self, procfs: &Folder, pid: u32) -> Option<(Tasks, Vec<u32>)> {
         let mut tids = Vec::new();
         let tally = self.enricher.tally();
@@ -135,13 +143,14 @@ impl<'a> Worker<'a> {
         let process = process.ok()?;
         #[cfg(test)]
         process.panic_in("listing");
+        let counters = whole_process::read(&process.folder, &mut self.buffer);
         let mut list = || {
             let folder = process.folder.listing(c"task")?;
-            folder.ids(&mut self.listing, &mut tids)?;
+            folder.ids(&mut self.buffer, &mut tids)?;
             Ok(folder)
         };
         match list() {
-            Ok(folder) => Some((Tasks { process, folder }, tids)),
+            Ok(folder) => Some((Tasks { process, counters, folder }, tids)),
             Err(Errno::ENOENT | Errno::ESRCH) => None,
             // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
@@ -155,15 +164,18 @@ impl<'a> Worker<'a> {
     /// Reads the threads `tids` of a process, and adds the other sources to them.
     fn read(&mut self, walk: &Walk<'_>, tasks: Arc<Tasks>, tids: &[u32]) {
         let Self { reader, enricher, .. } = self;
-        let Tasks { process, folder } = &*tasks;
+        let Tasks { process, counters, folder } = &*tasks;
+        let party = (walk.capturing_process == Some(process.id)).then_some(Party::Ctprof);
         let mut part = Part { threads: Vec::with_capacity(tids.len()), resident_bytes: None };
         guarded(format_args!("process {}", process.id), enricher.tally(), |tally| {
             for &tid in tids {
                 tally.walked += 1;
-                let read_at = u64::try_from(walk.begin.elapsed().as_nanos()).ok();
+                let read_at = nanoseconds(walk.start.elapsed());
                 let Some(mut thread) = reader.thread(process, folder, tid, tally) else { continue };
-                thread.state.read_at_ns = read_at;
+                thread.state.read_at_ns = Some(read_at);
+                thread.state.party = party;
                 if thread.state.is_leader() {
+                    thread.state.process = counters.clone().map(Box::new);
                     part.resident_bytes = thread.rss_pages.map(|pages| pages.saturating_mul(walk.page_size));
                 }
                 part.threads.push(thread.state);
@@ -181,7 +193,7 @@ impl<'a> Worker<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Options, capture_with};
+    use super::super::super::{Options, Smaps, capture_with};
     use crate::model::CtprofSnapshot;
 
     /// Captures a recorded tree with processes of two threads each.
@@ -195,6 +207,28 @@ mod tests {
         let mut options = Options::default();
         options.roots.procfs = dir.path().to_owned();
         capture_with(&options).unwrap()
+    }
+
+    #[test]
+    fn a_process_whose_leader_has_the_largest_id_has_its_counters_and_memory_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let stat = |tid| format!("{tid} (x) S 1 0 0 0 -1 0 7 0 0 0 5 0");
+        let process = dir.path().join("1000");
+        for tid in 700..=1000 {
+            let thread = process.join(format!("task/{tid}"));
+            std::fs::create_dir_all(&thread).unwrap();
+            std::fs::write(thread.join("stat"), stat(tid)).unwrap();
+        }
+        std::fs::write(process.join("stat"), stat(1000).replace(" 7 ", " 2107 ")).unwrap();
+        std::fs::write(process.join("smaps_rollup"), "Rss: 4 kB\n").unwrap();
+        let mut options = Options { smaps: Smaps::Always, ..Options::default() };
+        options.roots.procfs = dir.path().to_owned();
+        let threads = capture_with(&options).unwrap().threads;
+        assert_eq!(threads.len(), 301);
+        let (leader, others) = threads.split_last().unwrap();
+        assert_eq!(leader.process.as_ref().unwrap().minflt, Some(2107.into()));
+        assert_eq!(leader.smaps_rollup_kib.as_ref().unwrap()["Rss"], 4);
+        assert!(others.iter().all(|thread| thread.process.is_none() && thread.smaps_rollup_kib.is_none()));
     }
 
     #[test]

@@ -1,0 +1,120 @@
+//! CPU time of the host, from `/proc/stat` and `/proc/schedstat`.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::procfs::text::unsigned;
+use crate::model::HostCpuTime;
+
+/// Versions of `/proc/schedstat` whose `cpu` lines are known; they differ in `domain` lines only
+/// (`Documentation/scheduler/sched-stats.rst`). Linux 2.6.30 to 7.3 have one of them.
+const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
+
+/// Reads the CPU time of the host; `None` if there is none.
+pub(in crate::capture) fn read(procfs: &Path) -> Option<HostCpuTime> {
+    let text = |name: &str| fs::read(procfs.join(name)).unwrap_or_default();
+    let time = parse(&text("stat"), &text("schedstat"));
+    (time != HostCpuTime::default()).then_some(time)
+}
+
+/// The values in these texts of both files.
+pub(in crate::capture) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
+    let after = |key: &[u8]| lines(stat).find_map(|line| line.strip_prefix(key));
+    let times = after(b"cpu ").unwrap_or_default();
+    let (run_ns, wait_ns) = times_of_tasks(schedstat).unzip();
+    HostCpuTime {
+        cpus: u64::try_from(cpu_lines(stat).count()).ok().filter(|&cpus| cpus > 0),
+        idle_ticks: column(times, 4),
+        iowait_ticks: column(times, 5),
+        interrupt_ticks: column(times, 6).zip(column(times, 7)).and_then(|(hard, soft)| hard.checked_add(soft)),
+        steal_ticks: column(times, 8),
+        started: after(b"processes ").and_then(unsigned),
+        run_ns,
+        wait_ns,
+    }
+}
+
+/// The time that tasks ran, and that they waited, on all CPUs, in nanoseconds. The kernel counts both in
+/// `sched_info` (`rq_sched_info_arrive` and `rq_sched_info_depart` of `kernel/sched/stats.h`), also while
+/// `kernel.sched_schedstats` is 0.
+fn times_of_tasks(schedstat: &[u8]) -> Option<(u64, u64)> {
+    let version = lines(schedstat).next()?.strip_prefix(b"version ")?;
+    SCHEDSTAT_VERSIONS.contains(&version).then_some(())?;
+    let mut cpus = cpu_lines(schedstat).map(|line| column(line, 8).zip(column(line, 9))).peekable();
+    cpus.peek()?;
+    cpus.try_fold((0u64, 0u64), |(run, wait), cpu| {
+        let (more_run, more_wait) = cpu?;
+        Some((run.checked_add(more_run)?, wait.checked_add(more_wait)?))
+    })
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n')
+}
+
+/// The lines of single CPUs, such as `cpu0 …`.
+fn cpu_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines(text).filter(|line| line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit))
+}
+
+/// A number of a line, counted from 1.
+fn column(line: &[u8], number: usize) -> Option<u64> {
+    unsigned(line.split(|&b| b == b' ').filter(|column| !column.is_empty()).nth(number - 1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.18, two CPUs; the line `intr` cut.
+    const STAT: &[u8] = b"cpu  692389 535539 147303 972661 17561 3 1927 8789 0 0
+cpu0 338270 250133 67339 524378 3048 0 451 4320 0 0
+cpu1 354118 285405 79963 448283 14513 0 1476 4469 0 0
+intr 11320843 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 1 15
+ctxt 26251085
+btime 1795292600
+processes 1786802
+procs_running 3
+procs_blocked 0
+softirq 9210313 0 619026 4 2015715 3363964 0 209 710168 0 2501227
+";
+
+    #[test]
+    fn ticks_are_those_of_all_cpus() {
+        let time = parse(STAT, b"");
+        assert_eq!((time.cpus, time.idle_ticks, time.iowait_ticks), (Some(2), Some(972_661), Some(17_561)));
+        assert_eq!((time.interrupt_ticks, time.steal_ticks), (Some(1930), Some(8789)));
+        assert_eq!((time.started, time.run_ns, time.wait_ns), (Some(1_786_802), None, None));
+    }
+
+    /// Linux 6.12 while `kernel.sched_schedstats` is 0: columns 1 to 6 are 0.
+    const SCHEDSTAT: &str = "version 16
+timestamp 4294893094
+cpu0 0 0 0 0 0 0 879388966 868913931 972
+domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+cpu1 0 0 0 0 0 0 1982344631 370682206 755
+domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+";
+
+    fn tasks(schedstat: &str) -> (Option<u64>, Option<u64>) {
+        let time = parse(b"", schedstat.as_bytes());
+        (time.run_ns, time.wait_ns)
+    }
+
+    #[test]
+    fn times_of_tasks_are_sums_over_cpus() {
+        let sums = (Some(879_388_966 + 1_982_344_631), Some(868_913_931 + 370_682_206));
+        for version in ["version 15", "version 16", "version 17"] {
+            assert_eq!(tasks(&SCHEDSTAT.replace("version 16", version)), sums);
+        }
+    }
+
+    #[test]
+    fn unknown_versions_and_malformed_lines_are_absent() {
+        for (from, to) in [("version 16", "version 18"), ("370682206", "x"), ("cpu", "CPU"), ("0 0 ", "")] {
+            assert_eq!(tasks(&SCHEDSTAT.replace(from, to)), (None, None), "{to}");
+        }
+        assert_eq!(parse(b"cpu x\nprocesses\n", b"version 15"), HostCpuTime::default());
+        assert_eq!(read(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Counters of whole processes, from `stat` and `io` in the directory of the process.
+
+use super::super::tally::File;
+use super::folder::Folder;
+use super::task::PF_KTHREAD;
+use super::text::{self, unsigned};
+use crate::model::{PROCESS, ProcessState, Source, Value};
+
+/// Fields of `stat` that are not counters (proc_pid_stat(5)).
+const STAT_PPID: u8 = 4;
+const STAT_FLAGS: u8 = 9;
+/// The last field that has a counter.
+const STAT_LAST: u8 = 17;
+
+/// Reads the counters of the process with this directory. Absent for kernel threads: each is a process with
+/// one thread and, but for usermode helpers, without children, so its thread has the same values.
+///
+/// Failures are not counted: they have the same reasons as those of the first thread's files, which are.
+pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessState> {
+    let stat = stat(directory.read(File::Stat.name(), buffer).ok()?)?;
+    if stat.flags & PF_KTHREAD != 0 {
+        return None;
+    }
+    let io = directory.read(File::Io.name(), buffer).ok();
+    io.and_then(|text| with_io(&stat.process, text)).or(Some(stat.process))
+}
+
+/// Data of a process's `stat`.
+#[derive(Default)]
+struct Stat {
+    process: ProcessState,
+    /// The `PF_` flags of `include/linux/sched.h`.
+    flags: u64,
+}
+
+fn stat(text: &[u8]) -> Option<Stat> {
+    let (_, fields) = text::stat(text)?;
+    let mut stat = Stat::default();
+    for (field, text) in fields.take_while(|(field, _)| *field <= STAT_LAST) {
+        let Some(value) = unsigned(text) else { continue };
+        match field {
+            STAT_PPID => stat.process.ppid = u32::try_from(value).ok(),
+            STAT_FLAGS => stat.flags = value,
+            _ => counters(Source::Stat(field), value, &mut stat.process),
+        }
+    }
+    Some(stat)
+}
+
+/// Stores a value of `source`.
+fn counters(source: Source, value: u64, process: &mut ProcessState) {
+    for counter in PROCESS.iter().filter(|counter| counter.source.source == source) {
+        // A value that the counter cannot hold is absent.
+        let _ = counter.set(process, Value::Unsigned(value));
+    }
+}
+
+/// Adds all keys of `io`; `None` if one is missing.
+fn with_io(process: &ProcessState, text: &[u8]) -> Option<ProcessState> {
+    let mut process = process.clone();
+    for counter in PROCESS {
+        let Source::Io(key) = counter.source.source else { continue };
+        let value = |line: &[u8]| unsigned(line.strip_prefix(key.as_bytes())?.strip_prefix(b": ")?);
+        let value = text.split(|&b| b == b'\n').find_map(value)?;
+        counter.set(&mut process, Value::Unsigned(value)).ok()?;
+    }
+    Some(process)
+}
+
+/// Reads `bytes` as both files.
+#[cfg(fuzzing)]
+pub(in crate::capture) fn fuzz(bytes: &[u8]) {
+    let process = stat(bytes).unwrap_or_default().process;
+    let _ = with_io(&process, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Linux 6.18: a shell that started 200 processes and waited for them.
+    const STAT: &[u8] = b"14675 (sh) S 14670 14670 12992 0 -1 4194304 92 10009 1 2 3 4 5 6 20 0 1 0 1190779";
+    const IO: &[u8] = b"rchar: 807265\nwchar: 309\nsyscr: 1620\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 0\ncancelled_write_bytes: 0\n";
+
+    fn read_from(files: &[(&str, &[u8])]) -> Option<ProcessState> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        read(&Folder::open(dir.path()).unwrap(), &mut Vec::new())
+    }
+
+    fn values(process: &ProcessState) -> Vec<Option<String>> {
+        PROCESS.iter().map(|counter| counter.get(process).map(|value| value.to_string())).collect()
+    }
+
+    #[test]
+    fn every_counter_comes_from_its_field_or_key() {
+        let process = read_from(&[("stat", STAT), ("io", IO)]).unwrap();
+        let expected = [3, 4, 92, 1, 5, 6, 10_009, 2, 807_265, 309, 1620, 1, 4096, 0, 0];
+        assert_eq!(values(&process), expected.map(|number: u64| Some(number.to_string())));
+        assert_eq!(process.ppid, Some(14_670));
+    }
+
+    #[test]
+    fn io_that_is_denied_or_cut_is_absent_and_stat_remains() {
+        let without = read_from(&[("stat", STAT)]).unwrap();
+        assert_eq!((without.rchar, without.cminflt), (None, Some(10_009.into())));
+        assert_eq!(read_from(&[("stat", STAT), ("io", &IO[..40])]).as_ref(), Some(&without));
+        assert_eq!(read_from(&[("io", IO)]), None);
+    }
+
+    #[test]
+    fn a_counter_that_does_not_parse_is_absent() {
+        let process = stat(b"7 (a) b) S 1 1 1 0 -1 0 1 x 3").unwrap().process;
+        assert_eq!((process.minflt, process.cminflt, process.majflt), (Some(1.into()), None, Some(3.into())));
+        assert_eq!((process.cmajflt, process.ppid), (None, Some(1)));
+    }
+
+    #[test]
+    fn a_kernel_thread_has_the_counters_of_its_thread_only() {
+        // Linux 6.18.
+        let kthreadd = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 8 0 0";
+        assert_eq!(read_from(&[("stat", kthreadd), ("io", IO)]), None);
+    }
+}
