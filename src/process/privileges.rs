@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::sys::capabilities::keep;
+use crate::sys::capabilities::{Inheritable, keep};
 
 /// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,24 +10,29 @@ use crate::sys::capabilities::keep;
 pub enum Privileges {
     /// Read any process, use taskstats, open mapped files of processes, and write files like root.
     Capture,
+    /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
+    /// and forward signals to it even if it changes its user.
+    Record,
     /// Only read and write files like root. For commands that parse untrusted files.
     Files,
 }
 
 impl Privileges {
-    fn names(self) -> &'static [&'static str] {
+    fn include(self, name: &str) -> bool {
         match self {
+            Self::Files => ["dac_override", "dac_read_search", "fowner"].contains(&name),
             Self::Capture => {
-                &["dac_override", "dac_read_search", "fowner", "net_admin", "sys_ptrace", "checkpoint_restore"]
+                Self::Files.include(name) || ["net_admin", "sys_ptrace", "checkpoint_restore"].contains(&name)
             }
-            Self::Files => &["dac_override", "dac_read_search", "fowner"],
+            Self::Record => Self::Capture.include(name) || name == "kill",
         }
     }
 
     /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
-        let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.names().contains(name));
-        if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum()) {
+        let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.include(name));
+        let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
+        if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum(), inheritable) {
             tracing::debug!(%errno, "cannot drop capabilities");
         }
     }

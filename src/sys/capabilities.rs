@@ -22,11 +22,20 @@ struct Data {
     inheritable: u32,
 }
 
+/// What happens to the inheritable set, which decides about capabilities after exec(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inheritable {
+    /// It is limited too.
+    Limit,
+    /// It stays, and so does the ambient set, whose capabilities have to stay permitted.
+    Keep,
+}
+
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 ///
 /// # Errors
 /// Errors of the system calls.
-pub(crate) fn keep(kept: u64) -> Result<(), Errno> {
+pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
@@ -34,8 +43,14 @@ pub(crate) fn keep(kept: u64) -> Result<(), Errno> {
     for (data, shift) in data.iter_mut().zip([0, 32]) {
         let kept = u32::try_from(kept >> shift & u64::from(u32::MAX)).expect("half of the bits");
         data.effective &= kept;
-        data.permitted &= kept;
-        data.inheritable &= kept;
+        match inheritable {
+            Inheritable::Limit => {
+                data.permitted &= kept;
+                data.inheritable &= kept;
+            }
+            // Ambient capabilities are permitted and inheritable.
+            Inheritable::Keep => data.permitted &= kept | data.inheritable,
+        }
     }
     // SAFETY: the kernel reads two records from an array of two.
     Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) }).map(drop)
@@ -55,9 +70,9 @@ mod tests {
     fn capabilities_are_dropped_in_this_thread_only() {
         let before = effective();
         std::thread::spawn(move || {
-            keep(1 << 12 | 1 << 40).unwrap();
+            keep(1 << 12 | 1 << 40, Inheritable::Limit).unwrap();
             assert_eq!(effective(), before & (1 << 12 | 1 << 40));
-            keep(0).unwrap();
+            keep(0, Inheritable::Limit).unwrap();
             assert_eq!(effective(), 0);
         })
         .join()

@@ -7,4 +7,6 @@ pub(crate) mod directory;
 pub(crate) mod memory;
 pub(crate) mod ptrace;
 mod seccomp;
+pub(crate) mod signals;
 pub(crate) mod taskstats;
+pub(crate) mod wait;

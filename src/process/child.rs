@@ -1,0 +1,121 @@
+//! The command that ctprof runs.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use std::time::Instant;
+
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::command_end::{CommandEnd, SpawnError};
+use super::signals::{Received, Sender, Signals};
+use crate::sys::signals::inherit;
+use crate::sys::wait::{ExitCause, reap, zombie};
+
+/// A command that ctprof has started.
+///
+/// It keeps ctprof's standard streams, working directory, environment and process group, and the signal mask
+/// and dispositions that ctprof was started with. After its exit it is a zombie until [`reap`](Self::reap).
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+    started: Instant,
+}
+
+impl Child {
+    /// Starts `program`, found in `PATH` if it has no slash. From now on, ctprof is the parent of processes
+    /// whose parent exited, so that those of the command are found among its descendants.
+    ///
+    /// Capabilities: start ctprof with [`Privileges::Record`](super::Privileges::Record).
+    ///
+    /// # Errors
+    /// If the command cannot be started, or a signal that would have ended ctprof has arrived meanwhile.
+    pub fn spawn(program: &OsStr, arguments: &[OsString], signals: &Signals) -> Result<Self, SpawnError> {
+        while let Ok(Some(Received { signal, .. })) = signals.arrived() {
+            if signal != Signal::SIGCHLD {
+                return Err(SpawnError::Interrupted(signal as i32));
+            }
+        }
+        if let Err(errno) = set_child_subreaper(true) {
+            tracing::debug!(%errno, "cannot become a subreaper");
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).envs(removed_variables());
+        inherit(&mut command, signals.mask, signals.ignored.clone());
+        let started = Instant::now();
+        let child = command.spawn().map_err(|error| SpawnError::of_spawn(program, error))?;
+        let pid = i32::try_from(child.id()).expect("process ids are positive i32");
+        Ok(Self { pid: Pid::from_raw(pid), started })
+    }
+
+    /// The command's process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw().unsigned_abs()
+    }
+
+    /// Waits until the command's process has exited, and leaves it a zombie. Reaps other children: processes
+    /// whose parent exited.
+    ///
+    /// Forwards signals that a process sent to ctprof. Those of the terminal reach the command anyway, which is
+    /// in the same process group.
+    ///
+    /// # Errors
+    /// Errors of the system calls: out of memory, or the command was reaped elsewhere.
+    pub fn wait_exited(&self, signals: &Signals) -> io::Result<CommandEnd> {
+        loop {
+            let seen = Instant::now();
+            while let Some(child) = zombie()? {
+                if child.pid == self.pid {
+                    let (status, signal) = match child.cause {
+                        ExitCause::Exit(status) => (Some(status), None),
+                        ExitCause::Signal(signal) => (None, Some(signal)),
+                    };
+                    return Ok(CommandEnd { status, signal, elapsed: seen - self.started });
+                }
+                reap(child.pid)?;
+            }
+            if let Some(received) = signals.receive(None)? {
+                self.forward(received);
+            }
+        }
+    }
+
+    fn forward(&self, received: Received) {
+        if received.sender == Sender::Kernel {
+            return;
+        }
+        if let Err(errno) = kill(self.pid, received.signal) {
+            tracing::warn!("cannot forward {} to the command: {errno}", received.signal);
+        }
+    }
+
+    /// Reaps the command's process, whose exit has been waited for. A process that is not reaped stays a zombie
+    /// until ctprof exits.
+    ///
+    /// # Errors
+    /// If it was reaped elsewhere.
+    pub fn reap(self) -> io::Result<()> {
+        Ok(reap(self.pid)?)
+    }
+}
+
+/// Variables that ctprof was started with and no longer has. If ctprof has file capabilities, glibc removes
+/// `LD_LIBRARY_PATH`, `TMPDIR` and others for its own protection (`unsecvars.h`), which the command, without
+/// these capabilities, does not need.
+fn removed_variables() -> Vec<(OsString, OsString)> {
+    let initial = std::fs::read("/proc/self/environ").unwrap_or_default();
+    let present: BTreeSet<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    let variables = initial.split(|&byte| byte == 0).filter_map(variable);
+    variables.filter(|(name, _)| !present.contains(name)).collect()
+}
+
+/// Name and value of `NAME=value`.
+fn variable(text: &[u8]) -> Option<(OsString, OsString)> {
+    let end = text.iter().position(|&byte| byte == b'=').filter(|&end| end > 0)?;
+    Some((OsStr::from_bytes(&text[..end]).into(), OsStr::from_bytes(&text[end + 1..]).into()))
+}

@@ -1,0 +1,108 @@
+//! How a command ended, or why it did not start, and the exit status that reports it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::libc;
+
+/// Exit status of a program that runs a command, if the program itself fails. This one and the next two are
+/// those of timeout(1) and env(1).
+pub const RECORD_FAILED: u8 = 125;
+/// Exit status if the command was found but cannot be executed.
+const CANNOT_EXECUTE: u8 = 126;
+/// Exit status if the command was not found.
+const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that killed the command.
+const KILLED: u8 = 128;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandEnd {
+    /// Its exit status; `None` if a signal killed it.
+    pub status: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Time from its start until its exit was seen, by the monotonic clock.
+    pub elapsed: Duration,
+}
+
+impl CommandEnd {
+    /// The exit status that reports this end: the command's own, or 128 and the number of the signal.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        let own = self.status.and_then(|status| u8::try_from(status).ok());
+        own.unwrap_or_else(|| self.signal.map_or(RECORD_FAILED, killed))
+    }
+}
+
+/// Why a command did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// There is no such file, or none in `PATH`.
+    #[error("cannot run `{program}`: command not found")]
+    NotFound {
+        /// The program as it was given.
+        program: String,
+    },
+    /// The file is there, but not what it needs.
+    #[error("cannot execute `{program}`: its interpreter (first line) or dynamic loader does not exist")]
+    NoInterpreter {
+        /// The program as it was given.
+        program: String,
+    },
+    /// The file cannot be executed.
+    #[error("cannot execute `{program}`")]
+    CannotExecute {
+        /// The program as it was given.
+        program: String,
+        /// The error of exec(3).
+        source: io::Error,
+    },
+    /// No process can be started.
+    #[error("cannot start a process for `{program}`")]
+    NoProcess {
+        /// The program as it was given.
+        program: String,
+        /// The error of fork(2).
+        source: io::Error,
+    },
+    /// A signal arrived before the command started.
+    #[error("interrupted by signal {0} before the command started")]
+    Interrupted(i32),
+}
+
+impl SpawnError {
+    pub(super) fn of_spawn(program: &OsStr, source: io::Error) -> Self {
+        let is_file = program.as_bytes().contains(&b'/') && Path::new(program).exists();
+        let program = program.to_string_lossy().into_owned();
+        match source.raw_os_error() {
+            Some(libc::ENOENT) if is_file => Self::NoInterpreter { program },
+            Some(libc::ENOENT) => Self::NotFound { program },
+            // Errors of fork(2) and of the pipe between the two processes.
+            Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Self::NoProcess { program, source },
+            _ => Self::CannotExecute { program, source },
+        }
+    }
+
+    /// The exit status that reports this error: 125 no process, 126 cannot execute, 127 not found, or 128 and
+    /// the number of the signal.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } | Self::NoInterpreter { .. } => NOT_FOUND,
+            Self::CannotExecute { .. } => CANNOT_EXECUTE,
+            Self::NoProcess { .. } => RECORD_FAILED,
+            Self::Interrupted(signal) => killed(*signal),
+        }
+    }
+}
+
+/// The kernel has at most 64 signals.
+fn killed(signal: i32) -> u8 {
+    KILLED.saturating_add(u8::try_from(signal).unwrap_or(0))
+}

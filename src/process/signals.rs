@@ -1,0 +1,141 @@
+//! Signals that end a pause, or arrive while a command runs.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::sys::signals::{keep_zombies, was_ignored};
+
+/// Signals that end a pause.
+const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// Signals that must not end ctprof before a command ends, and the signal that announces its exit.
+const DURING_COMMAND: [Signal; 5] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
+
+/// Dispositions that ctprof or Rust's runtime changes.
+const CHANGED: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGCHLD];
+
+/// Blocked signals, received one by one. Create this before other threads start: threads inherit the blocked
+/// signals. Dropping it discards what has arrived and unblocks them in the calling thread, so that a later
+/// Ctrl-C ends ctprof.
+///
+/// A signal that was ignored when ctprof started, for example SIGHUP under nohup(1), stays ignored.
+#[derive(Debug)]
+pub struct Signals {
+    descriptor: SignalFd,
+    /// The signal mask when ctprof started.
+    pub(super) mask: SigSet,
+    /// Signals of [`CHANGED`] that were ignored when ctprof started.
+    pub(super) ignored: Vec<Signal>,
+}
+
+/// Why a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its time elapsed.
+    Elapsed,
+    /// A signal with this number arrived: SIGINT, SIGTERM or SIGHUP.
+    Signal(i32),
+}
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) signal: Signal,
+    pub(super) sender: Sender,
+}
+
+/// Where a signal came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The kernel: for a key of the terminal, a hangup, or an exited child.
+    Kernel,
+    /// A process that called kill(2).
+    Process,
+}
+
+impl Signals {
+    /// Blocks SIGINT, SIGTERM and SIGHUP, which end a [pause](Self::pause).
+    ///
+    /// # Errors
+    /// If no file descriptor is available.
+    pub fn for_pause() -> io::Result<Self> {
+        Self::block(&ENDING)
+    }
+
+    /// Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD, which [`Child`](super::Child) receives.
+    ///
+    /// # Errors
+    /// If no file descriptor is available.
+    pub fn for_command() -> io::Result<Self> {
+        Self::block(&DURING_COMMAND)
+    }
+
+    fn block(signals: &[Signal]) -> io::Result<Self> {
+        let ignored = CHANGED.into_iter().filter(|&signal| was_ignored(signal)).collect();
+        keep_zombies()?;
+        // A blocked signal is queued even if it is ignored (`sig_ignored` of kernel/signal.c).
+        let blocked: SigSet = signals.iter().copied().filter(|&signal| !was_ignored(signal)).collect();
+        let descriptor = SignalFd::with_flags(&blocked, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let mask = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Self { descriptor, mask, ignored })
+    }
+
+    /// Waits for `duration`, or until SIGINT, SIGTERM or SIGHUP arrives. One that has arrived since the
+    /// signals were blocked counts too.
+    ///
+    /// # Errors
+    /// Errors of `ppoll(2)`: out of memory.
+    pub fn pause(&self, duration: Duration) -> io::Result<Ended> {
+        // A time that the clock cannot represent is never reached.
+        let deadline = Instant::now().checked_add(duration);
+        Ok(loop {
+            match self.receive(deadline)? {
+                None => break Ended::Elapsed,
+                Some(received) if ENDING.contains(&received.signal) => break Ended::Signal(received.signal as i32),
+                Some(_) => {}
+            }
+        })
+    }
+
+    /// The next signal, waiting for one until `deadline`, or forever if there is none.
+    pub(super) fn receive(&self, deadline: Option<Instant>) -> io::Result<Option<Received>> {
+        loop {
+            if let Some(received) = self.arrived()? {
+                return Ok(Some(received));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            let mut polled = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+            match ppoll(&mut polled, left.map(Into::into), None) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// A signal that has arrived, if any.
+    pub(super) fn arrived(&self) -> io::Result<Option<Received>> {
+        let Some(info) = self.descriptor.read_signal()? else { return Ok(None) };
+        // Codes of signals from processes are not positive (`SI_FROMUSER`).
+        let sender = if info.ssi_code <= libc::SI_USER { Sender::Process } else { Sender::Kernel };
+        let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+        Ok(signal.map(|signal| Received { signal, sender }))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // The key that ended the command has reached ctprof too, and must not end it now.
+        while matches!(self.arrived(), Ok(Some(_))) {}
+        let _ = self.mask.thread_set_mask();
+    }
+}

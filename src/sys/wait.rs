@@ -1,0 +1,52 @@
+//! `waitid(2)`: the wrapper of nix fails for children that a real-time signal killed.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::Pid;
+
+/// A child that exited and has not been reaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zombie {
+    pub(crate) pid: Pid,
+    pub(crate) cause: ExitCause,
+}
+
+/// Why a process exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExitCause {
+    /// It exited with this status.
+    Exit(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+/// One child that exited, if any; it stays a zombie.
+///
+/// # Errors
+/// `ECHILD`: there are no children.
+pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the kernel writes one siginfo_t to `info`, which has this type.
+    Errno::result(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) })?;
+    // SAFETY: zeroes are a valid siginfo_t: they mean that no child exited. Otherwise the kernel has set
+    // the fields of SIGCHLD, which are the ones read.
+    let (code, pid, status) = unsafe {
+        let info = info.assume_init();
+        (info.si_code, info.si_pid(), info.si_status())
+    };
+    let cause = if code == libc::CLD_EXITED { ExitCause::Exit(status) } else { ExitCause::Signal(status) };
+    Ok((pid != 0).then(|| Zombie { pid: Pid::from_raw(pid), cause }))
+}
+
+/// Reaps the child `pid`, which is a zombie.
+///
+/// # Errors
+/// `ECHILD`: it is not a child, or has been reaped.
+pub(crate) fn reap(pid: Pid) -> Result<(), Errno> {
+    // SAFETY: nothing is written, as there is no address for the status.
+    Errno::result(unsafe { libc::waitpid(pid.as_raw(), ptr::null_mut(), libc::WNOHANG) }).map(drop)
+}
