@@ -1,9 +1,10 @@
 //! Command-line arguments. These types are private to the command line.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
@@ -20,7 +21,7 @@ use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 #[derive(Debug, Parser)]
 #[command(name = "ctprof", version)]
 #[command(
-    after_help = "Example:\n  ctprof capture -o a.ctprof.zst; make; ctprof capture -o b.ctprof.zst\n  ctprof compare a.ctprof.zst b.ctprof.zst"
+    after_help = "Examples:\n  ctprof record -d 10s\n  ctprof record -- make -j8\n  ctprof capture -o a.ctprof.zst; make; ctprof capture -o b.ctprof.zst\n  ctprof show a.ctprof.zst b.ctprof.zst"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -59,7 +60,9 @@ Examples:
 pub(super) enum Command {
     /// Capture every thread of this host into a file
     Capture(Capture),
-    /// Show one snapshot, grouped
+    /// Capture before and after a time or a command, and show what happened in between
+    Record(Box<Record>),
+    /// Show one snapshot, or what happened between two
     Show(Show),
     /// Compare two snapshots and list what changed
     #[command(after_help = EXAMPLES)]
@@ -81,6 +84,15 @@ pub(super) struct Capture {
     /// Capture this process only (repeatable)
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) pids: Vec<u32>,
+    #[command(flatten)]
+    pub(super) sources: Sources,
+    #[command(flatten)]
+    pub(super) limits: Limits,
+}
+
+/// What captures read, and how.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Sources {
     /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
@@ -108,9 +120,33 @@ pub(super) struct Capture {
     /// Root of cgroup version 2 [default: where it is mounted]
     #[arg(long, value_name = "PATH", help_heading = "Roots")]
     pub(super) cgroupfs: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) limits: Limits,
 }
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = RECORD_HELP)]
+pub(super) struct Record {
+    /// Record for this long: 10s, 500ms, 2m [default: until Ctrl-C, or until COMMAND exits]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
+    pub(super) duration: Option<Duration>,
+    /// File to write the window to, instead of printing it; `-` for stdout
+    #[arg(short, long, value_name = "PATH")]
+    pub(super) output: Option<PathBuf>,
+    /// Command to run and record
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) sources: Sources,
+    #[command(flatten)]
+    pub(super) view: View,
+}
+
+const RECORD_HELP: &str = "\
+Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed, 126 if COMMAND cannot be executed, 127 if it was not found
+
+Examples:
+  what runs here now            ctprof record -d 10s
+  what a build does             ctprof record -- make -j8
+  into a file                   ctprof record -o w.ctprof.zst -- make; ctprof show w.ctprof.zst";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SmapsWhen {
@@ -119,7 +155,7 @@ enum SmapsWhen {
     Never,
 }
 
-impl Capture {
+impl Sources {
     pub(super) fn jemalloc(&self) -> Ask {
         if self.no_jemalloc { Ask::No } else { Ask::Yes }
     }
@@ -401,6 +437,20 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new((self.0.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// A time such as `10s`, `1m 30s` or `500ms`; a number alone is in seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time such as 10s, 500ms or 2m".to_owned();
+    let seconds = text.parse::<f64>().ok().map(|seconds| Duration::try_from_secs_f64(seconds).map_err(|_| expected()));
+    let friendly = || {
+        let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| expected())?;
+        Duration::try_from(parsed).map_err(|_| expected())
+    };
+    match seconds.unwrap_or_else(friendly)? {
+        Duration::ZERO => Err("expected a time longer than 0".to_owned()),
+        time => Ok(time),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
-use super::args::{Capture, Messages};
+use super::args::{Capture, Messages, Sources};
 use super::output::to_stdout;
 use super::progress;
 use crate::capture::{Options, Roots, capture_with};
@@ -22,15 +22,15 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
         bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
     }
-    check_roots(args)?;
+    check_roots(&args.sources)?;
     // A file that nobody named is never overwritten.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
-    let options = options(args);
+    let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
     let watch = progress::watch(&options.progress, messages);
     let snapshot = capture_with(&options);
     drop(watch);
     let mut snapshot = snapshot?;
-    if args.redact {
+    if args.sources.redact {
         snapshot.redact(&redact_key());
     }
     let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
 }
 
 /// The key for hashes of names. Without one, anyone can confirm a guessed name.
-fn redact_key() -> String {
+pub(super) fn redact_key() -> String {
     std::env::var(REDACT_KEY).unwrap_or_else(|_| {
         tracing::warn!("{REDACT_KEY} is not set: anyone can confirm a guessed name by hashing it; set a secret key");
         String::new()
@@ -54,7 +54,7 @@ fn redact_key() -> String {
 }
 
 /// Roots that were named have to be there: an empty tree would pass for a kernel without these files.
-fn check_roots(args: &Capture) -> anyhow::Result<()> {
+pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
     let named = [("--sysfs", Some(&args.sysfs)), ("--cgroupfs", args.cgroupfs.as_ref())];
     for (option, path) in named.into_iter().filter_map(|(option, path)| Some((option, path?))) {
         std::fs::read_dir(path).with_context(|| format!("cannot open {} ({option})", path.display()))?;
@@ -76,10 +76,10 @@ fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()
     capture_summary(&mut io::stderr().lock(), &captured)
 }
 
-fn options(args: &Capture) -> Options {
+/// The options of a capture of all processes.
+pub(super) fn options(args: &Sources) -> Options {
     Options {
         roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },
-        pids: args.pids.clone(),
         jobs: args.jobs,
         smaps: args.smaps(),
         taskstats: args.taskstats(),

@@ -10,6 +10,7 @@ mod input;
 mod metrics;
 mod output;
 mod progress;
+mod record;
 mod show;
 
 use std::io::{self, IsTerminal};
@@ -22,7 +23,7 @@ use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
 use self::exit::FAILED;
-use crate::process::{Privileges, workers};
+use crate::process::{Privileges, RECORD_FAILED, workers};
 use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -34,22 +35,28 @@ pub fn command() -> clap::Command {
 /// Runs the command of the process's arguments.
 #[must_use]
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| usage(&error));
     log(&args);
-    match args.command {
-        Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
+    match &args.command {
+        Command::Record(record) if !record.command.is_empty() => Privileges::Record.keep(),
+        Command::Record(_) | Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
         _ => Privileges::Files.keep(),
     }
     let messages = args.messages();
     let done = match args.command {
         Command::Capture(command) => capture::run(&command, messages),
+        Command::Record(command) => {
+            let done = record::run(&command, messages);
+            let status = done.as_ref().err().map_or(FAILED, record::status_of);
+            return ended(done, status);
+        }
         Command::Show(command) => all_cpus().install(|| show::run(&command, messages)),
         Command::Compare(command) => all_cpus().install(|| compare::run(&command, messages)),
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
-        Command::Doctor(command) => return ended(doctor::run(&command)),
+        Command::Doctor(command) => return ended(doctor::run(&command), FAILED),
     };
-    ended(done.map(|()| ExitCode::SUCCESS))
+    ended(done.map(|()| ExitCode::SUCCESS), FAILED)
 }
 
 /// Workers for reports, which a user waits for.
@@ -57,8 +64,18 @@ fn all_cpus() -> rayon::ThreadPool {
     workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
-/// The exit status; prints the error, if any.
-fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+/// Prints a usage error and exits. The usual exit status could be that of a recorded command.
+fn usage(error: &clap::Error) -> ! {
+    let is_record = std::env::args_os().nth(1).is_some_and(|first| first == "record");
+    if is_record && error.use_stderr() {
+        let _ = error.print();
+        std::process::exit(RECORD_FAILED.into());
+    }
+    error.exit()
+}
+
+/// The exit status, `failed` after an error, which is printed.
+fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
     match done {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -66,7 +83,7 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
                 usage.exit();
             }
             eprintln!("ctprof: {error:#}");
-            ExitCode::from(FAILED)
+            ExitCode::from(failed)
         }
         Ok(status) => status,
     }

@@ -56,24 +56,61 @@ fn height() -> u16 {
 
 /// Writes a page to standard output in the selected format.
 pub(super) fn write_page(page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
-    to_stdout(|out| match view.format {
-        Format::Table => {
-            report::write_table(out, page, columns, Terminal { width: width(), colour: colour(view.color) })
+    write_page_to(Stream::Stdout, page, view, columns)
+}
+
+/// Where a report goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// Width of the terminal; `None` if it is not a terminal.
+    fn width(self) -> Option<u16> {
+        match self {
+            Self::Stdout => width(),
+            Self::Stderr => terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0),
         }
+    }
+
+    fn is_terminal(self) -> bool {
+        match self {
+            Self::Stdout => io::stdout().is_terminal(),
+            Self::Stderr => io::stderr().is_terminal(),
+        }
+    }
+}
+
+/// Writes a page in the selected format.
+pub(super) fn write_page_to(stream: Stream, page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
+    let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
+    let write = |out: &mut dyn Write| match view.format {
+        Format::Table => report::write_table(out, page, columns, terminal),
         Format::Markdown => report::write_markdown(out, page, columns),
         Format::Csv => report::write_csv(out, page),
         Format::Json => report::write_json(out, page),
-    })
+    };
+    match stream {
+        Stream::Stdout => to_stdout(|out| write(out)),
+        Stream::Stderr => {
+            let mut out = BufWriter::new(io::stderr().lock());
+            write(&mut out).and_then(|()| out.flush()).context("cannot write to standard error")
+        }
+    }
 }
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-fn colour(when: ColourWhen) -> Colour {
+fn colour(when: ColourWhen, stream: Stream) -> Colour {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let on = match when {
         ColourWhen::Always => true,
         ColourWhen::Never => false,
         ColourWhen::Auto if set("NO_COLOR") => false,
-        ColourWhen::Auto => set("CLICOLOR_FORCE") || io::stdout().is_terminal(),
+        ColourWhen::Auto => set("CLICOLOR_FORCE") || stream.is_terminal(),
     };
     if on { Colour::On } else { Colour::Off }
 }

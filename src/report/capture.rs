@@ -6,7 +6,7 @@ use super::escape::escaped;
 use super::findings::fixes;
 use super::scale::spaced;
 use crate::diagnose::{Finding, Kind};
-use crate::model::Unit;
+use crate::model::{Census, CtprofSnapshot, Unit};
 
 /// What was captured, the file, and what is missing.
 #[derive(Clone, Debug)]
@@ -46,4 +46,23 @@ pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Resu
         writeln!(out, "missing: {}: {}", gap.source, escaped(&gap.reason().unwrap_or_default()))?;
     }
     fixes(out, gaps)
+}
+
+/// Writes what a window covers, and its file.
+///
+/// # Errors
+/// Errors of `out`.
+pub fn record_summary(out: &mut dyn Write, window: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
+    let census = Census::of(&window.threads);
+    let duration = window.window.as_ref().map_or(0, |window| window.duration_ns);
+    writeln!(
+        out,
+        "Recorded {}: {} in {} ({} started, {} exited): {file} ({})",
+        spaced(duration.into(), Unit::Ns),
+        Kind::Threads.counted(census.threads),
+        Kind::Processes.counted(census.processes),
+        census.started,
+        census.exited,
+        spaced(bytes.into(), Unit::Bytes),
+    )
 }

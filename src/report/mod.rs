@@ -17,7 +17,7 @@ mod table;
 mod view;
 mod window;
 
-pub use self::capture::{Captured, capture_summary};
+pub use self::capture::{Captured, capture_summary, record_summary};
 pub use self::columns::{Column, Number, PageCell};
 pub use self::csv::write_csv;
 pub use self::escape::escaped;

@@ -9,8 +9,8 @@ use super::join::{Ends, Join, Start};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, Includes, METRICS, MetricId, Metrics, Name, ProcessState, ThreadId, ThreadSpan,
-    ThreadState, Threads, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, Includes, METRICS, MetricId, Metrics, Name, Party, ProcessState, ThreadId,
+    ThreadSpan, ThreadState, Threads, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -21,6 +21,8 @@ pub struct ExitedThread {
     pub state: ThreadState,
     /// Process id of its parent.
     pub ppid: u32,
+    /// `CLOCK_MONOTONIC` at its start, in nanoseconds, not earlier than it was.
+    pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.
     pub elapsed_ns: u64,
 }
@@ -40,8 +42,8 @@ pub struct Exits<'r> {
 impl ExitedThread {
     /// A record.
     #[must_use]
-    pub fn new(state: ThreadState, ppid: u32, elapsed_ns: u64) -> Self {
-        Self { state, ppid, elapsed_ns }
+    pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
+        Self { state, ppid, started_monotonic_ns, elapsed_ns }
     }
 }
 
@@ -65,7 +67,11 @@ impl<T: Threads> Join<T> {
         if let Some(each) = exits.each {
             each(&mut |exited| self.add_exited(&start, exited, &family, &mut unexplained, &mut recorded));
         }
-        for thread in unexplained.into_threads(&self.processes) {
+        for mut thread in unexplained.into_threads(&self.processes) {
+            // The children that a recorder waits for are orphans of the command.
+            if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
+                thread.party = Some(Party::Command);
+            }
             self.explained_ns += Work::of_thread(&thread.metrics, start.clocks.ns_per_tick)[MetricId::run_time_ns];
             self.threads.add(thread);
         }
@@ -116,7 +122,7 @@ impl<T: Threads> Join<T> {
         unexplained: &mut Unexplained,
         recorded: &mut BTreeSet<usize>,
     ) {
-        let ExitedThread { mut state, ppid, elapsed_ns } = exited;
+        let ExitedThread { mut state, ppid, started_monotonic_ns, elapsed_ns } = exited;
         let id = state.id();
         let place = start.earlier.find(id).filter(|place| !recorded.contains(place));
         // Of several threads with one id, the earlier capture had the first.
@@ -128,6 +134,10 @@ impl<T: Threads> Join<T> {
             return;
         }
         let known = place.filter(|place| self.has_grown(start, *place, &state.metrics));
+        if known.is_none() && start.clocks.start_monotonic_ns.is_some_and(|begin| started_monotonic_ns < begin) {
+            // It exited before it could be captured.
+            return;
+        }
         let mut span = ThreadSpan { alive_ns: elapsed_ns.min(start.clocks.duration_ns), started: true, exited: true };
         let origin = known.map(|place| &start.earlier.threads()[place]);
         if let Some(place) = known {
@@ -183,7 +193,7 @@ impl<T: Threads> Join<T> {
             ancestor = *next;
         }
         let party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
-        state.party = state.party.or(party);
+        state.party = party.or_else(|| self.lineage.as_ref()?.party(tgid));
     }
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.
@@ -225,6 +235,10 @@ impl<T: Threads> Join<T> {
             command: None,
         }
     }
+}
+
+fn is_of_children(thread: &ThreadState) -> bool {
+    thread.exited_work == Some(ExitedWork::Children)
 }
 
 /// The threads of the earlier capture that were not found again.

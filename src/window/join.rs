@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::boot::Clocks;
 use super::earlier::Earlier;
+use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
 use super::work::Work;
 use crate::model::{
@@ -47,6 +48,8 @@ pub struct Join<T> {
     pub(super) started: Vec<ThreadId>,
     /// CPU time of all threads so far.
     pub(super) explained_ns: u64,
+    /// Parents of processes, if a command ran.
+    pub(super) lineage: Option<Lineage>,
     /// The earlier values of one thread.
     pub(super) scratch: Box<Metrics>,
 }
@@ -83,7 +86,18 @@ impl<T: Threads> Threads for Join<T> {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { start: _, before, threads, processes, missed, backwards, started, explained_ns, scratch: _ } = later;
+        let Self {
+            start: _,
+            before,
+            threads,
+            processes,
+            missed,
+            backwards,
+            started,
+            explained_ns,
+            lineage: _,
+            scratch: _,
+        } = later;
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
@@ -105,6 +119,7 @@ impl<T: Threads> Join<T> {
             backwards: BTreeMap::new(),
             started: Vec::new(),
             explained_ns: 0,
+            lineage: None,
             scratch: Box::default(),
         }
     }

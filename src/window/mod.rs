@@ -6,6 +6,7 @@ mod boot;
 mod earlier;
 mod exits;
 mod join;
+mod lineage;
 mod processes;
 mod records;
 mod work;
@@ -19,7 +20,8 @@ pub use self::earlier::Earlier;
 pub use self::exits::{EachExit, ExitedThread, Exits};
 pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
-use crate::model::{CtprofSnapshot, ThreadState, Threads, WINDOW_FORMAT_VERSION, WindowInfo};
+use self::lineage::Lineage;
+use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState, Threads, WINDOW_FORMAT_VERSION, WindowInfo};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 ///
@@ -27,11 +29,21 @@ use crate::model::{CtprofSnapshot, ThreadState, Threads, WINDOW_FORMAT_VERSION, 
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn between(mut earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
     let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    recorded(&earlier, threads, later, &Exits::default())
+    recorded(&earlier, threads, later, Recording::default())
 }
 
-/// The window between two snapshots, the earlier one without its `threads`, with records of what exited in
-/// between.
+/// What a recorder knows of a window beyond its two captures.
+#[derive(Default)]
+pub struct Recording<'r> {
+    /// Records of threads that exited.
+    pub exits: Exits<'r>,
+    /// Process id of the recorder.
+    pub recorder: u32,
+    /// The command that it ran.
+    pub command: Option<RecordedCommand>,
+}
+
+/// The window between two snapshots, the earlier one without its `threads`.
 ///
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
@@ -39,11 +51,22 @@ pub fn recorded(
     earlier: &CtprofSnapshot,
     threads: Earlier,
     mut later: CtprofSnapshot,
-    exits: &Exits<'_>,
+    recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
     let mut join = increases(earlier, threads, &later, &Vec::new())?;
-    std::mem::take(&mut later.threads).into_iter().for_each(|thread| join.add(thread));
-    let Ends { threads, window, .. } = join.finish(&later, exits);
+    let Recording { exits, recorder, command } = recording;
+    let all = std::mem::take(&mut later.threads);
+    let mut lineage = command.is_some().then(|| Lineage::of(recorder, &join.start.earlier, &all));
+    for mut thread in all {
+        thread.party = thread.party.or_else(|| lineage.as_ref()?.party(thread.tgid));
+        join.add(thread);
+    }
+    if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
+        each(&mut |exited| lineage.learn(exited.state.tgid, exited.ppid));
+    }
+    join.lineage = lineage;
+    let Ends { threads, mut window, .. } = join.finish(&later, &exits);
+    window.command = command;
     into_window(earlier, &mut later, window);
     later.threads = threads;
     later.threads.sort_by_key(ThreadState::id);

@@ -1,0 +1,110 @@
+//! `ctprof record`.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::args::{Messages, Record};
+use super::capture::{check_roots, options, redact_key};
+use super::output::{Stream, selection, write_page_to};
+use crate::capture::{Options, Smaps, capture_with};
+use crate::compare::{Digest, Sides, show_digest};
+use crate::model::{CtprofSnapshot, RecordedCommand};
+use crate::process::{Child, CommandEnd, RECORD_FAILED, Signals, SpawnError};
+use crate::report::{Column, Page, escaped, record_summary};
+use crate::store::Target;
+use crate::window::{self, Earlier, Recording};
+
+/// Longer than any recording.
+const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
+
+/// Records a window; the exit status is that of the command.
+pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
+    check_roots(&args.sources)?;
+    let columns = args.view.columns(Column::is_of_views)?;
+    let target = args.output.as_deref().map(Target::create).transpose()?;
+    let (mut window, status) = recorded(args)?;
+    if args.sources.redact {
+        window.redact(&redact_key());
+    }
+    let written = match target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)) {
+        Some(Ok(written)) => {
+            if messages == Messages::All {
+                let file = escaped(&written.path.to_string_lossy()).into_owned();
+                record_summary(&mut io::stderr().lock(), &window, &file, written.bytes)
+                    .context("cannot write to standard error")?;
+            }
+            return Ok(status);
+        }
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    // What a full disk refuses is still printed.
+    let printed = print(args, window, &columns);
+    written?;
+    printed?;
+    Ok(status)
+}
+
+/// The window, and the exit status.
+fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
+    let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
+    let signals = signals.context("cannot block signals")?;
+    let options = options(&args.sources);
+    // Only the later memory of processes is shown.
+    let mut earlier = capture_with(&Options { smaps: Smaps::Never, ..options.clone() })?;
+    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
+    let mut recording = Recording { recorder: std::process::id(), ..Recording::default() };
+    let (later, status) = match args.command.split_first() {
+        None => {
+            signals.pause(args.duration.unwrap_or(FOREVER)).context("cannot wait")?;
+            drop(signals);
+            (capture_with(&options)?, ExitCode::SUCCESS)
+        }
+        Some((program, arguments)) => {
+            let child = match Child::spawn(program, arguments, &signals) {
+                Ok(child) => child,
+                Err(error) => return Err(NotStarted(error).into()),
+            };
+            let end = child.wait_exited(&signals).context("cannot wait for the command")?;
+            drop(signals);
+            let later = capture_with(&options)?;
+            child.reap().context("cannot wait for the command")?;
+            recording.command = Some(command(args, &end));
+            (later, ExitCode::from(end.exit_status()))
+        }
+    };
+    Ok((window::recorded(&earlier, threads, later, recording)?, status))
+}
+
+/// A command that did not start decides the exit status.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct NotStarted(#[from] SpawnError);
+
+/// The exit status after an error.
+pub(super) fn status_of(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<NotStarted>().map_or(RECORD_FAILED, |NotStarted(error)| error.exit_status())
+}
+
+fn command(args: &Record, end: &CommandEnd) -> RecordedCommand {
+    let arguments = if args.sources.redact { &[][..] } else { &args.command[..] };
+    RecordedCommand {
+        arguments: arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
+        status: end.status,
+        signal: end.signal,
+    }
+}
+
+/// Prints the window: beside a command's output to standard error, like perf stat.
+fn print(args: &Record, window: CtprofSnapshot, columns: &[Column]) -> anyhow::Result<()> {
+    let options = args.view.options(Sides { baseline: "window".to_owned(), candidate: String::new() });
+    let digest = Digest::of_snapshot(&window, &options);
+    drop(window);
+    let view = show_digest(digest, &options);
+    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
+    write_page_to(stream, &Page::of_view(&view, selection(&args.view)), &args.view, columns)
+}
