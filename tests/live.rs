@@ -245,6 +245,19 @@ fn children_that_a_shell_waited_for_are_in_its_counters() {
 }
 
 #[test]
+fn a_process_that_exited_and_was_not_waited_for_keeps_its_counters() {
+    let mut child =
+        Command::new("sh").args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done"]).spawn().unwrap();
+    while !fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let snapshot = capture_pid(child.id()).unwrap();
+    child.wait().unwrap();
+    let process = snapshot.threads[0].process.as_ref().unwrap();
+    assert!(ticks(process).0 >= 2 && process.ppid == Some(std::process::id()), "{process:?}");
+}
+
+#[test]
 fn the_cpu_time_of_the_host_contains_that_of_a_thread() {
     let before = ctprof::capture().unwrap();
     let worker = Worker::after("busy", || {

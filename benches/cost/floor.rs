@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, read};
 
 const THREAD_FILES: [&str; 6] = ["stat", "status", "schedstat", "sched", "io", "cgroup"];
-const PROCESS_FILES: [&str; 2] = ["smaps_rollup", "maps"];
+const PROCESS_FILES: [&str; 4] = ["stat", "io", "smaps_rollup", "maps"];
 
 /// Reads everything under `procfs`, with `jobs` workers.
 pub(crate) fn run(jobs: usize, procfs: &str) -> anyhow::Result<()> {

@@ -34,9 +34,9 @@ pub(in crate::capture) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
     }
 }
 
-/// The time that tasks ran, and that they waited, on all CPUs, in nanoseconds. The kernel counts both in
-/// `sched_info` (`rq_sched_info_arrive` and `rq_sched_info_depart` of `kernel/sched/stats.h`), also while
-/// `kernel.sched_schedstats` is 0.
+/// The time that tasks ran, and that they waited, on all CPUs, in nanoseconds. The kernel adds to them when a
+/// task gets and leaves a CPU (`rq_sched_info_arrive` and `rq_sched_info_depart` of `kernel/sched/stats.h`),
+/// also while `kernel.sched_schedstats` is 0.
 fn times_of_tasks(schedstat: &[u8]) -> Option<(u64, u64)> {
     let version = lines(schedstat).next()?.strip_prefix(b"version ")?;
     SCHEDSTAT_VERSIONS.contains(&version).then_some(())?;

@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::super::{Options, Smaps, capture_with};
-    use crate::model::CtprofSnapshot;
+    use crate::model::{CtprofSnapshot, SourceFile};
 
     /// Captures a recorded tree with processes of two threads each.
     fn captured(pids: &[u32]) -> CtprofSnapshot {
@@ -223,12 +223,14 @@ mod tests {
         std::fs::write(process.join("smaps_rollup"), "Rss: 4 kB\n").unwrap();
         let mut options = Options { smaps: Smaps::Always, ..Options::default() };
         options.roots.procfs = dir.path().to_owned();
-        let threads = capture_with(&options).unwrap().threads;
-        assert_eq!(threads.len(), 301);
-        let (leader, others) = threads.split_last().unwrap();
+        let snapshot = capture_with(&options).unwrap();
+        assert_eq!(snapshot.threads.len(), 301);
+        let (leader, others) = snapshot.threads.split_last().unwrap();
         assert_eq!(leader.process.as_ref().unwrap().minflt, Some(2107.into()));
         assert_eq!(leader.smaps_rollup_kib.as_ref().unwrap()["Rss"], 4);
         assert!(others.iter().all(|thread| thread.process.is_none() && thread.smaps_rollup_kib.is_none()));
+        let failures = snapshot.parse_summary.unwrap().read_failures_by_file;
+        assert_eq!(failures[&SourceFile::Io], 301, "of threads, none of the process");
     }
 
     #[test]
