@@ -14,7 +14,8 @@ pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64) ->
         let unused = unused.into_iter().fold(0, u64::saturating_add);
         Some(clocks.duration_ns.saturating_mul(cpus).saturating_sub(unused))
     };
-    let (source, busy_ns) = match time.run_ns {
+    // The scheduler adds the run time of a task when it leaves its CPU, which a lone task rarely does.
+    let (source, busy_ns) = match time.run_ns.filter(|run_ns| *run_ns >= explained_ns) {
         Some(run_ns) => (BusySource::Schedstat, run_ns),
         None => (BusySource::Idle, not_idle()?),
     };
@@ -40,6 +41,8 @@ mod tests {
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)));
         time.run_ns = Some(5_400_000_000);
         assert_eq!(of(&time), Some((BusySource::Schedstat, 5_400_000_000)));
+        time.run_ns = Some(6);
+        assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)), "less than the threads have");
         assert_eq!(of(&HostCpuTime { cpus: Some(2), ..HostCpuTime::default() }), None);
         assert_eq!(of(&HostCpuTime { cpus: None, ..time }), None);
     }
