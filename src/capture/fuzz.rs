@@ -29,5 +29,5 @@ pub fn text(bytes: &[u8]) {
 /// Reads `bytes` as an answer of taskstats, and as the struct in one.
 pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
-    taskstats::fuzz(bytes);
+    taskstats::fields::fuzz(bytes);
 }
