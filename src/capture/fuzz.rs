@@ -3,6 +3,7 @@
 use super::enrich::{jemalloc, taskstats};
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
+use super::record;
 use crate::model::METRICS;
 
 /// Reads `bytes` as the text of every file of a thread.
@@ -26,8 +27,9 @@ pub fn text(bytes: &[u8]) {
     assert_eq!(values[0], values[1]);
 }
 
-/// Reads `bytes` as an answer of taskstats, and as the struct in one.
+/// Reads `bytes` as an answer of taskstats, as a record of an exit, and as the struct in either.
 pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
     taskstats::fields::fuzz(bytes);
+    record::fuzz(bytes);
 }

@@ -10,6 +10,7 @@ mod myself;
 mod options;
 mod process;
 mod procfs;
+pub mod record;
 mod tally;
 mod walked;
 

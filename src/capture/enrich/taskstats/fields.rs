@@ -26,6 +26,11 @@ impl Kept {
         Self { cpu: is_built, delay, watermarks, io: watermarks }
     }
 
+    /// The same without I/O accounting, which the kernel lacks.
+    pub(in crate::capture) fn without_io(self) -> Self {
+        Self { io: false, ..self }
+    }
+
     fn covers(self, family: TaskstatsFamily, threads: Threads) -> bool {
         match family {
             TaskstatsFamily::Basic => true,
@@ -325,7 +330,7 @@ mod tests {
     #[test]
     fn without_io_accounting_and_delay_accounting_an_exit_record_lacks_their_values() {
         let host = HostContext { task_delayacct: Some(Switch::ConfigOff), ..HostContext::default() };
-        let metrics = exit_record(&numbered(17, 688), Kept { io: false, ..Kept::by(&host) });
+        let metrics = exit_record(&numbered(17, 688), Kept::by(&host).without_io());
         assert_eq!((metrics.run_time_ns, metrics.timeslices, metrics.blkio_delay_count), (None, None, None));
         assert_eq!((metrics.read_bytes, metrics.rchar), (None, None));
         assert_eq!((stored(&metrics, "minflt"), metrics.hiwater_rss_bytes), (Some(169), Some((201 * 1024).into())));
