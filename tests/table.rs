@@ -1,7 +1,7 @@
 //! Rules of the table of metrics that the compiler does not check.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ctprof::compare::{compare, show};
 use ctprof::model::{DERIVED, Formula, METRICS, MetricId, Reduction, Source, Totals, Unit, procfs_sources};
@@ -76,11 +76,25 @@ fn every_taskstats_field_is_inside_the_struct_of_its_version() {
         14 => 432,
         _ => 560,
     };
-    for (source, metric) in procfs_sources() {
-        if let Source::Taskstats { at, since, .. } = source {
-            assert!(at % 8 == 0 && at + 8 <= size(since), "{}", metric.name);
-        }
+    for metric in METRICS {
+        let Some(field) = metric.exit_record() else { continue };
+        let (at, width) = (usize::from(field.at), field.form.size());
+        assert!(at % width == 0 && at + width <= size(field.since), "{}", metric.name);
     }
+}
+
+#[test]
+fn exit_records_have_one_field_per_metric_and_run_queue_waits_twice() {
+    let mut metrics_by_offset = BTreeMap::<u16, Vec<_>>::new();
+    for metric in METRICS {
+        if let Some(field) = metric.exit_record() {
+            metrics_by_offset.entry(field.at).or_default().push(metric.name);
+        }
+        let both = metric.taskstats().is_some() && metric.sources.exit_record.is_some();
+        assert!(!both, "{}: the field is written twice", metric.name);
+    }
+    let shared: Vec<_> = metrics_by_offset.into_values().filter(|metrics| metrics.len() > 1).collect();
+    assert_eq!(shared, [["timeslices", "cpu_delay_count"], ["wait_time_ns", "cpu_delay_total_ns"]]);
 }
 
 fn threads() -> Vec<ThreadState> {

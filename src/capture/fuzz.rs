@@ -5,6 +5,7 @@ use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
 use super::procfs::whole_process;
+use super::record;
 use crate::model::METRICS;
 
 /// Reads `bytes` as the text of every file of a thread, a process and the host's CPU time.
@@ -30,8 +31,9 @@ pub fn text(bytes: &[u8]) {
     assert_eq!(values[0], values[1]);
 }
 
-/// Reads `bytes` as an answer of taskstats, and as the struct in one.
+/// Reads `bytes` as an answer of taskstats, as a record of an exit, and as the struct in either.
 pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
-    taskstats::fuzz(bytes);
+    taskstats::fields::fuzz(bytes);
+    record::fuzz(bytes);
 }

@@ -10,6 +10,7 @@ mod myself;
 mod options;
 mod process;
 mod procfs;
+pub mod record;
 mod start;
 mod tally;
 mod walked;
@@ -105,6 +106,12 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         psi,
         sched_ext,
     })
+}
+
+/// The host, without a capture.
+#[must_use]
+pub fn host(roots: &Roots) -> HostContext {
+    context::read(roots, &Mounts::read(roots))
 }
 
 /// The enabled sources that this tree and process can use.

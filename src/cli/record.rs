@@ -9,13 +9,14 @@ use anyhow::Context;
 use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
 use super::output::{Stream, selection, write_page_to};
-use crate::capture::{Options, Smaps, capture_with};
+use crate::capture::record::{self, ExitListener};
+use crate::capture::{self, Ask, Options, Smaps, capture_with};
 use crate::compare::{Digest, Sides, show_digest};
-use crate::model::{CtprofSnapshot, RecordedCommand};
+use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand};
 use crate::process::{Child, CommandEnd, RECORD_FAILED, Signals, SpawnError};
 use crate::report::{Column, Page, escaped, record_summary};
 use crate::store::Target;
-use crate::window::{self, Earlier, Recording};
+use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
 
 /// Longer than any recording.
 const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
@@ -53,6 +54,7 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
     let signals = signals.context("cannot block signals")?;
     let options = options(&args.sources);
+    let listener = listen(&options);
     // Only the later memory of processes is shown.
     let mut earlier = capture_with(&Options { smaps: Smaps::Never, ..options.clone() })?;
     let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
@@ -76,7 +78,40 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
             (later, ExitCode::from(end.exit_status()))
         }
     };
+    let records = listener.map(ExitListener::finish).filter(name_processes);
+    let each = |add: &mut dyn FnMut(ExitedThread)| {
+        records.iter().flat_map(record::Exits::threads).map(exited).for_each(|thread| add(thread));
+    };
+    recording.exits = Exits { summary: records.as_ref().map(summary), each: Some(&each) };
     Ok((window::recorded(&earlier, threads, later, recording)?, status))
+}
+
+/// Listens to records of exited threads, where the kernel sends them.
+fn listen(options: &Options) -> Option<ExitListener> {
+    if options.taskstats == Ask::No {
+        return None;
+    }
+    let listener = ExitListener::start(&capture::host(&options.roots));
+    listener.inspect_err(|error| tracing::info!("no exit records: {error}")).ok()
+}
+
+/// Whether records say of which process a thread was. Otherwise their work can't be told from what processes
+/// count.
+fn name_processes(records: &record::Exits) -> bool {
+    let known = records.threads().next().is_none_or(|first| first.tgid.is_some());
+    if !known {
+        tracing::info!("no exit records: those of kernels before Linux 5.19 don't name the process");
+    }
+    known
+}
+
+fn summary(records: &record::Exits) -> ExitRecords {
+    ExitRecords { source: "taskstats".to_owned(), received: records.received, lost: records.lost }
+}
+
+fn exited(record: record::ExitedThread) -> ExitedThread {
+    let record::ExitedThread { state, ppid, received_monotonic_ns, elapsed_ns, .. } = record;
+    ExitedThread::new(state, ppid, received_monotonic_ns.saturating_sub(elapsed_ns), elapsed_ns)
 }
 
 /// A command that did not start decides the exit status.

@@ -1,12 +1,17 @@
 //! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type = sources`. If a source has no value, the next one is read. A block
-//! of rows has the section, the required kernel options, and the scheduling class if not all classes count
-//! the metrics.
+//! A row is `/// meaning`, `name: Type = sources => field of an exit record`. If a source has no value, the
+//! next one is read. A block of rows has the section, the required kernel options, and the scheduling class
+//! if not all classes count the metrics.
+//!
+//! The kernel sends a record with a `struct taskstats` for every thread that exits. It has the metrics with
+//! a field after `=>`, and those with a source in taskstats. Not its `read_syscalls` and `write_syscalls`:
+//! `xacct_add_tsk` rounds these counts down to multiples of 1024.
 //!
 //! Sources in the kernel: `stat`, `status` in `fs/proc/array.c`; `schedstat`, `io` in
 //! `fs/proc/base.c`; `sched` in `kernel/sched/debug.c`, `proc_sched_show_task`; taskstats in
-//! `include/uapi/linux/taskstats.h`.
+//! `include/uapi/linux/taskstats.h`, filled by `delayacct_add_tsk` (`kernel/delayacct.c`), `bacct_add_tsk`
+//! and `xacct_add_tsk` (`kernel/tsacct.c`), and for context switches by `fill_stats` (`kernel/taskstats.c`).
 
 /// Passes the rows to the macro `$define`.
 macro_rules! rows {
@@ -16,7 +21,7 @@ macro_rules! rows {
             /// Scheduling policy by name.
             policy: CategoricalString = StatPolicy(41);
             /// Nice value, from -20 (favoured) to 19.
-            nice: OrdinalI32 = Stat(19);
+            nice: OrdinalI32 = Stat(19) => exit_basic(9, SignedByte);
             /// Kernel priority: fair class 0..39, real time -2..-100, deadline -101.
             priority: OrdinalI32 = Stat(18);
             /// Real-time priority; 0 for threads that are not real-time.
@@ -36,23 +41,23 @@ macro_rules! rows {
         }
         Primary ["SCHED_INFO"] [] {
             /// Time on a CPU.
-            run_time_ns: MonotonicNs = Schedstat(1);
+            run_time_ns: MonotonicNs = Schedstat(1) => exit_cpu(72);
             /// Time runnable but waiting for a CPU.
-            wait_time_ns: MonotonicNs = Schedstat(2);
+            wait_time_ns: MonotonicNs = Schedstat(2) => exit_cpu(24);
             /// Times put on a CPU.
-            timeslices: MonotonicCount = Schedstat(3);
+            timeslices: MonotonicCount = Schedstat(3) => exit_cpu(16);
         }
         Primary [] [] {
             /// Voluntary context switches: the thread blocked.
-            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches");
+            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches") => exit_basic(272, Number);
             /// Involuntary context switches: the thread was preempted.
-            nonvoluntary_csw: MonotonicCount = Status("nonvoluntary_ctxt_switches");
+            nonvoluntary_csw: MonotonicCount = Status("nonvoluntary_ctxt_switches") => exit_basic(280, Number);
             /// Migrations to another CPU.
             nr_migrations: MonotonicCount = Sched("nr_migrations");
             /// User CPU time.
-            utime_clock_ticks: ClockTicks = Stat(14);
+            utime_clock_ticks: ClockTicks = Stat(14) => exit_basic(152, Microseconds);
             /// Kernel CPU time.
-            stime_clock_ticks: ClockTicks = Stat(15);
+            stime_clock_ticks: ClockTicks = Stat(15) => exit_basic(160, Microseconds);
         }
         Primary [] [FairPolicy] {
             /// Current fair-class slice; stale for SCHED_EXT threads.
@@ -118,25 +123,25 @@ macro_rules! rows {
         }
         Primary [] [] {
             /// Page faults served without disk.
-            minflt: MonotonicCount = Stat(10);
+            minflt: MonotonicCount = Stat(10) => exit_basic(168, Number);
             /// Page faults that read from disk.
-            majflt: MonotonicCount = Stat(12);
+            majflt: MonotonicCount = Stat(12) => exit_basic(176, Number);
         }
         Primary ["TASK_IO_ACCOUNTING"] [] {
             /// Bytes requested by read-like calls, including cache hits.
-            rchar: Bytes = Io("rchar");
+            rchar: Bytes = Io("rchar") => exit_io(216, WholeKib);
             /// Bytes passed to write-like calls.
-            wchar: Bytes = Io("wchar");
+            wchar: Bytes = Io("wchar") => exit_io(224, WholeKib);
             /// Read-like calls.
             syscr: MonotonicCount = Io("syscr");
             /// Write-like calls.
             syscw: MonotonicCount = Io("syscw");
             /// Bytes fetched from storage.
-            read_bytes: Bytes = Io("read_bytes");
+            read_bytes: Bytes = Io("read_bytes") => exit_io(248, Number);
             /// Bytes sent to storage.
-            write_bytes: Bytes = Io("write_bytes");
+            write_bytes: Bytes = Io("write_bytes") => exit_io(256, Number);
             /// Dirty bytes dropped before write-back, whoever wrote them.
-            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes");
+            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes") => exit_io(264, Number);
         }
         Primary [] [] {
             /// Bytes this thread allocated through jemalloc.

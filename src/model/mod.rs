@@ -80,7 +80,7 @@ pub use section::Section;
 pub use snapshot::{
     CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, NEWEST_FORMAT_VERSION, SelfCost, WINDOW_FORMAT_VERSION,
 };
-pub use source::{Class, Source, Sources, TaskstatsFamily};
+pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};

@@ -23,33 +23,81 @@ pub enum Source {
     /// `sched_getaffinity(2)`.
     Affinity,
     /// Field of `struct taskstats`.
-    Taskstats {
-        /// Byte offset in versions 16 and 17.
-        at: u16,
-        /// Version that added it.
-        since: u16,
-        /// The condition under which the kernel counts it.
-        family: TaskstatsFamily,
-        /// Factor from the unit of the field to the unit of the metric.
-        scale: u16,
-    },
+    Taskstats(TaskstatsField),
     /// Member of jemalloc's `tsd_s`.
     Tsd(&'static str),
 }
 
-/// A field of taskstats that the scheduler always counts.
+/// A field of `struct taskstats` (`include/uapi/linux/taskstats.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct TaskstatsField {
+    /// Byte offset in versions 16 and 17.
+    pub at: u16,
+    /// Version that added it. Fields older than version 8, the oldest that is read, have 8 or less.
+    pub since: u16,
+    /// The condition under which the kernel counts it.
+    pub family: TaskstatsFamily,
+    /// Its type and unit.
+    pub form: TaskstatsForm,
+}
+
+/// The type of a field of taskstats and its unit, if it is not the unit of the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum TaskstatsForm {
+    /// `u64`.
+    Number,
+    /// `u64` in KiB.
+    Kib,
+    /// `u64` in bytes, rounded down to a multiple of 1024: a 0 is no measured zero.
+    WholeKib,
+    /// `u64` in microseconds.
+    Microseconds,
+    /// `u8` with a signed number.
+    SignedByte,
+}
+
+impl TaskstatsForm {
+    /// Size of the field in bytes.
+    #[must_use]
+    pub fn size(self) -> usize {
+        if self == Self::SignedByte { 1 } else { 8 }
+    }
+}
+
+const fn field(at: u16, since: u16, family: TaskstatsFamily, form: TaskstatsForm) -> TaskstatsField {
+    TaskstatsField { at, since, family, form }
+}
+
+/// A field of taskstats that the scheduler counts.
 pub(super) const fn cpu_delay(at: u16, since: u16) -> Source {
-    Source::Taskstats { at, since, family: TaskstatsFamily::Cpu, scale: 1 }
+    Source::Taskstats(field(at, since, TaskstatsFamily::Cpu, TaskstatsForm::Number))
 }
 
 /// A field of taskstats that needs delay accounting.
 pub(super) const fn delay(at: u16, since: u16) -> Source {
-    Source::Taskstats { at, since, family: TaskstatsFamily::Delay, scale: 1 }
+    Source::Taskstats(field(at, since, TaskstatsFamily::Delay, TaskstatsForm::Number))
 }
 
-/// A high-water mark of taskstats, which the kernel gives in KiB.
+/// A high-water mark of taskstats.
 pub(super) const fn watermark(at: u16, since: u16) -> Source {
-    Source::Taskstats { at, since, family: TaskstatsFamily::Watermark, scale: 1024 }
+    Source::Taskstats(field(at, since, TaskstatsFamily::Watermark, TaskstatsForm::Kib))
+}
+
+/// A field of exit records that the scheduler counts.
+pub(super) const fn exit_cpu(at: u16) -> TaskstatsField {
+    field(at, 8, TaskstatsFamily::Cpu, TaskstatsForm::Number)
+}
+
+/// A field of exit records that every kernel fills.
+pub(super) const fn exit_basic(at: u16, form: TaskstatsForm) -> TaskstatsField {
+    field(at, 8, TaskstatsFamily::Basic, form)
+}
+
+/// A field of exit records that needs I/O accounting.
+pub(super) const fn exit_io(at: u16, form: TaskstatsForm) -> TaskstatsField {
+    field(at, 8, TaskstatsFamily::Io, form)
 }
 
 impl Source {
@@ -78,7 +126,7 @@ impl Source {
             Self::StatusOfLeader(key) => format!("{key}, leader only"),
             Self::SchedDifference(key, less) => format!("{key} − {less}"),
             Self::Affinity => "sched_getaffinity(2)".to_owned(),
-            Self::Taskstats { at, since, .. } => format!("offset {at}, since version {since}"),
+            Self::Taskstats(TaskstatsField { at, since, .. }) => format!("offset {at}, since version {since}"),
         }
     }
 }
@@ -89,6 +137,8 @@ impl Source {
 pub struct Sources {
     /// Sources of the procfs engine: the first with a value counts.
     pub procfs: &'static [Source],
+    /// The field of the record that the kernel sends when a thread exits, if `procfs` does not name one.
+    pub exit_record: Option<TaskstatsField>,
 }
 
 /// The scheduling classes that count a metric, if not all do.
@@ -132,10 +182,14 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TaskstatsFamily {
-    /// The scheduler: always.
+    /// The kernel's accounting of processes: always.
+    Basic,
+    /// The scheduler: always, if delay accounting is built in.
     Cpu,
     /// Delay accounting: for threads that started while `kernel.task_delayacct` was 1.
     Delay,
     /// `CONFIG_TASK_XACCT`: for threads with memory of their own.
     Watermark,
+    /// `CONFIG_TASK_IO_ACCOUNTING`, which includes `CONFIG_TASK_XACCT`.
+    Io,
 }

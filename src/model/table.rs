@@ -13,7 +13,10 @@ use super::source::Class::{CfsOnly, FairPolicy, NonExt};
 use super::source::Source::{
     Affinity, Io, Sched, SchedDifference, Schedstat, Stat, StatPolicy, Status, StatusOfLeader, Tsd,
 };
-use super::source::{Class, Source, Sources, TaskstatsFamily, cpu_delay, delay, watermark};
+use super::source::TaskstatsForm::{Microseconds, Number, SignedByte, WholeKib};
+use super::source::{
+    Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, exit_basic, exit_cpu, exit_io, watermark,
+};
 use super::total::Total;
 use super::unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs, OrdinalI32,
@@ -118,22 +121,31 @@ impl Metric {
         self.sources.procfs[0].file()
     }
 
+    /// The field of taskstats that a capture reads; `None` if it reads another source.
+    #[must_use]
+    pub fn taskstats(&self) -> Option<TaskstatsField> {
+        self.sources.procfs.iter().find_map(|source| match source {
+            Source::Taskstats(field) => Some(*field),
+            _ => None,
+        })
+    }
+
+    /// The field of a record about an exited thread; `None` if these records lack it.
+    #[must_use]
+    pub fn exit_record(&self) -> Option<TaskstatsField> {
+        self.sources.exit_record.or(self.taskstats())
+    }
+
     /// The condition under which the kernel counts it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
-        self.sources.procfs.iter().find_map(|source| match source {
-            Source::Taskstats { family, .. } => Some(*family),
-            _ => None,
-        })
+        self.taskstats().map(|field| field.family)
     }
 
     /// The version of `struct taskstats` that added it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_since(&self) -> Option<u16> {
-        self.sources.procfs.iter().find_map(|source| match source {
-            Source::Taskstats { since, .. } => Some(*since),
-            _ => None,
-        })
+        self.taskstats().map(|field| field.since)
     }
 
     /// Whether it describes a process, and only the process's leader has a value.
@@ -165,11 +177,11 @@ pub fn procfs_sources() -> impl Iterator<Item = (Source, &'static Metric)> {
     METRICS.iter().flat_map(|metric| metric.sources.procfs.iter().map(move |source| (*source, metric)))
 }
 
-/// The class of a block of rows; none if all classes count them.
-const fn only(classes: &[Class]) -> Option<Class> {
-    match classes {
+/// The only item of a list that may be empty: the class of a block of rows, the field of an exit record.
+const fn only<T: Copy>(items: &[T]) -> Option<T> {
+    match items {
         [] => None,
-        [class, ..] => Some(*class),
+        [item, ..] => Some(*item),
     }
 }
 
@@ -177,7 +189,7 @@ const fn only(classes: &[Class]) -> Option<Class> {
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
-        $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+;)+
+        $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+ $(=> $exit:expr)?;)+
     })+) => {
         /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -214,7 +226,7 @@ macro_rules! define {
             id: MetricId::$name, name: stringify!($name), doc: $doc.trim_ascii(),
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
-            sources: Sources { procfs: &[$($procfs),+] },
+            sources: Sources { procfs: &[$($procfs),+], exit_record: only(&[$($exit)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),
             set: |m, value| Reading::from_value(value).map(|reading| m.$name = reading),

@@ -43,7 +43,7 @@ pub struct ExitRecords {
     pub source: String,
     /// Number of records.
     pub received: u64,
-    /// How often the kernel reported lost records.
+    /// Number of records that were lost.
     pub lost: u64,
 }
 

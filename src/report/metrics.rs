@@ -85,7 +85,7 @@ impl From<&Metric> for Entry {
             reduction: metric.reduction.name(),
             source: metric.file(),
             place: place(metric.sources.procfs),
-            tags: metric.tags().collect(),
+            tags: metric.tags().chain(metric.exit_record().map(|_| EXIT_RECORD.0)).collect(),
             meaning: metric.doc,
         }
     }
@@ -109,8 +109,11 @@ fn records() -> impl Iterator<Item = RecordEntry> {
     record_rows().map(RecordEntry::from)
 }
 
+/// The tag of metrics that records of exited threads have, and its meaning.
+const EXIT_RECORD: (&str, &str) = ("exit", "also known for threads that exited, from taskstats exit records");
+
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
-    Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
+    Class::ALL.into_iter().map(|class| (class.tag(), class.meaning())).chain([EXIT_RECORD])
 }
 
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -90,8 +90,9 @@ fn notes(info: &WindowInfo) -> Vec<String> {
     }
     if let Some(records) = info.exit_records.as_ref().filter(|records| records.lost > 0) {
         notes.push(format!(
-            "{} exit records received, and records lost {} times: some exited threads are missing",
-            records.received, records.lost
+            "{} of {} exit records were lost: some exited threads are missing",
+            records.lost,
+            records.lost.saturating_add(records.received)
         ));
     }
     if let Some(suspended) = info.suspended_ns {

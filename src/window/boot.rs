@@ -31,6 +31,8 @@ pub(super) struct Clocks {
     pub(super) start_boottime_ns: u64,
     /// `CLOCK_MONOTONIC` at the start, in nanoseconds, if it is known.
     pub(super) start_monotonic_ns: Option<u64>,
+    /// `CLOCK_MONOTONIC` at the end, in nanoseconds, if it is known.
+    pub(super) end_monotonic_ns: Option<u64>,
     /// Length of a `USER_HZ` tick, in nanoseconds.
     pub(super) ns_per_tick: u64,
 }
@@ -65,6 +67,7 @@ impl Clocks {
             suspended_ns: suspended.filter(|time| *time >= SHORTEST_SUSPEND_NS),
             start_boottime_ns: a,
             start_monotonic_ns: monotonic(earlier),
+            end_monotonic_ns: monotonic(later),
             ns_per_tick: 1_000_000_000
                 / ticks.filter(|ticks| (1..=1_000_000_000).contains(ticks)).unwrap_or(USUAL_TICKS),
         })
@@ -73,6 +76,13 @@ impl Clocks {
     /// Whether a thread with this start time, in ticks since boot, started in the window.
     pub(super) fn started_within(&self, start_ticks: u64) -> bool {
         start_ticks >= self.start_boottime_ns / self.ns_per_tick
+    }
+
+    /// Whether a thread whose record says this start time started in the window. Others exited before they could
+    /// be captured, or started after the window.
+    pub(super) fn may_have_started(&self, monotonic_ns: u64) -> bool {
+        self.start_monotonic_ns.is_none_or(|start| monotonic_ns >= start)
+            && self.end_monotonic_ns.is_none_or(|end| monotonic_ns < end)
     }
 
     /// From the start of the window to the start of a thread, in nanoseconds.

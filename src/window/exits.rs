@@ -9,8 +9,8 @@ use super::join::{Ends, Join, Start};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, Includes, METRICS, MetricId, Metrics, Name, Party, ProcessState, ThreadId,
-    ThreadSpan, ThreadState, Threads, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, Includes, METRICS, MetricId, Metrics, MonotonicNs, Name, Party,
+    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -134,8 +134,7 @@ impl<T: Threads> Join<T> {
             return;
         }
         let known = place.filter(|place| self.has_grown(start, *place, &state.metrics));
-        if known.is_none() && start.clocks.start_monotonic_ns.is_some_and(|begin| started_monotonic_ns < begin) {
-            // It exited before it could be captured.
+        if known.is_none() && !start.clocks.may_have_started(started_monotonic_ns) {
             return;
         }
         let mut span = ThreadSpan { alive_ns: elapsed_ns.min(start.clocks.duration_ns), started: true, exited: true };
@@ -147,10 +146,14 @@ impl<T: Threads> Join<T> {
             }
             span.started = false;
         }
-        let work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
-        match self.processes.describe(id.tgid) {
-            Some(_) => unexplained.explain_thread(id.tgid, work),
-            None => unexplained.explain_process(ppid, work, &family.parent_of),
+        let mut work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
+        if self.processes.describe(id.tgid).is_some() {
+            // The kernel estimates the run time of short threads. What the process counts is exact.
+            let excess = unexplained.explain_thread(id.tgid, work)[MetricId::run_time_ns];
+            work[MetricId::run_time_ns] -= excess;
+            state.metrics.run_time_ns = state.metrics.run_time_ns.map(|run| MonotonicNs(run.0.saturating_sub(excess)));
+        } else {
+            unexplained.explain_process(ppid, work, &family.parent_of);
         }
         self.describe(start, &mut state, ppid, origin, family);
         state.span = Some(span);

@@ -128,11 +128,9 @@ impl Unexplained {
         Self { by_process: pools.collect(), ns_per_tick }
     }
 
-    /// Takes out what an exited thread of a living process did.
-    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) {
-        if let Some(pools) = self.by_process.get_mut(&tgid) {
-            pools.threads.give(work);
-        }
+    /// Takes out what an exited thread of a living process did, and returns what is more than the process counts.
+    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) -> Work {
+        self.by_process.get_mut(&tgid).map(|pools| pools.threads.give(work)).unwrap_or_default()
     }
 
     /// Takes out what an exited process did, whose parent is `ppid`, where `parent_of` knows the parents of

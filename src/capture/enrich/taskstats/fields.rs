@@ -1,0 +1,345 @@
+//! Fields of `struct taskstats`, by the version and the length that the kernel gives.
+
+use crate::model::{
+    Built, HostContext, METRICS, Metric, Metrics, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm, Value,
+};
+
+/// The families of fields that the kernel counts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::capture) struct Kept {
+    cpu: bool,
+    delay: bool,
+    watermarks: bool,
+    io: bool,
+}
+
+impl Kept {
+    /// All families.
+    #[cfg(any(test, fuzzing))]
+    pub(in crate::capture) const ALL: Self = Self { cpu: true, delay: true, watermarks: true, io: true };
+
+    /// Disabled families are zero in the struct. Unknown counts as enabled.
+    pub(in crate::capture) fn by(host: &HostContext) -> Self {
+        let is_built = host.task_delayacct != Some(Switch::ConfigOff);
+        let watermarks = host.config_task_xacct != Some(Built::Off);
+        let delay = is_built && host.task_delayacct != Some(Switch::RuntimeOff);
+        Self { cpu: is_built, delay, watermarks, io: watermarks }
+    }
+
+    /// The same without I/O accounting, which the kernel lacks.
+    pub(in crate::capture) fn without_io(self) -> Self {
+        Self { io: false, ..self }
+    }
+
+    fn covers(self, family: TaskstatsFamily, threads: Threads) -> bool {
+        match family {
+            TaskstatsFamily::Basic => true,
+            TaskstatsFamily::Cpu => self.cpu,
+            TaskstatsFamily::Delay => self.delay,
+            TaskstatsFamily::Watermark => self.watermarks && threads == Threads::User,
+            TaskstatsFamily::Io => self.io,
+        }
+    }
+}
+
+/// Whether the thread of a struct has user memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::capture) enum Threads {
+    /// It has user memory.
+    User,
+    /// It is a kernel thread.
+    Kernel,
+}
+
+/// Size of the struct in version 15 (Linux 6.14), which has maxima and minima beside their totals. All other
+/// versions append new fields. Some kernels of that time report version 14, which has 432 bytes otherwise.
+const BESIDE_BYTES: usize = 560;
+
+/// Reads fields from any bytes.
+#[cfg(fuzzing)]
+pub(in crate::capture) fn fuzz(stats: &[u8]) {
+    for select in [Metric::taskstats, Metric::exit_record] {
+        fill(stats, Kept::ALL, Threads::User, select, &mut Metrics::default());
+    }
+}
+
+/// The version of the struct.
+pub(in crate::capture) fn version(stats: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
+}
+
+/// Stores the fields of the struct that `select` gives for the metrics.
+pub(in crate::capture) fn fill(
+    stats: &[u8],
+    kept: Kept,
+    threads: Threads,
+    select: fn(&Metric) -> Option<TaskstatsField>,
+    metrics: &mut Metrics,
+) {
+    for metric in METRICS {
+        let Some(field) = select(metric).filter(|field| kept.covers(field.family, threads)) else { continue };
+        if let Some(value) = value(stats, field) {
+            // A number that the metric cannot hold is absent.
+            let _ = metric.set(metrics, value);
+        }
+    }
+}
+
+/// The value of a field in the unit of its metric.
+fn value(stats: &[u8], field: TaskstatsField) -> Option<Value<'static>> {
+    let unsigned = || number(stats, field);
+    match field.form {
+        TaskstatsForm::Number => unsigned().map(Value::Unsigned),
+        // An exiting process has freed its memory and reset its high-water marks.
+        TaskstatsForm::Kib => unsigned().filter(|&kib| kib > 0).map(|kib| Value::Unsigned(kib.saturating_mul(1024))),
+        TaskstatsForm::WholeKib => unsigned().filter(|&bytes| bytes > 0).map(Value::Unsigned),
+        TaskstatsForm::Microseconds => unsigned().map(|us| Value::Unsigned(us / US_PER_TICK)),
+        TaskstatsForm::SignedByte => {
+            let byte = bytes(stats, field.at, field.since, 1)?;
+            Some(Value::Signed(i8::from_ne_bytes(byte.try_into().ok()?).into()))
+        }
+    }
+}
+
+/// Microseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
+pub(in crate::capture) const US_PER_TICK: u64 = 10_000;
+
+/// The number in a field of 8 bytes, in the unit of the field.
+pub(in crate::capture) fn number(stats: &[u8], field: TaskstatsField) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes(stats, field.at, field.since, 8)?.try_into().ok()?))
+}
+
+/// The bytes of the field that is at `at` in version 16; `None` if the kernel's struct lacks it.
+pub(in crate::capture) fn bytes(stats: &[u8], at: u16, since: u16, size: usize) -> Option<&[u8]> {
+    let at = usize::from(offset(stats, at, since)?);
+    stats.get(at..at + size)
+}
+
+/// The offset in the kernel's struct, which may be shorter, of the field that is at `at` in version 16.
+pub(in crate::capture) fn offset(stats: &[u8], at: u16, since: u16) -> Option<u16> {
+    match version(stats)? {
+        14 | 15 if stats.len() == BESIDE_BYTES => beside(at),
+        version => (since <= version).then_some(at),
+    }
+}
+
+/// Offset in version 15 of the field that is at `at` in version 16. There, the four fields of a category
+/// are adjacent.
+fn beside(at: u16) -> Option<u16> {
+    // Offsets of a category's count and maximum in version 16, and of its count in version 15.
+    const CATEGORIES: [[u16; 3]; 8] = [
+        [16, 432, 16],
+        [32, 448, 48],
+        [48, 464, 80],
+        [312, 480, 360],
+        [328, 496, 392],
+        [352, 512, 432],
+        [400, 528, 496],
+        [416, 544, 528],
+    ];
+    let in_category = CATEGORIES.into_iter().find_map(|[count, max, to]| match at {
+        _ if at == count || at == count + 8 => Some(to + (at - count)),
+        _ if at == max || at == max + 8 => Some(to + 16 + (at - max)),
+        _ => None,
+    });
+    // The other fields are later by 16 bytes for each category before them.
+    in_category.or(match at {
+        ..16 => Some(at),
+        64..312 => Some(at + 3 * 16),
+        368..400 => Some(at + 6 * 16),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A struct of that version and length in which the u64 at offset n is n + 1.
+    fn numbered(version: u16, length: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..length / 8).flat_map(|word| (word as u64 * 8 + 1).to_ne_bytes()).collect();
+        bytes[..2].copy_from_slice(&version.to_ne_bytes());
+        bytes
+    }
+
+    fn filled(version: u16, length: usize) -> Metrics {
+        let mut metrics = Metrics::default();
+        fill(&numbered(version, length), Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
+        metrics
+    }
+
+    fn exit_record(stats: &[u8], kept: Kept) -> Metrics {
+        let mut metrics = Metrics::default();
+        fill(stats, kept, Threads::User, Metric::exit_record, &mut metrics);
+        metrics
+    }
+
+    fn stored(metrics: &Metrics, name: &str) -> Option<u64> {
+        let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
+        metric.get(metrics).map(|value| u64::try_from(value).unwrap())
+    }
+
+    fn present(metrics: &Metrics) -> usize {
+        METRICS.iter().filter(|metric| metric.get(metrics).is_some()).count()
+    }
+
+    #[test]
+    fn every_version_has_its_fields_and_no_others() {
+        // Counts and totals of the categories it has, and the two high-water marks.
+        for (version, length, fields) in [
+            (8, 328, 2 * 4 + 2),
+            (9, 344, 2 * 5 + 2),
+            (10, 352, 2 * 5 + 2),
+            (11, 368, 2 * 6 + 2),
+            (12, 400, 2 * 6 + 2),
+            (13, 416, 2 * 7 + 2),
+            (14, 432, 2 * 8 + 2),
+            (15, 560, 4 * 8 + 2),
+            (16, 560, 4 * 8 + 2),
+            (17, 688, 4 * 8 + 2),
+            (99, 4000, 4 * 8 + 2),
+        ] {
+            assert_eq!(present(&filled(version, length)), fields, "version {version}");
+        }
+    }
+
+    #[test]
+    fn fields_are_where_the_header_puts_them() {
+        let v16 = filled(16, 560);
+        for (name, at) in [
+            ("cpu_delay_count", 16),
+            ("blkio_delay_total_ns", 40),
+            ("freepages_delay_count", 312),
+            ("irq_delay_total_ns", 424),
+            ("cpu_delay_max_ns", 432),
+            ("irq_delay_min_ns", 552),
+        ] {
+            assert_eq!(stored(&v16, name), Some(at + 1), "{name}");
+        }
+        assert_eq!(stored(&v16, "hiwater_rss_bytes"), Some(201 * 1024));
+    }
+
+    #[test]
+    fn version_15_has_maxima_and_minima_beside_the_totals() {
+        for version in [14, 15] {
+            let metrics = filled(version, 560);
+            for (name, at) in [
+                ("cpu_delay_count", 16),
+                ("cpu_delay_max_ns", 32),
+                ("cpu_delay_min_ns", 40),
+                ("blkio_delay_count", 48),
+                ("swapin_delay_total_ns", 88),
+                ("freepages_delay_max_ns", 376),
+                ("thrashing_delay_min_ns", 416),
+                ("compact_delay_count", 432),
+                ("wpcopy_delay_min_ns", 520),
+                ("irq_delay_max_ns", 544),
+            ] {
+                assert_eq!(stored(&metrics, name), Some(at + 1), "{name} of version {version}");
+            }
+            assert_eq!(stored(&metrics, "hiwater_vm_bytes"), Some(257 * 1024));
+        }
+    }
+
+    #[test]
+    fn a_truncated_struct_has_the_fields_that_are_left() {
+        assert_eq!(stored(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
+        assert_eq!(stored(&filled(16, 440), "cpu_delay_min_ns"), None);
+        assert_eq!(present(&filled(16, 8)), 0);
+        fill(&[1], Kept::ALL, Threads::User, Metric::taskstats, &mut Metrics::default());
+    }
+
+    #[test]
+    fn a_family_that_the_kernel_does_not_keep_is_absent_not_zero() {
+        let with = |kept, threads| {
+            let mut metrics = Metrics::default();
+            fill(
+                &[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(),
+                kept,
+                threads,
+                Metric::taskstats,
+                &mut metrics,
+            );
+            (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
+        };
+        let zero = Some(0.into());
+        assert_eq!(with(Kept::ALL, Threads::User), (zero, zero, None, None));
+        assert_eq!(with(Kept::ALL, Threads::Kernel), (zero, zero, None, None));
+        let off = Kept { delay: false, watermarks: false, ..Kept::ALL };
+        assert_eq!(with(off, Threads::User), (zero, None, None, None));
+    }
+
+    #[test]
+    fn an_exiting_process_has_no_marks_rather_than_marks_of_zero() {
+        let mut stats = numbered(16, 560);
+        stats[200..216].fill(0);
+        let mut metrics = Metrics::default();
+        fill(&stats, Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
+        assert_eq!((metrics.hiwater_rss_bytes, metrics.hiwater_vm_bytes), (None, None));
+    }
+
+    #[test]
+    fn watermarks_saturate() {
+        let mut stats = numbered(16, 560);
+        stats[200..208].fill(0xff);
+        let mut metrics = Metrics::default();
+        fill(&stats, Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
+        assert_eq!(stored(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn an_exit_record_has_the_fields_of_accounting() {
+        let offsets = [
+            ("run_time_ns", 72, 120),
+            ("wait_time_ns", 24, 24),
+            ("timeslices", 16, 16),
+            ("minflt", 168, 216),
+            ("majflt", 176, 224),
+            ("rchar", 216, 264),
+            ("wchar", 224, 272),
+            ("read_bytes", 248, 296),
+            ("write_bytes", 256, 304),
+            ("cancelled_write_bytes", 264, 312),
+            ("voluntary_csw", 272, 320),
+            ("nonvoluntary_csw", 280, 328),
+            ("cpu_delay_max_ns", 432, 32),
+        ];
+        // Version 17 appends fields, version 15 has the maxima and minima of delays between the others.
+        for (name, appended, beside) in offsets {
+            assert_eq!(stored(&exit_record(&numbered(17, 688), Kept::ALL), name), Some(appended + 1), "{name}");
+            assert_eq!(stored(&exit_record(&numbered(15, 560), Kept::ALL), name), Some(beside + 1), "{name}");
+        }
+        assert_eq!(bytes(&numbered(15, 560), 368, 12, 4), Some(&465u32.to_ne_bytes()[..]), "ac_tgid");
+        assert_eq!(bytes(&numbered(11, 368), 368, 12, 4), None);
+        // 32 metrics of delays, 2 of memory and 15 more.
+        assert_eq!(present(&exit_record(&numbered(17, 688), Kept::ALL)), 32 + 2 + 15);
+    }
+
+    #[test]
+    fn calls_are_not_in_an_exit_record_because_the_kernel_rounds_their_number_to_1024() {
+        let metrics = exit_record(&numbered(17, 688), Kept::ALL);
+        assert_eq!((metrics.syscr, metrics.syscw), (None, None));
+    }
+
+    #[test]
+    fn bytes_that_the_kernel_rounds_down_to_0_are_absent() {
+        let metrics = exit_record(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), Kept::ALL);
+        assert_eq!((metrics.rchar, metrics.wchar, metrics.read_bytes), (None, None, Some(0.into())));
+    }
+
+    #[test]
+    fn without_io_accounting_and_delay_accounting_an_exit_record_lacks_their_values() {
+        let host = HostContext { task_delayacct: Some(Switch::ConfigOff), ..HostContext::default() };
+        let metrics = exit_record(&numbered(17, 688), Kept::by(&host).without_io());
+        assert_eq!((metrics.run_time_ns, metrics.timeslices, metrics.blkio_delay_count), (None, None, None));
+        assert_eq!((metrics.read_bytes, metrics.rchar), (None, None));
+        assert_eq!((stored(&metrics, "minflt"), metrics.hiwater_rss_bytes), (Some(169), Some((201 * 1024).into())));
+    }
+
+    #[test]
+    fn a_nice_value_below_zero_is_signed() {
+        let mut stats = numbered(16, 560);
+        stats[9] = (-20i8).cast_unsigned();
+        assert_eq!(exit_record(&stats, Kept::ALL).nice, Some((-20).into()));
+    }
+}

@@ -1,0 +1,72 @@
+//! Delay accounting and memory high-water marks from the kernel's `struct taskstats`.
+
+pub(in crate::capture) mod fields;
+
+use nix::errno::Errno;
+
+pub(in crate::capture) use self::fields::Kept;
+use self::fields::{Threads, fill, version};
+use super::super::tally::stored;
+use crate::model::{Metric, TaskstatsSummary, ThreadState};
+pub(in crate::capture) use crate::sys::taskstats::AT_ONCE;
+use crate::sys::taskstats::Taskstats;
+
+/// The socket of one worker, and counts of the answers.
+pub(in crate::capture) struct Client {
+    socket: Option<Taskstats>,
+    kept: Kept,
+    summary: TaskstatsSummary,
+}
+
+impl Client {
+    pub(in crate::capture) fn open(kept: Kept) -> Self {
+        let mut summary = TaskstatsSummary::default();
+        let socket = Taskstats::open().map_err(|errno| summary.open_error = Some(stored(errno))).ok();
+        Self { socket, kept, summary }
+    }
+
+    pub(in crate::capture) fn summary(self) -> TaskstatsSummary {
+        self.summary
+    }
+
+    /// Queries `threads`, at most [`AT_ONCE`], and stores the fields of the answers.
+    pub(in crate::capture) fn read(&mut self, threads: &mut [ThreadState]) {
+        let Self { socket: Some(socket), kept, summary } = self else { return };
+        // EPERM depends on ctprof's privileges, not on the thread: one is enough.
+        if summary.eperm_count > 0 {
+            summary.eperm_count += u64::try_from(threads.len()).unwrap_or(u64::MAX);
+            return;
+        }
+        let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
+        socket.ask(&tids, |place, answer| match answer {
+            Ok(stats) => {
+                summary.ok_count += 1;
+                summary.struct_version = version(stats);
+                summary.struct_bytes = u64::try_from(stats.len()).ok();
+                let thread = &mut threads[place];
+                let kind = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
+                fill(stats, *kept, kind, Metric::taskstats, &mut thread.metrics);
+            }
+            Err(Errno::EPERM) => summary.eperm_count += 1,
+            Err(Errno::ESRCH) => summary.esrch_count += 1,
+            Err(errno) => {
+                let ThreadState { tgid, tid, comm, .. } = &threads[place];
+                tracing::debug!(pid = tgid, tid, thread = ?comm, ?errno, "no answer from taskstats");
+                summary.other_err_count += 1;
+            }
+        });
+    }
+}
+
+/// Adds the counts of two workers.
+pub(in crate::capture) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> TaskstatsSummary {
+    TaskstatsSummary {
+        ok_count: a.ok_count + b.ok_count,
+        eperm_count: a.eperm_count + b.eperm_count,
+        esrch_count: a.esrch_count + b.esrch_count,
+        other_err_count: a.other_err_count + b.other_err_count,
+        struct_version: a.struct_version.or(b.struct_version),
+        struct_bytes: a.struct_bytes.or(b.struct_bytes),
+        open_error: a.open_error.or(b.open_error),
+    }
+}

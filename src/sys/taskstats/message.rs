@@ -1,0 +1,236 @@
+//! Messages of generic netlink that taskstats uses, as bytes.
+
+use std::io::Cursor;
+
+use neli::consts::nl::NlmF;
+use neli::genl::{AttrTypeBuilder, Genlmsghdr, GenlmsghdrBuilder, NlattrBuilder};
+use neli::nl::{NlPayload, Nlmsghdr, NlmsghdrBuilder};
+use neli::types::{Buffer, GenlBuffer};
+use neli::{Size, ToBytes};
+use nix::errno::Errno;
+
+const TASKSTATS_CMD_NEW: u8 = 2;
+const TASKSTATS_TYPE_PID: u16 = 1;
+const TASKSTATS_TYPE_STATS: u16 = 3;
+const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
+
+type Message = Nlmsghdr<u16, Genlmsghdr<u8, u16>>;
+
+/// A request with one attribute, as bytes.
+pub(super) fn request(family: u16, command: u8, sequence: u32, attribute: u16, value: &[u8]) -> Option<Vec<u8>> {
+    let kind = AttrTypeBuilder::default().nla_type(attribute).build().ok()?;
+    let attribute = NlattrBuilder::default().nla_type(kind).nla_payload(Buffer::from(value)).build().ok()?;
+    let attributes: GenlBuffer<u16, Buffer> = [attribute].into_iter().collect();
+    let payload = GenlmsghdrBuilder::default().cmd(command).version(1).attrs(attributes).build().ok()?;
+    let message: Message = NlmsghdrBuilder::default()
+        .nl_type(family)
+        .nl_flags(NlmF::REQUEST)
+        .nl_seq(sequence)
+        .nl_payload(NlPayload::Payload(payload))
+        .build()
+        .ok()?;
+    let mut bytes = Cursor::new(vec![0; message.padded_size()]);
+    message.to_bytes(&mut bytes).ok()?;
+    Some(bytes.into_inner())
+}
+
+/// The number of the request that a message answers, and its attributes or its error; `None` if it is
+/// not a message. Parsed here because neli 0.7 panics at messages of impossible lengths.
+pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+    const HEADERS: usize = 16 + 4;
+    let length = usize::try_from(number(bytes, 0)?).ok()?;
+    let sequence = number(bytes, 8)?.cast_unsigned();
+    let attributes = match kind(bytes)? {
+        ERROR => Err(error(bytes)?),
+        _ => bytes.get(HEADERS..length).ok_or(Errno::EBADMSG),
+    };
+    Some((sequence, attributes))
+}
+
+/// `NLMSG_ERROR`.
+const ERROR: u16 = 2;
+
+/// The error that a message reports, also if it is cut after its error number.
+pub(super) fn error(bytes: &[u8]) -> Option<Errno> {
+    (kind(bytes)? == ERROR).then_some(())?;
+    Some(Errno::from_raw(number(bytes, 16)?.saturating_neg()))
+}
+
+fn kind(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?))
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The payload of the first attribute of that type (`struct nlattr`: length, type, payload, padding).
+pub(super) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    // The upper two bits of a type are flags.
+    const TYPE: u16 = 0x3fff;
+    loop {
+        let number = |at: usize| Some(u16::from_ne_bytes(attributes.get(at..at + 2)?.try_into().ok()?));
+        let (length, kind) = (usize::from(number(0)?), number(2)?);
+        let payload = attributes.get(4..length)?;
+        if kind & TYPE == wanted {
+            return Some(payload);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+/// The struct in an answer, if the answer is about thread `tid`.
+pub(super) fn stats(answer: &[u8], tid: u32) -> Option<&[u8]> {
+    let about = attribute(answer, TASKSTATS_TYPE_AGGR_PID)?;
+    (attribute(about, TASKSTATS_TYPE_PID)? == tid.to_ne_bytes()).then_some(())?;
+    attribute(about, TASKSTATS_TYPE_STATS)
+}
+
+/// The struct of the thread whose exit a message reports. The message about the last thread of a process
+/// also has the process's totals (`TASKSTATS_TYPE_AGGR_TGID`), which repeat the threads' numbers.
+pub(super) fn exited(bytes: &[u8], family: u16) -> Option<&[u8]> {
+    (kind(bytes)? == family && *bytes.get(16)? == TASKSTATS_CMD_NEW).then_some(())?;
+    let (_, attributes) = parse(bytes)?;
+    attribute(attribute(attributes.ok()?, TASKSTATS_TYPE_AGGR_PID)?, TASKSTATS_TYPE_STATS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One attribute as the kernel writes it: length, type, payload, padding.
+    fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + payload.len()).unwrap();
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(16 + body.len()).unwrap();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend([kind.to_ne_bytes(), 0u16.to_ne_bytes()].concat());
+        bytes.extend([sequence.to_ne_bytes(), 4711u32.to_ne_bytes()].concat());
+        bytes.extend(body);
+        bytes
+    }
+
+    fn reply(tid: u32, stats: &[u8]) -> Vec<u8> {
+        let about = [attribute(1, &tid.to_ne_bytes()), attribute(3, stats)].concat();
+        let body = [vec![2, 1, 0, 0], attribute(4, &about)].concat();
+        message(30, 9, &body)
+    }
+
+    #[test]
+    fn a_request_has_the_bytes_that_the_kernel_expects() {
+        let bytes = request(30, 1, 9, 1, &7u32.to_ne_bytes()).unwrap();
+        let body = [vec![1, 1, 0, 0], attribute(1, &7u32.to_ne_bytes())].concat();
+        let mut expected = message(30, 9, &body);
+        expected[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
+        expected[12..16].fill(0);
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn the_struct_in_a_reply_is_found_whole() {
+        for length in [328, 344, 352, 368, 400, 416, 432, 560, 688, 1000] {
+            let sent: Vec<u8> = (0..=250).cycle().take(length).collect();
+            let reply = reply(7, &sent);
+            let (sequence, answer) = parse(&reply).unwrap();
+            let answer = answer.unwrap();
+            assert_eq!(sequence, 9);
+            assert_eq!(stats(answer, 7), Some(&sent[..]));
+            assert_eq!(stats(answer, 8), None, "about another thread");
+        }
+    }
+
+    /// A message about an exit as `taskstats_exit` of Linux 6.18 writes it: the thread, and after the last
+    /// thread of a process the sum of its threads.
+    fn exit_message(thread: &[u8], process: Option<&[u8]>) -> Vec<u8> {
+        let about = |kind, id: u32, stats| [attribute(kind, &id.to_ne_bytes()), attribute(3, stats)].concat();
+        let sum = process.map(|stats| attribute(5, &about(2, 6, stats))).unwrap_or_default();
+        message(30, 0, &[vec![2, 1, 0, 0], attribute(4, &about(1, 7, thread)), sum].concat())
+    }
+
+    #[test]
+    fn an_exit_message_has_the_thread_and_not_the_sum_of_the_process() {
+        let [thread, process] = [[7; 560], [9; 560]];
+        assert_eq!(exited(&exit_message(&thread, None), 30), Some(&thread[..]));
+        assert_eq!(exited(&exit_message(&thread, Some(&process)), 30), Some(&thread[..]));
+        let only_sum = message(30, 0, &[vec![2, 1, 0, 0], attribute(5, &attribute(3, &process))].concat());
+        assert_eq!(exited(&only_sum, 30), None);
+        // Architectures that need it align the struct with an empty attribute (`TASKSTATS_TYPE_NULL`).
+        let mut aligned = exit_message(&thread, None);
+        aligned.splice(20..20, attribute(6, &[]));
+        aligned[..4].copy_from_slice(&u32::try_from(20 + 4 + 4 + 8 + 4 + 560).unwrap().to_ne_bytes());
+        assert_eq!(exited(&aligned, 30), Some(&thread[..]));
+    }
+
+    #[test]
+    fn other_messages_are_no_exits() {
+        let exit = exit_message(&[7; 560], None);
+        assert_eq!(exited(&exit, 31), None, "another family");
+        let mut request = exit.clone();
+        request[16] = 1;
+        assert_eq!(exited(&request, 30), None, "another command");
+        assert_eq!(exited(&message(2, 0, &(-22i32).to_ne_bytes()), 30), None);
+        assert_eq!(error(&message(2, 0, &(-22i32).to_ne_bytes())), Some(Errno::EINVAL));
+        assert_eq!(error(&exit), None);
+    }
+
+    #[test]
+    fn a_damaged_exit_message_is_skipped_and_never_a_panic() {
+        let whole = exit_message(&[1; 560], Some(&[1; 560]));
+        for end in 0..whole.len() {
+            let found = exited(&whole[..end], 30);
+            assert_eq!(found, None, "{end}: the length of the message says more");
+        }
+        for at in 0..60 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0xff;
+            let _ = exited(&bytes, 30);
+        }
+        for length in [0u16, 1, 3, 4, 19, u16::MAX] {
+            let mut bytes = whole.clone();
+            bytes[20..22].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(exited(&bytes, 30), None, "an attribute of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn errors_are_their_errno() {
+        let asked = request(30, 1, 9, 1, &7u32.to_ne_bytes()).unwrap();
+        let error = |errno: i32| message(2, 9, &[&errno.to_ne_bytes()[..], &asked].concat());
+        assert_eq!(parse(&error(-1)), Some((9, Err(Errno::EPERM))));
+        assert_eq!(parse(&error(-3)), Some((9, Err(Errno::ESRCH))));
+    }
+
+    #[test]
+    fn messages_of_impossible_lengths_are_no_panic() {
+        let mut short = reply(7, &[0; 328]);
+        short[..4].copy_from_slice(&9u32.to_ne_bytes());
+        assert_eq!(parse(&short), Some((9, Err(Errno::EBADMSG))));
+        assert_eq!(
+            parse(&message(2, 9, &[&(-1i32).to_ne_bytes()[..], &[0; 28]].concat())),
+            Some((9, Err(Errno::EPERM)))
+        );
+        assert_eq!(parse(&message(2, 9, &[0; 3])), None);
+    }
+
+    #[test]
+    fn a_damaged_reply_is_an_error_and_never_a_panic() {
+        let whole = reply(7, &[1; 328]);
+        for end in 0..whole.len() {
+            let answer = parse(&whole[..end]);
+            assert!(!matches!(answer, Some((_, Ok(answer))) if stats(answer, 7).is_some()), "{end}");
+        }
+        for at in 0..60 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0xff;
+            if let Some((_, Ok(answer))) = parse(&bytes) {
+                let _ = stats(answer, 7);
+            }
+        }
+    }
+}
