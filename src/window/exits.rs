@@ -9,8 +9,8 @@ use super::join::{Ends, Join, Start};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, Includes, METRICS, MetricId, Metrics, MonotonicNs, Name, Party,
-    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, Includes, MetricId, Metrics, MonotonicNs, Name, Party, ProcessState,
+    ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -133,7 +133,7 @@ impl<T: Threads> Join<T> {
         if is_listed {
             return;
         }
-        let known = place.filter(|place| self.has_grown(start, *place, &state.metrics));
+        let known = place.filter(|place| has_grown(start, *place, &state.metrics));
         if known.is_none() && !start.clocks.may_have_started(started_monotonic_ns) {
             return;
         }
@@ -141,9 +141,7 @@ impl<T: Threads> Join<T> {
         let origin = known.map(|place| &start.earlier.threads()[place]);
         if let Some(place) = known {
             recorded.insert(place);
-            for metric in METRICS {
-                metric.subtract(&self.scratch, &mut state.metrics);
-            }
+            self.subtract(start, place, &mut state.metrics);
             span.started = false;
         }
         let mut work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
@@ -159,13 +157,6 @@ impl<T: Threads> Join<T> {
         state.span = Some(span);
         self.explained_ns += work[MetricId::run_time_ns];
         self.threads.add(state);
-    }
-
-    /// Whether the record continues the thread at `place`, whose values are then in `scratch`.
-    fn has_grown(&mut self, start: &Start, place: usize, metrics: &Metrics) -> bool {
-        start.earlier.unpack(place, &mut self.scratch);
-        let run = |metrics: &Metrics| metrics.run_time_ns.map_or(0, |run| run.0);
-        run(metrics) >= run(&self.scratch)
     }
 
     /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
@@ -237,6 +228,14 @@ impl<T: Threads> Join<T> {
             cpu: time.and_then(|time| account(&clocks, &time, self.explained_ns)),
             command: None,
         }
+    }
+}
+
+/// Whether a record continues the earlier thread at `place`.
+fn has_grown(start: &Start, place: usize, metrics: &Metrics) -> bool {
+    match (start.earlier.value(place, MetricId::run_time_ns), metrics.run_time_ns) {
+        (Some(Value::Unsigned(earlier)), Some(later)) => earlier <= later.0,
+        _ => true,
     }
 }
 

@@ -9,9 +9,7 @@ use super::earlier::Earlier;
 use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
 use super::work::Work;
-use crate::model::{
-    HostCpuTime, InWindow, METRICS, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
-};
+use crate::model::{HostCpuTime, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo};
 
 /// What the later threads become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +48,6 @@ pub struct Join<T> {
     pub(super) explained_ns: u64,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
-    /// The earlier values of one thread.
-    pub(super) scratch: Box<Metrics>,
 }
 
 /// What a join results in.
@@ -86,18 +82,7 @@ impl<T: Threads> Threads for Join<T> {
     }
 
     fn append(&mut self, later: Self) {
-        let Self {
-            start: _,
-            before,
-            threads,
-            processes,
-            missed,
-            backwards,
-            started,
-            explained_ns,
-            lineage: _,
-            scratch: _,
-        } = later;
+        let Self { start: _, before, threads, processes, missed, backwards, started, explained_ns, lineage: _ } = later;
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
@@ -120,7 +105,6 @@ impl<T: Threads> Join<T> {
             started: Vec::new(),
             explained_ns: 0,
             lineage: None,
-            scratch: Box::default(),
         }
     }
 
@@ -131,8 +115,7 @@ impl<T: Threads> Join<T> {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = (start.clocks.duration_ns + read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
-        start.earlier.unpack(place, &mut self.scratch);
-        self.subtract(&mut thread.metrics);
+        self.subtract(start, place, &mut thread.metrics);
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explained_ns += work[MetricId::run_time_ns];
         self.processes.add(&thread, work, Seen::AtBothEnds);
@@ -145,13 +128,9 @@ impl<T: Threads> Join<T> {
         self.threads.add(thread);
     }
 
-    /// Replaces the metrics by their increases since those in `scratch`.
-    fn subtract(&mut self, later: &mut Metrics) {
-        for metric in METRICS {
-            if metric.subtract(&self.scratch, later) == InWindow::Backwards {
-                *self.backwards.entry(metric.id).or_default() += 1;
-            }
-        }
+    /// Replaces the metrics by their increases since those of the earlier thread at `place`.
+    pub(super) fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
+        start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
     }
 
     /// Adds a thread that started in the window: its totals are of the window.
