@@ -44,6 +44,8 @@ pub struct Join<T> {
     pub(super) backwards: BTreeMap<MetricId, u64>,
     /// Threads that started in the window and were listed at its end, ascending.
     pub(super) started: Vec<ThreadId>,
+    /// Number of threads that started and exited in the window.
+    pub(super) started_and_exited: u64,
     /// CPU time of all threads so far.
     pub(super) explained_ns: u64,
     /// Parents of processes, if a command ran.
@@ -82,12 +84,24 @@ impl<T: Threads> Threads for Join<T> {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { start: _, before, threads, processes, missed, backwards, started, explained_ns, lineage: _ } = later;
+        let Self {
+            start: _,
+            before,
+            threads,
+            processes,
+            missed,
+            backwards,
+            started,
+            started_and_exited,
+            explained_ns,
+            lineage: _,
+        } = later;
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
         self.missed += missed;
         self.started.extend(started);
+        self.started_and_exited += started_and_exited;
         self.explained_ns += explained_ns;
         backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
     }
@@ -103,6 +117,7 @@ impl<T: Threads> Join<T> {
             missed: 0,
             backwards: BTreeMap::new(),
             started: Vec::new(),
+            started_and_exited: 0,
             explained_ns: 0,
             lineage: None,
         }
@@ -123,7 +138,7 @@ impl<T: Threads> Join<T> {
             thread.metrics = totals;
             self.before.add(start.earlier.thread(place, &thread));
         } else {
-            thread.span = Some(ThreadSpan { alive_ns, started: false, exited: false });
+            thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
         }
         self.threads.add(thread);
     }
@@ -137,7 +152,7 @@ impl<T: Threads> Join<T> {
     fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = (start.clocks.duration_ns + read).saturating_sub(start.clocks.until_start(ticks));
-        thread.span = Some(ThreadSpan { alive_ns, started: true, exited: false });
+        thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explained_ns += work[MetricId::run_time_ns];
         self.started.push(thread.id());
