@@ -125,9 +125,8 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 fn command(args: &Record, end: &CommandEnd) -> RecordedCommand {
-    let arguments = if args.sources.redact { &[][..] } else { &args.command[..] };
     RecordedCommand {
-        arguments: arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        arguments: args.command.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
         status: end.status,
         signal: end.signal,
