@@ -56,8 +56,8 @@ impl<'o> Input<'o> {
         let (earlier, threads) = self.load(earlier, &Earlier::default())?;
         let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (mut later, join) = self.load(later, &join)?;
-        let Ends { threads, window, .. } = join.finish(&later, &Exits::default());
-        window::into_window(&earlier, &mut later, window);
+        let ends = join.finish(&later, &Exits::default());
+        let threads = window::into_window(&earlier, &mut later, ends);
         Ok(Digest::new(later, threads))
     }
 

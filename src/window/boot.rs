@@ -85,6 +85,13 @@ impl Clocks {
             && self.end_monotonic_ns.is_none_or(|end| monotonic_ns < end)
     }
 
+    /// Moves both ends to so many nanoseconds after the starts of the captures.
+    pub(super) fn move_ends(&mut self, begin_ns: u64, end_ns: u64) {
+        self.duration_ns = self.duration_ns.saturating_add(end_ns).saturating_sub(begin_ns);
+        self.start_monotonic_ns = self.start_monotonic_ns.map(|start| start.saturating_add(begin_ns));
+        self.end_monotonic_ns = self.end_monotonic_ns.map(|end| end.saturating_add(end_ns));
+    }
+
     /// From the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
         start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
