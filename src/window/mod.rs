@@ -59,7 +59,7 @@ pub fn recorded(
     let all = std::mem::take(&mut later.threads);
     let mut lineage = command.is_some().then(|| Lineage::of(recorder, &join.start.earlier, &all));
     for mut thread in all {
-        thread.party = thread.party.or_else(|| lineage.as_ref()?.party(thread.tgid));
+        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid));
         join.add(thread);
     }
     if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
