@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::boot::Clocks;
-pub use self::boot::{NoWindow, is_one_boot};
+pub use self::boot::{NoWindow, check};
 pub use self::earlier::Earlier;
 pub use self::exits::{EachExit, ExitedThread, Exits};
 pub use self::join::{Ends, Join};
