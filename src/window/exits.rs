@@ -80,7 +80,7 @@ impl<T: Threads> Join<T> {
             if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
                 thread.party = Some(Party::Command);
             }
-            self.explained_ns += Work::of_thread(&thread.metrics, start.clocks.ns_per_tick)[MetricId::run_time_ns];
+            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick));
             self.threads.add(thread);
         }
         self.add_gone(&start, &recorded);
@@ -183,7 +183,7 @@ impl<T: Threads> Join<T> {
         }
         self.describe(start, &mut state, ppid, origin, family);
         state.span = Some(span);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
         self.started_and_exited += u64::from(span.started);
         Some(state)
     }
@@ -191,7 +191,7 @@ impl<T: Threads> Join<T> {
     /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
     /// those of its process, else the cgroup of the nearest ancestor that is known.
     fn describe(
-        &self,
+        &mut self,
         start: &Start,
         state: &mut ThreadState,
         ppid: u32,
@@ -216,7 +216,7 @@ impl<T: Threads> Join<T> {
             ancestor = *next;
         }
         let party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
-        state.party = party.or_else(|| self.lineage.as_ref()?.party(tgid));
+        state.party = party.or_else(|| self.lineage.as_mut()?.party(tgid));
     }
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.

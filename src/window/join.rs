@@ -141,7 +141,7 @@ impl<T: Threads> Threads for Join<T> {
         self.started.extend(started);
         self.started_and_exited += started_and_exited;
         self.read.merge(read);
-        self.explained_ns += explained_ns;
+        self.explained_ns = self.explained_ns.saturating_add(explained_ns);
         backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
     }
 }
@@ -168,11 +168,11 @@ impl<T: Threads> Join<T> {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads()[place];
         let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(earlier.read_at_ns);
+        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
         self.subtract(start, place, &mut thread.metrics);
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
         self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
@@ -184,6 +184,11 @@ impl<T: Threads> Join<T> {
         self.threads.add(thread);
     }
 
+    /// Counts CPU time of the host as explained by this work.
+    pub(super) fn explain(&mut self, work: Work) {
+        self.explained_ns = self.explained_ns.saturating_add(work[MetricId::run_time_ns]);
+    }
+
     /// Replaces the metrics by their increases since those of the earlier thread at `place`.
     fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
         start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
@@ -192,10 +197,10 @@ impl<T: Threads> Join<T> {
     /// Adds a thread that started in the window: its totals are of the window.
     fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(start.clocks.until_start(ticks));
+        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
         self.started.push(thread.id());
         self.processes.add(&thread, work, Seen::Started);
         self.threads.add(thread);

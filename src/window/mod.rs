@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::boot::Clocks;
-pub use self::boot::{NoWindow, is_one_boot};
+pub use self::boot::{NoWindow, check};
 use self::cpu_time::Readings;
 pub use self::earlier::Earlier;
 pub use self::exits::{EachExit, ExitedThread, Exits};
@@ -61,7 +61,7 @@ pub fn recorded(
     let all = std::mem::take(&mut later.threads);
     let mut lineage = command.is_some().then(|| Lineage::of(recorder, &join.start.earlier, &all));
     for mut thread in all {
-        thread.party = thread.party.or_else(|| lineage.as_ref()?.party(thread.tgid));
+        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid));
         join.add(thread);
     }
     if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
