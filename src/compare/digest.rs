@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::options::{GroupBy, Names, Options, Scope};
 use crate::model::{
-    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, ThreadState, Threads, Totals, WindowInfo,
+    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, ThreadSpan, ThreadState, Threads, Totals, WindowInfo,
 };
 
 /// One snapshot, reduced to totals by the exact names that an axis looks at.
@@ -249,14 +249,15 @@ pub(super) struct Members {
 
 impl Members {
     fn add(&mut self, thread: &ThreadState, axis: GroupBy) {
-        self.own += u64::from(thread.party == Some(Party::Ctprof));
+        let span = thread.span.unwrap_or_default();
+        if thread.party == Some(Party::Ctprof) {
+            self.own = self.own.saturating_add(span.count);
+        }
         if let Some(kind) = thread.exited_work {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
             return self.totals.add_work(&thread.metrics);
         }
-        let span = thread.span.unwrap_or_default();
-        self.turnover.started += u64::from(span.started);
-        self.turnover.exited += u64::from(span.exited);
+        self.turnover.add(span);
         self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
         self.add_blocked(blocked_ns(thread));
         if span.exited {
@@ -279,7 +280,7 @@ impl Members {
 
     /// Whether all are threads of the capturing process, or work of its exited threads.
     pub(super) fn are_own(&self) -> bool {
-        self.own > 0 && self.own >= self.threads + self.turnover.exited
+        self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
     }
 
     /// Whether every name is known to be whole.
@@ -291,11 +292,10 @@ impl Members {
         let Self { threads, turnover, alive_ns, blocked_ns, own, exited_work, named, whole_named, lifetimes, totals } =
             other;
         self.threads += threads;
-        self.turnover.started += turnover.started;
-        self.turnover.exited += turnover.exited;
+        self.turnover.merge(turnover);
         self.alive_ns = self.alive_ns.saturating_add(alive_ns);
         self.add_blocked(blocked_ns);
-        self.own += own;
+        self.own = self.own.saturating_add(own);
         for (kind, totals) in exited_work {
             self.exited_work.entry(kind).or_default().merge(*totals);
         }
@@ -327,6 +327,18 @@ pub struct Turnover {
     pub started: u64,
     /// Number of threads that exited.
     pub exited: u64,
+}
+
+impl Turnover {
+    fn add(&mut self, span: ThreadSpan) {
+        let counted = |happened| if happened { span.count } else { 0 };
+        self.merge(Self { started: counted(span.started), exited: counted(span.exited) });
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.started = self.started.saturating_add(other.started);
+        self.exited = self.exited.saturating_add(other.exited);
+    }
 }
 
 /// When threads started and were read, summed over those whose start is known.

@@ -75,7 +75,7 @@ fn window_of(digest: &Digest) -> Option<WindowSide> {
     let census = &digest.census;
     let members = &digest.command;
     let command_totals = info.command.is_some().then(|| CommandTotals {
-        threads: members.threads + members.turnover.exited,
+        threads: members.threads.saturating_add(members.turnover.exited),
         run_time_ns: members.totals.run_time_ns.sum(),
         wait_time_ns: members.totals.wait_time_ns.sum(),
     });

@@ -47,6 +47,8 @@ pub struct Comparison {
     pub header: Option<Header>,
     /// How threads are grouped.
     pub group_by: GroupBy,
+    /// What values of the overview are divided by.
+    pub per: Per,
     /// The sections, in order.
     pub tables: Vec<ComparisonTable>,
     /// Renamed cgroups; empty unless threads are grouped by cgroup.
@@ -65,6 +67,8 @@ pub struct View {
     pub gaps: Vec<Finding>,
     /// How threads are grouped.
     pub group_by: GroupBy,
+    /// What values of the overview are divided by.
+    pub per: Per,
     /// The sections, in order.
     pub tables: Vec<ViewTable>,
 }
@@ -115,6 +119,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     Comparison {
         header: options.wants(Section::Host).then(|| host::header(first, &options.labels)),
         group_by: options.group_by,
+        per,
         tables,
         renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
     }
@@ -152,6 +157,7 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
         side: host.then(|| host::side(digest, &options.labels.baseline)),
         host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
         group_by: options.group_by,
+        per,
         tables,
         gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }

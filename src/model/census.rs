@@ -45,8 +45,8 @@ impl Census {
     /// Counts one more thread, of the last process or of a new one.
     pub fn add(&mut self, thread: &ThreadState) {
         let span = thread.span.unwrap_or_default();
-        self.started += u64::from(span.started);
-        self.exited += u64::from(span.exited);
+        self.started = self.started.saturating_add(if span.started { span.count } else { 0 });
+        self.exited = self.exited.saturating_add(if span.exited { span.count } else { 0 });
         if span.exited || thread.exited_work.is_some() {
             return;
         }
@@ -67,8 +67,8 @@ impl Census {
         self.processes += processes - u64::from(shared);
         self.user_processes += user_processes;
         self.kernel_threads += kernel_threads;
-        self.started += started;
-        self.exited += exited;
+        self.started = self.started.saturating_add(started);
+        self.exited = self.exited.saturating_add(exited);
         let is_new = |metric: &mut &'static Metric| present.iter().any(|one| std::ptr::eq(*one, *metric));
         self.present.extend(self.absent.extract_if(.., is_new));
         self.ends = match (self.ends, ends) {

@@ -92,9 +92,9 @@ impl Metric {
         (self.clear)(metrics);
     }
 
-    /// Replaces the value in `later` by that of a window that started with `earlier`.
-    pub fn subtract(&self, earlier: &Metrics, later: &mut Metrics) -> InWindow {
-        let in_window = self.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
+    /// Replaces the value in `later` by that of a window that started with the value `earlier`.
+    pub fn subtract(&self, earlier: Option<&Value<'_>>, later: &mut Metrics) -> InWindow {
+        let in_window = self.window.apply(earlier, self.get(later).as_ref());
         match in_window {
             InWindow::Later => {}
             InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),

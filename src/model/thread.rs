@@ -18,14 +18,22 @@ pub struct ThreadId {
 }
 
 /// The part of a window in which a thread was alive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSpan {
     /// How long it was alive in the window, in nanoseconds.
     pub alive_ns: u64,
+    /// How many threads it stands for. Exited threads with equal names are one, with the sum of their values.
+    pub count: u64,
     /// Whether it started in the window.
     pub started: bool,
     /// Whether it exited in the window.
     pub exited: bool,
+}
+
+impl Default for ThreadSpan {
+    fn default() -> Self {
+        Self { alive_ns: 0, count: 1, started: false, exited: false }
+    }
 }
 
 /// Work of threads that exited before they could be read, as far as their process or its parent shows it.

@@ -79,8 +79,10 @@ pub struct Accounting {
     pub steal_ns: Option<u64>,
     /// Time that tasks waited for a CPU, in nanoseconds, if the source has it.
     pub wait_ns: Option<u64>,
-    /// Threads that started; more than the window has if some exited without a trace.
+    /// Threads that started on the host.
     pub started: Option<u64>,
+    /// Threads that started and that the window has; fewer if some exited without a trace.
+    pub started_seen: u64,
 }
 
 /// A command that ran in a window.

@@ -32,6 +32,7 @@ impl Serialize for ThreadState {
         present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
         present(&mut map, "read_at_ns", self.read_at_ns.as_ref())?;
         present(&mut map, "alive_ns", self.span.map(|span| span.alive_ns).as_ref())?;
+        present(&mut map, "count", self.span.map(|span| span.count).filter(|count| *count != 1).as_ref())?;
         present(&mut map, "started", Some(&true).filter(|_| self.span.is_some_and(|span| span.started)))?;
         present(&mut map, "exited", Some(&true).filter(|_| self.span.is_some_and(|span| span.exited)))?;
         present(&mut map, "exited_work", self.exited_work.as_ref())?;
@@ -61,6 +62,7 @@ enum Field {
     NameComplete,
     ReadAt,
     Alive,
+    Count,
     Started,
     Exited,
     ExitedWork,
@@ -71,7 +73,7 @@ enum Field {
     Foreign(usize),
 }
 
-const IDENTITY: [(&str, Field); 16] = [
+const IDENTITY: [(&str, Field); 17] = [
     ("tid", Field::Tid),
     ("tgid", Field::Tgid),
     ("pcomm", Field::Pcomm),
@@ -82,6 +84,7 @@ const IDENTITY: [(&str, Field); 16] = [
     ("name_complete", Field::NameComplete),
     ("read_at_ns", Field::ReadAt),
     ("alive_ns", Field::Alive),
+    ("count", Field::Count),
     ("started", Field::Started),
     ("exited", Field::Exited),
     ("exited_work", Field::ExitedWork),
@@ -171,6 +174,7 @@ impl<'de> Visitor<'de> for &mut Learned {
                 Field::NameComplete => thread.name_complete = map.next_value()?,
                 Field::ReadAt => thread.read_at_ns = map.next_value()?,
                 Field::Alive => thread.span.get_or_insert_default().alive_ns = map.next_value()?,
+                Field::Count => thread.span.get_or_insert_default().count = map.next_value()?,
                 Field::Started => thread.span.get_or_insert_default().started = map.next_value()?,
                 Field::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
                 Field::ExitedWork => thread.exited_work = map.next_value()?,
@@ -332,7 +336,7 @@ mod tests {
             tgid: 3,
             comm: "worker".into(),
             name_complete: true,
-            span: Some(ThreadSpan { alive_ns: 5, started: true, exited: true }),
+            span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
             party: Some(Party::Command),
             process: Some(Box::new(ProcessState { ppid: Some(2), ..ProcessState::default() })),

@@ -6,9 +6,9 @@ use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, 
 use super::scale::spaced;
 use super::view::described;
 use super::window;
-use crate::compare::{Comparison, ComparisonTable, Difference, Header, Row, Side, Sides};
+use crate::compare::{Comparison, ComparisonTable, Difference, Header, Per, Row, Side, Sides};
 use crate::diagnose::Warning;
-use crate::model::Unit;
+use crate::model::{Section, Unit};
 
 impl<'r> Page<'r> {
     /// The page of a comparison.
@@ -16,7 +16,7 @@ impl<'r> Page<'r> {
     pub fn of_comparison(comparison: &'r Comparison, selection: Selection) -> Self {
         let header = comparison.header.as_ref();
         Self {
-            facts: header.map(facts).unwrap_or_default(),
+            facts: header.map(facts).into_iter().flatten().chain([per(comparison)]).collect(),
             group_by: comparison.group_by,
             sections: comparison.tables.iter().map(|table| section(table, selection)).collect(),
             renamed: Some(&comparison.renamed),
@@ -74,6 +74,20 @@ fn facts(header: &Header) -> Vec<Fact> {
         Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
         Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
     ]
+}
+
+/// What the overview's values are divided by. Of two snapshots, they are totals, as ever.
+fn per(comparison: &Comparison) -> Fact {
+    let has_overview = comparison.tables.iter().any(|table| table.section == Section::Overview);
+    let sides = comparison.header.as_ref().map(|header| &header.sides);
+    let are_windows = sides.is_some_and(|sides| sides.as_ref().into_iter().all(|side| side.window.is_some()));
+    let text = match comparison.per {
+        Per::Second => Some("values are per second"),
+        Per::CpuSecond => Some("values are per CPU-second of all groups"),
+        _ => are_windows.then_some("values are totals of each run"),
+    };
+    let line = text.filter(|_| has_overview).map(|text| Line { label: "", text: text.to_owned(), tone: Tone::Fact });
+    Fact { key: "per", data: json!(comparison.per), lines: line.into_iter().collect() }
 }
 
 fn apart(apart_ns: Option<i128>) -> Line {

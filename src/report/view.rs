@@ -69,6 +69,7 @@ fn facts(view: &View) -> Vec<Fact> {
     };
     vec![
         Fact { key: "snapshot", data: json!(shown), lines: shown.map(about).unwrap_or_default() },
+        Fact { key: "per", data: json!(view.per), lines: Vec::new() },
         Fact { key: "host", data: json!(host), lines: Vec::new() },
         Fact { key: "gaps", data: json!(view.gaps), lines: if shown.is_some() { gaps } else { Vec::new() } },
     ]

@@ -16,7 +16,7 @@ pub(super) fn lines(label: &'static str, side: &Side, window: &WindowSide) -> Ve
     let fact = |label, text| Line { label, text, tone: Tone::Fact };
     let mut lines = vec![fact(label, covered(side, window))];
     lines.extend(window.info.command.iter().map(|command| fact("command", ran(command, window))));
-    lines.extend(window.info.cpu.as_ref().and_then(|cpu| unexplained(cpu, window)).map(|text| fact("", text)));
+    lines.extend(window.info.cpu.as_ref().and_then(unexplained).map(|text| fact("", text)));
     let note = |text| Line { label: "note", text, tone: Tone::Warning };
     lines.extend(notes(&window.info).into_iter().map(note));
     lines
@@ -62,7 +62,7 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
 }
 
 /// Where the rest of the host's CPU time may have gone, if it is much.
-fn unexplained(cpu: &Accounting, window: &WindowSide) -> Option<String> {
+fn unexplained(cpu: &Accounting) -> Option<String> {
     let rest = cpu.busy_ns.checked_sub(cpu.explained_ns)?;
     if cpu.explained_ns as f64 >= cpu.busy_ns as f64 * MOST_EXPLAINED {
         return None;
@@ -72,7 +72,7 @@ fn unexplained(cpu: &Accounting, window: &WindowSide) -> Option<String> {
     if interrupts > 0 {
         causes.push(format!("{} in interrupts", seconds(interrupts)));
     }
-    let unseen = cpu.started.and_then(|started| started.checked_sub(window.started)).filter(|unseen| *unseen > 0);
+    let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
     let rest_text = seconds(rest - interrupts);
     causes.push(match unseen {
         Some(unseen) => {

@@ -3,9 +3,18 @@
 use super::boot::Clocks;
 use crate::model::{Accounting, BusySource, HostCpuTime};
 
-/// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if the
-/// host's is unknown.
-pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64) -> Option<Accounting> {
+/// What the threads of a window account for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Their CPU time, in nanoseconds.
+    pub(super) explained_ns: u64,
+    /// How many of them started.
+    pub(super) started: u64,
+}
+
+/// Accounts for the CPU time of the host in a window; `None` if it is unknown.
+pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, seen: Seen) -> Option<Accounting> {
+    let Seen { explained_ns, started: started_seen } = seen;
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
     let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
@@ -20,7 +29,7 @@ pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64) ->
         None => (BusySource::Idle, not_idle()?),
     };
     let (wait_ns, started) = (time.wait_ns, time.started);
-    Some(Accounting { source, cpus, busy_ns, explained_ns, interrupt_ns, steal_ns, wait_ns, started })
+    Some(Accounting { source, cpus, busy_ns, explained_ns, interrupt_ns, steal_ns, wait_ns, started, started_seen })
 }
 
 #[cfg(test)]
@@ -37,7 +46,9 @@ mod tests {
             steal_ticks: Some(50),
             ..HostCpuTime::default()
         };
-        let of = |time: &HostCpuTime| account(&clocks, time, 7).map(|cpu| (cpu.source, cpu.busy_ns));
+        let of = |time: &HostCpuTime| {
+            account(&clocks, time, Seen { explained_ns: 7, started: 0 }).map(|cpu| (cpu.source, cpu.busy_ns))
+        };
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)));
         time.run_ns = Some(5_400_000_000);
         assert_eq!(of(&time), Some((BusySource::Schedstat, 5_400_000_000)));

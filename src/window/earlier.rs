@@ -3,7 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::model::{METRICS, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads, Value};
+use crate::model::{
+    InWindow, METRICS, Metric, MetricId, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads,
+    Value, WindowRule,
+};
+
+/// The number of a thread's values fits one byte of LEB128.
+const _: () = assert!(METRICS.len() < 128);
 
 /// Threads of the earlier capture, by id.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +54,14 @@ impl Words {
             self.values.len() - 1
         });
         u64::try_from(place).expect("an index fits")
+    }
+}
+
+fn borrowed<'v>(value: &'v Value<'static>) -> Value<'v> {
+    match value {
+        Value::Text(text) => Value::Text(Cow::Borrowed(text)),
+        Value::Cpus(cpus) => Value::Cpus(Cow::Borrowed(cpus)),
+        other => other.clone(),
     }
 }
 
@@ -137,8 +151,38 @@ impl Earlier {
     }
 
     /// Stores the metrics of the thread at `place`.
-    pub(super) fn unpack(&self, place: usize, metrics: &mut Metrics) {
-        *metrics = Metrics::default();
+    fn unpack(&self, place: usize, metrics: &mut Metrics) {
+        self.each_value(place, |metric, value| metric.set(metrics, value).expect("the metric had this value"));
+    }
+
+    /// Replaces the metrics in `later` by those of a window that started with the thread at `place`, and calls
+    /// `backwards` for each counter that went backwards.
+    pub(super) fn subtract(&self, place: usize, later: &mut Metrics, mut backwards: impl FnMut(&'static Metric)) {
+        let mut known = [false; METRICS.len()];
+        self.each_value(place, |metric, value| {
+            known[metric.id as usize] = true;
+            if metric.window != WindowRule::Later && metric.subtract(Some(&value), later) == InWindow::Backwards {
+                backwards(metric);
+            }
+        });
+        for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later && !known[metric.id as usize]) {
+            metric.clear(later);
+        }
+    }
+
+    /// The value of a metric of the thread at `place`.
+    pub(super) fn value(&self, place: usize, wanted: MetricId) -> Option<Value<'_>> {
+        let mut found = None;
+        self.each_value(place, |metric, value| {
+            if metric.id == wanted {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
+    /// Calls `found` for each value of the thread at `place`.
+    fn each_value<'e>(&'e self, place: usize, mut found: impl FnMut(&'static Metric, Value<'e>)) {
         let mut reader = Reader { bytes: &self.bytes, at: self.threads[place].at };
         for _ in 0..reader.number() {
             let metric = &METRICS[index(reader.number())];
@@ -146,9 +190,9 @@ impl Earlier {
             let value = match metric.shape {
                 Shape::Unsigned => Value::Unsigned(number),
                 Shape::Signed => Value::Signed(unfolded(number)),
-                _ => self.words.values[index(number)].clone(),
+                _ => borrowed(&self.words.values[index(number)]),
             };
-            metric.set(metrics, value).expect("the metric had this value");
+            found(metric, value);
         }
     }
 
@@ -174,9 +218,12 @@ impl Earlier {
     }
 
     fn pack(&mut self, metrics: &Metrics) {
-        let values = || METRICS.iter().enumerate().filter_map(|(place, metric)| Some((place, metric.get(metrics)?)));
-        push(&mut self.bytes, u64::try_from(values().count()).expect("a count fits"));
-        for (place, value) in values() {
+        let counted_at = self.bytes.len();
+        self.bytes.push(0);
+        let mut count = 0;
+        for (place, metric) in METRICS.iter().enumerate() {
+            let Some(value) = metric.get(metrics) else { continue };
+            count += 1;
             let number = match value {
                 Value::Unsigned(number) => number,
                 Value::Signed(number) => folded(number),
@@ -185,6 +232,7 @@ impl Earlier {
             push(&mut self.bytes, u64::try_from(place).expect("an index fits"));
             push(&mut self.bytes, number);
         }
+        self.bytes[counted_at] = count;
     }
 }
 

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use super::accounting::account;
+use super::accounting::{Seen, account};
 use super::earlier::PackedThread;
+use super::fold::Fold;
 use super::join::{Ends, Join, Start};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, Includes, METRICS, MetricId, Metrics, MonotonicNs, Name, Party,
-    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, Includes, MetricId, Metrics, MonotonicNs, Name, Party, ProcessState,
+    ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -63,10 +64,13 @@ impl<T: Threads> Join<T> {
         let family = self.family(&start, exits);
         let mut unexplained = Unexplained::of(&self.processes, &start.earlier, start.clocks.ns_per_tick);
         self.explain_gone(&start, &mut unexplained, &family);
-        let mut recorded = BTreeSet::new();
+        let (mut recorded, mut fold) = (BTreeSet::new(), Fold::default());
         if let Some(each) = exits.each {
-            each(&mut |exited| self.add_exited(&start, exited, &family, &mut unexplained, &mut recorded));
+            each(&mut |exited| {
+                fold.extend(self.exited(&start, exited, &family, &mut unexplained, &mut recorded));
+            });
         }
+        fold.into_threads().for_each(|thread| self.threads.add(thread));
         for mut thread in unexplained.into_threads(&self.processes) {
             // The children that a recorder waits for are orphans of the command.
             if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
@@ -113,15 +117,16 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    /// Adds a record, unless the thread was still listed by the later capture.
-    fn add_exited(
+    /// The thread of a record as part of the window; `None` if the later capture still listed it, or if it is of
+    /// another time.
+    fn exited(
         &mut self,
         start: &Start,
         exited: ExitedThread,
         family: &Family,
         unexplained: &mut Unexplained,
         recorded: &mut BTreeSet<usize>,
-    ) {
+    ) -> Option<ThreadState> {
         let ExitedThread { mut state, ppid, started_monotonic_ns, elapsed_ns } = exited;
         let id = state.id();
         let place = start.earlier.find(id).filter(|place| !recorded.contains(place));
@@ -131,19 +136,22 @@ impl<T: Threads> Join<T> {
             None => self.started.binary_search(&id).is_ok(),
         };
         if is_listed {
-            return;
+            return None;
         }
-        let known = place.filter(|place| self.has_grown(start, *place, &state.metrics));
+        let known = place.filter(|place| has_grown(start, *place, &state.metrics));
         if known.is_none() && !start.clocks.may_have_started(started_monotonic_ns) {
-            return;
+            return None;
         }
-        let mut span = ThreadSpan { alive_ns: elapsed_ns.min(start.clocks.duration_ns), started: true, exited: true };
+        let mut span = ThreadSpan {
+            alive_ns: elapsed_ns.min(start.clocks.duration_ns),
+            started: true,
+            exited: true,
+            ..ThreadSpan::default()
+        };
         let origin = known.map(|place| &start.earlier.threads()[place]);
         if let Some(place) = known {
             recorded.insert(place);
-            for metric in METRICS {
-                metric.subtract(&self.scratch, &mut state.metrics);
-            }
+            self.subtract(start, place, &mut state.metrics);
             span.started = false;
         }
         let mut work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
@@ -158,14 +166,8 @@ impl<T: Threads> Join<T> {
         self.describe(start, &mut state, ppid, origin, family);
         state.span = Some(span);
         self.explained_ns += work[MetricId::run_time_ns];
-        self.threads.add(state);
-    }
-
-    /// Whether the record continues the thread at `place`, whose values are then in `scratch`.
-    fn has_grown(&mut self, start: &Start, place: usize, metrics: &Metrics) -> bool {
-        start.earlier.unpack(place, &mut self.scratch);
-        let run = |metrics: &Metrics| metrics.run_time_ns.map_or(0, |run| run.0);
-        run(metrics) >= run(&self.scratch)
+        self.started_and_exited += u64::from(span.started);
+        Some(state)
     }
 
     /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
@@ -214,7 +216,7 @@ impl<T: Threads> Join<T> {
                 kernel_thread: gone.kernel_thread,
                 party: gone.party,
                 start_time_clock_ticks: gone.start_ticks,
-                span: Some(ThreadSpan { alive_ns: 0, started: false, exited: true }),
+                span: Some(ThreadSpan { exited: true, ..ThreadSpan::default() }),
                 ..ThreadState::default()
             });
         }
@@ -225,6 +227,8 @@ impl<T: Threads> Join<T> {
         let time = start.cpu_time.as_ref().zip(later.cpu_time.as_ref());
         let time = time.map(|(earlier, later)| super::records::cpu_time(earlier, later));
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
+        let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
+        let seen = Seen { explained_ns: self.explained_ns, started: listed.saturating_add(self.started_and_exited) };
         let had_counters = start.earlier.threads().iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,
@@ -234,9 +238,17 @@ impl<T: Threads> Join<T> {
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,
-            cpu: time.and_then(|time| account(&clocks, &time, self.explained_ns)),
+            cpu: time.and_then(|time| account(&clocks, &time, seen)),
             command: None,
         }
+    }
+}
+
+/// Whether a record continues the earlier thread at `place`.
+fn has_grown(start: &Start, place: usize, metrics: &Metrics) -> bool {
+    match (start.earlier.value(place, MetricId::run_time_ns), metrics.run_time_ns) {
+        (Some(Value::Unsigned(earlier)), Some(later)) => earlier <= later.0,
+        _ => true,
     }
 }
 

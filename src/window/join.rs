@@ -9,9 +9,7 @@ use super::earlier::Earlier;
 use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
 use super::work::Work;
-use crate::model::{
-    HostCpuTime, InWindow, METRICS, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo,
-};
+use crate::model::{HostCpuTime, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo};
 
 /// What the later threads become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +44,12 @@ pub struct Join<T> {
     pub(super) backwards: BTreeMap<MetricId, u64>,
     /// Threads that started in the window and were listed at its end, ascending.
     pub(super) started: Vec<ThreadId>,
+    /// Number of threads that started and exited in the window.
+    pub(super) started_and_exited: u64,
     /// CPU time of all threads so far.
     pub(super) explained_ns: u64,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
-    /// The earlier values of one thread.
-    pub(super) scratch: Box<Metrics>,
 }
 
 /// What a join results in.
@@ -94,15 +92,16 @@ impl<T: Threads> Threads for Join<T> {
             missed,
             backwards,
             started,
+            started_and_exited,
             explained_ns,
             lineage: _,
-            scratch: _,
         } = later;
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
         self.missed += missed;
         self.started.extend(started);
+        self.started_and_exited += started_and_exited;
         self.explained_ns += explained_ns;
         backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
     }
@@ -118,9 +117,9 @@ impl<T: Threads> Join<T> {
             missed: 0,
             backwards: BTreeMap::new(),
             started: Vec::new(),
+            started_and_exited: 0,
             explained_ns: 0,
             lineage: None,
-            scratch: Box::default(),
         }
     }
 
@@ -131,8 +130,7 @@ impl<T: Threads> Join<T> {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = (start.clocks.duration_ns + read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
-        start.earlier.unpack(place, &mut self.scratch);
-        self.subtract(&mut thread.metrics);
+        self.subtract(start, place, &mut thread.metrics);
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explained_ns += work[MetricId::run_time_ns];
         self.processes.add(&thread, work, Seen::AtBothEnds);
@@ -140,25 +138,21 @@ impl<T: Threads> Join<T> {
             thread.metrics = totals;
             self.before.add(start.earlier.thread(place, &thread));
         } else {
-            thread.span = Some(ThreadSpan { alive_ns, started: false, exited: false });
+            thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
         }
         self.threads.add(thread);
     }
 
-    /// Replaces the metrics by their increases since those in `scratch`.
-    fn subtract(&mut self, later: &mut Metrics) {
-        for metric in METRICS {
-            if metric.subtract(&self.scratch, later) == InWindow::Backwards {
-                *self.backwards.entry(metric.id).or_default() += 1;
-            }
-        }
+    /// Replaces the metrics by their increases since those of the earlier thread at `place`.
+    pub(super) fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
+        start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
     }
 
     /// Adds a thread that started in the window: its totals are of the window.
     fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = (start.clocks.duration_ns + read).saturating_sub(start.clocks.until_start(ticks));
-        thread.span = Some(ThreadSpan { alive_ns, started: true, exited: false });
+        thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explained_ns += work[MetricId::run_time_ns];
         self.started.push(thread.id());

@@ -5,6 +5,7 @@ mod accounting;
 mod boot;
 mod earlier;
 mod exits;
+mod fold;
 mod join;
 mod lineage;
 mod processes;

@@ -172,7 +172,7 @@ impl Unexplained {
             }
             let Some(process) = processes.find(tgid) else { continue };
             for (work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
-                all.extend(exited(process, work, kind));
+                all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind));
             }
         }
         all

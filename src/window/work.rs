@@ -106,9 +106,18 @@ impl Work {
             }
         });
         if self[MetricId::run_time_ns] < least_ns {
-            for metric in [MetricId::run_time_ns, MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
-                self[metric] = 0;
-            }
+            self[MetricId::run_time_ns] = 0;
+        }
+        self
+    }
+
+    /// With no more ticks than the run time has. What is left of ticks alone is the sum of what was rounded for
+    /// each thread.
+    pub(super) fn with_ticks_of_run_time(mut self, ns_per_tick: u64) -> Self {
+        let mut ticks = self[MetricId::run_time_ns] / ns_per_tick;
+        for metric in [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
+            self[metric] = self[metric].min(ticks);
+            ticks -= self[metric];
         }
         self
     }

@@ -1,0 +1,102 @@
+//! Exited threads with equal names as one: a storm of short processes takes the memory of its names.
+
+use std::collections::HashMap;
+
+use crate::model::{METRICS, Metrics, Name, Party, Reduction, ThreadState, Value, WindowRule};
+
+/// Exited threads, by what reports can tell apart.
+#[derive(Default)]
+pub(super) struct Fold(HashMap<Kind, ThreadState>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Kind {
+    pcomm: Name,
+    comm: Name,
+    cgroup: Option<Name>,
+    party: Option<Party>,
+    kernel_thread: bool,
+    started: bool,
+}
+
+impl Fold {
+    /// Adds an exited thread.
+    fn add(&mut self, mut thread: ThreadState) {
+        let span = thread.span.unwrap_or_default();
+        let kind = Kind {
+            pcomm: Name::clone(&thread.pcomm),
+            comm: Name::clone(&thread.comm),
+            cgroup: thread.cgroup.clone(),
+            party: thread.party,
+            kernel_thread: thread.kernel_thread,
+            started: span.started,
+        };
+        match self.0.get_mut(&kind) {
+            Some(same) => {
+                let all = same.span.get_or_insert_default();
+                all.alive_ns = all.alive_ns.saturating_add(span.alive_ns);
+                all.count = all.count.saturating_add(span.count);
+                add_metrics(&mut same.metrics, &thread.metrics);
+                (same.tid, same.tgid) = (0, 0);
+            }
+            None => {
+                thread.name_complete = false;
+                self.0.insert(kind, thread);
+            }
+        }
+    }
+
+    /// Adds an exited thread, if there is one.
+    pub(super) fn extend(&mut self, thread: Option<ThreadState>) {
+        if let Some(thread) = thread {
+            self.add(thread);
+        }
+    }
+
+    /// The threads, each for all that are equal.
+    pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
+        self.0.into_values()
+    }
+}
+
+/// Adds counters, and keeps the larger peak and the smaller floor.
+fn add_metrics(all: &mut Metrics, more: &Metrics) {
+    for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later) {
+        let Some(Value::Unsigned(added)) = metric.get(more) else { continue };
+        let sum = match (metric.get(all), metric.reduction) {
+            (Some(Value::Unsigned(known)), Reduction::Sum) => known.saturating_add(added),
+            (Some(Value::Unsigned(known)), Reduction::Max) => known.max(added),
+            (Some(Value::Unsigned(known)), Reduction::Min) => known.min(added),
+            _ => added,
+        };
+        metric.set(all, Value::Unsigned(sum)).expect("the metric had such a value");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ThreadSpan;
+
+    fn exited(tid: u32, comm: &str, run: u64, peak: u64) -> ThreadState {
+        let span = ThreadSpan { alive_ns: 5, started: true, exited: true, ..ThreadSpan::default() };
+        let mut thread = ThreadState { tid, tgid: tid, comm: comm.into(), span: Some(span), ..ThreadState::default() };
+        thread.metrics.run_time_ns = Some(run.into());
+        thread.metrics.cpu_delay_max_ns = Some(peak.into());
+        thread.metrics.cpu_delay_min_ns = Some(peak.into());
+        thread
+    }
+
+    #[test]
+    fn exited_threads_with_equal_names_are_one_with_the_sum_of_their_values() {
+        let mut fold = Fold::default();
+        [exited(1, "a", 3, 7), exited(2, "b", 1, 1), exited(3, "a", 4, 5)].into_iter().for_each(|one| fold.add(one));
+        let mut threads: Vec<_> = fold.into_threads().collect();
+        threads.sort_by(|a, b| a.comm.cmp(&b.comm));
+        let [a, b] = threads.as_slice() else { panic!("{threads:?}") };
+        let metrics = &a.metrics;
+        let (run, peak, floor) = (metrics.run_time_ns, metrics.cpu_delay_max_ns, metrics.cpu_delay_min_ns);
+        assert_eq!((run, peak, floor), (Some(7.into()), Some(7.into()), Some(5.into())));
+        assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (2, 10, 0));
+        assert_eq!((b.span.unwrap().count, b.tgid), (1, 2));
+    }
+}
