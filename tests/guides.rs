@@ -15,10 +15,11 @@ fn guide(name: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join("docs").join(name)).unwrap()
 }
 
-/// The shell commands below a heading.
-fn block(guide: &str, heading: &str) -> String {
+/// The shell commands below a heading, up to the next one.
+fn commands(guide: &str, heading: &str) -> String {
     let part = guide.split_once(heading).unwrap().1;
-    part.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0.to_owned()
+    let part = part.split("\n## ").next().unwrap();
+    part.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect()
 }
 
 /// The directory of programs built by cargo, with examples below.
@@ -48,12 +49,18 @@ fn report(dir: &Path, command: &str) -> serde_json::Value {
     serde_json::from_str(&succeeded(&run(dir, &format!("{command} --format json")))).unwrap()
 }
 
-/// The value of an overview's column, that of the candidate in a comparison.
-fn value(report: &serde_json::Value, group: &str, column: &str) -> f64 {
+/// The values of an overview's column: one, or those of both sides of a comparison. Absent values are 0.
+fn values(report: &serde_json::Value, group: &str, column: &str) -> Vec<f64> {
     let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "overview");
     let mut same = rows.filter(|row| row["group"] == group && row["metric"] == column);
     let row = same.next().unwrap_or_else(|| panic!("no {column} of {group}"));
-    [&row["value"], &row["candidate"]].into_iter().find_map(serde_json::Value::as_f64).unwrap_or(0.0)
+    let sides = ["value", "baseline", "candidate"].into_iter().filter_map(|side| row.get(side));
+    sides.map(|value| value.as_f64().unwrap_or(0.0)).collect()
+}
+
+/// The value of an overview's column, that of the candidate in a comparison.
+fn value(report: &serde_json::Value, group: &str, column: &str) -> f64 {
+    *values(report, group, column).last().unwrap()
 }
 
 /// Asserts that a group is among the first three of the overview's default order. Groups of other programs that
@@ -67,20 +74,27 @@ fn stands_out(report: &serde_json::Value, group: &str, scenario: &[&str]) {
             groups.push(name);
         }
     }
-    let is_busy = |name: &str| value(report, name, "run") + value(report, name, "wait") >= BUSY_PERCENT;
+    let is_busy = |name: &str| {
+        let sides = values(report, name, "run").into_iter().zip(values(report, name, "wait"));
+        sides.into_iter().any(|(run, wait)| run + wait >= BUSY_PERCENT)
+    };
     groups.retain(|name| *name == group || scenario.contains(name) || !is_busy(name));
     let place = groups.iter().position(|name| *name == group);
-    assert!(place.is_some_and(|place| place < 3), "{group} is at {place:?} of {groups:?}");
+    assert!(
+        place.is_some_and(|place| place < 3),
+        "{group} is at {place:?}, after {:?}",
+        groups.iter().take(9).collect::<Vec<_>>()
+    );
 }
 
 /// Groups that run or wait for a smaller share of one CPU don't keep a host busy.
-const BUSY_PERCENT: f64 = 5.0;
+const BUSY_PERCENT: f64 = 3.0;
 
 /// Runs a scenario of the guide, and returns the directory with its windows.
 fn played(heading: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let _alone = ONE_AT_A_TIME.lock();
-    let shown = succeeded(&run(dir.path(), &block(&guide("why-slower.md"), heading)));
+    let shown = succeeded(&run(dir.path(), &commands(&guide("why-slower.md"), heading)));
     assert!(shown.contains("\ngroup "), "{shown}");
     dir
 }
@@ -98,9 +112,9 @@ fn can_limit(controller: &str) -> bool {
 #[test]
 fn a_convoy_neither_runs_nor_waits_and_switches_often() {
     let dir = played("a lock convoy");
-    let report = report(dir.path(), "ctprof show window.ctprof.zst --group-by thread");
-    stands_out(&report, "convoy-{N}", &[]);
-    let column = |column| value(&report, "convoy-{N}", column);
+    let report = report(dir.path(), "ctprof show window.ctprof.zst");
+    stands_out(&report, "convoy", &[]);
+    let column = |column| value(&report, "convoy", column);
     assert!(column("sleep") > column("run") && column("csw") > 500.0, "{} {}", column("sleep"), column("csw"));
 }
 
@@ -197,19 +211,31 @@ fn the_steps_of_the_workflow_work_one_after_the_other() {
     for _ in 0..2 {
         steps.iter().filter(|(name, _)| name != "Install ctprof").for_each(|(name, script)| works(name, script));
     }
-    let gates: Vec<_> = guide.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```")).collect();
-    assert_eq!(gates.len(), 3, "{gates:?}");
-    gates.iter().for_each(|(gate, _)| works(gate, gate));
+    works("gates", &commands(&guide, "## Gates"));
     let summary = fs::read_to_string(dir.path().join("summary.md")).unwrap();
-    for part in ["- **window** ", "- **command** make test: exit status 0", "- **baseline** ", "\n| group | threads | run "] {
+    for part in
+        ["- **window** ", "- **command** make test: exit status 0", "- **baseline** ", "\n| group | threads | run "]
+    {
         assert!(summary.contains(part), "{part}: {summary}");
     }
 }
 
 #[test]
+fn the_readme_records_a_command_and_compares_it_with_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let lines = commands(&readme, "keep the window in a file");
+    let lines = lines.lines().take_while(|line| line.starts_with("ctprof")).collect::<Vec<_>>().join("\n");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    let last_week = "ctprof record -q -o last-week.ctprof.zst -- true\n";
+    let shown = succeeded(&run(dir.path(), &[last_week, &lines.replace("-- make -j8", "-- sleep 0.01")].concat()));
+    assert!(shown.contains("command    sleep 0.01: exit status 0") && shown.contains("baseline "), "{shown}");
+}
+
+#[test]
 fn every_command_of_the_privacy_guide_works() {
     let dir = tempfile::tempdir().unwrap();
-    succeeded(&run(dir.path(), &block(&guide("privacy.md"), "What a snapshot holds")));
+    succeeded(&run(dir.path(), &commands(&guide("privacy.md"), "## Redacted snapshots")));
     let shown = succeeded(&run(dir.path(), "ctprof show before.ctprof.zst --group-by comm --format csv"));
     assert!(!shown.contains("bash"), "{shown}");
 }
