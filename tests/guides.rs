@@ -75,8 +75,8 @@ fn stands_out(report: &serde_json::Value, group: &str, scenario: &[&str]) {
         }
     }
     let is_busy = |name: &str| {
-        let sides = values(report, name, "run").into_iter().zip(values(report, name, "wait"));
-        sides.into_iter().any(|(run, wait)| run + wait >= BUSY_PERCENT)
+        let mut sides = values(report, name, "run").into_iter().zip(values(report, name, "wait"));
+        sides.any(|(run, wait)| run + wait >= BUSY_PERCENT)
     };
     groups.retain(|name| *name == group || scenario.contains(name) || !is_busy(name));
     let place = groups.iter().position(|name| *name == group);
