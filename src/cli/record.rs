@@ -80,7 +80,7 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     };
     let records = listener.map(ExitListener::finish).filter(name_processes);
     let each = |add: &mut dyn FnMut(ExitedThread)| {
-        records.iter().flat_map(record::Exits::threads).map(exited).for_each(|thread| add(thread));
+        records.iter().flat_map(record::Exits::threads).map(exited).for_each(add);
     };
     recording.exits = Exits { summary: records.as_ref().map(summary), each: Some(&each) };
     Ok((window::recorded(&earlier, threads, later, recording)?, status))
@@ -125,9 +125,8 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 fn command(args: &Record, end: &CommandEnd) -> RecordedCommand {
-    let arguments = if args.sources.redact { &[][..] } else { &args.command[..] };
     RecordedCommand {
-        arguments: arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        arguments: args.command.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
         status: end.status,
         signal: end.signal,

@@ -109,7 +109,13 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     let sides = first.map(Some);
     for table in &mut tables {
         match table.section {
-            Section::Overview if options.sort_by.is_empty() => overview::rank(table, host::size(snapshots, per)),
+            Section::Overview => {
+                if options.sort_by.is_empty() {
+                    overview::rank(table, host::size(snapshots, per));
+                }
+                let paths = table.groups.iter().map(|group| &*group.path);
+                table.notes.extend(overview::unnamed_children(paths, snapshots.into_iter()));
+            }
             Section::SchedExt => table.notes.extend(records::reloads(snapshots)),
             Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
             _ => {}
@@ -146,7 +152,13 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
     let sides = Sides { baseline: Some(digest), candidate: None };
     for table in &mut tables {
         match table.section {
-            Section::Overview if is_usual_order => overview::rank_view(table),
+            Section::Overview => {
+                if is_usual_order {
+                    overview::rank_view(table);
+                }
+                let paths = table.groups.iter().map(|group| &*group.path);
+                table.notes.extend(overview::unnamed_children(paths, [snapshot].into_iter()));
+            }
             Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
             _ => {}
         }

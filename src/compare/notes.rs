@@ -20,6 +20,9 @@ pub(super) fn finish<P, R: ReportRow>(
         return;
     }
     for table in tables.iter_mut() {
+        if !empty(table) {
+            table.notes.extend(metrics_without_data(table, sides, findings, options));
+        }
         if empty(table) {
             table.notes = no_data(table.section, sides, findings, options);
         } else if table.rows.iter().all(R::is_silent) && table.notes.is_empty() {
@@ -33,6 +36,27 @@ pub(super) fn finish<P, R: ReportRow>(
         }
     }
     tables.sort_by_key(|table| table.section);
+}
+
+/// Why selected metrics have no data, in a section that has some.
+fn metrics_without_data<P, R: ReportRow>(
+    table: &Table<P, R>,
+    sides: Sides<Option<&Digest>>,
+    findings: Sides<&Vec<Finding>>,
+    options: &Options,
+) -> Vec<Note> {
+    let has_data = |name: &str| table.rows.iter().any(|row| row.name() == name && !row.is_absent());
+    let missing = options.metrics.iter().filter(|metric| metric.section() == table.section && !has_data(metric.name()));
+    let notes = missing.flat_map(|metric| {
+        let only = Options { metrics: vec![*metric], ..options.clone() };
+        let notes = no_data(table.section, sides, findings, &only).into_iter();
+        let metric = metric.name().to_owned();
+        notes.filter_map(move |note| match note {
+            Note::NoData { side, why } => Some(Note::MetricWithoutData { metric: metric.clone(), side, why }),
+            _ => None,
+        })
+    });
+    notes.collect()
 }
 
 /// Why a selected section has no data: one note, or one per side if the causes differ.

@@ -11,6 +11,7 @@ use super::options::{Options, Per};
 use super::rank::is_own_name;
 use super::rows::{ComparisonTable, OfGroup, Row, Table, ViewTable};
 use super::sides::Sides;
+use crate::diagnose::Note;
 use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, Totals, Unit};
 
 /// What an amount counts.
@@ -144,6 +145,21 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
     section
 }
 
+/// A note on windows without exit records, if a line of exited children is shown.
+pub(super) fn unnamed_children<'s>(
+    paths: impl Iterator<Item = &'s [String]>,
+    mut snapshots: impl Iterator<Item = &'s CtprofSnapshot>,
+) -> Option<Note> {
+    let mut shown = paths.filter(|path| path.len() > 1).filter_map(|path| path.last());
+    let has_records =
+        |snapshot: &CtprofSnapshot| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
+    let unnamed = shown.any(|name| name == EXITED_CHILDREN) && !snapshots.all(has_records);
+    unnamed.then_some(Note::ExitedChildrenUnnamed)
+}
+
+/// The name of the line of work of exited processes that the group's waited for.
+const EXITED_CHILDREN: &str = "exited children";
+
 /// Exited work below this share of its group's run time has no line of its own.
 const LEAST_SHARE: f64 = 0.05;
 
@@ -159,7 +175,7 @@ fn exited(
     members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
         let name = match kind {
             ExitedWork::Threads => "exited threads",
-            ExitedWork::Children => "exited children",
+            ExitedWork::Children => EXITED_CHILDREN,
         };
         let group = Side { times: Times::default(), ..side }.group(totals, 0);
         let population = Population { own: members.are_own(), ..Population::default() };

@@ -140,6 +140,9 @@ impl OfGroup for Row {
 
 /// Common interface of rows of views and of comparisons.
 pub(super) trait ReportRow {
+    /// Name of the value.
+    fn name(&self) -> &str;
+
     /// Whether there is no value at all.
     fn is_absent(&self) -> bool;
 
@@ -148,6 +151,10 @@ pub(super) trait ReportRow {
 }
 
 impl ReportRow for ViewRow {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn is_absent(&self) -> bool {
         self.value.is_none()
     }
@@ -158,6 +165,10 @@ impl ReportRow for ViewRow {
 }
 
 impl ReportRow for Row {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn is_absent(&self) -> bool {
         self.change == Change::Absent
     }

@@ -21,6 +21,17 @@ coded! {
             /// The reason.
             why: Empty,
         } = "no-data",
+        /// A selected metric has no data: on one side, or in any snapshot shown.
+        MetricWithoutData {
+            /// The metric.
+            metric: String,
+            /// The side; `None` for every snapshot shown.
+            side: Option<Side>,
+            /// The reason.
+            why: Empty,
+        } = "metric-without-data",
+        /// Without exit records, exited processes are shown with the process that waited for them.
+        ExitedChildrenUnnamed = "exited-children-unnamed",
         /// No value changed.
         NothingChanged = "nothing-changed",
         /// The section is about cgroups, and threads are not grouped by cgroup.
@@ -36,10 +47,18 @@ serialize_coded!(Note);
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Missing { side: Some(side), .. } | Self::NoData { side: Some(side), .. } = self {
+        if let Self::Missing { side: Some(side), .. }
+        | Self::NoData { side: Some(side), .. }
+        | Self::MetricWithoutData { side: Some(side), .. } = self
+        {
             write!(f, "{side}: ")?;
         }
         match self {
+            Self::MetricWithoutData { metric, why, .. } => write!(f, "{metric}: {why}"),
+            Self::ExitedChildrenUnnamed => f.write_str(
+                "exited children are shown with the process that waited for them; \
+                 `ctprof record` names them if it is run as root or with cap_net_admin",
+            ),
             Self::Missing { finding, .. } => finding.fmt(f),
             Self::NoData { why, .. } => why.fmt(f),
             Self::NothingChanged => f.write_str("nothing changed"),

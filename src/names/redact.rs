@@ -46,7 +46,7 @@ impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
     /// names stay equal, in all snapshots with the same key, and names that share a pattern still
     /// do. Without a secret key, a name can be confirmed by hashing it. Kernel threads keep their
-    /// names, except among the processes that could not be read.
+    /// names, except among the processes that could not be read. The command of a window is removed.
     pub fn redact(&mut self, key: &str) {
         let hash = Hash::new(key);
         let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());
@@ -63,6 +63,9 @@ impl CtprofSnapshot {
         for names in self.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
             names.iter_mut().for_each(|name| *name = hash.task(name));
             names.sort();
+        }
+        if let Some(command) = self.window.as_mut().and_then(|window| window.command.as_mut()) {
+            command.arguments.clear();
         }
         if let Some(capture) = &mut self.capture {
             let options = &mut capture.options;

@@ -51,7 +51,9 @@ fn write_overview(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<
     for cells in &pivot.lines {
         writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;
     }
-    overview::footer(section, &pivot, &[]).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
+    let notes = section.notes.iter().map(|note| inline(&note.to_string()));
+    let mut below = overview::hidden(section, &pivot).into_iter().chain(notes);
+    below.try_for_each(|text| writeln!(out, "\n{text}"))
 }
 
 fn write_section(out: &mut dyn Write, section: &PageSection<'_>, columns: &[Column]) -> io::Result<()> {

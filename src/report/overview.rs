@@ -80,21 +80,23 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
     texts.join(" → ")
 }
 
-/// What is not shown, and how to see it.
-pub(super) fn footer(section: &PageSection<'_>, pivot: &Pivot, left_out: &[&str]) -> Option<String> {
+/// What tables of text do not show, and how to see it.
+pub(super) fn footer(section: &PageSection<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
+    let narrow = (!left_out.is_empty()).then(|| format!("too narrow for: {}", left_out.join(", ")));
+    let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// How many groups are not shown, and the columns without data.
+pub(super) fn hidden(section: &PageSection<'_>, pivot: &Pivot) -> Option<String> {
     let groups = |count: usize| if count == 1 { "group" } else { "groups" };
-    let mut parts = Vec::new();
-    if section.cut > 0 {
-        parts.push(format!("{} more {} (--limit 0)", section.cut, groups(section.cut)));
-    }
-    if pivot.idle > 0 {
-        parts.push(format!("{} idle {} (--unchanged)", pivot.idle, groups(pivot.idle)));
-    }
-    if !pivot.no_data.is_empty() {
-        parts.push(format!("no data: {} (ctprof doctor)", pivot.no_data.join(", ")));
-    }
-    if !left_out.is_empty() {
-        parts.push(format!("too narrow for: {}", left_out.join(", ")));
-    }
+    let cut = Some(section.cut).filter(|cut| *cut > 0);
+    let idle = Some(pivot.idle).filter(|idle| *idle > 0);
+    let parts = [
+        cut.map(|cut| format!("{cut} more {} (--limit 0)", groups(cut))),
+        idle.map(|idle| format!("{idle} idle {} (--unchanged)", groups(idle))),
+        (!pivot.no_data.is_empty()).then(|| format!("no data: {} (ctprof doctor)", pivot.no_data.join(", "))),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

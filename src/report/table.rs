@@ -91,9 +91,9 @@ fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Term
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
     writeln!(out)?;
     let left_out = layout::write(out, &heads, &lines, terminal.width)?;
-    overview::footer(section, &pivot, &left_out)
-        .iter()
-        .try_for_each(|text| writeln!(out, "{}", layout::folded(text, 0, terminal.width)))
+    let notes = section.notes.iter().map(|note| format!("note: {note}"));
+    let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
+    below.try_for_each(|text| writeln!(out, "{}", layout::folded(&escaped(&text), 0, terminal.width)))
 }
 
 /// What marks mean, and which columns there is no room for.
