@@ -15,7 +15,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`model`] | values, tables of metrics, threads, snapshots |
-//! | [`process`] | workers, capabilities and progress of this process |
+//! | [`process`] | workers, capabilities and progress of this process, signals and the command that it runs |
 //! | [`names`] | patterns and redaction of names |
 //! | [`diagnose`] | what is missing in a snapshot, why, and how to fix it |
 //! | [`capture`](mod@capture) | from the kernel to a snapshot |

@@ -49,6 +49,7 @@ impl Args {
 
 const EXAMPLES: &str = "\
 Examples:
+  two runs of a command         ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b
   what changed, by process      ctprof compare a.ctprof.zst b.ctprof.zst
   who waited for a CPU          ctprof compare a b -m wait_time_ns,run_time_ns -s wait_time_ns
   thread pools, whatever runs   ctprof compare a b --group-by comm
@@ -60,11 +61,11 @@ Examples:
 pub(super) enum Command {
     /// Capture every thread of this host into a file
     Capture(Capture),
-    /// Capture before and after a time or a command, and show what happened in between
+    /// Record what happens in a time or while a command runs, and show it
     Record(Box<Record>),
-    /// Show one snapshot, or what happened between two
+    /// Show a window, a snapshot, or what happened between two snapshots
     Show(Show),
-    /// Compare two snapshots and list what changed
+    /// Compare two windows or two snapshots and list what changed
     #[command(after_help = EXAMPLES)]
     Compare(Compare),
     /// Print a shell completion script
@@ -105,7 +106,7 @@ pub(super) struct Sources {
     /// Do not read jemalloc counters
     #[arg(long)]
     no_jemalloc: bool,
-    /// Do not use taskstats (no delay accounting, no peak memory)
+    /// Do not use taskstats (no delay accounting, no peak memory, no records of exited threads)
     #[arg(long)]
     no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
@@ -146,7 +147,9 @@ Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof f
 Examples:
   what runs here now            ctprof record -d 10s
   what a build does             ctprof record -- make -j8
-  into a file                   ctprof record -o w.ctprof.zst -- make; ctprof show w.ctprof.zst";
+  only the build                ctprof record --scope command -- make -j8
+  into a file                   ctprof record -o w.ctprof.zst -- make; ctprof show w.ctprof.zst
+  before and after a change     ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SmapsWhen {
@@ -192,9 +195,9 @@ pub(super) struct Show {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Compare {
-    /// Earlier snapshot; `-` for stdin
+    /// Earlier snapshot, or window that `record` wrote; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Later snapshot; `-` for stdin
+    /// Later snapshot or window; `-` for stdin
     pub(super) candidate: PathBuf,
     #[command(flatten)]
     pub(super) view: View,
@@ -217,10 +220,10 @@ pub(super) struct View {
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
     #[arg(short, long)]
     long: bool,
-    /// What values of the overview are divided by [default: second; run for two commands, and for totals of snapshots]
+    /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run for two commands and for two snapshots]
     #[arg(long, value_enum, value_name = "UNIT")]
     per: Option<PerUnit>,
-    /// Threads of the host, or only those of the recorded command
+    /// Show the whole host, or only the recorded command and its descendants
     #[arg(long, value_enum, value_name = "SCOPE", default_value = "host")]
     scope: ThreadScope,
     /// Also show unchanged rows and rows without data

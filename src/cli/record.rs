@@ -80,7 +80,7 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     };
     let records = listener.map(ExitListener::finish).filter(name_processes);
     let each = |add: &mut dyn FnMut(ExitedThread)| {
-        records.iter().flat_map(record::Exits::threads).map(exited).for_each(&mut *add);
+        records.iter().flat_map(record::Exits::threads).map(exited).for_each(add);
     };
     recording.exits = Exits { summary: records.as_ref().map(summary), each: Some(&each) };
     Ok((window::recorded(&earlier, threads, later, recording)?, status))

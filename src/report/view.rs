@@ -56,6 +56,7 @@ fn facts(view: &View) -> Vec<Fact> {
     let shown = view.side.as_ref();
     let gaps = if view.tables.iter().all(|table| table.section == Section::Overview) {
         let mut sources: Vec<_> = view.gaps.iter().map(|gap| gap.source.name()).collect();
+        // A source can be missing for several reasons.
         sources.dedup();
         let text = format!("{} (--long says why)", sources.join(", "));
         if sources.is_empty() { Vec::new() } else { vec![line("missing", text)] }
