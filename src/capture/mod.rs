@@ -32,6 +32,7 @@ pub use self::options::{Ask, Options, Roots};
 use self::procfs::folder::Folder;
 use self::procfs::pids;
 use self::procfs::walk::Walk;
+use self::procfs::whole_process;
 use self::start::{Start, nanoseconds};
 use self::tally::Tally;
 use self::walked::Walked;
@@ -82,6 +83,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         progress: &options.progress,
     };
     let mut walked = walk.run(&pids, &pool);
+    whole_process::reread_parents(&procfs, &mut walked.threads);
     let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs));
     let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
     walked.tally.merge(tally);

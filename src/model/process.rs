@@ -78,3 +78,12 @@ record! {
             ppid: u32;
     }
 }
+
+impl ProcessState {
+    /// Whether the process waited for no child since `earlier`.
+    #[must_use]
+    pub fn has_children_of(&self, earlier: &Self) -> bool {
+        let of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
+        of_children.into_iter().all(|field| field.get(self) == field.get(earlier))
+    }
+}

@@ -90,6 +90,8 @@ pub struct ThreadState {
     pub party: Option<Party>,
     /// Counters of the whole process, on the leader only.
     pub process: Option<Box<ProcessState>>,
+    /// The same after all threads were read, if the process waited for children meanwhile.
+    pub process_after: Option<Box<ProcessState>>,
     /// `/proc/<tgid>/smaps_rollup` in KiB, on the leader only.
     pub smaps_rollup_kib: Option<BTreeMap<String, u64>>,
 }

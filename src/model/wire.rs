@@ -41,6 +41,7 @@ impl Serialize for ThreadState {
             present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
         }
         present(&mut map, "process", self.process.as_ref())?;
+        present(&mut map, "process_after", self.process_after.as_ref())?;
         present(&mut map, "smaps_rollup_kib", self.smaps_rollup_kib.as_ref())?;
         map.end()
     }
@@ -68,12 +69,13 @@ enum Field {
     ExitedWork,
     Party,
     Process,
+    ProcessAfter,
     Metric(&'static Metric),
     Smaps,
     Foreign(usize),
 }
 
-const IDENTITY: [(&str, Field); 17] = [
+const IDENTITY: [(&str, Field); 18] = [
     ("tid", Field::Tid),
     ("tgid", Field::Tgid),
     ("pcomm", Field::Pcomm),
@@ -90,6 +92,7 @@ const IDENTITY: [(&str, Field); 17] = [
     ("exited_work", Field::ExitedWork),
     ("party", Field::Party),
     ("process", Field::Process),
+    ("process_after", Field::ProcessAfter),
     ("smaps_rollup_kib", Field::Smaps),
 ];
 
@@ -179,6 +182,7 @@ impl<'de> Visitor<'de> for &mut Learned {
                 Field::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
                 Field::ExitedWork => thread.exited_work = map.next_value()?,
                 Field::Party => thread.party = map.next_value()?,
+                Field::ProcessAfter => thread.process_after = map.next_value()?,
                 Field::Process => thread.process = map.next_value()?,
                 Field::Metric(metric) => map.next_value_seed(Put { metric, metrics: &mut thread.metrics })?,
                 Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
@@ -340,6 +344,7 @@ mod tests {
             exited_work: Some(ExitedWork::Children),
             party: Some(Party::Command),
             process: Some(Box::new(ProcessState { ppid: Some(2), ..ProcessState::default() })),
+            process_after: Some(Box::new(ProcessState { ppid: Some(3), ..ProcessState::default() })),
             ..ThreadState::default()
         };
         for (at, metric) in METRICS.iter().enumerate() {

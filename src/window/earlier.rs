@@ -34,9 +34,18 @@ pub(super) struct PackedThread {
     pub(super) kernel_thread: bool,
     pub(super) party: Option<Party>,
     pub(super) process: Option<Box<ProcessState>>,
+    process_after: Option<Box<ProcessState>>,
     smaps_rollup_kib: Option<BTreeMap<String, u64>>,
     /// Start of its metrics in the bytes.
     at: usize,
+}
+
+impl PackedThread {
+    /// The counters of its process that include children, read after those of all threads: a child is in them, or
+    /// was still captured.
+    pub(super) fn process_after(&self) -> Option<&ProcessState> {
+        self.process_after.as_deref().or(self.process.as_deref())
+    }
 }
 
 /// Values that are not numbers.
@@ -101,6 +110,7 @@ impl Threads for Earlier {
             kernel_thread,
             party: thread.party,
             process: thread.process,
+            process_after: thread.process_after,
             smaps_rollup_kib: thread.smaps_rollup_kib,
             at,
         });

@@ -1,14 +1,14 @@
 //! Exited threads with equal names as one: a storm of short processes takes the memory of its names.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::model::{METRICS, Metrics, Name, Party, Reduction, ThreadState, Value, WindowRule};
 
 /// Exited threads, by what reports can tell apart.
 #[derive(Default)]
-pub(super) struct Fold(HashMap<Kind, ThreadState>);
+pub(super) struct Fold(BTreeMap<Kind, ThreadState>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     pcomm: Name,
     comm: Name,

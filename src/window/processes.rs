@@ -115,15 +115,21 @@ impl Unexplained {
     pub(super) fn of(processes: &Processes, earlier: &Earlier, ns_per_tick: u64) -> Self {
         let pools = processes.0.iter().filter_map(|process| {
             let later = process.leader.as_ref()?.state.as_deref()?;
-            let none = ProcessState::default();
-            let before = match process.seen {
-                Seen::Started => &none,
-                Seen::AtBothEnds => state_of(earlier, process.tgid)?,
-            };
             let work = |state, part| Work::of_process(state, part, ns_per_tick);
-            let increase = |part| work(later, part).less(work(before, part));
-            let threads = increase(Includes::Threads).less(process.threads);
-            Some((process.tgid, Pools { threads, children: increase(Includes::Children), living: process.threads }))
+            let (threads_before, children_before) = match process.seen {
+                Seen::Started => Default::default(),
+                Seen::AtBothEnds => {
+                    let (before, after) = states_of(earlier, process.tgid)?;
+                    let mut threads = work(before, Includes::Threads);
+                    threads.take_io();
+                    // The I/O includes that of children.
+                    threads += work(after, Includes::Threads).take_io();
+                    (threads, work(after, Includes::Children))
+                }
+            };
+            let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
+            let children = work(later, Includes::Children).less(children_before);
+            Some((process.tgid, Pools { threads, children, living: process.threads }))
         });
         Self { by_process: pools.collect(), ns_per_tick }
     }
@@ -182,10 +188,10 @@ impl Unexplained {
 /// More generations of exited ancestors than this are not followed.
 const MOST_ANCESTORS: usize = 64;
 
-/// The counters that a process had in the earlier capture.
-fn state_of(earlier: &Earlier, tgid: u32) -> Option<&ProcessState> {
-    let place = earlier.find(ThreadId { tgid, tid: tgid })?;
-    earlier.threads()[place].process.as_deref()
+/// The counters that a process had in the earlier capture, when its threads were read and after all threads.
+fn states_of(earlier: &Earlier, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
+    let leader = &earlier.threads()[earlier.find(ThreadId { tgid, tid: tgid })?];
+    leader.process.as_deref().zip(leader.process_after())
 }
 
 fn exited(process: &Process, work: Work, kind: ExitedWork) -> Option<ThreadState> {

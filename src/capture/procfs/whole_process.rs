@@ -1,10 +1,12 @@
 //! Counters of whole processes, from `stat` and `io` in the directory of the process.
 
+use std::collections::HashSet;
+
 use super::super::tally::File;
-use super::folder::Folder;
+use super::folder::{Folder, IdName};
 use super::task::PF_KTHREAD;
 use super::text::{self, unsigned};
-use crate::model::{PROCESS, ProcessState, Source, Value};
+use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
 
 /// Fields of `stat` that are not counters (proc_pid_stat(5)).
 const STAT_PPID: u8 = 4;
@@ -23,6 +25,35 @@ pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessSt
     }
     let io = directory.read(File::Io.name(), buffer).ok();
     io.and_then(|text| with_io(&stat.process, text)).or(Some(stat.process))
+}
+
+/// Reads the counters of parents again, after all threads were read, and keeps those of parents that waited for
+/// children meanwhile.
+///
+/// A child that exits during the walk is missing in the capture if its parent waits for it before it is read.
+/// What it did since its start is then in the later counters of the parent. A window that starts with this
+/// capture takes these, so that it does not count the whole life of the child.
+pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadState]) {
+    let leaders = || threads.iter().filter_map(|thread| thread.process.as_deref());
+    let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
+    let mut buffer = Vec::new();
+    for leader in threads {
+        let Some(before) = leader.process.as_deref() else { continue };
+        if !parents.contains(&leader.tgid) && !has_waited(before) {
+            continue;
+        }
+        let directory = procfs.folder(IdName::new(leader.tgid).as_c_str());
+        let after = directory.ok().and_then(|directory| read(&directory, &mut buffer));
+        let is_same =
+            |after: &ProcessState| after.ppid == before.ppid && after.utime_clock_ticks >= before.utime_clock_ticks;
+        leader.process_after = after.filter(|after| is_same(after) && !after.has_children_of(before)).map(Box::new);
+    }
+}
+
+/// Whether the process has waited for any child.
+fn has_waited(process: &ProcessState) -> bool {
+    let of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
+    of_children.into_iter().any(|field| field.get(process).is_some_and(|value| value != Value::Unsigned(0)))
 }
 
 /// Data of a process's `stat`.
@@ -108,6 +139,29 @@ mod tests {
         assert_eq!((without.rchar, without.cminflt), (None, Some(10_009.into())));
         assert_eq!(read_from(&[("stat", STAT), ("io", &IO[..40])]).as_ref(), Some(&without));
         assert_eq!(read_from(&[("io", IO)]), None);
+    }
+
+    #[test]
+    fn a_child_that_was_waited_for_during_the_walk_counted_with_its_whole_life() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |pid: u32, text: &[u8]| {
+            std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
+        };
+        let procfs = Folder::open(dir.path()).unwrap();
+        let leader = |pid: u32, text: &[u8]| {
+            write(pid, text);
+            let process = read(&procfs.folder(IdName::new(pid).as_c_str()).unwrap(), &mut Vec::new());
+            ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
+        };
+        let waited = |cutime: u32| format!("7 (sh) S 1 7 7 0 -1 0 92 10 1 2 3 4 {cutime} 6 20").into_bytes();
+        let mut threads = [leader(7, &waited(5)), leader(8, b"8 (x) S 7 7 7 0 -1 0 9 0 1 0 3 4 0 0 20")];
+        reread_parents(&procfs, &mut threads);
+        assert!(threads.iter().all(|thread| thread.process_after.is_none()), "nothing changed");
+        write(7, &waited(900));
+        reread_parents(&procfs, &mut threads);
+        let after = threads[0].process_after.as_ref().unwrap();
+        assert_eq!((after.cutime_clock_ticks, &threads[1].process_after), (Some(900.into()), &None));
     }
 
     #[test]
