@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use ctprof::{CtprofSnapshot, ThreadState};
+use serde_json::json;
 
 use crate::process::{ctprof, medians, role};
 
@@ -12,11 +13,14 @@ const RUNS: usize = 5;
 /// For files beyond the readers' default limit.
 const LIMIT: &str = "8589934592";
 
-/// Measures `show` and `compare` of files of the given sizes and prints a table.
+/// Measures `show` of a file and of the window between two, and `compare`, of files of the given sizes and prints a table.
 pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
     println!("## Reading\n");
-    println!("| threads | JSON | show ÷ decompressing | compare ÷ decompressing both | show | peak | compare | peak |");
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!(
+        "| threads | JSON | show ÷ decompressing | show A B ÷ show A | compare ÷ decompressing both | show | peak \
+         | show A B | peak | compare | peak |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let template = ctprof::capture_pid(std::process::id())?;
     for &size in sizes {
         let dir = tempfile::tempdir()?;
@@ -29,17 +33,21 @@ pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
             &[
                 role(&["decompress", &a])?,
                 ctprof(&[&["show"][..], &common, &[&a]].concat()),
+                ctprof(&[&["show"][..], &common, &[&a, &b]].concat()),
                 ctprof(&[&["compare"][..], &common, &[&a, &b]].concat()),
             ],
         )?;
-        let [floor, show, compare] = costs[..] else { anyhow::bail!("three programs, three costs") };
+        let [floor, show, window, compare] = costs[..] else { anyhow::bail!("four programs, four costs") };
         println!(
-            "| {size} | {:.1} MiB | {:.2} | {:.2} | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB |",
+            "| {size} | {:.1} MiB | {:.2} | {:.2} | {:.2} | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB |",
             json as f64 / 1_048_576.0,
             show.wall / floor.wall,
+            window.wall / show.wall,
             compare.wall / floor.wall / 2.0,
             show.wall * 1e3,
             show.peak / 1_048_576.0,
+            window.wall * 1e3,
+            window.peak / 1_048_576.0,
             compare.wall * 1e3,
             compare.peak / 1_048_576.0,
         );
@@ -53,7 +61,7 @@ pub(crate) fn decompress(file: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a snapshot of `size` threads like those of `template`; returns the bytes of its JSON. Counters
+/// Writes a snapshot of one boot with `size` threads like those of `template`; returns the bytes of its JSON. Counters
 /// differ between threads, and grow with `round`.
 fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) -> anyhow::Result<u64> {
     let mut out = zstd::Encoder::new(BufWriter::new(File::create(path)?), 3)?;
@@ -62,7 +70,10 @@ fn synthetic(template: &CtprofSnapshot, size: usize, round: u64, path: &Path) ->
         bytes += text.len() as u64;
         out.write_all(text)
     };
-    write(br#"{"format_version":1,"threads":["#)?;
+    let now = round * 10_000_000_000;
+    let capture = json!({"monotonic_ns": now, "boottime_ns": now});
+    let host = json!({"boot_id": "one", "clock_ticks_per_second": 100, "uptime_ns": now, "online_cpus": 2});
+    write(format!(r#"{{"format_version":1,"capture":{capture},"host":{host},"threads":["#).as_bytes())?;
     for number in 0..size {
         write(if number > 0 { b",\n" } else { b"\n" })?;
         write(&serde_json::to_vec(&thread(&template.threads[0], u32::try_from(number)?, round))?)?;
@@ -79,6 +90,7 @@ fn thread(template: &ThreadState, number: u32, round: u64) -> ThreadState {
     thread.comm = format!("worker-{}", number % 100).into();
     if !thread.is_leader() {
         thread.smaps_rollup_kib = None;
+        thread.process = None;
     }
     let mut counter = u64::from(number).wrapping_mul(2_654_435_761) % 1_000_003;
     for metric in ctprof::model::METRICS {
