@@ -10,8 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::model::METRICS;
-use ctprof::{CtprofSnapshot, capture, capture_pid};
+use ctprof::model::{METRICS, ProcessState, RecordedCommand};
+use ctprof::window::{self, Earlier, ExitedThread, Exits, Recording};
+use ctprof::{CtprofSnapshot, ThreadState, capture, capture_pid};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -323,6 +324,115 @@ fn the_largest_counters_and_dangerous_names_are_shown_and_compared_in_every_form
             }
         }
     }
+}
+
+/// Everything that a file can say of a process, a window and a host, in numbers that are too large.
+const LARGE: &str = r#""read_at_ns":MAX,"alive_ns":MAX,"started":true,"start_time_clock_ticks":MAX,"process":{"ppid":4294967295,
+    "utime_clock_ticks":MAX,"stime_clock_ticks":MAX,"cutime_clock_ticks":MAX,"cstime_clock_ticks":MAX,"minflt":MAX,
+    "cminflt":MAX,"rchar":MAX,"write_bytes":MAX}"#;
+const LARGE_HOST: &str = r#""host":{"boot_id":"b","uptime_ns":UPTIME,"clock_ticks_per_second":100,"online_cpus":MAX},
+    "cpu_time":{"cpus":MAX,"idle_ticks":UPTIME,"steal_ticks":UPTIME,"run_ns":UPTIME,"wait_ns":UPTIME,"started":UPTIME}"#;
+const LARGE_WINDOW: &str = r#""window":{"started_at_unix_ns":MAX,"duration_ns":DURATION,"suspended_ns":MAX,"missed":MAX,
+    "backwards":{"\u001b[2J":MAX},"process_counters":true,
+    "exit_records":{"source":"\u001b[2J","received":MAX,"lost":MAX},
+    "cpu":{"source":"tea","cpus":MAX,"busy_ns":DURATION,"explained_ns":MAX,"interrupt_ns":MAX,"steal_ns":MAX,"started":MAX},
+    "command":{"arguments":["\u001b[2J","\u202e"],"elapsed_ns":DURATION,"status":-2147483648,"signal":2147483647}}"#;
+
+fn shown_in_every_format(line: &[&str]) {
+    for format in ["table", "json", "csv", "markdown"] {
+        for options in
+            [["--per", "second"], ["--per", "run"], ["--per", "cpu-second"], ["--scope", "command"], ["-g", "all"]]
+        {
+            let done = output(CTPROF, &[line, &["--format", format, "--limit", "0"], &options].concat());
+            assert!(done.status.success(), "{line:?} {format} {options:?}: {}", said(&done));
+            let text = String::from_utf8(done.stdout).unwrap();
+            let controls = text.contains('\u{1b}') || (format != "json" && text.contains('\u{202e}'));
+            assert!(!controls, "{line:?} {format} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_of_the_largest_numbers_are_shown_and_compared_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let extremes = extremes().replace(r#""tgid":4294967295,"#, &format!(r#""tgid":4294967295,{LARGE},"#));
+    let exited = r#"{"tid":0,"tgid":4294967295,"exited_work":"children","party":"command","run_time_ns":MAX},"#;
+    let file = |name: &str, window: &str, duration: &str| {
+        let json = extremes.replace(r#""threads":["#, &format!(r#"{LARGE_HOST}{window},"threads":[{exited}"#));
+        let json = json.replace(r#""format_version":1"#, r#""format_version":2"#);
+        let json = json.replace("UPTIME", duration).replace("DURATION", duration);
+        written(dir.path(), name, &json.replace("MAX", "18446744073709551615"))
+    };
+    let window = format!(",{LARGE_WINDOW}");
+    let (none, long) = (file("none", &window, "0"), file("long", &window, "18446744073709551615"));
+    shown_in_every_format(&["show", &none]);
+    shown_in_every_format(&["show", &long]);
+    shown_in_every_format(&["compare", &none, &long]);
+    let (early, late) = (file("early", "", "0"), file("late", "", "18446744073709551615"));
+    shown_in_every_format(&["show", &early, &late]);
+    shown_in_every_format(&["show", &late, &late]);
+}
+
+/// A snapshot of a host with these processes, each with its parent.
+fn processes(second: u64, parents: impl IntoIterator<Item = (u32, u32)>) -> CtprofSnapshot {
+    let host = format!(r#"{{"boot_id":"b","uptime_ns":{second}000000000,"clock_ticks_per_second":100}}"#);
+    let mut snapshot: CtprofSnapshot = serde_json::from_str(&format!(r#"{{"host":{host},"threads":[]}}"#)).unwrap();
+    snapshot.threads.extend(parents.into_iter().map(|(pid, parent)| {
+        let mut thread = ThreadState::default();
+        (thread.tid, thread.tgid, thread.start_time_clock_ticks) = (pid, pid, Some(1));
+        let mut process = ProcessState::default();
+        (process.ppid, process.cutime_clock_ticks) = (Some(parent), Some(u64::MAX.into()));
+        thread.process = Some(Box::new(process));
+        thread.metrics.run_time_ns = Some(u64::MAX.into());
+        thread
+    }));
+    snapshot
+}
+
+/// The number of threads of a window with a record for each process, of a command that process 1 ran.
+fn recorded(mut earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]) -> usize {
+    let record = |(pid, parent): &(u32, u32)| {
+        let mut thread = ThreadState::default();
+        (thread.tid, thread.tgid) = (*pid, *pid);
+        thread.metrics.run_time_ns = Some(u64::MAX.into());
+        ExitedThread::new(thread, *parent, u64::MAX, u64::MAX)
+    };
+    let each = |add: &mut dyn FnMut(ExitedThread)| exits.iter().map(record).for_each(add);
+    let mut recording = Recording::default();
+    (recording.recorder, recording.command) = (1, Some(RecordedCommand::default()));
+    recording.exits = Exits { summary: None, each: Some(&each) };
+    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
+    window::recorded(&earlier, threads, later, recording).unwrap().threads.len()
+}
+
+#[test]
+fn circles_of_parents_end() {
+    let circle = [(5, 6), (6, 7), (7, 5), (8, 8)];
+    assert_eq!(recorded(processes(10, circle), processes(15, []), &circle), 4);
+    assert_eq!(recorded(processes(10, []), processes(15, circle), &circle), 4);
+    assert_eq!(recorded(processes(10, circle), processes(15, circle), &circle), 4);
+}
+
+#[test]
+fn a_chain_of_processes_and_a_process_of_many_threads_are_joined_in_little_time() {
+    const MANY: u32 = 50_000;
+    let up = || (2..MANY).map(|pid| (pid, pid - 1));
+    let down = || (2..MANY).map(|pid| (pid, pid + 1));
+    let records: Vec<_> = up().chain(down()).collect();
+    recorded(processes(10, up()), processes(15, down()), &[]);
+    recorded(processes(10, down()), processes(15, [(MANY, 1)]), &records);
+    let pool = |second| {
+        let mut snapshot = processes(second, []);
+        // Every thread has another CPU set.
+        snapshot.threads.extend((1..MANY).map(|tid| {
+            let mut thread = ThreadState::default();
+            (thread.tid, thread.tgid, thread.start_time_clock_ticks) = (tid, 1, Some(1));
+            thread.metrics.cpu_affinity = serde_json::from_value(serde_json::json!([tid])).unwrap();
+            thread
+        }));
+        snapshot
+    };
+    window::between(pool(10), pool(15)).unwrap();
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         progress: &options.progress,
     };
     let mut walked = walk.run(&pids, &pool);
+    let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs));
     let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
     walked.tally.merge(tally);
     let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
@@ -93,11 +94,13 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
             duration_ns: nanoseconds(begin.elapsed()),
             monotonic_ns: start.monotonic_ns,
             boottime_ns: start.boottime_ns,
+            walk_ns: Some(walk_ns),
             ..myself::info(options, &pool, &walked)
         }),
         window: None,
         host: Some(host),
         cpu_time,
+        cpu_time_after,
         threads: walked.threads,
         cgroup_stats,
         probe_summary,

@@ -56,8 +56,8 @@ impl<'o> Input<'o> {
         let (earlier, threads) = self.load(earlier, &Earlier::default())?;
         let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (mut later, join) = self.load(later, &join)?;
-        let Ends { threads, window, .. } = join.finish(&later, &Exits::default());
-        window::into_window(&earlier, &mut later, window);
+        let ends = join.finish(&later, &Exits::default());
+        let threads = window::into_window(&earlier, &mut later, ends);
         Ok(Digest::new(later, threads))
     }
 
@@ -69,7 +69,7 @@ impl<'o> Input<'o> {
             return Err(one_window(paths, a));
         }
         let in_order = a.captured_at_unix_ns < b.captured_at_unix_ns;
-        if a.window.is_none() && in_order && window::is_one_boot(a, b) == Some(true) {
+        if in_order && window::check(a, b).is_ok() {
             return self.like_for_like(earlier, later);
         }
         let (a, b) = rayon::join(|| self.digest(earlier), || self.digest(later));

@@ -37,7 +37,8 @@ pub struct OverviewColumn {
     full_rate: f64,
 }
 
-/// How long the threads of a group were alive and blocked, in nanoseconds, if it is known.
+/// How long the threads of a group were alive and blocked, in nanoseconds, if it is known. Exited work was alive
+/// while it ran: it is no part of the sleep.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     alive: Option<u64>,
@@ -133,6 +134,8 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
         let lived = members.lifetimes.lived(snapshot);
         let alive =
             if window.is_some() { Some(members.alive_ns) } else { lived.and_then(|(ns, _)| ns.try_into().ok()) };
+        let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
+        let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
         let side = Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } };
         let mut group = side.group(&members.totals, members.threads);
         group.population = population(snapshot, members);

@@ -41,9 +41,12 @@ pub struct CtprofSnapshot {
     /// The host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,
-    /// CPU time of the host; in a window its increase.
+    /// CPU time of the host, before the threads were read; in a window its increase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<HostCpuTime>,
+    /// CPU time of the host, after the threads were read; `None` in windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_time_after: Option<HostCpuTime>,
     /// All threads, sorted by process id, then thread id.
     pub threads: Vec<ThreadState>,
     /// Values of every cgroup that a captured thread is in, by path.
@@ -104,6 +107,9 @@ pub struct CaptureInfo {
     /// `CLOCK_BOOTTIME` at the same moment, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boottime_ns: Option<u64>,
+    /// Nanoseconds from the start until all threads were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk_ns: Option<u64>,
     /// The engine that read the threads: `procfs`.
     pub engine: String,
     /// Number of workers.

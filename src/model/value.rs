@@ -6,7 +6,7 @@ use std::fmt;
 use serde::ser::{Serialize, Serializer};
 
 /// One value as plain data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Value<'a> {
     /// A number without sign.

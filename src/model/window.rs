@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct WindowInfo {
     /// Wall clock at the start, in nanoseconds since 1970.
     pub started_at_unix_ns: u64,
-    /// Length in nanoseconds, without time that the host was suspended.
+    /// Length in nanoseconds, without time that the host was suspended: between the times at which the busy threads
+    /// were read on average.
     pub duration_ns: u64,
     /// Time that the host was suspended, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +49,7 @@ pub struct ExitRecords {
 }
 
 /// Where the host's CPU time came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BusySource {
@@ -57,13 +58,15 @@ pub enum BusySource {
     /// Time that is neither idle nor stolen in `/proc/stat`.
     Idle,
     /// Unknown.
+    #[default]
     #[serde(other)]
     Unknown,
 }
 
 /// CPU time of the host in a window, and the part of it that the window's threads have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(default)]
 pub struct Accounting {
     /// Where the host's CPU time came from.
     pub source: BusySource,

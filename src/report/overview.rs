@@ -26,9 +26,11 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
     let (hidden, shown): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_hidden);
     let values =
         |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
-    let has_data =
-        |column: &&'static OverviewColumn| values(column).any(|row| row.values.values().any(Option::is_some));
-    let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW.iter().partition(has_data);
+    let has_value = |row: &PageRow<'_>| row.values.values().any(Option::is_some);
+    let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW.iter().partition(|column| values(column).any(has_value));
+    let is_in_hidden_groups = |column: &&OverviewColumn| {
+        hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
+    };
     let heading = |column: &&'static OverviewColumn| {
         let per_second = |unit| matches!(unit, Unit::CountPerSecond | Unit::BytesPerSecond);
         let is_rate = values(column).next().is_some_and(|row| per_second(row.unit));
@@ -46,7 +48,7 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
     Pivot {
         heads: ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading)).collect(),
         lines: lines.collect(),
-        no_data: missing.into_iter().map(|column| column.name).collect(),
+        no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| !section.groups[rows[0].group].is_exited_work()).count(),
     }
 }

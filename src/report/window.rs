@@ -72,14 +72,9 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
     if interrupts > 0 {
         causes.push(format!("{} in interrupts", seconds(interrupts)));
     }
+    causes.push(format!("{} unknown", seconds(rest - interrupts)));
     let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
-    let rest_text = seconds(rest - interrupts);
-    causes.push(match unseen {
-        Some(unseen) => {
-            format!("{rest_text} of {} that exited without a record, or unknown", Kind::Threads.counted(unseen))
-        }
-        None => format!("{rest_text} unknown"),
-    });
+    causes.extend(unseen.map(|unseen| format!("{} exited without a record", Kind::Threads.counted(unseen))));
     Some(format!("not explained: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
 }
 

@@ -12,6 +12,11 @@ pub enum NoWindow {
     /// A snapshot does not say from which boot it is.
     #[error("a snapshot does not say from which boot it is; capture again with this ctprof")]
     UnknownBoot,
+    /// The snapshots are of different selections of processes.
+    #[error(
+        "the snapshots are of different processes, and those of one would seem to exit; capture with the same --pid"
+    )]
+    DifferentProcesses,
     /// The second snapshot is not the later one.
     #[error("the second snapshot is the earlier one; swap them")]
     NotLater,
@@ -51,10 +56,12 @@ impl Clocks {
         if earlier.window.is_some() || later.window.is_some() {
             return Err(NoWindow::IsWindow);
         }
-        match is_one_boot(earlier, later) {
-            Some(true) => {}
-            Some(false) => return Err(NoWindow::DifferentBoots),
-            None => return Err(NoWindow::UnknownBoot),
+        let (Some(first), Some(second)) = (boot(earlier), boot(later)) else { return Err(NoWindow::UnknownBoot) };
+        if first != second {
+            return Err(NoWindow::DifferentBoots);
+        }
+        if processes(earlier) != processes(later) {
+            return Err(NoWindow::DifferentProcesses);
         }
         let (a, b) = (boottime(earlier), boottime(later));
         let (Some(a), Some(b)) = (a, b) else { return Err(NoWindow::UnknownBoot) };
@@ -85,17 +92,34 @@ impl Clocks {
             && self.end_monotonic_ns.is_none_or(|end| monotonic_ns < end)
     }
 
+    /// Moves both ends to so many nanoseconds after the starts of the captures.
+    pub(super) fn move_ends(&mut self, begin_ns: u64, end_ns: u64) {
+        self.duration_ns = self.duration_ns.saturating_add(end_ns).saturating_sub(begin_ns);
+        self.start_monotonic_ns = self.start_monotonic_ns.map(|start| start.saturating_add(begin_ns));
+        self.end_monotonic_ns = self.end_monotonic_ns.map(|end| end.saturating_add(end_ns));
+    }
+
     /// From the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
         start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
     }
 }
 
-/// Whether two snapshots were captured in one boot of one host; `None` if one does not say.
-#[must_use]
-pub fn is_one_boot(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Option<bool> {
-    let boot = |snapshot: &CtprofSnapshot| snapshot.host.as_ref().and_then(|host| host.boot_id.clone());
-    boot(earlier).zip(boot(later)).map(|(a, b)| a == b)
+/// Checks that two snapshots are the ends of a window.
+///
+/// # Errors
+/// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
+pub fn check(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Result<(), NoWindow> {
+    Clocks::between(earlier, later).map(drop)
+}
+
+fn boot(snapshot: &CtprofSnapshot) -> Option<&str> {
+    snapshot.host.as_ref()?.boot_id.as_deref()
+}
+
+/// The selected processes; empty for all.
+fn processes(snapshot: &CtprofSnapshot) -> &[u32] {
+    snapshot.capture.as_ref().map_or(&[], |capture| &capture.options.pids)
 }
 
 fn monotonic(snapshot: &CtprofSnapshot) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! The threads of the earlier capture, packed: a million of them fit in memory while the later ones stream by.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{
     InWindow, METRICS, Metric, MetricId, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads,
@@ -43,17 +43,21 @@ pub(super) struct PackedThread {
 #[derive(Clone, Debug, Default)]
 struct Words {
     values: Vec<Value<'static>>,
+    /// The index of each.
+    places: HashMap<Value<'static>, u64>,
 }
 
 impl Words {
-    /// The index of a value. There are only a few, and the last ones are the most likely.
+    /// The index of a value.
     fn index(&mut self, value: Value<'_>) -> u64 {
-        let known = self.values.iter().rposition(|known| *known == value);
-        let place = known.unwrap_or_else(|| {
-            self.values.push(owned(value));
-            self.values.len() - 1
-        });
-        u64::try_from(place).expect("an index fits")
+        let places: &HashMap<Value<'_>, u64> = &self.places;
+        if let Some(place) = places.get(&value) {
+            return *place;
+        }
+        let (place, value) = (u64::try_from(self.values.len()).expect("an index fits"), owned(value));
+        self.values.push(value.clone());
+        self.places.insert(value, place);
+        place
     }
 }
 

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use super::accounting::{Seen, account};
+use super::boot::Clocks;
+use super::cpu_time::{self, Readings};
 use super::earlier::PackedThread;
 use super::fold::Fold;
 use super::join::{Ends, Join, Start};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, Includes, MetricId, Metrics, MonotonicNs, Name, Party, ProcessState,
-    ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Includes, MetricId, Metrics, MonotonicNs, Name, Party,
+    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -61,13 +63,15 @@ impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
     pub fn finish(mut self, later: &CtprofSnapshot, exits: &Exits<'_>) -> Ends<T> {
         let start = std::sync::Arc::clone(&self.start);
+        let readings = Readings::of(later);
+        let (clocks, cpu_time) = self.centred(&start, &readings);
         let family = self.family(&start, exits);
         let mut unexplained = Unexplained::of(&self.processes, &start.earlier, start.clocks.ns_per_tick);
         self.explain_gone(&start, &mut unexplained, &family);
         let (mut recorded, mut fold) = (BTreeSet::new(), Fold::default());
         if let Some(each) = exits.each {
             each(&mut |exited| {
-                fold.extend(self.exited(&start, exited, &family, &mut unexplained, &mut recorded));
+                fold.extend(self.exited(&start, &clocks, exited, &family, &mut unexplained, &mut recorded));
             });
         }
         fold.into_threads().for_each(|thread| self.threads.add(thread));
@@ -76,12 +80,24 @@ impl<T: Threads> Join<T> {
             if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
                 thread.party = Some(Party::Command);
             }
-            self.explained_ns += Work::of_thread(&thread.metrics, start.clocks.ns_per_tick)[MetricId::run_time_ns];
+            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick));
             self.threads.add(thread);
         }
         self.add_gone(&start, &recorded);
-        let window = self.info(&start, later, exits.summary.clone());
-        Ends { before: self.before, threads: self.threads, window }
+        let window = self.info(&start, &clocks, cpu_time.as_ref(), exits.summary.clone());
+        Ends { before: self.before, threads: self.threads, window, cpu_time }
+    }
+
+    /// The window between the times at which busy threads were read on average, so that the host's CPU time
+    /// and theirs are of the same time. A capture of a busy host takes long.
+    fn centred(&self, start: &Start, later: &Readings) -> (Clocks, Option<HostCpuTime>) {
+        let mut clocks = start.clocks;
+        let (mut begin, mut end) = self.read.means();
+        if !start.cpu_time.cover_the_walk() || !later.cover_the_walk() {
+            (begin, end) = (0, 0);
+        }
+        clocks.move_ends(begin, end);
+        (clocks, cpu_time::increase((&start.cpu_time, begin), (later, end)))
     }
 
     fn family(&self, start: &Start, exits: &Exits<'_>) -> Family {
@@ -122,6 +138,7 @@ impl<T: Threads> Join<T> {
     fn exited(
         &mut self,
         start: &Start,
+        clocks: &Clocks,
         exited: ExitedThread,
         family: &Family,
         unexplained: &mut Unexplained,
@@ -139,11 +156,11 @@ impl<T: Threads> Join<T> {
             return None;
         }
         let known = place.filter(|place| has_grown(start, *place, &state.metrics));
-        if known.is_none() && !start.clocks.may_have_started(started_monotonic_ns) {
+        if known.is_none() && !clocks.may_have_started(started_monotonic_ns) {
             return None;
         }
         let mut span = ThreadSpan {
-            alive_ns: elapsed_ns.min(start.clocks.duration_ns),
+            alive_ns: elapsed_ns.min(clocks.duration_ns),
             started: true,
             exited: true,
             ..ThreadSpan::default()
@@ -151,7 +168,8 @@ impl<T: Threads> Join<T> {
         let origin = known.map(|place| &start.earlier.threads()[place]);
         if let Some(place) = known {
             recorded.insert(place);
-            self.subtract(start, place, &mut state.metrics);
+            // Records round bytes down to KiB, so that a counter that stood still is smaller in them.
+            start.earlier.subtract(place, &mut state.metrics, |_| {});
             span.started = false;
         }
         let mut work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
@@ -165,7 +183,7 @@ impl<T: Threads> Join<T> {
         }
         self.describe(start, &mut state, ppid, origin, family);
         state.span = Some(span);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
         self.started_and_exited += u64::from(span.started);
         Some(state)
     }
@@ -173,7 +191,7 @@ impl<T: Threads> Join<T> {
     /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
     /// those of its process, else the cgroup of the nearest ancestor that is known.
     fn describe(
-        &self,
+        &mut self,
         start: &Start,
         state: &mut ThreadState,
         ppid: u32,
@@ -198,7 +216,7 @@ impl<T: Threads> Join<T> {
             ancestor = *next;
         }
         let party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
-        state.party = party.or_else(|| self.lineage.as_ref()?.party(tgid));
+        state.party = party.or_else(|| self.lineage.as_mut()?.party(tgid));
     }
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.
@@ -222,10 +240,13 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    fn info(&self, start: &Start, later: &CtprofSnapshot, exit_records: Option<ExitRecords>) -> WindowInfo {
-        let clocks = start.clocks;
-        let time = start.cpu_time.as_ref().zip(later.cpu_time.as_ref());
-        let time = time.map(|(earlier, later)| super::records::cpu_time(earlier, later));
+    fn info(
+        &self,
+        start: &Start,
+        clocks: &Clocks,
+        cpu_time: Option<&HostCpuTime>,
+        exit_records: Option<ExitRecords>,
+    ) -> WindowInfo {
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
         let seen = Seen { explained_ns: self.explained_ns, started: listed.saturating_add(self.started_and_exited) };
@@ -238,7 +259,7 @@ impl<T: Threads> Join<T> {
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,
-            cpu: time.and_then(|time| account(&clocks, &time, seen)),
+            cpu: cpu_time.and_then(|time| account(clocks, time, seen)),
             command: None,
         }
     }

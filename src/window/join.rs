@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::boot::Clocks;
+use super::cpu_time::Readings;
 use super::earlier::Earlier;
 use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
@@ -29,7 +30,7 @@ pub(super) struct Start {
     pub(super) found: Vec<AtomicBool>,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) started_at_unix_ns: u64,
-    pub(super) cpu_time: Option<HostCpuTime>,
+    pub(super) cpu_time: Readings,
 }
 
 /// The later threads, joined with the earlier ones.
@@ -46,10 +47,44 @@ pub struct Join<T> {
     pub(super) started: Vec<ThreadId>,
     /// Number of threads that started and exited in the window.
     pub(super) started_and_exited: u64,
+    /// When threads were read.
+    pub(super) read: ReadTimes,
     /// CPU time of all threads so far.
     pub(super) explained_ns: u64,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
+}
+
+/// When the threads of both captures were read, weighted by what they did in between.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadTimes {
+    earlier: u128,
+    later: u128,
+    weight: u128,
+}
+
+impl ReadTimes {
+    /// Adds a thread with its times in nanoseconds since the starts of the captures.
+    fn add(&mut self, earlier_ns: u64, later_ns: u64, run_ns: u64) {
+        // A nanosecond lets idle threads decide where all are idle.
+        let weight = u128::from(run_ns).saturating_add(1);
+        self.earlier = self.earlier.saturating_add(u128::from(earlier_ns).saturating_mul(weight));
+        self.later = self.later.saturating_add(u128::from(later_ns).saturating_mul(weight));
+        self.weight = self.weight.saturating_add(weight);
+    }
+
+    fn merge(&mut self, other: Self) {
+        let Self { earlier, later, weight } = other;
+        self.earlier = self.earlier.saturating_add(earlier);
+        self.later = self.later.saturating_add(later);
+        self.weight = self.weight.saturating_add(weight);
+    }
+
+    /// The means.
+    pub(super) fn means(self) -> (u64, u64) {
+        let mean = |sum: u128| u64::try_from(sum / self.weight.max(1)).unwrap_or(u64::MAX);
+        (mean(self.earlier), mean(self.later))
+    }
 }
 
 /// What a join results in.
@@ -62,6 +97,8 @@ pub struct Ends<T> {
     pub threads: T,
     /// The window.
     pub window: WindowInfo,
+    /// The increase of the host's CPU time.
+    pub cpu_time: Option<HostCpuTime>,
 }
 
 impl<T: Threads> Threads for Join<T> {
@@ -93,6 +130,7 @@ impl<T: Threads> Threads for Join<T> {
             backwards,
             started,
             started_and_exited,
+            read,
             explained_ns,
             lineage: _,
         } = later;
@@ -102,7 +140,8 @@ impl<T: Threads> Threads for Join<T> {
         self.missed += missed;
         self.started.extend(started);
         self.started_and_exited += started_and_exited;
-        self.explained_ns += explained_ns;
+        self.read.merge(read);
+        self.explained_ns = self.explained_ns.saturating_add(explained_ns);
         backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
     }
 }
@@ -118,6 +157,7 @@ impl<T: Threads> Join<T> {
             backwards: BTreeMap::new(),
             started: Vec::new(),
             started_and_exited: 0,
+            read: ReadTimes::default(),
             explained_ns: 0,
             lineage: None,
         }
@@ -128,11 +168,12 @@ impl<T: Threads> Join<T> {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads()[place];
         let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(earlier.read_at_ns);
+        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
         self.subtract(start, place, &mut thread.metrics);
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
+        self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
             thread.metrics = totals;
@@ -143,18 +184,23 @@ impl<T: Threads> Join<T> {
         self.threads.add(thread);
     }
 
+    /// Counts CPU time of the host as explained by this work.
+    pub(super) fn explain(&mut self, work: Work) {
+        self.explained_ns = self.explained_ns.saturating_add(work[MetricId::run_time_ns]);
+    }
+
     /// Replaces the metrics by their increases since those of the earlier thread at `place`.
-    pub(super) fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
+    fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
         start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
     }
 
     /// Adds a thread that started in the window: its totals are of the window.
     fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = (start.clocks.duration_ns + read).saturating_sub(start.clocks.until_start(ticks));
+        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explained_ns += work[MetricId::run_time_ns];
+        self.explain(work);
         self.started.push(thread.id());
         self.processes.add(&thread, work, Seen::Started);
         self.threads.add(thread);

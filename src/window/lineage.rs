@@ -30,17 +30,24 @@ impl Lineage {
         self.parent_of.entry(tgid).or_insert(ppid);
     }
 
-    /// The party of a process; `None` if it has nothing to do with the recorder.
-    pub(super) fn party(&self, tgid: u32) -> Option<Party> {
+    /// The party of a process; `None` if it has nothing to do with the recorder. Each search halves the path to
+    /// the ancestors, so that long chains are searched once.
+    pub(super) fn party(&mut self, tgid: u32) -> Option<Party> {
         if tgid == self.recorder {
             return Some(Party::Ctprof);
         }
-        let mut ancestor = tgid;
+        let mut process = tgid;
         for _ in 0..MOST_GENERATIONS {
-            ancestor = *self.parent_of.get(&ancestor)?;
-            if ancestor == self.recorder {
+            let parent = *self.parent_of.get(&process)?;
+            if parent == self.recorder {
                 return Some(Party::Command);
             }
+            let grandparent = *self.parent_of.get(&parent)?;
+            self.parent_of.insert(process, grandparent);
+            if grandparent == self.recorder {
+                return Some(Party::Command);
+            }
+            process = grandparent;
         }
         None
     }
@@ -61,7 +68,7 @@ mod tests {
         let later = [process(1, 0), process(9, 1), process(10, 9), process(11, 10), process(20, 21), process(21, 20)];
         let mut lineage = Lineage::of(9, &Earlier::default(), &later);
         lineage.learn(12, 11);
-        let parties: Vec<_> = [1, 9, 10, 11, 12, 20].into_iter().map(|tgid| lineage.party(tgid)).collect();
+        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.party(tgid));
         let command = Some(Party::Command);
         assert_eq!(parties, [None, Some(Party::Ctprof), command, command, command, None]);
     }

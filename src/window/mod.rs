@@ -3,6 +3,7 @@
 
 mod accounting;
 mod boot;
+mod cpu_time;
 mod earlier;
 mod exits;
 mod fold;
@@ -16,13 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::boot::Clocks;
-pub use self::boot::{NoWindow, is_one_boot};
+pub use self::boot::{NoWindow, check};
+use self::cpu_time::Readings;
 pub use self::earlier::Earlier;
 pub use self::exits::{EachExit, ExitedThread, Exits};
 pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
-use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState, Threads, WINDOW_FORMAT_VERSION, WindowInfo};
+use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState, Threads, WINDOW_FORMAT_VERSION};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 ///
@@ -59,17 +61,16 @@ pub fn recorded(
     let all = std::mem::take(&mut later.threads);
     let mut lineage = command.is_some().then(|| Lineage::of(recorder, &join.start.earlier, &all));
     for mut thread in all {
-        thread.party = thread.party.or_else(|| lineage.as_ref()?.party(thread.tgid));
+        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid));
         join.add(thread);
     }
     if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
         each(&mut |exited| lineage.learn(exited.state.tgid, exited.ppid));
     }
     join.lineage = lineage;
-    let Ends { threads, mut window, .. } = join.finish(&later, &exits);
-    window.command = command;
-    into_window(earlier, &mut later, window);
-    later.threads = threads;
+    let mut ends = join.finish(&later, &exits);
+    ends.window.command = command;
+    later.threads = into_window(earlier, &mut later, ends);
     later.threads.sort_by_key(ThreadState::id);
     Ok(later)
 }
@@ -117,14 +118,18 @@ fn join<T: Threads>(
         values,
         found,
         started_at_unix_ns: earlier.captured_at_unix_ns,
-        cpu_time: earlier.cpu_time.clone(),
+        cpu_time: Readings::of(earlier),
     };
     Ok(Join::new(Arc::new(start), empty))
 }
 
-/// Turns a later snapshot, but its threads, into that of the window.
-pub fn into_window(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, window: WindowInfo) {
+/// Turns a later snapshot, but its threads, into that of the window, and returns the window's threads.
+pub fn into_window<T>(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, ends: Ends<T>) -> T {
+    let Ends { threads, window, cpu_time, .. } = ends;
     records::subtract(earlier, later);
     later.format_version = Some(WINDOW_FORMAT_VERSION);
     later.window = Some(window);
+    later.cpu_time = cpu_time;
+    later.cpu_time_after = None;
+    threads
 }

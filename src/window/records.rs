@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, CtprofSnapshot, HostCpuTime, InWindow,
-    MEMORY_EVENTS, PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, Value, ValueType, memory_stat_type,
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, CtprofSnapshot, InWindow, MEMORY_EVENTS,
+    PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, Value, ValueType, memory_stat_type,
 };
 
 /// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
@@ -20,7 +20,6 @@ pub(super) fn subtract(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot) {
     if let (Some(earlier), Some(later)) = (&earlier.sched_ext, &mut later.sched_ext) {
         fields(SCHED_EXT, earlier, later);
     }
-    later.cpu_time = earlier.cpu_time.as_ref().zip(later.cpu_time.as_ref()).map(|(a, b)| cpu_time(a, b));
 }
 
 fn cgroup(earlier: &CgroupStats, later: &mut CgroupStats) {
@@ -94,21 +93,6 @@ fn half(earlier: Option<PsiHalf>, later: Option<PsiHalf>) -> Option<PsiHalf> {
     PSI_HALF.iter().all(|field| known(field, &mut later)).then_some(later)
 }
 
-/// The increase of the host's CPU time.
-pub(super) fn cpu_time(earlier: &HostCpuTime, later: &HostCpuTime) -> HostCpuTime {
-    let less = |field: fn(&HostCpuTime) -> Option<u64>| field(later)?.checked_sub(field(earlier)?);
-    HostCpuTime {
-        cpus: later.cpus,
-        idle_ticks: less(|time| time.idle_ticks),
-        iowait_ticks: less(|time| time.iowait_ticks),
-        interrupt_ticks: less(|time| time.interrupt_ticks),
-        steal_ticks: less(|time| time.steal_ticks),
-        started: less(|time| time.started),
-        run_ns: less(|time| time.run_ns),
-        wait_ns: less(|time| time.wait_ns),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,12 +132,5 @@ mod tests {
             later.psi.unwrap().cpu.unwrap().some.map(|half| half.total_usec.0)
         };
         assert_eq!((window(10, 25), window(25, 10)), (Some(15), None));
-    }
-
-    #[test]
-    fn an_idle_counter_that_went_backwards_is_absent() {
-        let time = |idle, run| HostCpuTime { idle_ticks: Some(idle), run_ns: run, ..HostCpuTime::default() };
-        let window = cpu_time(&time(10, None), &time(9, Some(5)));
-        assert_eq!((window.idle_ticks, window.run_ns), (None, None));
     }
 }

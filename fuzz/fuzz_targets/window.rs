@@ -1,0 +1,74 @@
+//! The window between two snapshots that have nothing to do with each other, with records of exited threads:
+//! it survives being written and read again, and is shown in every way. The first four bytes of the input say
+//! where the second snapshot and the records begin; the records are the threads of a third snapshot.
+#![no_main]
+
+use ctprof::compare::{Digest, GroupBy, Options, Sides, ThreadTotals, compare_digests, show};
+use ctprof::model::{ExitRecords, RecordedCommand, Threads};
+use ctprof::report::{Page, Selection};
+use ctprof::window::{Earlier, ExitedThread, Exits, Recording, recorded, totals};
+use ctprof::{CtprofSnapshot, ThreadState};
+
+mod formats;
+mod stored;
+
+/// A process of the inputs, or of none.
+const RECORDER: u32 = 1;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let [low, high, low2, high2, rest @ ..] = input else { return };
+    let (a, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
+    let (b, records) = rest.split_at(usize::from(u16::from_le_bytes([*low2, *high2])).min(rest.len()));
+    let (Some(a), Some(b)) = (stored::load(a).map(of_one_boot), stored::load(b).map(of_one_boot)) else { return };
+    let records = stored::load(records).map(|snapshot| snapshot.threads).unwrap_or_default();
+    let (a, b) = if uptime(&a) <= uptime(&b) { (a, b) } else { (b, a) };
+    shown(a.clone(), b.clone(), &records);
+    compared(a, b);
+});
+
+fn of_one_boot(mut snapshot: CtprofSnapshot) -> CtprofSnapshot {
+    snapshot.window = None;
+    let host = snapshot.host.get_or_insert_default();
+    host.boot_id = Some("boot".to_owned());
+    host.uptime_ns.get_or_insert_default();
+    snapshot
+}
+
+fn uptime(snapshot: &CtprofSnapshot) -> Option<u64> {
+    let exact = snapshot.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    exact.or_else(|| snapshot.host.as_ref()?.uptime_ns)
+}
+
+fn shown(mut earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]) {
+    let record = |thread: &ThreadState| {
+        let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(RECORDER);
+        let (started, elapsed) = (thread.read_at_ns.unwrap_or(0), thread.span.map_or(0, |span| span.alive_ns));
+        ExitedThread::new(thread.clone(), ppid, started, elapsed)
+    };
+    let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
+    let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each) };
+    let command = (records.len() % 2 == 1).then(RecordedCommand::default);
+    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
+    let recording = Recording { exits, recorder: RECORDER, command };
+    let window = recorded(&earlier, threads, later, recording).expect("two captures of one boot");
+    assert_eq!(stored::again(&window), window);
+    for group_by in [GroupBy::Pcomm, GroupBy::All] {
+        let mut options = Options::default();
+        options.group_by = group_by;
+        formats::write_all(&Page::of_view(&show(&window, &options), Selection::default()));
+    }
+}
+
+/// As `ctprof compare` compares them: like for like.
+fn compared(mut earlier: CtprofSnapshot, mut later: CtprofSnapshot) {
+    let options = Options::default();
+    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
+    let all = std::mem::take(&mut later.threads);
+    let mut join = totals(&earlier, threads, &later, &ThreadTotals::new(&options)).expect("two captures of one boot");
+    all.into_iter().for_each(|thread| join.add(thread));
+    let ends = join.finish(&later, &Exits::default());
+    let candidate = Digest::new(later, ends.threads).since_baseline(ends.window);
+    let sides = Sides { baseline: vec![Digest::new(earlier, ends.before)], candidate: vec![candidate] };
+    let comparison = compare_digests(sides, &options);
+    formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
+}

@@ -1,0 +1,90 @@
+//! The host's CPU time between the moments at which threads were read.
+
+use crate::model::{CtprofSnapshot, HostCpuTime};
+
+/// CPU time of the host around the reading of the threads of one capture.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readings {
+    before: Option<HostCpuTime>,
+    after: Option<HostCpuTime>,
+    walk_ns: u64,
+}
+
+impl Readings {
+    pub(super) fn of(snapshot: &CtprofSnapshot) -> Self {
+        let walk_ns = snapshot.capture.as_ref().and_then(|capture| capture.walk_ns);
+        Self {
+            before: snapshot.cpu_time.clone(),
+            after: snapshot.cpu_time_after.clone(),
+            walk_ns: walk_ns.unwrap_or(0),
+        }
+    }
+
+    /// Whether the CPU time at any moment of the capture is known.
+    pub(super) fn cover_the_walk(&self) -> bool {
+        self.before.is_some() && self.after.is_some() && self.walk_ns > 0
+    }
+
+    /// The CPU time so many nanoseconds after the start: in proportion between both readings.
+    fn at(&self, ns: u64) -> Option<HostCpuTime> {
+        let (before, Some(after)) = (self.before.as_ref()?, &self.after) else { return self.before.clone() };
+        let between = |a: Option<u64>, b: Option<u64>| {
+            let (a, b) = a.zip(b)?;
+            let share = u128::from(b.saturating_sub(a)) * u128::from(ns.min(self.walk_ns));
+            Some(a.saturating_add(u64::try_from(share / u128::from(self.walk_ns.max(1))).unwrap_or(u64::MAX)))
+        };
+        Some(combined(before, after, between))
+    }
+}
+
+/// The increase of the host's CPU time between moments of two captures, in nanoseconds since their starts; `None`
+/// if one lacks it.
+pub(super) fn increase(earlier: (&Readings, u64), later: (&Readings, u64)) -> Option<HostCpuTime> {
+    let (a, b) = (earlier.0.at(earlier.1)?, later.0.at(later.1)?);
+    Some(combined(&a, &b, |a, b| b?.checked_sub(a?)))
+}
+
+/// Each counter from both; of the CPUs the later number.
+fn combined(
+    a: &HostCpuTime,
+    b: &HostCpuTime,
+    counter: impl Fn(Option<u64>, Option<u64>) -> Option<u64>,
+) -> HostCpuTime {
+    HostCpuTime {
+        cpus: b.cpus,
+        idle_ticks: counter(a.idle_ticks, b.idle_ticks),
+        iowait_ticks: counter(a.iowait_ticks, b.iowait_ticks),
+        interrupt_ticks: counter(a.interrupt_ticks, b.interrupt_ticks),
+        steal_ticks: counter(a.steal_ticks, b.steal_ticks),
+        started: counter(a.started, b.started),
+        run_ns: counter(a.run_ns, b.run_ns),
+        wait_ns: counter(a.wait_ns, b.wait_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(before: u64, after: Option<u64>) -> Readings {
+        let time = |idle| HostCpuTime { idle_ticks: Some(idle), cpus: Some(2), ..HostCpuTime::default() };
+        Readings { before: Some(time(before)), after: after.map(time), walk_ns: 100 }
+    }
+
+    #[test]
+    fn a_moment_during_a_capture_is_in_proportion_between_its_readings() {
+        let idle = |a: (&Readings, u64), b: (&Readings, u64)| increase(a, b).unwrap().idle_ticks;
+        let (a, b) = (readings(10, Some(30)), readings(50, Some(60)));
+        assert_eq!(idle((&a, 0), (&b, 0)), Some(40));
+        assert_eq!(idle((&a, 50), (&b, 50)), Some(35));
+        assert_eq!(idle((&a, 100), (&b, 999)), Some(30));
+        assert_eq!(idle((&readings(10, None), 50), (&b, 0)), Some(40), "a file without the second reading");
+        assert!(increase((&Readings::default(), 0), (&b, 0)).is_none());
+    }
+
+    #[test]
+    fn an_idle_counter_that_went_backwards_is_absent() {
+        let window = increase((&readings(10, None), 0), (&readings(9, None), 0)).unwrap();
+        assert_eq!((window.idle_ticks, window.run_ns), (None, None));
+    }
+}
