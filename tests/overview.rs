@@ -130,7 +130,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
         "new 1 (+1) 20% 0% 20% - - -",
         "gone 0 (−1) - - - - - -",
         "ctprof 1 40% 0% 60% - - -",
-        "1 idle group (--unchanged); no data: block, write, alloc (ctprof doctor)",
+        "1 idle group (--unchanged); no data: block, write, alloc (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
@@ -145,8 +145,10 @@ fn columns_of_idle_groups_were_said_to_have_no_data() {
     let files = Files::new();
     let idle = || process(5, "idle", 1, &with(ran(3, 1), &json!({"read_bytes": 7})));
     let [before, after] = files.pair(&[idle()], &[idle()]);
-    let expected =
-        ["group threads", "1 idle group (--unchanged); no data: block, csw, faults, write, alloc (ctprof doctor)"];
+    let expected = [
+        "group threads",
+        "1 idle group (--unchanged); no data: block, csw, faults, write, alloc (ctprof doctor); every metric: --long",
+    ];
     assert_eq!(table(&["show", &before, &after]), expected);
 }
 
@@ -186,7 +188,7 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
     };
     assert_eq!(
         children(2)[1..],
-        ["sh 1 100% 0% 4.0%", "no data: block, csw, faults, read, write, alloc (ctprof doctor)"]
+        ["sh 1 100% 0% 4.0%", "no data: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"]
     );
     assert_eq!(children(3)[2], "exited children 6.0% - -");
 }
@@ -313,7 +315,7 @@ fn eventful(files: &Files) -> String {
         "suspended_ns": 60 * SECOND, "missed": 1, "backwards": {"run_time_ns": 2},
         "exit_records": {"source": "taskstats", "received": 70, "lost": 3},
         "cpu": {"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": 2 * SECOND,
-                "interrupt_ns": SECOND, "started": 40},
+                "interrupt_ns": SECOND, "started": 40, "started_seen": 1},
         "command": {"arguments": ["make", "-j8", "\u{1b}[31mred"], "elapsed_ns": 4 * SECOND, "status": 2},
     });
     let own = with(process(8, "ctprof", 1, &ran(1, 0)), &json!({"party": "ctprof"}));
@@ -329,7 +331,7 @@ fn the_header_says_what_is_not_explained_and_what_is_not_known() {
     for text in [
         "2.00 of 8.00 CPU-seconds explained (25%)",
         "make -j8 \\u{1b}[31mred: exit status 2 after 4.00 s, 2.00 CPU-seconds (50%) in 1 thread",
-        "not explained: 6.00 CPU-seconds (1.00 in interrupts, 5.00 of 39 threads that exited without a record, or unknown)",
+        "not explained: 6.00 CPU-seconds (1.00 in interrupts, 5.00 unknown, 39 threads exited without a record)",
         "exited work is unknown: a snapshot lacks counters of processes",
         "3 of 73 exit records were lost",
         "the host was suspended for another 60.0 s",

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use ctprof::compare::{Comparison, Delta, GroupBy, Options, show};
+use ctprof::model::Threads;
+use ctprof::model::{METRICS, Metric, Metrics, Value as Held, WindowRule};
 use ctprof::names::{cgroup_pattern, pattern_key};
 use ctprof::report::{Page, Selection, Terminal};
-use ctprof::{CtprofSnapshot, compare, report};
+use ctprof::window::{self, Earlier, Exits};
+use ctprof::{CtprofSnapshot, ThreadState, compare, report};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -74,6 +77,59 @@ fn snapshot() -> impl Strategy<Value = CtprofSnapshot> {
     })
 }
 
+/// Captures of one boot, a second apart. Some of the threads are in all of them.
+fn captures(number: usize) -> impl Strategy<Value = Vec<CtprofSnapshot>> {
+    let sides = prop::collection::vec(snapshot(), number);
+    sides.prop_map(|mut captures| {
+        for (second, snapshot) in captures.iter_mut().enumerate() {
+            let ns = 1_000_000_000 * (second as u64 + 1);
+            let host = json!({"boot_id": "b", "uptime_ns": ns, "clock_ticks_per_second": 100});
+            snapshot.host = serde_json::from_value(host).unwrap();
+            snapshot.captured_at_unix_ns = ns;
+            for thread in &mut snapshot.threads {
+                thread.start_time_clock_ticks = Some(u64::from(thread.tid % 4) * 90);
+            }
+        }
+        captures
+    })
+}
+
+/// The counter's value, if there is one.
+fn count(metric: &Metric, metrics: &Metrics) -> Option<u64> {
+    match metric.get(metrics) {
+        Some(Held::Unsigned(count)) => Some(count),
+        _ => None,
+    }
+}
+
+fn counters() -> impl Iterator<Item = &'static Metric> {
+    METRICS.iter().filter(|metric| metric.window == WindowRule::Increase)
+}
+
+/// The captures, with counters that go on where they were in the capture before.
+fn counting_on(mut captures: Vec<CtprofSnapshot>) -> Vec<CtprofSnapshot> {
+    for later in 1..captures.len() {
+        let before = captures[later - 1].threads.clone();
+        for (earlier, thread) in before.iter().zip(&mut captures[later].threads) {
+            for metric in counters() {
+                if let Some(known) = count(metric, &earlier.metrics) {
+                    let more = count(metric, &thread.metrics).unwrap_or(0);
+                    metric.set(&mut thread.metrics, Held::Unsigned(known.saturating_add(more))).unwrap();
+                }
+            }
+        }
+    }
+    captures
+}
+
+/// The threads alive at both ends of a window.
+fn alive_throughout(window: &CtprofSnapshot) -> impl Iterator<Item = &ThreadState> {
+    window
+        .threads
+        .iter()
+        .filter(|thread| thread.exited_work.is_none() && thread.span.is_some_and(|span| !span.started && !span.exited))
+}
+
 fn by(group_by: GroupBy) -> Options {
     let mut options = Options::default();
     options.group_by = group_by;
@@ -138,6 +194,63 @@ proptest! {
             };
             prop_assert_eq!(json(&a), json(&reversed));
         }
+    }
+
+    #[test]
+    fn nothing_happens_between_a_snapshot_and_itself(captures in captures(1)) {
+        let window = window::between(captures[0].clone(), captures[0].clone()).unwrap();
+        prop_assert_eq!(alive_throughout(&window).count(), captures[0].threads.len());
+        for thread in &window.threads {
+            prop_assert!(counters().all(|metric| count(metric, &thread.metrics).is_none_or(|count| count == 0)));
+        }
+    }
+
+    #[test]
+    fn consecutive_windows_add_up_to_the_whole(captures in captures(3)) {
+        let [a, b, c] = counting_on(captures).try_into().unwrap();
+        let between = |from: &CtprofSnapshot, to: &CtprofSnapshot| window::between(from.clone(), to.clone()).unwrap();
+        let (first, second, whole) = (between(&a, &b), between(&b, &c), between(&a, &c));
+        for thread in alive_throughout(&whole) {
+            let part = |window| alive_throughout(window).find(|part| part.id() == thread.id());
+            let (Some(first), Some(second)) = (part(&first), part(&second)) else { continue };
+            for metric in counters() {
+                let parts = count(metric, &first.metrics).zip(count(metric, &second.metrics));
+                if let Some((first, second)) = parts {
+                    prop_assert_eq!(count(metric, &thread.metrics), Some(first + second), "{}", metric.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_increase_exceeds_the_later_value(captures in captures(2)) {
+        let [a, b] = captures.try_into().unwrap();
+        let window = window::between(a, b.clone()).unwrap();
+        for thread in window.threads.iter().filter(|thread| !thread.span.is_some_and(|span| span.exited)) {
+            let later = b.threads.iter().find(|later| later.id() == thread.id()).unwrap();
+            for metric in counters() {
+                prop_assert!(count(metric, &thread.metrics) <= count(metric, &later.metrics), "{}", metric.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_made_in_parts_is_the_whole(captures in captures(2), cuts in (0..13usize, 0..13usize)) {
+        let [mut a, mut b] = captures.try_into().unwrap();
+        let whole = window::between(a.clone(), b.clone()).unwrap();
+        let (mut before, mut after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
+        let rest = before.split_off(cuts.0.min(before.len()));
+        let mut earlier = Earlier::of_threads(before);
+        earlier.append(Earlier::of_threads(rest));
+        let mut join = window::increases(&a, earlier, &b, &Vec::new()).unwrap();
+        let mut part = join.another();
+        let rest = after.split_off(cuts.1.min(after.len()));
+        after.into_iter().for_each(|thread| join.add(thread));
+        rest.into_iter().for_each(|thread| part.add(thread));
+        join.append(part);
+        let mut ends = join.finish(&b, &Exits::default());
+        ends.threads.sort_by_key(ThreadState::id);
+        prop_assert_eq!((ends.threads, Some(ends.window)), (whole.threads, whole.window));
     }
 
     #[test]

@@ -419,6 +419,16 @@ mod exit_records {
     }
 
     #[test]
+    fn the_order_of_folded_threads_was_that_of_hashes() {
+        let (a, b) = sides(&[], &[]);
+        let name = |tid: u32| json!({"comm": format!("t{}", tid % 20), "run_time_ns": tid});
+        let records: Vec<_> = (10..50).map(|tid| exit(tid, tid, 1, (11, 12), &name(tid))).collect();
+        let window = with_records(a.clone(), b.clone(), &records);
+        assert_eq!(window.threads.len(), 20);
+        assert_eq!(window, with_records(a, b, &records));
+    }
+
+    #[test]
     fn a_thread_that_exited_before_it_could_be_captured_is_no_part_of_the_window() {
         let (a, b) = sides(&[], &[]);
         let window = with_records(a, b, &[exit(6, 6, 1, (2, 10), &ran(2300))]);

@@ -52,7 +52,7 @@ impl Fold {
         }
     }
 
-    /// The threads, each for all that are equal.
+    /// The threads, each for all that are equal, sorted by names.
     pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
         self.0.into_values()
     }
