@@ -92,7 +92,7 @@ fn listen(options: &Options) -> Option<ExitListener> {
         return None;
     }
     let listener = ExitListener::start(&capture::host(&options.roots));
-    listener.inspect_err(|error| tracing::info!("no exit records: {error}")).ok()
+    listener.inspect_err(|error| tracing::info!("{error}")).ok()
 }
 
 /// Whether records say of which process a thread was. Otherwise their work can't be told from what processes

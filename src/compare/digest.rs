@@ -280,6 +280,12 @@ impl Members {
         };
     }
 
+    /// How long they were alive in a window of this length, in nanoseconds. Single threads can be read later at its
+    /// end than at its start.
+    pub(super) fn alive_within(&self, duration_ns: u64) -> u64 {
+        self.alive_ns.min(self.threads.saturating_add(self.turnover.exited).saturating_mul(duration_ns))
+    }
+
     /// Whether all are threads of the capturing process, or work of its exited threads.
     pub(super) fn are_own(&self) -> bool {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)

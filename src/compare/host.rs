@@ -125,7 +125,9 @@ pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header 
         _ => None,
     };
     let mut warnings = Vec::new();
-    warnings.extend(apart.is_some_and(|apart| apart < 0).then_some(Warning::CandidateOlder));
+    // Two runs have no order.
+    let are_snapshots = baseline.window.is_none() && candidate.window.is_none();
+    warnings.extend(apart.is_some_and(|apart| apart < 0 && are_snapshots).then_some(Warning::CandidateOlder));
     warnings.extend(differences.iter().flatten().filter_map(|difference| {
         let Sides { baseline, candidate } = difference.values.clone();
         Warning::for_host_field(&difference.field, baseline, candidate)

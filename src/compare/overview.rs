@@ -132,8 +132,10 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
     for (path, grouped) in groups {
         let members = &grouped.members;
         let lived = members.lifetimes.lived(snapshot);
-        let alive =
-            if window.is_some() { Some(members.alive_ns) } else { lived.and_then(|(ns, _)| ns.try_into().ok()) };
+        let alive = match window {
+            Some(duration) => Some(members.alive_within(duration)),
+            None => lived.and_then(|(ns, _)| ns.try_into().ok()),
+        };
         let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
         let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
         let side = Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } };

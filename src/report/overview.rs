@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::columns::{indent, label};
 use super::page::{ListLine, PageGroup, PageRow, PageSection, Sided};
 use super::scale::cell_text;
@@ -15,8 +17,38 @@ pub(super) struct Pivot {
     pub(super) lines: Vec<Vec<String>>,
     /// Names of the columns without data.
     pub(super) no_data: Vec<&'static str>,
+    /// Headings of columns that are left out because they are 0 for every group.
+    pub(super) zeros: Vec<String>,
     /// Number of groups that tables hide.
     pub(super) idle: usize,
+}
+
+/// Between columns.
+const GAP: usize = 2;
+
+impl Pivot {
+    /// Columns of text that the table takes.
+    pub(super) fn width(&self) -> usize {
+        let width = |place: usize| {
+            let cells = self.lines.iter().map(|line| &line[place]).chain([&self.heads[place]]);
+            cells.map(|text| text.width() + GAP).max().unwrap_or(0)
+        };
+        (0..self.heads.len()).map(width).sum::<usize>().saturating_sub(GAP)
+    }
+
+    /// Leaves out columns of values that are all 0 or absent, to make room for others.
+    pub(super) fn leave_out_zeros(&mut self) {
+        let says_nothing = |text: &String| matches!(text.as_str(), "" | "-" | "0" | "0%" | "0B" | "0ns");
+        let keep: Vec<bool> = (0..self.heads.len())
+            .map(|place| place < 2 || !self.lines.iter().all(|line| says_nothing(&line[place])))
+            .collect();
+        let zeros = self.heads.iter().zip(&keep).filter(|(_, keep)| !**keep).map(|(head, _)| head.clone());
+        self.zeros = zeros.collect();
+        for line in self.lines.iter_mut().chain([&mut self.heads]) {
+            let mut kept = keep.iter();
+            line.retain(|_| *kept.next().unwrap_or(&true));
+        }
+    }
 }
 
 /// Turns the rows of an overview into columns.
@@ -48,6 +80,7 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
     Pivot {
         heads: ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading)).collect(),
         lines: lines.collect(),
+        zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| !section.groups[rows[0].group].is_exited_work()).count(),
     }
@@ -97,6 +130,7 @@ pub(super) fn hidden(section: &PageSection<'_>, pivot: &Pivot) -> Option<String>
     let parts = [
         cut.map(|cut| format!("{cut} more {} (--limit 0)", groups(cut))),
         idle.map(|idle| format!("{idle} idle {} (--unchanged)", groups(idle))),
+        (!pivot.zeros.is_empty()).then(|| format!("all 0: {}", pivot.zeros.join(", "))),
         (!pivot.no_data.is_empty()).then(|| format!("no data: {} (ctprof doctor)", pivot.no_data.join(", "))),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();

@@ -175,7 +175,17 @@ impl Silence {
     }
 }
 
+/// Percentages below this are shown as 0.
+const LEAST_PERCENT: f64 = 0.05;
+
 impl PageRow<'_> {
+    /// Whether the row says nothing, or only percentages that are shown as 0.
+    pub(super) fn is_next_to_nothing(&self) -> bool {
+        let is_zero = |cell: &&Cell| matches!(cell, Cell::Ratio(percent) if *percent < LEAST_PERCENT);
+        let are_zero = self.unit == Unit::Percent && self.values.values().flatten().all(is_zero);
+        are_zero || self.silence().is_some()
+    }
+
     /// Why tables hide the row, if they do.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
@@ -284,9 +294,9 @@ impl<'r> PageSection<'r> {
     pub(super) fn is_hidden(&self, rows: &[PageRow<'r>]) -> bool {
         let group = &self.groups[rows[0].group];
         let turnover = group.turnover.values().flatten().any(|turnover| *turnover != Turnover::default());
-        // Time asleep is not what a group did.
-        let mut rows = rows.iter().filter(|row| row.name != "sleep");
-        self.unchanged == Unchanged::Hidden && !turnover && rows.all(|row| row.silence().is_some())
+        // Time asleep is not what a group did, and switches without run time are those of idle kernel threads.
+        let mut rows = rows.iter().filter(|row| !matches!(row.name, "sleep" | "csw"));
+        self.unchanged == Unchanged::Hidden && !turnover && rows.all(PageRow::is_next_to_nothing)
     }
 
     /// How many rows tables hide, by reason.

@@ -83,7 +83,10 @@ pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], ter
 }
 
 fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) -> io::Result<()> {
-    let pivot = overview::pivot(section);
+    let mut pivot = overview::pivot(section);
+    if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
+        pivot.leave_out_zeros();
+    }
     let shape = |place| if place == 0 { Shape::Name } else { Shape::Number };
     let heads = pivot.heads.iter().enumerate();
     let heads: Vec<_> = heads.map(|(place, text)| Head { text, shape: shape(place), essential: place < 3 }).collect();

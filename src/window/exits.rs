@@ -75,7 +75,9 @@ impl<T: Threads> Join<T> {
             });
         }
         fold.into_threads().for_each(|thread| self.threads.add(thread));
-        for mut thread in unexplained.into_threads(&self.processes) {
+        let cpus = cpu_time.as_ref().and_then(|time| time.cpus);
+        let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
+        for mut thread in unexplained.into_threads(&self.processes, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
                 thread.party = Some(Party::Command);

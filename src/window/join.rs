@@ -180,6 +180,8 @@ impl<T: Threads> Join<T> {
             self.before.add(start.earlier.thread(place, &thread));
         } else {
             thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+            // They are totals, which a window does not have.
+            (thread.process, thread.process_after) = (None, None);
         }
         self.threads.add(thread);
     }
@@ -203,6 +205,9 @@ impl<T: Threads> Join<T> {
         self.explain(work);
         self.started.push(thread.id());
         self.processes.add(&thread, work, Seen::Started);
+        if start.values == Values::Increases {
+            (thread.process, thread.process_after) = (None, None);
+        }
         self.threads.add(thread);
     }
 }

@@ -167,8 +167,9 @@ impl Unexplained {
         rest
     }
 
-    /// What is left, as work of processes.
-    pub(super) fn into_threads(self, processes: &Processes) -> Vec<ThreadState> {
+    /// What is left, as work of processes. More CPU time than `most_ns` is that of children that the earlier capture
+    /// should have seen, since before the window: it is unknown how much of it is in the window.
+    pub(super) fn into_threads(self, processes: &Processes, most_ns: Option<u64>) -> Vec<ThreadState> {
         let least_ns = 2 * self.ns_per_tick;
         let mut all = Vec::new();
         for (tgid, Pools { threads, mut children, living }) in self.by_process {
@@ -177,6 +178,9 @@ impl Unexplained {
                 children += threads.take_io();
             }
             let Some(process) = processes.find(tgid) else { continue };
+            if most_ns.is_some_and(|most| children[MetricId::run_time_ns] > most) {
+                children = Work::default();
+            }
             for (work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
                 all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind));
             }
