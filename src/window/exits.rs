@@ -13,7 +13,7 @@ use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{
     CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Includes, MetricId, Metrics, MonotonicNs, Name, Party,
-    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
+    ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
 };
 
 /// The record of an exited thread.
@@ -127,11 +127,11 @@ impl<T: Threads> Join<T> {
     fn explain_gone(&self, start: &Start, unexplained: &mut Unexplained, family: &Family) {
         let ticks = start.clocks.ns_per_tick;
         for leader in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
-            let Some(ProcessState { ppid: Some(ppid), .. }) = leader.process.as_deref() else { continue };
-            let state = leader.process.as_deref().expect("it has a parent");
+            let Some((state, after)) = leader.process.as_deref().zip(leader.process_after()) else { continue };
+            let Some(ppid) = after.ppid else { continue };
             let mut work = Work::of_process(state, Includes::Threads, ticks);
-            work += Work::of_process(state, Includes::Children, ticks);
-            unexplained.explain_process(*ppid, work, &family.parent_of);
+            work += Work::of_process(after, Includes::Children, ticks);
+            unexplained.explain_process(ppid, work, &family.parent_of);
         }
     }
 
