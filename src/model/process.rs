@@ -80,9 +80,9 @@ record! {
 }
 
 impl ProcessState {
-    /// Whether the process waited for no child since `earlier`.
+    /// Whether the counters of children are those of `earlier`: the process waited for no child in between.
     #[must_use]
-    pub fn has_children_of(&self, earlier: &Self) -> bool {
+    pub fn has_same_children_as(&self, earlier: &Self) -> bool {
         let of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
         of_children.into_iter().all(|field| field.get(self) == field.get(earlier))
     }

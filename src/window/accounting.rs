@@ -5,7 +5,7 @@ use crate::model::{Accounting, BusySource, HostCpuTime};
 
 /// What the threads of a window account for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Accounted {
     /// Their CPU time, in nanoseconds.
     pub(super) explained_ns: u64,
     /// How many of them started.
@@ -13,8 +13,8 @@ pub(super) struct Seen {
 }
 
 /// Accounts for the CPU time of the host in a window; `None` if it is unknown.
-pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, seen: Seen) -> Option<Accounting> {
-    let Seen { explained_ns, started: started_seen } = seen;
+pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, seen: Accounted) -> Option<Accounting> {
+    let Accounted { explained_ns, started: started_seen } = seen;
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
     let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
@@ -47,7 +47,7 @@ mod tests {
             ..HostCpuTime::default()
         };
         let of = |time: &HostCpuTime| {
-            account(&clocks, time, Seen { explained_ns: 7, started: 0 }).map(|cpu| (cpu.source, cpu.busy_ns))
+            account(&clocks, time, Accounted { explained_ns: 7, started: 0 }).map(|cpu| (cpu.source, cpu.busy_ns))
         };
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)));
         time.run_ns = Some(5_400_000_000);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::accounting::{Seen, account};
+use super::accounting::{Accounted, account};
 use super::boot::Clocks;
 use super::cpu_time::{self, Readings};
 use super::earlier::PackedThread;
@@ -106,7 +106,8 @@ impl<T: Threads> Join<T> {
     ) -> WindowInfo {
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
-        let seen = Seen { explained_ns: self.explained_ns, started: listed.saturating_add(self.started_and_exited) };
+        let seen =
+            Accounted { explained_ns: self.explained_ns, started: listed.saturating_add(self.started_and_exited) };
         let had_counters = start.earlier.threads().iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,

@@ -106,6 +106,8 @@ struct Pools {
     children: Work,
     /// What its living threads did.
     living: Work,
+    /// What its counters in ticks may lack.
+    imprecision: Work,
 }
 
 /// The first user process, or that of a container: it waits for orphans.
@@ -129,14 +131,21 @@ impl Unexplained {
             };
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
-            Some((process.tgid, Pools { threads, children, living: process.threads }))
+            Some((
+                process.tgid,
+                Pools { threads, children, living: process.threads, imprecision: Work::of_ticks(2, ns_per_tick) },
+            ))
         });
         Self { by_process: pools.collect(), ns_per_tick }
     }
 
-    /// Takes out what an exited thread of a living process did, and returns what is more than the process counts.
+    /// Takes out what an exited thread of a living process did, and returns what is more than the process counts, but
+    /// for the precision of its counters.
     pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) -> Work {
-        self.by_process.get_mut(&tgid).map(|pools| pools.threads.give(work)).unwrap_or_default()
+        let Some(pools) = self.by_process.get_mut(&tgid) else { return Work::default() };
+        let mut excess = pools.threads.give(work);
+        pools.imprecision.give_to(&mut excess);
+        excess
     }
 
     /// Takes out what an exited process did, whose parent is `ppid`, where `parent_of` knows the parents of
@@ -172,7 +181,7 @@ impl Unexplained {
     pub(super) fn into_threads(self, processes: &Processes, most_ns: Option<u64>) -> Vec<ThreadState> {
         let least_ns = 2 * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Pools { threads, mut children, living }) in self.by_process {
+        for (tgid, Pools { threads, mut children, living, .. }) in self.by_process {
             let mut threads = threads.without_noise(living, least_ns);
             if !children.is_zero() {
                 children += threads.take_io();

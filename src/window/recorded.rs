@@ -8,9 +8,7 @@ use super::earlier::PackedThread;
 use super::join::Start;
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
-use crate::model::{
-    ExitRecords, Includes, MetricId, Metrics, MonotonicNs, Name, ThreadId, ThreadSpan, ThreadState, Value,
-};
+use crate::model::{ExitRecords, Includes, MetricId, Metrics, Name, ThreadId, ThreadSpan, ThreadState, Value};
 
 /// The record of an exited thread.
 #[derive(Clone, Debug)]
@@ -132,10 +130,14 @@ impl<'s> Records<'s> {
             return work;
         }
         // The kernel estimates the run time of short threads. What the process counts is exact.
-        let excess = self.unexplained.explain_thread(state.tgid, work)[MetricId::run_time_ns];
-        work[MetricId::run_time_ns] -= excess;
-        let run_time = &mut state.metrics.run_time_ns;
-        *run_time = run_time.map(|run| MonotonicNs(run.0.saturating_sub(excess)));
+        let excess = self.unexplained.explain_thread(state.tgid, work);
+        for metric in [MetricId::run_time_ns, MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
+            work[metric] = work[metric].saturating_sub(excess[metric]);
+            if metric.metric().get(&state.metrics).is_some() {
+                let set = metric.metric().set(&mut state.metrics, Value::Unsigned(work[metric]));
+                set.expect("a counter holds less than it held");
+            }
+        }
         work
     }
 

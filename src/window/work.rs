@@ -89,6 +89,20 @@ impl Work {
         self
     }
 
+    /// CPU time of so many ticks, in user mode or the kernel.
+    pub(super) fn of_ticks(ticks: u64, ns_per_tick: u64) -> Self {
+        let mut work = Self::default();
+        work[MetricId::run_time_ns] = ticks.saturating_mul(ns_per_tick);
+        work[MetricId::utime_clock_ticks] = ticks;
+        work[MetricId::stime_clock_ticks] = ticks;
+        work
+    }
+
+    /// Takes from `wanted` as much as there is.
+    pub(super) fn give_to(&mut self, wanted: &mut Self) {
+        *wanted = self.give(*wanted);
+    }
+
     /// Takes as much of `wanted` as there is, and returns the rest of it.
     pub(super) fn give(&mut self, wanted: Self) -> Self {
         let rest = wanted.less(*self);

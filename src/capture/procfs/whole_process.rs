@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::tally::File;
-use super::folder::{Folder, IdName};
+use super::folder::{Folder, IdName, is_gone};
 use super::task::PF_KTHREAD;
 use super::text::{self, unsigned};
 use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
@@ -32,12 +32,13 @@ pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessSt
 ///
 /// A child that exits during the walk is missing in the capture if its parent waits for it before it is read.
 /// What it did since its start is then in the later counters of the parent. A window that starts with this
-/// capture takes these, so that it does not count the whole life of the child.
+/// capture takes these, so that it does not count the whole life of the child. The counters of such a child that was
+/// still read are dropped: the parent's include them.
 pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadState]) {
     let leaders = || threads.iter().filter_map(|thread| thread.process.as_deref());
     let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
-    let mut buffer = Vec::new();
-    for leader in threads {
+    let (mut buffer, mut waited) = (Vec::new(), HashSet::new());
+    for leader in &mut *threads {
         let Some(before) = leader.process.as_deref() else { continue };
         if !parents.contains(&leader.tgid) && !has_waited(before) {
             continue;
@@ -46,7 +47,17 @@ pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadS
         let after = directory.ok().and_then(|directory| read(&directory, &mut buffer));
         let is_same =
             |after: &ProcessState| after.ppid == before.ppid && after.utime_clock_ticks >= before.utime_clock_ticks;
-        leader.process_after = after.filter(|after| is_same(after) && !after.has_children_of(before)).map(Box::new);
+        leader.process_after =
+            after.filter(|after| is_same(after) && !after.has_same_children_as(before)).map(Box::new);
+        waited.extend(leader.process_after.as_ref().map(|_| leader.tgid));
+    }
+    for leader in threads {
+        let parent = leader.process.as_ref().and_then(|process| process.ppid);
+        if parent.is_some_and(|parent| waited.contains(&parent))
+            && procfs.folder(IdName::new(leader.tgid).as_c_str()).is_err_and(is_gone)
+        {
+            leader.process = None;
+        }
     }
 }
 
@@ -162,6 +173,10 @@ mod tests {
         reread_parents(&procfs, &mut threads);
         let after = threads[0].process_after.as_ref().unwrap();
         assert_eq!((after.cutime_clock_ticks, &threads[1].process_after), (Some(900.into()), &None));
+        assert!(threads[1].process.is_some(), "a child that is alive keeps its counters");
+        std::fs::remove_dir_all(dir.path().join("8")).unwrap();
+        reread_parents(&procfs, &mut threads);
+        assert!(threads[1].process.is_none(), "those of a child that was waited for are in the parent's");
     }
 
     #[test]
