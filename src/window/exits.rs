@@ -1,6 +1,8 @@
-//! Threads that exited in a window: from records, from what processes count, or known by their absence.
+//! Concludes a window: adds the threads that exited in it, from records, from what processes count, or known by
+//! their absence.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::accounting::{Seen, account};
@@ -9,71 +11,23 @@ use super::cpu_time::{self, Readings};
 use super::earlier::PackedThread;
 use super::fold::Fold;
 use super::join::{Ends, Join, Start};
-use super::processes::{Processes, Unexplained};
+use super::recorded::{ExitedThread, Exits, Records};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Includes, MetricId, Metrics, MonotonicNs, Name, Party,
-    ProcessState, ThreadId, ThreadSpan, ThreadState, Threads, Value, WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Name, Party, ThreadId, ThreadSpan, ThreadState, Threads,
+    WindowInfo,
 };
-
-/// The record of an exited thread.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ExitedThread {
-    /// Its ids, its name and its values since it started. Names of process and cgroup are filled in.
-    pub state: ThreadState,
-    /// Process id of its parent.
-    pub ppid: u32,
-    /// `CLOCK_MONOTONIC` at its start, in nanoseconds, not earlier than it was.
-    pub started_monotonic_ns: u64,
-    /// How long it was alive, in nanoseconds.
-    pub elapsed_ns: u64,
-}
-
-/// Calls its argument for each record, in the order of the exits.
-pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
-
-/// Records of exited threads.
-#[derive(Default)]
-pub struct Exits<'r> {
-    /// Where they came from, and how many there are; `None` without records.
-    pub summary: Option<ExitRecords>,
-    /// The records.
-    pub each: Option<EachExit<'r>>,
-}
-
-impl ExitedThread {
-    /// A record.
-    #[must_use]
-    pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
-        Self { state, ppid, started_monotonic_ns, elapsed_ns }
-    }
-}
-
-/// What records say of exited processes, before their work is added.
-#[derive(Default)]
-struct Family {
-    /// Parents of processes that exited.
-    parent_of: BTreeMap<u32, u32>,
-    /// Names of processes, from the records of their leaders.
-    names: BTreeMap<u32, Name>,
-}
 
 impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
     pub fn finish(mut self, later: &CtprofSnapshot, exits: &Exits<'_>) -> Ends<T> {
-        let start = std::sync::Arc::clone(&self.start);
+        let start = Arc::clone(&self.start);
         let readings = Readings::of(later);
         let (clocks, cpu_time) = self.centred(&start, &readings);
-        let family = self.family(&start, exits);
-        let mut unexplained = Unexplained::of(&self.processes, &start.earlier, start.clocks.ns_per_tick);
-        self.explain_gone(&start, &mut unexplained, &family);
-        let (mut recorded, mut fold) = (BTreeSet::new(), Fold::default());
-        if let Some(each) = exits.each {
-            each(&mut |exited| {
-                fold.extend(self.exited(&start, &clocks, exited, &family, &mut unexplained, &mut recorded));
-            });
-        }
+        let mut records = Records::new(&start, clocks, &self.processes, exits);
+        let mut fold = Fold::default();
+        exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
+        let Records { unexplained, recorded, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
@@ -102,123 +56,24 @@ impl<T: Threads> Join<T> {
         (clocks, cpu_time::increase((&start.cpu_time, begin), (later, end)))
     }
 
-    fn family(&self, start: &Start, exits: &Exits<'_>) -> Family {
-        let mut family = Family::default();
-        for gone in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
-            if let Some(ppid) = gone.process.as_ref().and_then(|state| state.ppid) {
-                family.parent_of.insert(gone.id.tgid, ppid);
-            }
-        }
-        if let Some(each) = exits.each {
-            each(&mut |exited| {
-                let ThreadState { tgid, tid, comm, .. } = exited.state;
-                if self.processes.describe(tgid).is_none() {
-                    family.parent_of.insert(tgid, exited.ppid);
-                }
-                if tid == tgid {
-                    family.names.insert(tgid, comm);
-                }
-            });
-        }
-        family
-    }
-
-    /// What exited processes had done before the window is no work of their parents' children in it.
-    fn explain_gone(&self, start: &Start, unexplained: &mut Unexplained, family: &Family) {
-        let ticks = start.clocks.ns_per_tick;
-        for leader in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
-            let Some(ProcessState { ppid: Some(ppid), .. }) = leader.process.as_deref() else { continue };
-            let state = leader.process.as_deref().expect("it has a parent");
-            let mut work = Work::of_process(state, Includes::Threads, ticks);
-            work += Work::of_process(state, Includes::Children, ticks);
-            unexplained.explain_process(*ppid, work, &family.parent_of);
-        }
-    }
-
-    /// The thread of a record as part of the window; `None` if the later capture still listed it, or if it is of
-    /// another time.
-    fn exited(
-        &mut self,
-        start: &Start,
-        clocks: &Clocks,
-        exited: ExitedThread,
-        family: &Family,
-        unexplained: &mut Unexplained,
-        recorded: &mut BTreeSet<usize>,
-    ) -> Option<ThreadState> {
-        let ExitedThread { mut state, ppid, started_monotonic_ns, elapsed_ns } = exited;
-        let id = state.id();
-        let place = start.earlier.find(id).filter(|place| !recorded.contains(place));
-        // Of several threads with one id, the earlier capture had the first.
-        let is_listed = match place {
-            Some(place) => start.found[place].load(Ordering::Relaxed),
-            None => self.started.binary_search(&id).is_ok(),
-        };
-        if is_listed {
+    /// The thread of a record as part of the window, and of its CPU time.
+    fn placed(&mut self, records: &mut Records<'_>, exited: ExitedThread) -> Option<ThreadState> {
+        if self.is_listed(records, exited.state.id()) {
             return None;
         }
-        let known = place.filter(|place| has_grown(start, *place, &state.metrics));
-        if known.is_none() && !clocks.may_have_started(started_monotonic_ns) {
-            return None;
-        }
-        let mut span = ThreadSpan {
-            alive_ns: elapsed_ns.min(clocks.duration_ns),
-            started: true,
-            exited: true,
-            ..ThreadSpan::default()
-        };
-        let origin = known.map(|place| &start.earlier.threads()[place]);
-        if let Some(place) = known {
-            recorded.insert(place);
-            // Records round bytes down to KiB, so that a counter that stood still is smaller in them.
-            start.earlier.subtract(place, &mut state.metrics, |_| {});
-            span.started = false;
-        }
-        let mut work = Work::of_thread(&state.metrics, start.clocks.ns_per_tick);
-        if self.processes.describe(id.tgid).is_some() {
-            // The kernel estimates the run time of short threads. What the process counts is exact.
-            let excess = unexplained.explain_thread(id.tgid, work)[MetricId::run_time_ns];
-            work[MetricId::run_time_ns] -= excess;
-            state.metrics.run_time_ns = state.metrics.run_time_ns.map(|run| MonotonicNs(run.0.saturating_sub(excess)));
-        } else {
-            unexplained.explain_process(ppid, work, &family.parent_of);
-        }
-        self.describe(start, &mut state, ppid, origin, family);
-        state.span = Some(span);
+        let (mut thread, work) = records.placed(&self.processes, exited)?;
+        thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid));
         self.explain(work);
-        self.started_and_exited += u64::from(span.started);
-        Some(state)
+        self.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
+        Some(thread)
     }
 
-    /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
-    /// those of its process, else the cgroup of the nearest ancestor that is known.
-    fn describe(
-        &mut self,
-        start: &Start,
-        state: &mut ThreadState,
-        ppid: u32,
-        origin: Option<&PackedThread>,
-        family: &Family,
-    ) {
-        let tgid = state.tgid;
-        let leader = start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &start.earlier.threads()[place]);
-        let earlier = origin.or(leader);
-        let later = self.processes.describe(tgid);
-        let name = later.map(|(name, ..)| name).or(family.names.get(&tgid)).or(earlier.map(|thread| &thread.pcomm));
-        state.pcomm = Name::clone(name.unwrap_or(&state.comm));
-        state.cgroup =
-            earlier.and_then(|thread| thread.cgroup.clone()).or(later.and_then(|(_, group, _)| group.cloned()));
-        let mut ancestor = ppid;
-        for _ in 0..8 {
-            if state.cgroup.is_some() {
-                break;
-            }
-            state.cgroup = cgroup_of(start, &self.processes, ancestor);
-            let Some(next) = family.parent_of.get(&ancestor) else { break };
-            ancestor = *next;
+    /// Whether the later capture still has the thread of a record.
+    fn is_listed(&self, records: &Records<'_>, id: ThreadId) -> bool {
+        match records.earlier_place(id) {
+            Some(place) => self.start.found[place].load(Ordering::Relaxed),
+            None => self.started.binary_search(&id).is_ok(),
         }
-        let party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
-        state.party = party.or_else(|| self.lineage.as_mut()?.party(tgid));
     }
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.
@@ -267,26 +122,6 @@ impl<T: Threads> Join<T> {
     }
 }
 
-/// Whether a record continues the earlier thread at `place`.
-fn has_grown(start: &Start, place: usize, metrics: &Metrics) -> bool {
-    match (start.earlier.value(place, MetricId::run_time_ns), metrics.run_time_ns) {
-        (Some(Value::Unsigned(earlier)), Some(later)) => earlier <= later.0,
-        _ => true,
-    }
-}
-
 fn is_of_children(thread: &ThreadState) -> bool {
     thread.exited_work == Some(ExitedWork::Children)
-}
-
-/// The threads of the earlier capture that were not found again.
-fn gone(start: &Start) -> impl Iterator<Item = &PackedThread> {
-    let threads = start.earlier.threads().iter().zip(&start.found);
-    threads.filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(thread, _)| thread)
-}
-
-fn cgroup_of(start: &Start, processes: &Processes, tgid: u32) -> Option<Name> {
-    let later = processes.describe(tgid).and_then(|(_, cgroup, _)| cgroup.cloned());
-    let earlier = || start.earlier.find(ThreadId { tgid, tid: tgid });
-    later.or_else(|| start.earlier.threads()[earlier()?].cgroup.clone())
 }

@@ -10,6 +10,7 @@ mod fold;
 mod join;
 mod lineage;
 mod processes;
+mod recorded;
 mod records;
 mod work;
 
@@ -20,10 +21,10 @@ use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::Readings;
 pub use self::earlier::Earlier;
-pub use self::exits::{EachExit, ExitedThread, Exits};
 pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
+pub use self::recorded::{EachExit, ExitedThread, Exits};
 use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState, Threads, WINDOW_FORMAT_VERSION};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
