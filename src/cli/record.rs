@@ -72,8 +72,14 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
             };
             let end = child.wait_exited(&signals).context("cannot wait for the command")?;
             drop(signals);
-            let later = capture_with(&options)?;
-            child.reap().context("cannot wait for the command")?;
+            let mut later = capture_with(&options)?;
+            let id = child.id();
+            let io = child.reap().context("cannot wait for the command")?;
+            let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+            if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
+                process.read_bytes.get_or_insert(io.read_bytes.into());
+                process.write_bytes.get_or_insert(io.write_bytes.into());
+            }
             recording.command = Some(command(args, &end));
             (later, ExitCode::from(end.exit_status()))
         }

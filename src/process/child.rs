@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -95,13 +96,33 @@ impl Child {
     }
 
     /// Reaps the command's process, whose exit has been waited for. A process that is not reaped stays a zombie
-    /// until ctprof exits.
+    /// until ctprof exits. Returns the storage I/O of the process and of the children that it waited for; `io` of
+    /// a zombie belongs to root, so that other users cannot read it (`task_dump_owner` in fs/proc/base.c).
     ///
     /// # Errors
     /// If it was reaped elsewhere.
-    pub fn reap(self) -> io::Result<()> {
-        Ok(reap(self.pid)?)
+    pub fn reap(self) -> io::Result<StorageIo> {
+        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        reap(self.pid)?;
+        let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let bytes = |blocks: fn(&Usage) -> i64| {
+            u64::try_from(blocks(&after) - blocks(&before)).unwrap_or(0).saturating_mul(BLOCK)
+        };
+        Ok(StorageIo { read_bytes: bytes(Usage::block_reads), write_bytes: bytes(Usage::block_writes) })
     }
+}
+
+/// Unit of `ru_inblock` and `ru_oublock` of getrusage(2), in bytes.
+const BLOCK: u64 = 512;
+
+/// Storage I/O of a process, and of the children that it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StorageIo {
+    /// Bytes fetched from storage.
+    pub read_bytes: u64,
+    /// Bytes sent to storage.
+    pub write_bytes: u64,
 }
 
 /// Variables that ctprof was started with and no longer has. If ctprof has file capabilities, glibc removes

@@ -7,7 +7,7 @@ mod progress;
 mod signals;
 mod workers;
 
-pub use self::child::Child;
+pub use self::child::{Child, StorageIo};
 pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::boot::Clocks;
 use super::cpu_time::Readings;
-use super::earlier::Earlier;
+use super::earlier::{Earlier, PackedThread};
 use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
 use super::work::Work;
-use crate::model::{HostCpuTime, MetricId, Metrics, ThreadId, ThreadSpan, ThreadState, Threads, WindowInfo};
+use crate::model::{
+    HostCpuTime, Includes, METRICS, MetricId, Metrics, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
+    WindowInfo, WindowRule,
+};
 
 /// What the later threads become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,13 +174,24 @@ impl<T: Threads> Join<T> {
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
         self.subtract(start, place, &mut thread.metrics);
-        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        let mut work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        let is_comparable = !has_counters_of_another(earlier, &thread, work, start.clocks.ns_per_tick);
+        if !is_comparable {
+            let counters = METRICS.iter().filter(|metric| metric.window != WindowRule::Later);
+            counters.for_each(|metric| metric.clear(&mut thread.metrics));
+            work = Work::default();
+        }
         self.explain(work);
         self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
-            thread.metrics = totals;
-            self.before.add(start.earlier.thread(place, &thread));
+            let mut before = start.earlier.thread(place, &thread);
+            if is_comparable {
+                thread.metrics = totals;
+            } else {
+                before.metrics.clone_from(&thread.metrics);
+            }
+            self.before.add(before);
         } else {
             thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
             // They are totals, which a window does not have.
@@ -210,4 +224,17 @@ impl<T: Threads> Join<T> {
         }
         self.threads.add(thread);
     }
+}
+
+/// Whether a leader did much more than its whole process. The thread that calls execve(2) continues with the ids
+/// and the start time of the leader, but with its own counters (`de_thread` in fs/exec.c).
+fn has_counters_of_another(earlier: &PackedThread, later: &ThreadState, work: Work, ns_per_tick: u64) -> bool {
+    let run = |state: &Option<Box<ProcessState>>| {
+        let process = state.as_deref().filter(|process| process.utime_clock_ticks.is_some())?;
+        Some(Work::of_process(process, Includes::Threads, ns_per_tick)[MetricId::run_time_ns])
+    };
+    let (Some(before), Some(after)) = (run(&earlier.process), run(&later.process)) else { return false };
+    let whole = after.saturating_sub(before);
+    // A busy process runs on between reading its counters and those of the thread.
+    work[MetricId::run_time_ns] > whole + whole / 4 + 10 * ns_per_tick
 }
