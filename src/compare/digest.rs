@@ -315,7 +315,8 @@ impl Members {
 }
 
 /// How long a thread was blocked: as the scheduler counts it, else by the I/O and memory delays of taskstats. The
-/// scheduler counts the idle time of kernel threads as blocked (`TASK_IDLE`), so of these only I/O waits count.
+/// scheduler counts the idle time of kernel threads as blocked (`TASK_IDLE`), so of these only I/O waits count. Under
+/// sched_ext it counts neither: the values stay zero.
 fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     let metrics = &thread.metrics;
     let delays = || {
@@ -325,7 +326,7 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
         Some(memory.into_iter().fold(metrics.blkio_delay_total_ns?.0.saturating_add(swap), u64::saturating_add))
     };
     let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
-    counted.map(|blocked| blocked.0).or_else(delays)
+    counted.filter(|_| metrics.ext_enabled != Some(true)).map(|blocked| blocked.0).or_else(delays)
 }
 
 /// How many threads started and exited in a window. A thread can do both.
@@ -474,5 +475,18 @@ mod tests {
         lifetimes.add(&thread(2, "b", 10_000));
         assert_eq!(lifetimes.share_of_uptime(&snapshot), Some(0.5));
         assert_eq!(lifetimes.share_of_uptime(&CtprofSnapshot::default()), None);
+    }
+
+    #[test]
+    fn threads_under_sched_ext_are_blocked_for_as_long_as_taskstats_says() {
+        let mut dd = thread(1, "dd", 0);
+        dd.metrics.block_sum = Some(MonotonicNs(0));
+        dd.metrics.blkio_delay_total_ns = Some(MonotonicNs(7));
+        dd.metrics.swapin_delay_total_ns = Some(MonotonicNs(0));
+        assert_eq!(blocked_ns(&dd), Some(0));
+        dd.metrics.ext_enabled = Some(true);
+        assert_eq!(blocked_ns(&dd), Some(7));
+        dd.metrics.blkio_delay_total_ns = None;
+        assert_eq!(blocked_ns(&dd), None);
     }
 }

@@ -3,6 +3,9 @@
 use super::boot::Clocks;
 use crate::model::{Accounting, BusySource, HostCpuTime};
 
+/// Threads may have this many percent of the run time that the scheduler counts, as they are captured after it.
+const MOST_PERCENT: u64 = 101;
+
 /// What the threads of a window account for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Accounted {
@@ -24,7 +27,8 @@ pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, seen: Accounted) -> O
         Some(clocks.duration_ns.saturating_mul(cpus).saturating_sub(unused))
     };
     // The scheduler adds the run time of a task when it leaves its CPU, which a lone task rarely does.
-    let (source, busy_ns) = match time.run_ns.filter(|run_ns| *run_ns >= explained_ns) {
+    let is_complete = |run_ns: &u64| run_ns.saturating_mul(MOST_PERCENT) >= explained_ns.saturating_mul(100);
+    let (source, busy_ns) = match time.run_ns.filter(is_complete) {
         Some(run_ns) => (BusySource::Schedstat, run_ns),
         None => (BusySource::Idle, not_idle()?),
     };
@@ -56,5 +60,21 @@ mod tests {
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)), "less than the threads have");
         assert_eq!(of(&HostCpuTime { cpus: Some(2), ..HostCpuTime::default() }), None);
         assert_eq!(of(&HostCpuTime { cpus: None, ..time }), None);
+    }
+
+    #[test]
+    fn threads_captured_a_little_later_do_not_hide_the_run_time_of_the_scheduler() {
+        let clocks = Clocks { duration_ns: 5_000_000_000, ns_per_tick: 10_000_000, ..Clocks::default() };
+        let time = HostCpuTime {
+            cpus: Some(2),
+            idle_ticks: Some(0),
+            iowait_ticks: Some(0),
+            run_ns: Some(4_000_000_000),
+            ..HostCpuTime::default()
+        };
+        let source =
+            |explained_ns| account(&clocks, &time, Accounted { explained_ns, started: 0 }).map(|cpu| cpu.source);
+        assert_eq!(source(4_040_000_000), Some(BusySource::Schedstat));
+        assert_eq!(source(4_041_000_000), Some(BusySource::Idle));
     }
 }

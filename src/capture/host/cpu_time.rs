@@ -1,7 +1,8 @@
 //! CPU time of the host, from `/proc/stat` and `/proc/schedstat`.
 
-use std::fs;
 use std::path::Path;
+use std::time::Duration;
+use std::{fs, thread};
 
 use super::super::procfs::text::unsigned;
 use crate::model::HostCpuTime;
@@ -11,7 +12,11 @@ use crate::model::HostCpuTime;
 const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
 
 /// Reads the CPU time of the host; `None` if there is none.
+///
+/// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so that the
+/// time since this thread got its CPU, such as that of starting up, would count as later than it was.
 pub(in crate::capture) fn read(procfs: &Path) -> Option<HostCpuTime> {
+    thread::sleep(Duration::from_micros(1));
     let text = |name: &str| fs::read(procfs.join(name)).unwrap_or_default();
     let time = parse(&text("stat"), &text("schedstat"));
     (time != HostCpuTime::default()).then_some(time)

@@ -1,0 +1,260 @@
+"""Checks of the windows that windows.sh and suspend.sh recorded in a guest.
+
+Each check compares a window with what the kernel itself counted before and after ctprof (`outer`) or within the
+window (`inner`), and returns what it found, as a text for the table. It raises Failed if the two disagree or if there
+is nothing to compare, and Skipped where the guest cannot do what is to be recorded.
+"""
+import json
+import re
+import subprocess
+
+TICK_NS = 10_000_000
+SECOND = 1_000_000_000
+
+
+class Failed(Exception):
+    """The window is wrong."""
+
+
+class Skipped(Exception):
+    """The guest lacks what the check needs."""
+
+
+def require(holds, text):
+    if not holds:
+        raise Failed(text)
+
+
+def is_close(value, truth):
+    """Within 5 % or two ticks: the kernel counts the truth in ticks."""
+    return abs(value - truth) <= max(truth * 0.05, 2 * TICK_NS)
+
+
+class Guest:
+    """The files that a guest left, and the program that shows them."""
+
+    def __init__(self, out, ctprof):
+        self.out, self.ctprof = out, ctprof
+
+    def text(self, name):
+        return (self.out / name).read_text()
+
+    def snapshot(self, name):
+        return json.loads(subprocess.run(["zstd", "-dc", self.out / f"{name}.ctprof.zst"], capture_output=True,
+                                         check=True).stdout)
+
+    def show(self, *names, options=("-f", "json", "-n", "0")):
+        files = [self.out / f"{name}.ctprof.zst" for name in names]
+        return subprocess.run([self.ctprof, "-q", "show", *options, *files], capture_output=True, text=True,
+                              check=True).stdout
+
+
+class Window:
+    """A window as JSON: its facts, and the overview in nanoseconds."""
+
+    def __init__(self, text):
+        page = json.loads(text)
+        self.info, self.rows = page["snapshot"]["window"], page["rows"]
+        self.duration = self.info["duration_ns"]
+
+    def time(self, metric, *path):
+        """A time of a group, or of all groups together; None if it is absent."""
+        values = [row["value"] for row in self.rows if row["section"] == "overview" and row["metric"] == metric
+                  and (row["path"] == list(path) if path else len(row["path"]) == 1)]
+        values = [value for value in values if value is not None]
+        return sum(values) / 100 * self.duration if values else None
+
+
+def between_two(text, start, number):
+    """The difference of a number in two copies of a file, each of which starts with `start`."""
+    copies = [number(start + copy) for copy in text.split(start)[1:]]
+    require(len(copies) == 2, f"{len(copies)} copies of 2")
+    return copies[1] - copies[0]
+
+
+def schedstat(text, field):
+    """The increase of a field of the lines of CPUs (7 is run time, 8 is wait), in nanoseconds."""
+    cpus = lambda copy: [line.split() for line in copy.splitlines() if line.startswith("cpu")]
+    return between_two(text, "version ", lambda copy: sum(int(cpu[field]) for cpu in cpus(copy)))
+
+
+def stat(line, *fields):
+    """The sum of fields of /proc/PID/stat, counted from 1, in nanoseconds."""
+    values = line.rpartition(")")[2].split()
+    return sum(int(values[field - 3]) for field in fields) * TICK_NS
+
+
+def storm(guest, names_processes):
+    """The command compares best: captures take an emulator a good part of a second, and the counters of the host and of
+    ctprof itself are not read at one moment."""
+    window = Window(guest.text("storm.json"))
+    cpu, inner, outer = window.info["cpu"], guest.text("storm.inner"), guest.text("storm.outer")
+    busy, most = schedstat(inner, 7), schedstat(outer, 7)
+    start, end = (stat(line, 14, 15) for line in guest.text("storm.ctprof").splitlines())
+    found, least = window.time("run") - window.time("run", "ctprof") + end - start, 0.99 if names_processes else 0.95
+    text = f"{found / busy:.1%} of {busy / SECOND:.2f} s"
+    text += f" ({cpu['explained_ns'] / SECOND:.2f} of {cpu['busy_ns'] / SECOND:.2f} s, {cpu['source']})"
+    # Other threads also run in the window before and after the command.
+    require(busy * least <= found <= busy * 1.01 + SECOND / 10, text)
+    require(busy <= cpu["busy_ns"] <= most or cpu["source"] == "idle", f"{text}, {most / SECOND:.2f} s around ctprof")
+    records = window.info.get("exit_records")
+    require((records is not None) == names_processes, f"records: {records}")
+    # The wait of processes without a record is unknown, and that of others after their record.
+    waited = window.time("wait") / cpu["wait_ns"]
+    text += f", wait {waited:.1%}"
+    require((0.95 if names_processes else 0) <= waited <= 1.01, text)
+    if records:
+        require(records["received"] + records["lost"] >= 2000, f"records: {records}")
+        text += f", {records['received']} records, {records['lost']} lost"
+    return text
+
+
+def exits(guest, names_processes):
+    window = Window(guest.show("exits"))
+    start, computed, end = (stat(line, 16, 17) for line in guest.text("exits.inner").splitlines())
+    run = lambda *path: window.time("run", *path) or 0
+    rest = run("ash", "exited children")
+    found = rest + sum(map(run, ("awk", "neighbour", "sleep"))) if names_processes else rest
+    text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
+    require(end > start and is_close(found, end - start), text)
+    if names_processes:
+        of_awk = f"awk {run('awk') / SECOND:.2f} of {(computed - start) / SECOND:.2f} s"
+        require(is_close(run("awk"), computed - start), of_awk)
+        threads = [thread for thread in guest.snapshot("exits")["threads"] if thread["pcomm"] == "neighbour"]
+        require(len(threads) == 4 == len({thread["tid"] for thread in threads}), f"{len(threads)} threads of 4")
+    return text
+
+
+def children(guest, _):
+    window = Window(guest.show("children-a", "children-b"))
+    start, end = (stat(line, 16, 17) for line in guest.text("children.inner").splitlines())
+    found = window.time("run", "ash", "exited children") or 0
+    text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
+    require(end > start and is_close(found, end - start), text)
+    return text
+
+
+def blocked(guest, name, truth):
+    inner, outer = (truth(guest.text(f"{name}.{where}")) for where in ("inner", "outer"))
+    found = Window(guest.text(f"{name}.json")).time("block", "dd")
+    require(found is not None, "absent")
+    text = f"{found / SECOND:.2f} s in {inner / SECOND:.2f} to {outer / SECOND:.2f} s"
+    require(inner > 2 * TICK_NS and inner - 2 * TICK_NS <= found <= outer + 2 * TICK_NS, text)
+    return text
+
+
+def block_io_delay(text):
+    start, end = (stat(line, 42) for line in re.findall(r"^\d+ \(dd\).*", text, re.MULTILINE))
+    return end - start
+
+
+def block_schedstat(guest, _):
+    kept = re.findall(r"sum_block_runtime\s*:\s*(\S+)", guest.text("block_schedstat.outer"))
+    if not kept:
+        raise Skipped("the kernel has no sum_block_runtime")
+    if float(kept[-1]) == 0:
+        # Under sched_ext.
+        return blocked(guest, "block_schedstat", block_io_delay) + " of delays, sum_block_runtime is 0"
+    of_copy = lambda copy: float(re.search(r"sum_block_runtime\s*:\s*(\S+)", copy)[1]) * 1_000_000
+    return blocked(guest, "block_schedstat", lambda text: between_two(text, "dd (", of_copy))
+
+
+def block_delays(guest, _):
+    return blocked(guest, "block_delays", block_io_delay)
+
+
+def clock(guest, _):
+    snapshot = guest.snapshot("clock")
+    window, threads = snapshot["window"], snapshot["threads"]
+    text = f"{window['duration_ns'] / SECOND:.2f} s"
+    require(2 * SECOND <= window["duration_ns"] < 6 * SECOND, text)
+    require("suspended_ns" not in window, f"{text}, suspended for {window.get('suspended_ns')} ns")
+    alive = [thread.get("alive_ns", 0) for thread in threads]
+    require(max(alive) < 8 * SECOND, f"a thread was alive for {max(alive)} ns")
+    is_time = lambda name, value: name.endswith(("_ns", "_ticks")) and isinstance(value, int)
+    objects = [snapshot["cpu_time"], window["cpu"], *threads]
+    times = [value for item in objects for name, value in item.items() if is_time(name, value)]
+    # A negative number, read as unsigned, is beyond all times.
+    require(len(times) > 100 and all(0 <= value < 1 << 62 for value in times), f"{text}, a negative time")
+    return text
+
+
+def cgroups(guest, _):
+    """Increases of counters of cgroups are the differences of their files, to the last digit."""
+    copies = ({}, {})
+    for line in guest.text("cgroups.outer").splitlines():
+        name, _, value = line.rpartition(" ")
+        copies[name in copies[0]][name] = int(value)
+    stats = guest.snapshot("cgroups")["cgroup_stats"]
+    compared = {}
+    for name, value in copies[1].items():
+        group, file, key = re.fullmatch(r"(/\w+)/(\S+) (\S+)", name).groups()
+        place = {"cpu.stat": "cpu", "memory.stat": "memory_stat", "memory.events": "memory_events"}[file]
+        values = stats.get(group, {})
+        values = values.get(place, values.get("memory", {}).get(place.removeprefix("memory_"), {}))
+        is_counter = place != "memory_stat" or re.match(r"pg|workingset_refault", key)
+        if is_counter and key in values:
+            compared[name] = values[key], value - copies[0][name]
+    changed = {name: pair for name, pair in compared.items() if pair[1]}
+    wrong = {name: pair for name, pair in changed.items() if pair[0] != pair[1]}
+    require(not wrong, f"window and files differ: {wrong}")
+    expected = {"/throttled/cpu.stat usage_usec", "/small/memory.events max"}
+    require(expected <= changed.keys(), f"changed: {sorted(changed)}")
+    return f"{len(changed)} of {len(compared)} changed, equal"
+
+
+def screen(guest, name, culprit):
+    """The group to blame is in the first three rows."""
+    lines = guest.show(name, options=()).splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.startswith("group"))
+    rows = [line.split()[0] for line in lines[heading + 1:heading + 4]]
+    require(culprit in rows, f"first rows: {rows}")
+    return f"row {rows.index(culprit) + 1}"
+
+
+def suspend(guest, _):
+    if not (guest.out / "suspend.ctprof.zst").exists():
+        raise Skipped("the guest did not wake up")
+    before, after = (float(line.split()[0]) for line in guest.text("suspend.outer").splitlines())
+    if after - before < 3:
+        raise Skipped(guest.text("suspend.log").strip() or "the guest did not sleep")
+    window = guest.snapshot("suspend")["window"]
+    suspended, duration = window.get("suspended_ns", 0) / SECOND, window["duration_ns"] / SECOND
+    text = f"{suspended:.2f} s and {duration:.2f} s awake"
+    require(2 <= suspended <= after - before and 3 <= duration < 9, f"{text}; {after - before:.2f} s by the boot clock")
+    return text
+
+
+def commands(guest, _):
+    status = guest.text("status").split()
+    require(status == ["0"] * 10, f"exit status: {status}")
+    return "10 succeeded"
+
+
+CHECKS = {
+    "commands": commands,
+    "fork storm": storm,
+    "exits": exits,
+    "exited children": children,
+    "block, schedstats": block_schedstat,
+    "block, delays": block_delays,
+    "clock step": clock,
+    "cgroup counters": cgroups,
+    "throttled": lambda guest, _: screen(guest, "screen-throttled", "dd"),
+    "little memory": lambda guest, _: screen(guest, "screen-small", "cat"),
+    "suspend": suspend,
+}
+
+
+def check(out, ctprof, names_processes):
+    """The result of each check, and the names of those that failed. Records of exits name their process or not."""
+    guest, results, failed = Guest(out, ctprof), {}, []
+    for name, run in CHECKS.items():
+        try:
+            results[name] = run(guest, names_processes)
+        except Skipped as reason:
+            results[name] = f"skipped: {reason}"
+        except Exception as error:  # Also text that has no values.
+            results[name] = f"FAILED: {error if isinstance(error, Failed) else repr(error)}"
+            failed.append(name)
+    return results, failed
