@@ -346,6 +346,11 @@ impl View {
         self.sections.iter().copied().collect()
     }
 
+    /// Whether only threads of the recorded command are shown.
+    pub(super) fn is_of_command(&self) -> bool {
+        matches!(self.scope, ThreadScope::Command)
+    }
+
     /// The selected columns, which must exist in the report.
     pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
         match self.columns.iter().find(|column| !is_view(**column)) {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 
 use super::args::{Args, Messages, View};
 use super::progress::{self, Watch};
-use crate::compare::{Digest, Options, Sides, ThreadTotals};
+use crate::compare::{Digest, Options, Scope, Sides, ThreadTotals};
 use crate::model::{CtprofSnapshot, Threads};
 use crate::process::Progress;
 use crate::store::{StoreError, Stored};
@@ -47,7 +47,21 @@ impl<'o> Input<'o> {
 
     /// One snapshot or window.
     pub(super) fn one(&self, path: &Path) -> Result<Digest> {
-        Ok(self.digest(Opened::Streamed(Box::default(), Stored::open(path, self.limit)?))?)
+        let digest = self.digest(Opened::Streamed(Box::default(), Stored::open(path, self.limit)?))?;
+        self.in_scope(digest, path)
+    }
+
+    /// Scope `command` needs a window of a command.
+    fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
+        let command = digest.snapshot.window.as_ref().and_then(|window| window.command.as_ref());
+        if self.options.scope == Scope::Command && command.is_none() {
+            let message = format!(
+                "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
+                path.display()
+            );
+            return Err(Args::command().error(ErrorKind::ValueValidation, message).into());
+        }
+        Ok(digest)
     }
 
     /// The window between two snapshots.
@@ -58,7 +72,7 @@ impl<'o> Input<'o> {
         let (mut later, join) = self.load(later, &join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
-        Ok(Digest::new(later, threads))
+        self.in_scope(Digest::new(later, threads), paths.candidate)
     }
 
     /// Both sides of a comparison. Of two snapshots of one boot, the later one has what happened in between.
@@ -70,10 +84,11 @@ impl<'o> Input<'o> {
         }
         let in_order = a.captured_at_unix_ns < b.captured_at_unix_ns;
         if in_order && window::check(a, b).is_ok() {
-            return self.like_for_like(earlier, later);
+            let sides = self.like_for_like(earlier, later)?;
+            return Ok(Sides { candidate: self.in_scope(sides.candidate, paths.candidate)?, ..sides });
         }
         let (a, b) = rayon::join(|| self.digest(earlier), || self.digest(later));
-        Ok(Sides { baseline: a?, candidate: b? })
+        Ok(Sides { baseline: self.in_scope(a?, paths.baseline)?, candidate: self.in_scope(b?, paths.candidate)? })
     }
 
     fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<Sides<Digest>> {

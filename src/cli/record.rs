@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
@@ -25,6 +25,9 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
     let columns = args.view.columns(Column::is_of_views)?;
+    if args.view.is_of_command() && args.command.is_empty() {
+        bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
+    }
     let target = args.output.as_deref().map(Target::create).transpose()?;
     let (mut window, status) = recorded(args)?;
     if args.sources.redact {
