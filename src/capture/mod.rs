@@ -70,7 +70,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let pool = workers(options.workers(&host));
     let sources = sources(options, &host, &pool);
     let start = Start::now(roots.tree());
-    let cpu_time = cpu_time::read(&roots.procfs);
+    let cpu_time = cpu_time::read(&roots.procfs, roots.tree());
     let pids = pids::to_capture(&roots.procfs, &procfs, &options.pids)?;
     let walk = Walk {
         procfs: &procfs,
@@ -84,7 +84,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     };
     let mut walked = walk.run(&pids, &pool);
     whole_process::reread_parents(&procfs, &mut walked.threads);
-    let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs));
+    let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs, roots.tree()));
     let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
     walked.tally.merge(tally);
     let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);

@@ -21,5 +21,8 @@ optional_record! {
         pub run_ns: u64,
         /// Time that tasks waited for a CPU, in nanoseconds; absent without `CONFIG_SCHEDSTATS`.
         pub wait_ns: u64,
+        /// The part of the capturing process, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`); absent where the threads
+        /// are those of another boot.
+        pub own_ns: u64,
     }
 }

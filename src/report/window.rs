@@ -6,7 +6,7 @@ use super::page::{Line, Tone};
 use super::scale::spaced;
 use crate::compare::{CommandTotals, Side, WindowSide};
 use crate::diagnose::Kind;
-use crate::model::{Accounting, RecordedCommand, Unit, WindowInfo};
+use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
 
 /// A window whose threads explain less than this share of the host's CPU time says what the rest may be.
 const MOST_EXPLAINED: f64 = 0.95;
@@ -21,6 +21,9 @@ pub(super) fn lines(label: &'static str, side: &Side, window: &WindowSide) -> Ve
     lines.extend(notes(&window.info).into_iter().map(note));
     lines
 }
+
+/// Twenty ticks: the precision is a few percent of that.
+const LEAST_BUSY_NS_PER_CPU: u64 = 200_000_000;
 
 /// `5.06 s on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
 /// explained (97%)`.
@@ -37,12 +40,20 @@ fn covered(side: &Side, WindowSide { info, started, exited, since_baseline, .. }
     }
     let (threads, processes) = (Kind::Threads.counted(side.threads), Kind::Processes.counted(side.processes));
     let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
-    if let Some(Accounting { busy_ns, explained_ns, .. }) = info.cpu {
-        let share = explained_ns as f64 / busy_ns.max(1) as f64 * 100.0;
+    if let Some(cpu @ Accounting { busy_ns, explained_ns, .. }) = info.cpu {
         let (explained, busy) = (seconds(explained_ns), seconds(busy_ns));
-        let _ = write!(text, "; {explained} of {busy} CPU-seconds explained ({share:.0}%)");
+        let _ = write!(text, "; {explained} of {busy} CPU-seconds explained");
+        if is_precise(&cpu) {
+            let _ = write!(text, " ({:.0}%)", explained_ns as f64 / busy_ns as f64 * 100.0);
+        }
     }
     text
+}
+
+/// Whether the host's CPU time says how much is explained. Idle time has ticks, of each CPU, at both ends.
+fn is_precise(cpu: &Accounting) -> bool {
+    cpu.busy_ns > 0
+        && (cpu.source == BusySource::Schedstat || cpu.busy_ns >= cpu.cpus.saturating_mul(LEAST_BUSY_NS_PER_CPU))
 }
 
 fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
@@ -64,7 +75,7 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
 /// Where the rest of the host's CPU time may have gone, if it is much.
 fn unexplained(cpu: &Accounting) -> Option<String> {
     let rest = cpu.busy_ns.checked_sub(cpu.explained_ns)?;
-    if cpu.explained_ns as f64 >= cpu.busy_ns as f64 * MOST_EXPLAINED {
+    if !is_precise(cpu) || cpu.explained_ns as f64 >= cpu.busy_ns as f64 * MOST_EXPLAINED {
         return None;
     }
     let mut causes = Vec::new();

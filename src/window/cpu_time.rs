@@ -44,6 +44,16 @@ pub(super) fn increase(earlier: (&Readings, u64), later: (&Readings, u64)) -> Op
     Some(combined(&a, &b, |a, b| b?.checked_sub(a?)))
 }
 
+/// The CPU time of the later capture's process up to that moment: since the moment of the earlier one, if it made
+/// both.
+pub(super) fn own(earlier: Option<(&Readings, u64)>, later: (&Readings, u64)) -> Option<u64> {
+    let since = match earlier {
+        Some((readings, ns)) => readings.at(ns)?.own_ns?,
+        None => 0,
+    };
+    later.0.at(later.1)?.own_ns?.checked_sub(since)
+}
+
 /// Each counter from both; of the CPUs the later number.
 fn combined(
     a: &HostCpuTime,
@@ -59,6 +69,7 @@ fn combined(
         started: counter(a.started, b.started),
         run_ns: counter(a.run_ns, b.run_ns),
         wait_ns: counter(a.wait_ns, b.wait_ns),
+        own_ns: counter(a.own_ns, b.own_ns),
     }
 }
 
@@ -80,6 +91,16 @@ mod tests {
         assert_eq!(idle((&a, 100), (&b, 999)), Some(30));
         assert_eq!(idle((&readings(10, None), 50), (&b, 0)), Some(40), "a file without the second reading");
         assert!(increase((&Readings::default(), 0), (&b, 0)).is_none());
+    }
+
+    #[test]
+    fn the_process_that_made_both_captures_counts_from_the_first_on() {
+        let own = |ns| HostCpuTime { own_ns: Some(ns), ..HostCpuTime::default() };
+        let readings = |before, after| Readings { before: Some(own(before)), after: Some(own(after)), walk_ns: 100 };
+        let (a, b) = (readings(10, 30), readings(100, 140));
+        assert_eq!(super::own(Some((&a, 50)), (&b, 25)), Some(90));
+        assert_eq!(super::own(None, (&b, 25)), Some(110));
+        assert_eq!(super::own(Some((&Readings::default(), 0)), (&b, 25)), None);
     }
 
     #[test]

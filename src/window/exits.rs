@@ -18,42 +18,57 @@ use crate::model::{
     WindowInfo,
 };
 
+/// The host in a window.
+struct Host {
+    clocks: Clocks,
+    cpu_time: Option<HostCpuTime>,
+    /// CPU time of the capturing process, which works more while it captures than in between: its threads are read at
+    /// other moments than the host's CPU time.
+    own_ns: Option<u64>,
+}
+
 impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
     pub fn finish(mut self, later: &CtprofSnapshot, exits: &Exits<'_>) -> Ends<T> {
         let start = Arc::clone(&self.start);
         let readings = Readings::of(later);
-        let (clocks, cpu_time) = self.centred(&start, &readings);
+        let host = self.host(&start, &readings);
+        let clocks = host.clocks;
         let mut records = Records::new(&start, clocks, &self.processes, exits);
         let mut fold = Fold::default();
         exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
         let Records { unexplained, recorded, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
-        let cpus = cpu_time.as_ref().and_then(|time| time.cpus);
+        let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
         for mut thread in unexplained.into_threads(&self.processes, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
                 thread.party = Some(Party::Command);
             }
-            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick));
+            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick), thread.party);
             self.threads.add(thread);
         }
         self.add_gone(&start, &recorded);
-        let window = self.info(&start, &clocks, cpu_time.as_ref(), exits.summary.clone());
-        Ends { before: self.before, threads: self.threads, window, cpu_time }
+        let window = self.info(&start, &host, exits.summary.clone());
+        Ends { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time }
     }
 
-    /// The window between the times at which busy threads were read on average, so that the host's CPU time
-    /// and theirs are of the same time. A capture of a busy host takes long.
-    fn centred(&self, start: &Start, later: &Readings) -> (Clocks, Option<HostCpuTime>) {
+    /// The host between the times at which busy threads were read on average, so that its CPU time and theirs are of
+    /// the same time. A capture of a busy host takes long.
+    fn host(&self, start: &Start, later: &Readings) -> Host {
         let mut clocks = start.clocks;
         let (mut begin, mut end) = self.read.means();
         if !start.cpu_time.cover_the_walk() || !later.cover_the_walk() {
             (begin, end) = (0, 0);
         }
         clocks.move_ends(begin, end);
-        (clocks, cpu_time::increase((&start.cpu_time, begin), (later, end)))
+        let earlier = (&start.cpu_time, begin);
+        Host {
+            clocks,
+            cpu_time: cpu_time::increase(earlier, (later, end)),
+            own_ns: cpu_time::own(Some(earlier).filter(|_| self.recorder_stayed), (later, end)),
+        }
     }
 
     /// The thread of a record as part of the window, and of its CPU time.
@@ -63,7 +78,7 @@ impl<T: Threads> Join<T> {
         }
         let (mut thread, work) = records.placed(&self.processes, exited)?;
         thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid));
-        self.explain(work);
+        self.explain(work, thread.party);
         self.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
         Some(thread)
     }
@@ -97,17 +112,14 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    fn info(
-        &self,
-        start: &Start,
-        clocks: &Clocks,
-        cpu_time: Option<&HostCpuTime>,
-        exit_records: Option<ExitRecords>,
-    ) -> WindowInfo {
+    fn info(&self, start: &Start, host: &Host, exit_records: Option<ExitRecords>) -> WindowInfo {
+        let Host { clocks, cpu_time, own_ns } = host;
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
-        let seen =
-            Accounted { explained_ns: self.explained_ns, started: listed.saturating_add(self.started_and_exited) };
+        let seen = Accounted {
+            explained_ns: self.explained_ns.saturating_add(own_ns.unwrap_or(self.own_ns)),
+            started: listed.saturating_add(self.started_and_exited),
+        };
         let had_counters = start.earlier.threads().iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,
@@ -117,7 +129,7 @@ impl<T: Threads> Join<T> {
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,
-            cpu: cpu_time.and_then(|time| account(clocks, time, seen)),
+            cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, seen)),
             command: None,
         }
     }

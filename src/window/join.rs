@@ -11,7 +11,7 @@ use super::lineage::Lineage;
 use super::processes::{Processes, Seen};
 use super::work::Work;
 use crate::model::{
-    HostCpuTime, Includes, METRICS, MetricId, Metrics, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
+    HostCpuTime, Includes, METRICS, MetricId, Metrics, Party, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,
 };
 
@@ -52,7 +52,11 @@ pub struct Join<T> {
     pub(super) started_and_exited: u64,
     /// When threads were read.
     pub(super) read: ReadTimes,
-    /// CPU time of all threads so far.
+    /// CPU time of the capturing process's threads so far.
+    pub(super) own_ns: u64,
+    /// Whether one process made both captures.
+    pub(super) recorder_stayed: bool,
+    /// CPU time of all other threads so far.
     pub(super) explained_ns: u64,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
@@ -134,6 +138,8 @@ impl<T: Threads> Threads for Join<T> {
             started,
             started_and_exited,
             read,
+            own_ns,
+            recorder_stayed,
             explained_ns,
             lineage: _,
         } = later;
@@ -145,6 +151,8 @@ impl<T: Threads> Threads for Join<T> {
         self.started_and_exited += started_and_exited;
         self.read.merge(read);
         self.explained_ns = self.explained_ns.saturating_add(explained_ns);
+        self.own_ns = self.own_ns.saturating_add(own_ns);
+        self.recorder_stayed |= recorder_stayed;
         backwards.into_iter().for_each(|(metric, threads)| *self.backwards.entry(metric).or_default() += threads);
     }
 }
@@ -161,6 +169,8 @@ impl<T: Threads> Join<T> {
             started: Vec::new(),
             started_and_exited: 0,
             read: ReadTimes::default(),
+            own_ns: 0,
+            recorder_stayed: false,
             explained_ns: 0,
             lineage: None,
         }
@@ -181,8 +191,12 @@ impl<T: Threads> Join<T> {
             counters.for_each(|metric| metric.clear(&mut thread.metrics));
             work = Work::default();
         }
-        self.explain(work);
-        self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
+        self.explain(work, thread.party);
+        if thread.party == Some(Party::Ctprof) {
+            self.recorder_stayed = true;
+        } else {
+            self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
+        }
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
             let mut before = start.earlier.thread(place, &thread);
@@ -201,8 +215,9 @@ impl<T: Threads> Join<T> {
     }
 
     /// Counts CPU time of the host as explained by this work.
-    pub(super) fn explain(&mut self, work: Work) {
-        self.explained_ns = self.explained_ns.saturating_add(work[MetricId::run_time_ns]);
+    pub(super) fn explain(&mut self, work: Work, party: Option<Party>) {
+        let sum = if party == Some(Party::Ctprof) { &mut self.own_ns } else { &mut self.explained_ns };
+        *sum = sum.saturating_add(work[MetricId::run_time_ns]);
     }
 
     /// Replaces the metrics by their increases since those of the earlier thread at `place`.
@@ -216,7 +231,7 @@ impl<T: Threads> Join<T> {
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explain(work);
+        self.explain(work, thread.party);
         self.started.push(thread.id());
         self.processes.add(&thread, work, Seen::Started);
         if start.values == Values::Increases {

@@ -4,7 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, thread};
 
+use nix::time::{ClockId, clock_gettime};
+
+use super::super::options::Tree;
 use super::super::procfs::text::unsigned;
+use super::super::start::nanoseconds;
 use crate::model::HostCpuTime;
 
 /// Versions of `/proc/schedstat` whose `cpu` lines are known; they differ in `domain` lines only
@@ -15,11 +19,17 @@ const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
 ///
 /// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so that the
 /// time since this thread got its CPU, such as that of starting up, would count as later than it was.
-pub(in crate::capture) fn read(procfs: &Path) -> Option<HostCpuTime> {
+pub(in crate::capture) fn read(procfs: &Path, tree: Tree) -> Option<HostCpuTime> {
     thread::sleep(Duration::from_micros(1));
     let text = |name: &str| fs::read(procfs.join(name)).unwrap_or_default();
     let time = parse(&text("stat"), &text("schedstat"));
-    (time != HostCpuTime::default()).then_some(time)
+    (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), ..time })
+}
+
+/// CPU time of this process.
+fn own(tree: Tree) -> Option<u64> {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree == Tree::Live)?;
+    Some(nanoseconds(time.into()))
 }
 
 /// The values in these texts of both files.
@@ -36,6 +46,7 @@ pub(in crate::capture) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
         started: after(b"processes ").and_then(unsigned),
         run_ns,
         wait_ns,
+        own_ns: None,
     }
 }
 
@@ -120,6 +131,6 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
             assert_eq!(tasks(&SCHEDSTAT.replace(from, to)), (None, None), "{to}");
         }
         assert_eq!(parse(b"cpu x\nprocesses\n", b"version 15"), HostCpuTime::default());
-        assert_eq!(read(Path::new("/nonexistent")), None);
+        assert_eq!(read(Path::new("/nonexistent"), Tree::Elsewhere), None);
     }
 }
