@@ -72,6 +72,9 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
     text
 }
 
+/// Less is shown as 0.
+const LEAST_UNKNOWN_NS: u64 = 5_000_000;
+
 /// Where the rest of the host's CPU time may have gone, if it is much.
 fn unexplained(cpu: &Accounting) -> Option<String> {
     let rest = cpu.busy_ns.checked_sub(cpu.explained_ns)?;
@@ -83,7 +86,10 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
     if interrupts > 0 {
         causes.push(format!("{} in interrupts", seconds(interrupts)));
     }
-    causes.push(format!("{} unknown", seconds(rest - interrupts)));
+    let unknown = rest - interrupts;
+    if unknown >= LEAST_UNKNOWN_NS {
+        causes.push(format!("{} unknown", seconds(unknown)));
+    }
     let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
     causes.extend(unseen.map(|unseen| format!("{} exited without a record", Kind::Threads.counted(unseen))));
     Some(format!("not explained: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
