@@ -1,6 +1,6 @@
 //! `ctprof record`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
         bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
     }
     let target = args.output.as_deref().map(Target::create).transpose()?;
+    if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
+        eprintln!("recording until Ctrl-C");
+    }
     let (mut window, status) = recorded(args)?;
     if args.sources.redact {
         window.redact(&redact_key());
