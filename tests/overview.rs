@@ -282,6 +282,27 @@ fn two_captures_that_are_no_window_are_a_usage_error_that_says_why() {
 }
 
 #[test]
+fn a_wall_clock_that_was_set_back_made_the_difference_one_of_totals() {
+    let files = Files::new();
+    let capture = |second: u64| json!({"capture": {"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND}});
+    let a = files.file("a", &snapshot(10, &[process(5, "loop", 1, &ran(10, 0))], &capture(10)));
+    let later = with(capture(15), &json!({"captured_at_unix_ns": 2 * SECOND}));
+    let b = files.file("b", &snapshot(15, &[process(5, "loop", 1, &ran(50, 0))], &later));
+    let page = printed(&["compare", &a, &b]);
+    assert!(page.contains("activity   5.00 s since the baseline") && !page.contains("swapped"), "{page}");
+    assert!(usage_error(&["show", &b, &a]).contains("swap them"));
+}
+
+#[test]
+fn a_thread_named_like_exited_work_is_a_group_of_threads() {
+    let files = Files::new();
+    let fields = with(ran(10, 0), &json!({"comm": "exited children"}));
+    let threads = [process(5, "loop", 1, &ran(10, 0)), with(process(5, "loop", 1, &fields), &json!({"tid": 6}))];
+    let lines = table(&["show", &files.file("a", &snapshot(10, &threads, &json!({}))), "-g", "all"]);
+    assert!(lines.iter().any(|line| line.starts_with("exited children… 1 ")), "{lines:?}");
+}
+
+#[test]
 fn snapshots_of_one_boot_without_its_uptime_were_not_compared() {
     let files = Files::new();
     let of = |name, second, run| {

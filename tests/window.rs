@@ -357,6 +357,13 @@ mod exit_records {
     }
 
     #[test]
+    fn a_process_with_the_largest_counters_overflowed() {
+        let leader = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks}));
+        let (a, b) = sides(&[leader(0)], &[leader(u64::MAX)]);
+        assert_eq!(rows_of(&ctprof::window::between(a, b).unwrap(), 5).len(), 1);
+    }
+
+    #[test]
     fn an_exited_thread_of_a_living_process_is_not_counted_twice() {
         let pool = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks}));
         let (a, b) = sides(&[pool(0)], &[pool(400)]);

@@ -82,8 +82,9 @@ impl<'o> Input<'o> {
         if a.window.is_some() != b.window.is_some() {
             return Err(one_window(paths, a));
         }
-        let in_order = a.captured_at_unix_ns < b.captured_at_unix_ns;
-        if in_order && window::check(a, b).is_ok() {
+        // The wall clock can be set back in between, so that it does not say which one is later.
+        let are_two = a.captured_at_unix_ns != b.captured_at_unix_ns;
+        if are_two && window::check(a, b).is_ok() {
             let sides = self.like_for_like(earlier, later)?;
             return Ok(Sides { candidate: self.in_scope(sides.candidate, paths.candidate)?, ..sides });
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::delta::number;
 use super::digest::Turnover;
 use super::quantity::Quantity;
-use crate::model::{Cell, Unit};
+use crate::model::{Cell, ExitedWork, Unit};
 
 /// A value of a group.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct Population {
     pub uptime: Option<f64>,
     /// Whether all are threads of the capturing process.
     pub own: bool,
+    /// The kind of exited work, if it is no group of threads but exited work of the group above.
+    pub exited_work: Option<ExitedWork>,
 }
 
 impl Population {
@@ -92,6 +94,7 @@ fn middle_group(runs: Vec<SideGroup>) -> SideGroup {
     let sort_keys = runs.first().map_or(0, |run| run.sort_values.len());
     let sort_value = |key: usize| middle_cell(runs.iter().filter_map(|run| run.sort_values[key].clone()).collect());
     let sort_values = (0..sort_keys).map(sort_value).collect();
+    let exited_work = runs.iter().find_map(|run| run.population.exited_work);
     let runs_are_own = runs.iter().all(|run| run.population.own);
     let (name_cut, renamed) = (runs.iter().any(|run| run.name_cut), runs.iter().any(|run| run.renamed));
     let mut by_name: Vec<Vec<Entry>> = Vec::new();
@@ -108,6 +111,7 @@ fn middle_group(runs: Vec<SideGroup>) -> SideGroup {
             turnover: turnover.unwrap_or_default(),
             uptime,
             own: runs_are_own,
+            exited_work,
         },
         name_cut,
         renamed,

@@ -140,6 +140,7 @@ pub(super) fn population(snapshot: &CtprofSnapshot, members: &Members) -> Popula
         turnover: members.turnover,
         uptime: members.lifetimes.share_of_uptime(snapshot),
         own: members.are_own(),
+        exited_work: None,
     }
 }
 

@@ -125,9 +125,9 @@ pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header 
         _ => None,
     };
     let mut warnings = Vec::new();
-    // Two runs have no order.
-    let are_snapshots = baseline.window.is_none() && candidate.window.is_none();
-    warnings.extend(apart.is_some_and(|apart| apart < 0 && are_snapshots).then_some(Warning::CandidateOlder));
+    // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
+    let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && digests.candidate.window.is_none();
+    warnings.extend(apart.is_some_and(|apart| apart < 0 && by_wall_clock).then_some(Warning::CandidateOlder));
     warnings.extend(differences.iter().flatten().filter_map(|difference| {
         let Sides { baseline, candidate } = difference.values.clone();
         Warning::for_host_field(&difference.field, baseline, candidate)

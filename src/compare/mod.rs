@@ -113,8 +113,8 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
                 if options.sort_by.is_empty() {
                     overview::rank(table, host::size(snapshots, per));
                 }
-                let paths = table.groups.iter().map(|group| &*group.path);
-                table.notes.extend(overview::unnamed_children(paths, snapshots.into_iter()));
+                let populations = table.groups.iter().flat_map(|group| group.population.as_ref()).flatten();
+                table.notes.extend(overview::unnamed_children(populations, snapshots.into_iter()));
             }
             Section::SchedExt => table.notes.extend(records::reloads(snapshots)),
             Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
@@ -156,8 +156,8 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
                 if is_usual_order {
                     overview::rank_view(table);
                 }
-                let paths = table.groups.iter().map(|group| &*group.path);
-                table.notes.extend(overview::unnamed_children(paths, [snapshot].into_iter()));
+                let populations = table.groups.iter().map(|group| &group.population);
+                table.notes.extend(overview::unnamed_children(populations, [snapshot].into_iter()));
             }
             Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
             _ => {}

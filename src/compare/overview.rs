@@ -152,18 +152,15 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
 
 /// A note on windows without exit records, if a line of exited children is shown.
 pub(super) fn unnamed_children<'s>(
-    paths: impl Iterator<Item = &'s [String]>,
+    mut populations: impl Iterator<Item = &'s Population>,
     mut snapshots: impl Iterator<Item = &'s CtprofSnapshot>,
 ) -> Option<Note> {
-    let mut shown = paths.filter(|path| path.len() > 1).filter_map(|path| path.last());
+    let is_of_children = |population: &Population| population.exited_work == Some(ExitedWork::Children);
     let has_records =
         |snapshot: &CtprofSnapshot| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
-    let unnamed = shown.any(|name| name == EXITED_CHILDREN) && !snapshots.all(has_records);
+    let unnamed = populations.any(is_of_children) && !snapshots.all(has_records);
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }
-
-/// The name of the line of work of exited processes that the group's waited for.
-const EXITED_CHILDREN: &str = "exited children";
 
 /// Exited work below this share of its group's run time has no line of its own.
 const LEAST_SHARE: f64 = 0.05;
@@ -178,13 +175,12 @@ fn exited(
     let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
     let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
-        let name = match kind {
-            ExitedWork::Threads => "exited threads",
-            ExitedWork::Children => EXITED_CHILDREN,
-        };
         let group = Side { times: Times::default(), ..side }.group(totals, 0);
-        let population = Population { own: members.are_own(), ..Population::default() };
-        ([path, &[name.to_owned()]].concat(), SideGroup { population, sort_values: vec![None; sort_keys], ..group })
+        let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
+        (
+            [path, &[kind.name().to_owned()]].concat(),
+            SideGroup { population, sort_values: vec![None; sort_keys], ..group },
+        )
     })
 }
 

@@ -46,6 +46,17 @@ pub enum ExitedWork {
     Children,
 }
 
+impl ExitedWork {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "exited threads",
+            Self::Children => "exited children",
+        }
+    }
+}
+
 /// Whose thread it is, if that matters for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

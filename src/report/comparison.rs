@@ -31,6 +31,7 @@ fn section<'r>(table: &'r ComparisonTable, selection: Selection) -> PageSection<
         name_cut: group.name_cut,
         renamed: group.renamed,
         members: Sided::Two(group.population.map(|side| side.map(|population| population.members))),
+        exited_work: group.population.as_ref().into_iter().flatten().find_map(|population| population.exited_work),
         turnover: Sided::Two(group.population.map(|side| side.map(|population| population.turnover))),
         uptime: Sided::Two(group.population.map(|side| side.and_then(|population| population.uptime))),
     });

@@ -34,8 +34,8 @@ const SHORT_NAME: usize = 20;
 const SHORT_PROSE: usize = 24;
 /// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
-/// Separates columns.
-const GAP: usize = 2;
+/// Between columns.
+pub(super) const GAP: usize = 2;
 
 /// Writes a heading and rows; with a `width` no line is longer. Returns the columns left out.
 pub(super) fn write<'h>(

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use unicode_width::UnicodeWidthStr;
 
 use super::columns::{indent, label};
+use super::layout::GAP;
 use super::page::{ListLine, PageGroup, PageRow, PageSection, Sided};
 use super::scale::cell_text;
 use crate::compare::{OVERVIEW, OverviewColumn, Turnover};
@@ -22,9 +23,6 @@ pub(super) struct Pivot {
     /// Number of groups that tables hide.
     pub(super) idle: usize,
 }
-
-/// Between columns.
-const GAP: usize = 2;
 
 impl Pivot {
     /// Columns of text that the table takes.
@@ -82,14 +80,14 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
         lines: lines.collect(),
         zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
-        idle: hidden.iter().filter(|rows| !section.groups[rows[0].group].is_exited_work()).count(),
+        idle: hidden.iter().filter(|rows| section.groups[rows[0].group].exited_work.is_none()).count(),
     }
 }
 
 fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn]) -> Vec<String> {
     let text =
         |column: &&OverviewColumn| rows.iter().find(|row| row.name == column.name).map_or_else(String::new, value);
-    let threads = if group.is_exited_work() { String::new() } else { threads(&group.members, &group.turnover) };
+    let threads = if group.exited_work.is_some() { String::new() } else { threads(&group.members, &group.turnover) };
     [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
 }
 

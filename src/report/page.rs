@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides, Turnover};
 use crate::diagnose::Note;
-use crate::model::{Cell, Section, Unit};
+use crate::model::{Cell, ExitedWork, Section, Unit};
 
 /// Whether tables show rows that are unchanged, zero or without data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,17 +109,12 @@ pub struct PageGroup<'r> {
     pub renamed: bool,
     /// Number of members; `None` on a side where the group does not exist.
     pub members: Sided<Option<u64>>,
+    /// The kind of exited work, if it is no group of threads but exited work of the group above.
+    pub exited_work: Option<ExitedWork>,
     /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
     pub turnover: Sided<Option<Turnover>>,
     /// The share of the time since boot that its threads have existed.
     pub uptime: Sided<Option<f64>>,
-}
-
-impl PageGroup<'_> {
-    /// Whether it is work of exited threads or processes of the group above.
-    pub(super) fn is_exited_work(&self) -> bool {
-        self.path.len() > 1 && matches!(self.name, "exited threads" | "exited children")
-    }
 }
 
 /// One value of one group.
@@ -272,11 +267,11 @@ impl<'r> PageSection<'r> {
         let mut page = Self { section, notes, groups, rows, cut: 0, unchanged: selection.unchanged };
         let limit = selection.groups.unwrap_or(usize::MAX);
         let shown = page.rows_of_groups().into_iter().filter(|rows| !page.is_hidden(rows));
-        let groups = shown.map(|rows| &page.groups[rows[0].group]).filter(|group| !group.is_exited_work());
+        let groups = shown.map(|rows| &page.groups[rows[0].group]).filter(|group| group.exited_work.is_none());
         let cut: HashSet<&[String]> = groups.skip(limit).map(|group| group.path).collect();
         let is_cut = |group: &PageGroup<'_>| {
             let path = group.path;
-            cut.contains(path) || (group.is_exited_work() && cut.contains(&path[..path.len() - 1]))
+            cut.contains(path) || (group.exited_work.is_some() && cut.contains(&path[..path.len() - 1]))
         };
         let kept: Vec<bool> = page.rows.iter().map(|row| !is_cut(&page.groups[row.group])).collect();
         page.cut = cut.len();
@@ -375,6 +370,7 @@ mod tests {
             name_cut: false,
             renamed: false,
             members,
+            exited_work: None,
             turnover: Sided::One(None),
             uptime: Sided::One(None),
         }

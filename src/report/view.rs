@@ -31,6 +31,7 @@ fn section<'r>(table: &'r ViewTable, selection: Selection) -> PageSection<'r> {
         name_cut: group.name_cut,
         renamed: group.renamed,
         members: Sided::One(Some(group.population.members)),
+        exited_work: group.population.exited_work,
         turnover: Sided::One(Some(group.population.turnover)),
         uptime: Sided::One(group.population.uptime),
     });

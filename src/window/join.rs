@@ -251,5 +251,5 @@ fn has_counters_of_another(earlier: &PackedThread, later: &ThreadState, work: Wo
     let (Some(before), Some(after)) = (run(&earlier.process), run(&later.process)) else { return false };
     let whole = after.saturating_sub(before);
     // A busy process runs on between reading its counters and those of the thread.
-    work[MetricId::run_time_ns] > whole + whole / 4 + 10 * ns_per_tick
+    work[MetricId::run_time_ns] > whole.saturating_add(whole / 4).saturating_add(10 * ns_per_tick)
 }

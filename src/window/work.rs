@@ -63,8 +63,7 @@ impl Work {
         work
     }
 
-    /// The work that a process counts for its threads with its I/O, or for its children without; `None` if it
-    /// counts neither.
+    /// The work that a process counts for its threads with its I/O, or for its children without.
     pub(super) fn of_process(process: &ProcessState, part: Includes, ns_per_tick: u64) -> Self {
         let mut work = Self::default();
         let with_io = part == Includes::Threads;
