@@ -1,7 +1,7 @@
 //! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type = sources => field of an exit record`. If a source has no value, the
-//! next one is read. A block of rows has the section, the required kernel options, and the scheduling class
+//! A row is `/// meaning`, `name: Type = sources => field of an exit record; at "field of the kernel" as form;`. If a
+//! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the scheduling class
 //! if not all classes count the metrics.
 //!
 //! The kernel sends a record with a `struct taskstats` for every thread that exits. It has the metrics with
@@ -20,128 +20,178 @@ macro_rules! rows {
         Primary [] [] {
             /// Scheduling policy by name.
             policy: CategoricalString = StatPolicy(41);
+                at "policy" as Policy;
             /// Nice value, from -20 (favoured) to 19.
             nice: OrdinalI32 = Stat(19) => exit_basic(9, SignedByte);
+                at "static_prio" as Less(120);
             /// Kernel priority: fair class 0..39, real time -2..-100, deadline -101.
             priority: OrdinalI32 = Stat(18);
+                at "prio" as Less(100);
             /// Real-time priority; 0 for threads that are not real-time.
             rt_priority: OrdinalU32 = Stat(40);
+                at "rt_priority";
             /// CPUs the thread may run on.
             cpu_affinity: CpuSet = Affinity, Status("Cpus_allowed_list");
+                at "cpus_mask.bits | cpus_allowed.bits" as Cpus;
             /// CPU it last ran on.
             processor: OrdinalI32 = Stat(39);
+                at "thread_info.cpu | cpu";
             /// State letter: R S D T t X Z P or I.
             state: char = Status("State");
+                at "__state | state" as State;
             /// Threads of the process, counted once per process.
             nr_threads: GaugeCount = StatusOfLeader("Threads");
+                at "signal->nr_threads";
         }
         Primary ["SCHED_CLASS_EXT"] [] {
             /// Whether a sched_ext scheduler runs the thread.
             ext_enabled: bool = Sched("ext.enabled");
+                at "sched_class" as Representative;
         }
         Primary ["SCHED_INFO"] [] {
             /// Time on a CPU.
             run_time_ns: MonotonicNs = Schedstat(1) => exit_cpu(72);
+                at "se.sum_exec_runtime";
             /// Time runnable but waiting for a CPU.
             wait_time_ns: MonotonicNs = Schedstat(2) => exit_cpu(24);
+                at "sched_info.run_delay";
             /// Times put on a CPU.
             timeslices: MonotonicCount = Schedstat(3) => exit_cpu(16);
+                at "sched_info.pcount";
         }
         Primary [] [] {
             /// Voluntary context switches: the thread blocked.
             voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches") => exit_basic(272, Number);
+                at "nvcsw";
             /// Involuntary context switches: the thread was preempted.
             nonvoluntary_csw: MonotonicCount = Status("nonvoluntary_ctxt_switches") => exit_basic(280, Number);
+                at "nivcsw";
             /// Migrations to another CPU.
             nr_migrations: MonotonicCount = Sched("nr_migrations");
+                at "se.nr_migrations";
             /// User CPU time.
             utime_clock_ticks: ClockTicks = Stat(14) => exit_basic(152, Microseconds);
+                at "utime" as UserTime;
             /// Kernel CPU time.
             stime_clock_ticks: ClockTicks = Stat(15) => exit_basic(160, Microseconds);
+                at "stime" as SystemTime;
         }
         Primary [] [FairPolicy] {
             /// Current fair-class slice; stale for SCHED_EXT threads.
             fair_slice_ns: GaugeNs = Sched("slice");
+                at "se.slice";
         }
         Primary ["SCHEDSTATS"] [] {
             /// Wake-ups.
             nr_wakeups: MonotonicCount = Sched("nr_wakeups");
+                at "stats.nr_wakeups | se.statistics.nr_wakeups";
             /// Wake-ups on the waker's CPU.
             nr_wakeups_local: MonotonicCount = Sched("nr_wakeups_local");
+                at "stats.nr_wakeups_local | se.statistics.nr_wakeups_local";
             /// Wake-ups on another CPU than the waker's.
             nr_wakeups_remote: MonotonicCount = Sched("nr_wakeups_remote");
+                at "stats.nr_wakeups_remote | se.statistics.nr_wakeups_remote";
             /// Wake-ups with the sync hint.
             nr_wakeups_sync: MonotonicCount = Sched("nr_wakeups_sync");
+                at "stats.nr_wakeups_sync | se.statistics.nr_wakeups_sync";
             /// Wake-ups that moved the thread.
             nr_wakeups_migrate: MonotonicCount = Sched("nr_wakeups_migrate");
+                at "stats.nr_wakeups_migrate | se.statistics.nr_wakeups_migrate";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] {
             /// Wake-ups that the cache-affine heuristic placed.
             nr_wakeups_affine: MonotonicCount = Sched("nr_wakeups_affine");
+                at "stats.nr_wakeups_affine | se.statistics.nr_wakeups_affine";
             /// Times the cache-affine heuristic was tried.
             nr_wakeups_affine_attempts: MonotonicCount = Sched("nr_wakeups_affine_attempts");
+                at "stats.nr_wakeups_affine_attempts | se.statistics.nr_wakeups_affine_attempts";
             /// Migrations forced by load balancing.
             nr_forced_migrations: MonotonicCount = Sched("nr_forced_migrations");
+                at "stats.nr_forced_migrations | se.statistics.nr_forced_migrations";
             /// Migrations refused by affinity.
             nr_failed_migrations_affine: MonotonicCount = Sched("nr_failed_migrations_affine");
+                at "stats.nr_failed_migrations_affine | se.statistics.nr_failed_migrations_affine";
             /// Migrations refused because the thread was running.
             nr_failed_migrations_running: MonotonicCount = Sched("nr_failed_migrations_running");
+                at "stats.nr_failed_migrations_running | se.statistics.nr_failed_migrations_running";
             /// Migrations refused because its cache was still hot.
             nr_failed_migrations_hot: MonotonicCount = Sched("nr_failed_migrations_hot");
+                at "stats.nr_failed_migrations_hot | se.statistics.nr_failed_migrations_hot";
         }
         Primary ["SCHEDSTATS"] [NonExt] {
             /// Total of run-queue waits.
             wait_sum: MonotonicNs = Sched("wait_sum");
+                at "stats.wait_sum | se.statistics.wait_sum";
             /// Run-queue waits.
             wait_count: MonotonicCount = Sched("wait_count");
+                at "stats.wait_count | se.statistics.wait_count";
             /// Longest run-queue wait.
             wait_max: PeakNs = Sched("wait_max");
+                at "stats.wait_max | se.statistics.wait_max";
             /// Time in voluntary sleep: the kernel's sleep sum minus blocked time.
             voluntary_sleep_ns: MonotonicNs = SchedDifference("sum_sleep_runtime", "sum_block_runtime");
+                at "stats.sum_sleep_runtime | se.statistics.sum_sleep_runtime" as LessField("stats.sum_block_runtime | se.statistics.sum_block_runtime");
             /// Longest sleep.
             sleep_max: PeakNs = Sched("sleep_max");
+                at "stats.sleep_max | se.statistics.sleep_max";
             /// Time blocked uninterruptibly (disk, swap, kernel locks).
             block_sum: MonotonicNs = Sched("sum_block_runtime");
+                at "stats.sum_block_runtime | se.statistics.sum_block_runtime";
             /// Longest block.
             block_max: PeakNs = Sched("block_max");
+                at "stats.block_max | se.statistics.block_max";
             /// Part of block_sum spent on I/O.
             iowait_sum: MonotonicNs = Sched("iowait_sum");
+                at "stats.iowait_sum | se.statistics.iowait_sum";
             /// I/O waits.
             iowait_count: MonotonicCount = Sched("iowait_count");
+                at "stats.iowait_count | se.statistics.iowait_count";
         }
         Primary ["SCHEDSTATS"] [] {
             /// Longest uninterrupted run.
             exec_max: PeakNs = Sched("exec_max");
+                at "stats.exec_max | se.statistics.exec_max";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] {
             /// Longest slice before preemption.
             slice_max: PeakNs = Sched("slice_max");
+                at "stats.slice_max | se.statistics.slice_max";
         }
         Primary ["SCHEDSTATS", "SCHED_CORE"] [] {
             /// Time it forced its SMT sibling idle.
             core_forceidle_sum: MonotonicNs = Sched("core_forceidle_sum");
+                at "stats.core_forceidle_sum";
         }
         Primary [] [] {
             /// Page faults served without disk.
             minflt: MonotonicCount = Stat(10) => exit_basic(168, Number);
+                at "min_flt";
             /// Page faults that read from disk.
             majflt: MonotonicCount = Stat(12) => exit_basic(176, Number);
+                at "maj_flt";
         }
         Primary ["TASK_IO_ACCOUNTING"] [] {
             /// Bytes requested by read-like calls, including cache hits.
             rchar: Bytes = Io("rchar") => exit_io(216, WholeKib);
+                at "ioac.rchar";
             /// Bytes passed to write-like calls.
             wchar: Bytes = Io("wchar") => exit_io(224, WholeKib);
+                at "ioac.wchar";
             /// Read-like calls.
             syscr: MonotonicCount = Io("syscr");
+                at "ioac.syscr";
             /// Write-like calls.
             syscw: MonotonicCount = Io("syscw");
+                at "ioac.syscw";
             /// Bytes fetched from storage.
             read_bytes: Bytes = Io("read_bytes") => exit_io(248, Number);
+                at "ioac.read_bytes";
             /// Bytes sent to storage.
             write_bytes: Bytes = Io("write_bytes") => exit_io(256, Number);
+                at "ioac.write_bytes";
             /// Dirty bytes dropped before write-back, whoever wrote them.
             cancelled_write_bytes: Bytes = Io("cancelled_write_bytes") => exit_io(264, Number);
+                at "ioac.cancelled_write_bytes";
         }
         Primary [] [] {
             /// Bytes this thread allocated through jemalloc.
@@ -152,74 +202,108 @@ macro_rules! rows {
         TaskstatsDelay ["TASKSTATS", "TASK_DELAY_ACCT"] [] {
             /// Number of run-queue waits.
             cpu_delay_count: MonotonicCount = cpu_delay(16, 1);
+                at "sched_info.pcount";
             /// Time in run-queue waits.
             cpu_delay_total_ns: MonotonicNs = cpu_delay(24, 1);
+                at "sched_info.run_delay";
             /// Longest run-queue wait.
             cpu_delay_max_ns: PeakNs = cpu_delay(432, 16);
+                at "sched_info.max_run_delay";
             /// Shortest run-queue wait.
             cpu_delay_min_ns: FloorNs = cpu_delay(440, 16);
+                at "sched_info.min_run_delay";
             /// Number of waits for block I/O.
             blkio_delay_count: MonotonicCount = delay(32, 1);
+                at "delays->blkio_count";
             /// Time in waits for block I/O.
             blkio_delay_total_ns: MonotonicNs = delay(40, 1);
+                at "delays->blkio_delay";
             /// Longest wait for block I/O.
             blkio_delay_max_ns: PeakNs = delay(448, 16);
+                at "delays->blkio_delay_max";
             /// Shortest wait for block I/O.
             blkio_delay_min_ns: FloorNs = delay(456, 16);
+                at "delays->blkio_delay_min";
             /// Number of waits for swap-in.
             swapin_delay_count: MonotonicCount = delay(48, 1);
+                at "delays->swapin_count";
             /// Time in waits for swap-in.
             swapin_delay_total_ns: MonotonicNs = delay(56, 1);
+                at "delays->swapin_delay";
             /// Longest wait for swap-in.
             swapin_delay_max_ns: PeakNs = delay(464, 16);
+                at "delays->swapin_delay_max";
             /// Shortest wait for swap-in.
             swapin_delay_min_ns: FloorNs = delay(472, 16);
+                at "delays->swapin_delay_min";
             /// Number of direct reclaims.
             freepages_delay_count: MonotonicCount = delay(312, 8);
+                at "delays->freepages_count";
             /// Time in direct reclaims.
             freepages_delay_total_ns: MonotonicNs = delay(320, 8);
+                at "delays->freepages_delay";
             /// Longest direct reclaim.
             freepages_delay_max_ns: PeakNs = delay(480, 16);
+                at "delays->freepages_delay_max";
             /// Shortest direct reclaim.
             freepages_delay_min_ns: FloorNs = delay(488, 16);
+                at "delays->freepages_delay_min";
             /// Number of refaults of pages just evicted.
             thrashing_delay_count: MonotonicCount = delay(328, 9);
+                at "delays->thrashing_count";
             /// Time in refaults of pages just evicted.
             thrashing_delay_total_ns: MonotonicNs = delay(336, 9);
+                at "delays->thrashing_delay";
             /// Longest refault of a page just evicted.
             thrashing_delay_max_ns: PeakNs = delay(496, 16);
+                at "delays->thrashing_delay_max";
             /// Shortest refault of a page just evicted.
             thrashing_delay_min_ns: FloorNs = delay(504, 16);
+                at "delays->thrashing_delay_min";
             /// Number of memory compactions.
             compact_delay_count: MonotonicCount = delay(352, 11);
+                at "delays->compact_count";
             /// Time in memory compactions.
             compact_delay_total_ns: MonotonicNs = delay(360, 11);
+                at "delays->compact_delay";
             /// Longest memory compaction.
             compact_delay_max_ns: PeakNs = delay(512, 16);
+                at "delays->compact_delay_max";
             /// Shortest memory compaction.
             compact_delay_min_ns: FloorNs = delay(520, 16);
+                at "delays->compact_delay_min";
             /// Number of write-protect copies (copy on write).
             wpcopy_delay_count: MonotonicCount = delay(400, 13);
+                at "delays->wpcopy_count";
             /// Time in write-protect copies (copy on write).
             wpcopy_delay_total_ns: MonotonicNs = delay(408, 13);
+                at "delays->wpcopy_delay";
             /// Longest write-protect copy (copy on write).
             wpcopy_delay_max_ns: PeakNs = delay(528, 16);
+                at "delays->wpcopy_delay_max";
             /// Shortest write-protect copy (copy on write).
             wpcopy_delay_min_ns: FloorNs = delay(536, 16);
+                at "delays->wpcopy_delay_min";
             /// Number of interrupts charged to the thread.
             irq_delay_count: MonotonicCount = delay(416, 14);
+                at "delays->irq_count";
             /// Time in interrupts charged to the thread.
             irq_delay_total_ns: MonotonicNs = delay(424, 14);
+                at "delays->irq_delay";
             /// Longest interrupt charged to the thread.
             irq_delay_max_ns: PeakNs = delay(544, 16);
+                at "delays->irq_delay_max";
             /// Shortest interrupt charged to the thread.
             irq_delay_min_ns: FloorNs = delay(552, 16);
+                at "delays->irq_delay_min";
         }
         TaskstatsDelay ["TASKSTATS", "TASK_XACCT"] [] {
             /// Largest resident set of the process.
             hiwater_rss_bytes: PeakBytes = watermark(200, 3);
+                at "mm->hiwater_rss" as Pages(RESIDENT);
             /// Largest virtual size of the process.
             hiwater_vm_bytes: PeakBytes = watermark(208, 3);
+                at "mm->hiwater_vm" as Pages(&["mm->total_vm"]);
         }
         }
     };

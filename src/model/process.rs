@@ -25,18 +25,21 @@ pub struct ProcessSource {
     pub metric: MetricId,
     /// Whose work it includes.
     pub includes: Includes,
+    /// Path from a thread's `task_struct` to the part that is not of living threads: of exited threads, and of
+    /// children if it includes those. CPU times are in nanoseconds there.
+    pub field: &'static str,
 }
 
-const fn threads(source: Source, metric: MetricId) -> ProcessSource {
-    ProcessSource { source, metric, includes: Includes::Threads }
+const fn threads(source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
+    ProcessSource { source, metric, includes: Includes::Threads, field }
 }
 
-const fn children(source: Source, metric: MetricId) -> ProcessSource {
-    ProcessSource { source, metric, includes: Includes::Children }
+const fn children(source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
+    ProcessSource { source, metric, includes: Includes::Children, field }
 }
 
-const fn both(key: &'static str, metric: MetricId) -> ProcessSource {
-    ProcessSource { source: Io(key), metric, includes: Includes::Both }
+const fn both(key: &'static str, metric: MetricId, field: &'static str) -> ProcessSource {
+    ProcessSource { source: Io(key), metric, includes: Includes::Both, field }
 }
 
 // `do_task_stat` of fs/proc/array.c, `do_io_accounting` of fs/proc/base.c, and `wait_task_zombie` of
@@ -45,35 +48,35 @@ record! {
     /// Counters of a whole process since its start.
     pub struct ProcessState, "" in PROCESS: ProcessSource {
         /// User CPU time of all threads.
-        utime_clock_ticks: ClockTicks = threads(Stat(14), M::utime_clock_ticks);
+        utime_clock_ticks: ClockTicks = threads(Stat(14), M::utime_clock_ticks, "signal->utime");
         /// Kernel CPU time of all threads.
-        stime_clock_ticks: ClockTicks = threads(Stat(15), M::stime_clock_ticks);
+        stime_clock_ticks: ClockTicks = threads(Stat(15), M::stime_clock_ticks, "signal->stime");
         /// Page faults of all threads served without disk.
-        minflt: MonotonicCount = threads(Stat(10), M::minflt);
+        minflt: MonotonicCount = threads(Stat(10), M::minflt, "signal->min_flt");
         /// Page faults of all threads that read from disk.
-        majflt: MonotonicCount = threads(Stat(12), M::majflt);
+        majflt: MonotonicCount = threads(Stat(12), M::majflt, "signal->maj_flt");
         /// User CPU time of children.
-        cutime_clock_ticks: ClockTicks = children(Stat(16), M::utime_clock_ticks);
+        cutime_clock_ticks: ClockTicks = children(Stat(16), M::utime_clock_ticks, "signal->cutime");
         /// Kernel CPU time of children.
-        cstime_clock_ticks: ClockTicks = children(Stat(17), M::stime_clock_ticks);
+        cstime_clock_ticks: ClockTicks = children(Stat(17), M::stime_clock_ticks, "signal->cstime");
         /// Page faults of children served without disk.
-        cminflt: MonotonicCount = children(Stat(11), M::minflt);
+        cminflt: MonotonicCount = children(Stat(11), M::minflt, "signal->cmin_flt");
         /// Page faults of children that read from disk.
-        cmajflt: MonotonicCount = children(Stat(13), M::majflt);
+        cmajflt: MonotonicCount = children(Stat(13), M::majflt, "signal->cmaj_flt");
         /// Bytes requested by read-like calls.
-        rchar: Bytes = both("rchar", M::rchar);
+        rchar: Bytes = both("rchar", M::rchar, "signal->ioac.rchar");
         /// Bytes passed to write-like calls.
-        wchar: Bytes = both("wchar", M::wchar);
+        wchar: Bytes = both("wchar", M::wchar, "signal->ioac.wchar");
         /// Read-like calls.
-        syscr: MonotonicCount = both("syscr", M::syscr);
+        syscr: MonotonicCount = both("syscr", M::syscr, "signal->ioac.syscr");
         /// Write-like calls.
-        syscw: MonotonicCount = both("syscw", M::syscw);
+        syscw: MonotonicCount = both("syscw", M::syscw, "signal->ioac.syscw");
         /// Bytes fetched from storage.
-        read_bytes: Bytes = both("read_bytes", M::read_bytes);
+        read_bytes: Bytes = both("read_bytes", M::read_bytes, "signal->ioac.read_bytes");
         /// Bytes sent to storage.
-        write_bytes: Bytes = both("write_bytes", M::write_bytes);
+        write_bytes: Bytes = both("write_bytes", M::write_bytes, "signal->ioac.write_bytes");
         /// Dirty bytes dropped before write-back.
-        cancelled_write_bytes: Bytes = both("cancelled_write_bytes", M::cancelled_write_bytes);
+        cancelled_write_bytes: Bytes = both("cancelled_write_bytes", M::cancelled_write_bytes, "signal->ioac.cancelled_write_bytes");
         and /// Process id of the parent (field 4 of `stat`).
             ppid: u32;
     }

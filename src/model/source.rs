@@ -1,5 +1,7 @@
 //! Sources of the values of a metric, and the conditions under which the kernel counts them.
 
+use super::kernel_field::KernelField;
+
 /// The source of a value: a file of `/proc/<tgid>/task/<tid>/`, or a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -139,6 +141,8 @@ pub struct Sources {
     pub procfs: &'static [Source],
     /// The field of the record that the kernel sends when a thread exits, if `procfs` does not name one.
     pub exit_record: Option<TaskstatsField>,
+    /// The field that the BPF engine reads. What has none is read otherwise.
+    pub bpf: Option<KernelField>,
 }
 
 /// The scheduling classes that count a metric, if not all do.

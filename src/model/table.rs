@@ -6,6 +6,10 @@
 use std::fmt;
 
 use super::cpus::CpuSet;
+use super::kernel_field::FieldForm::{
+    Cpus, Less, LessField, Pages, Policy, Representative, State, SystemTime, UserTime,
+};
+use super::kernel_field::{RESIDENT, field};
 use super::metrics;
 use super::reduce::{Cell, Reduce, Reduction};
 use super::section::Section;
@@ -189,7 +193,7 @@ const fn only<T: Copy>(items: &[T]) -> Option<T> {
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
-        $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+ $(=> $exit:expr)?;)+
+        $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+ $(=> $exit:expr)?; $(at $path:literal $(as $form:expr)?;)?)+
     })+) => {
         /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -226,7 +230,7 @@ macro_rules! define {
             id: MetricId::$name, name: stringify!($name), doc: $doc.trim_ascii(),
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
-            sources: Sources { procfs: &[$($procfs),+], exit_record: only(&[$($exit)?]) },
+            sources: Sources { procfs: &[$($procfs),+], exit_record: only(&[$($exit)?]), bpf: field(&[$($path)?], &[$($($form)?)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),
             set: |m, value| Reading::from_value(value).map(|reading| m.$name = reading),
