@@ -1,5 +1,6 @@
 //! Parsers of kernel text, exposed to the fuzz targets.
 
+use super::bpf;
 use super::enrich::{jemalloc, taskstats};
 use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
@@ -36,4 +37,9 @@ pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
     taskstats::fields::fuzz(bytes);
     record::fuzz(bytes);
+}
+
+/// Reads `bytes` as the types of a kernel, and resolves paths in them.
+pub fn btf(bytes: &[u8]) {
+    bpf::fuzz(bytes);
 }

@@ -1,7 +1,7 @@
 //! Types of the running kernel in BPF Type Format (Documentation/bpf/btf.rst).
 //!
-//! Types have no fixed size, so one pass finds where each starts. Everything else is decoded when asked for.
-//! The bytes may be damaged: offsets are checked, and every walk over types has a limit.
+//! Types have no fixed size, so one pass finds where each starts. Everything else is decoded when it is needed.
+//! The bytes may be damaged, so every offset is checked.
 
 use memchr::memmem;
 
@@ -12,38 +12,27 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 24;
 /// Bytes of `struct btf_type`.
 const TYPE_BYTES: usize = 12;
-/// Bytes of `struct btf_member`.
-const MEMBER_BYTES: usize = 12;
-/// Bytes of a pointer on the 64-bit kernels that the engine supports.
-const POINTER_BYTES: u32 = 8;
-/// Typedefs, qualifiers and tags in a row; kernels have fewer than 10.
-const MAX_MODIFIERS: usize = 64;
-/// Arrays of arrays; kernels have up to 3.
-const MAX_DIMENSIONS: usize = 8;
-/// Members examined by one look-up; the largest structures of kernels have some 300.
-const MAX_MEMBERS: usize = 1 << 16;
-
 /// `BTF_KIND_*`.
-mod kind {
-    pub(super) const INT: u32 = 1;
-    pub(super) const PTR: u32 = 2;
-    pub(super) const ARRAY: u32 = 3;
-    pub(super) const STRUCT: u32 = 4;
-    pub(super) const UNION: u32 = 5;
-    pub(super) const ENUM: u32 = 6;
-    pub(super) const FWD: u32 = 7;
-    pub(super) const TYPEDEF: u32 = 8;
-    pub(super) const VOLATILE: u32 = 9;
-    pub(super) const CONST: u32 = 10;
-    pub(super) const RESTRICT: u32 = 11;
-    pub(super) const FUNC: u32 = 12;
-    pub(super) const FUNC_PROTO: u32 = 13;
-    pub(super) const VAR: u32 = 14;
-    pub(super) const DATASEC: u32 = 15;
-    pub(super) const FLOAT: u32 = 16;
-    pub(super) const DECL_TAG: u32 = 17;
-    pub(super) const TYPE_TAG: u32 = 18;
-    pub(super) const ENUM64: u32 = 19;
+pub(super) mod kind {
+    pub(in super::super) const INT: u32 = 1;
+    pub(in super::super) const PTR: u32 = 2;
+    pub(in super::super) const ARRAY: u32 = 3;
+    pub(in super::super) const STRUCT: u32 = 4;
+    pub(in super::super) const UNION: u32 = 5;
+    pub(in super::super) const ENUM: u32 = 6;
+    pub(in super::super) const FWD: u32 = 7;
+    pub(in super::super) const TYPEDEF: u32 = 8;
+    pub(in super::super) const VOLATILE: u32 = 9;
+    pub(in super::super) const CONST: u32 = 10;
+    pub(in super::super) const RESTRICT: u32 = 11;
+    pub(in super::super) const FUNC: u32 = 12;
+    pub(in super::super) const FUNC_PROTO: u32 = 13;
+    pub(in super::super) const VAR: u32 = 14;
+    pub(in super::super) const DATASEC: u32 = 15;
+    pub(in super::super) const FLOAT: u32 = 16;
+    pub(in super::super) const DECL_TAG: u32 = 17;
+    pub(in super::super) const TYPE_TAG: u32 = 18;
+    pub(in super::super) const ENUM64: u32 = 19;
 }
 
 /// Why bytes are not the BTF of a kernel.
@@ -98,40 +87,6 @@ pub(in crate::capture) struct Btf<'a> {
     starts: Vec<u32>,
 }
 
-/// What a type is, without typedefs, qualifiers and tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// An integer, a Boolean or an enumeration.
-    Integer { size: u32, signed: bool },
-    /// A pointer to a type.
-    Pointer(TypeId),
-    /// An array; its length is 0 if it is flexible.
-    Array { element: TypeId, length: u32 },
-    /// A structure or union.
-    Structure { size: u32 },
-}
-
-impl Shape {
-    /// Bytes of a value that is no array.
-    fn bytes(self) -> Option<u32> {
-        match self {
-            Self::Integer { size, .. } | Self::Structure { size } => Some(size),
-            Self::Pointer(_) => Some(POINTER_BYTES),
-            Self::Array { .. } => None,
-        }
-    }
-}
-
-/// A member of a structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    /// Bytes from the start of the structure.
-    pub(super) offset: u32,
-    pub(super) of_type: TypeId,
-    /// Whether no other member follows it in the structure.
-    pub(super) is_last: bool,
-}
-
 impl<'a> Btf<'a> {
     /// Finds where each type starts.
     pub(in crate::capture) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
@@ -162,111 +117,26 @@ impl<'a> Btf<'a> {
         };
         // The section has each string once.
         let name = self.string_offset(name)?;
-        let is_wanted = |&start: &u32| {
-            usize::try_from(start).is_ok_and(|start| {
-                word(self.types, start) == Some(name)
-                    && word(self.types, start + 4).is_some_and(|info| Info(info).kind() == wanted)
-            })
-        };
-        let index = self.starts.iter().position(is_wanted)?;
+        let is_wanted = |found: &Type<'_>| found.name == name && found.info.kind() == wanted;
+        let index = self.starts.iter().position(|&start| self.starting(start).as_ref().is_some_and(is_wanted))?;
         Some(TypeId(u32::try_from(index + 1).ok()?))
     }
 
-    /// What a type is; `None` for types without values, such as `void`, and for those no register holds.
-    pub(super) fn shape(&self, id: TypeId) -> Option<Shape> {
-        let Type { start, info, size } = self.without_modifiers(id)?;
-        Some(match info.kind() {
-            kind::INT => {
-                let encoding = word(self.types, start + TYPE_BYTES)?;
-                let (signed, offset, bits) = (encoding >> 24 & 1 == 1, encoding >> 16 & 0xff, encoding & 0xff);
-                // One of the two encodings of bit fields is an integer of fewer bits.
-                let is_whole = offset == 0 && size.checked_mul(8) == Some(bits);
-                return (is_whole && is_loadable(size)).then_some(Shape::Integer { size, signed });
-            }
-            kind::ENUM | kind::ENUM64 => {
-                return is_loadable(size).then_some(Shape::Integer { size, signed: info.flag() });
-            }
-            kind::PTR => Shape::Pointer(TypeId(size)),
-            kind::ARRAY => {
-                let element = word(self.types, start + TYPE_BYTES)?;
-                Shape::Array { element: TypeId(element), length: word(self.types, start + TYPE_BYTES + 8)? }
-            }
-            kind::STRUCT | kind::UNION => Shape::Structure { size },
-            _ => return None,
-        })
-    }
-
-    /// Whether a type is another name of one, or has qualifiers or tags.
-    pub(super) fn is_modified(&self, id: TypeId) -> bool {
-        self.at(id).is_some_and(|found| found.info.is_modifier())
-    }
-
-    /// What the elements of an array are, and their number, for arrays of arrays too; for other types, the type and 1.
-    pub(super) fn elements(&self, mut id: TypeId) -> Option<(Shape, u32)> {
-        let mut elements = 1_u32;
-        for _ in 0..MAX_DIMENSIONS {
-            match self.shape(id)? {
-                Shape::Array { element, length } => (id, elements) = (element, elements.checked_mul(length)?),
-                shape => return Some((shape, elements)),
-            }
-        }
-        None
-    }
-
-    /// Bytes of a value of a type.
-    pub(super) fn size(&self, id: TypeId) -> Option<u32> {
-        let (shape, elements) = self.elements(id)?;
-        shape.bytes()?.checked_mul(elements)
-    }
-
-    /// A member of a structure by name. Anonymous members are looked through. Bit fields are no members.
-    pub(super) fn member(&self, structure: TypeId, name: &str) -> Option<Member> {
-        let mut left = MAX_MEMBERS;
-        let mut pending = vec![Member { offset: 0, of_type: structure, is_last: true }];
-        while let Some(outer) = pending.pop() {
-            let Some(Type { start, info, .. }) = self.without_modifiers(outer.of_type) else { continue };
-            if !matches!(info.kind(), kind::STRUCT | kind::UNION) {
-                continue;
-            }
-            for index in 0..info.entries() {
-                left = left.checked_sub(1)?;
-                let at = start + TYPE_BYTES + index * MEMBER_BYTES;
-                let is_last = outer.is_last && info.kind() == kind::STRUCT && index + 1 == info.entries();
-                let string = word(self.types, at)?;
-                if string == 0 {
-                    pending.extend(self.whole_member(at, info, outer.offset).map(|inner| Member { is_last, ..inner }));
-                } else if self.is_string(string, name) {
-                    return self.whole_member(at, info, outer.offset).map(|found| Member { is_last, ..found });
-                }
-            }
-        }
-        None
-    }
-
-    /// The `struct btf_member` at `at`, in a structure at `base`; `None` for bit fields.
-    fn whole_member(&self, at: usize, info: Info, base: u32) -> Option<Member> {
-        let (of_type, place) = (word(self.types, at + 4)?, word(self.types, at + 8)?);
-        let (width, bits) = if info.flag() { (place >> 24, place & 0xff_ffff) } else { (0, place) };
-        let offset = base.checked_add(bits / 8)?;
-        (width == 0 && bits % 8 == 0).then_some(Member { offset, of_type: TypeId(of_type), is_last: false })
-    }
-
-    fn at(&self, id: TypeId) -> Option<Type> {
+    /// A type by its id; `None` for `void`.
+    pub(super) fn at(&self, id: TypeId) -> Option<Type<'a>> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
-        let start = usize::try_from(*self.starts.get(index)?).ok()?;
-        Some(Type { start, info: Info(word(self.types, start + 4)?), size: word(self.types, start + 8)? })
+        self.starting(*self.starts.get(index)?)
     }
 
-    /// The type that typedefs, qualifiers and tags lead to.
-    fn without_modifiers(&self, mut id: TypeId) -> Option<Type> {
-        for _ in 0..MAX_MODIFIERS {
-            let found = self.at(id)?;
-            if !found.info.is_modifier() {
-                return Some(found);
-            }
-            id = TypeId(found.size);
-        }
-        None
+    fn starting(&self, start: u32) -> Option<Type<'a>> {
+        Type::read(self.types.get(usize::try_from(start).ok()?..)?)
+    }
+
+    /// Whether `text` is the string at an offset.
+    pub(super) fn is_string(&self, offset: u32, text: &str) -> bool {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.strings.get(offset..));
+        let end = rest.and_then(|rest| rest.strip_prefix(text.as_bytes()));
+        end.is_some_and(|end| end.first() == Some(&0))
     }
 
     /// The offset of a string in its section.
@@ -276,44 +146,46 @@ impl<'a> Btf<'a> {
         let found = memmem::find(self.strings, wanted.as_bytes())?;
         u32::try_from(found + 1).ok()
     }
-
-    /// Whether `text` is the string at an offset.
-    fn is_string(&self, offset: u32, text: &str) -> bool {
-        let rest = usize::try_from(offset).ok().and_then(|offset| self.strings.get(offset..));
-        let end = rest.and_then(|rest| rest.strip_prefix(text.as_bytes()));
-        end.is_some_and(|end| end.first() == Some(&0))
-    }
 }
 
 /// `struct btf_type`.
-struct Type {
-    start: usize,
-    info: Info,
+pub(super) struct Type<'a> {
+    name: u32,
+    pub(super) info: Info,
     /// The size, or the id of the type that it refers to.
-    size: u32,
+    pub(super) size: u32,
+    /// The bytes that follow: those of this type, then all later types.
+    pub(super) tail: &'a [u8],
+}
+
+impl<'a> Type<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (_, tail) = bytes.split_at_checked(TYPE_BYTES)?;
+        Some(Self { name: word(bytes, 0)?, info: Info(word(bytes, 4)?), size: word(bytes, 8)?, tail })
+    }
 }
 
 /// `btf_type.info`. Older kernels use 5 of the 7 bits of the kind and 16 of the 24 of the number of entries; the
 /// others are zero.
 #[derive(Clone, Copy)]
-struct Info(u32);
+pub(super) struct Info(u32);
 
 impl Info {
-    fn kind(self) -> u32 {
+    pub(super) fn kind(self) -> u32 {
         self.0 >> 24 & 0x7f
     }
 
     /// Members, enumerators or parameters that follow.
-    fn entries(self) -> usize {
+    pub(super) fn entries(self) -> usize {
         usize::try_from(self.0 & 0xff_ffff).unwrap_or(usize::MAX)
     }
 
     /// `kind_flag`: bit fields in a structure, or a signed enumeration.
-    fn flag(self) -> bool {
+    pub(super) fn flag(self) -> bool {
         self.0 >> 31 == 1
     }
 
-    fn is_modifier(self) -> bool {
+    pub(super) fn is_modifier(self) -> bool {
         matches!(self.kind(), kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG)
     }
 
@@ -351,11 +223,6 @@ fn starts(types: &[u8], layout: &[u8]) -> Result<Vec<u32>, BtfError> {
     Ok(starts)
 }
 
-/// Whether one instruction loads a value of that many bytes.
-fn is_loadable(bytes: u32) -> bool {
-    matches!(bytes, 1 | 2 | 4 | 8)
-}
-
 /// The section whose offset and length are at `at` in the header.
 fn section<'a>(rest: &'a [u8], header: &[u8], at: usize) -> Option<&'a [u8]> {
     let (start, length) = (size_at(header, at)?, size_at(header, at + 4)?);
@@ -366,7 +233,8 @@ fn size_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(word(bytes, at)?).ok()
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+/// The 32-bit number at an offset.
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|&word| u32::from_ne_bytes(word))
 }
 
@@ -464,22 +332,5 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Btf::parse(&bytes[..length]).is_err(), "{length} bytes");
         }
-    }
-
-    #[test]
-    fn types_that_refer_to_themselves_have_no_shape() {
-        let mut built = TypeBuilder::new();
-        built.typedef("cycle", 1);
-        built.array(2, 1);
-        built.structure("s", 0, &[("", 3, 0), ("", 3, 0)]);
-        built.add(10, "", 0, 1, &[]);
-        let bytes = built.finish();
-        let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(btf.shape(TypeId(1)), None);
-        assert_eq!(btf.shape(TypeId(4)), None);
-        assert_eq!(btf.size(TypeId(2)), None);
-        assert_eq!(btf.member(TypeId(3), "absent"), None);
-        assert_eq!(btf.shape(TypeId(0)), None);
-        assert_eq!(btf.shape(TypeId(99)), None);
     }
 }

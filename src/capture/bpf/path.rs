@@ -1,6 +1,9 @@
 //! Where the kernel keeps a value: a path such as `signal->nr_threads`, resolved to offsets.
 
-use super::btf::{Btf, Shape, TypeId};
+#[cfg(fuzzing)]
+use super::btf::Kind;
+use super::btf::{Btf, TypeId};
+use super::shape::Shape;
 
 /// Pointers to follow from the first structure, then one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,19 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
     walk.value()
 }
 
+/// Resolves every recorded path in any types.
+#[cfg(fuzzing)]
+pub(in crate::capture) fn fuzz(bytes: &[u8]) {
+    let Ok(btf) = Btf::parse(bytes) else { return };
+    btf.find(Kind::Function, "bpf_iter_task");
+    btf.find(Kind::Typedef, "btf_trace_sched_process_free");
+    let task = btf.find(Kind::Struct, "task_struct").unwrap_or(TypeId(1));
+    for path in include_str!("../../../tests/kernels/btf/paths").lines() {
+        let Some(place) = resolve(&btf, task, path) else { continue };
+        assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
+    }
+}
+
 /// The part of a path that is resolved so far.
 struct Walk<'b, 'a> {
     btf: &'b Btf<'a>,
@@ -60,7 +76,7 @@ impl Walk<'_, '_> {
         let (name, rest) = path.split_at(path.find(['.', '-', '[']).unwrap_or(path.len()));
         let member = self.btf.member(self.id, name)?;
         self.advance(member.offset)?;
-        self.id = member.of_type;
+        self.id = member.id;
         self.is_last &= member.is_last;
         Some(rest)
     }
@@ -212,6 +228,20 @@ mod tests {
     fn only_the_last_array_has_elements_beyond_its_length() {
         assert_eq!(found("mm->plain[4].counter"), None);
         assert_eq!(found("table[2][0]"), None);
+        let mut built = TypeBuilder::new();
+        let int = built.signed("int", 4);
+        let (one, none) = (built.array(int, 1), built.array(int, 0));
+        let inner = built.structure("", 4, &[("inside", one, 0)]);
+        let either = built.union("", 8, &[("overlapped", one, 0), ("overlapping", one, 0)]);
+        built.structure("s", 16, &[("", inner, 0), ("", either, 8), ("last", none, 16)]);
+        let structure = built.structure("t", 16, &[("int", int, 0), ("", either, 8)]);
+        let bytes = built.finish();
+        let btf = Btf::parse(&bytes).unwrap();
+        let outer = btf.find(Kind::Struct, "s").unwrap();
+        assert_eq!(resolve(&btf, outer, "inside[1]"), None, "last of a structure in the middle");
+        assert_eq!(resolve(&btf, TypeId(structure), "overlapping[1]"), None, "in a union");
+        assert_eq!(resolve(&btf, outer, "last[1]").map(|place| place.offset), Some(20));
+        assert_eq!(resolve(&btf, outer, "last"), None, "of unknown length");
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! Paths on the recorded types of kernels, `tests/kernels/btf/`.
+
+use std::fs;
+use std::path::Path;
+
+use super::btf::{Btf, Kind};
+use super::path::{Place, resolve};
+
+const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
+
+/// What these kernels lack, by a part of the paths.
+const ABSENT: [(&str, &str); 9] = [
+    // Built without CONFIG_SCHEDSTATS.
+    ("stats.", "6.18"),
+    // Built without CONFIG_SCHED_CORE.
+    ("core_forceidle_sum", DEBIAN),
+    ("sum_block_runtime", "5.10"),
+    ("se.slice", "5.10 6.1"),
+    ("_run_delay", "5.10 6.1 6.12 6.12-arm64"),
+    ("_delay_m", "5.10 6.1 6.12 6.12-arm64"),
+    ("compact_", "5.10"),
+    ("wpcopy_", "5.10"),
+    ("irq_", "5.10 6.1"),
+];
+
+/// What has to be copied on these kernels, by a part of the paths.
+const COPIED: [(&str, &str); 3] = [
+    ("rss_stat", "5.10 6.1"),
+    ("numbers[0]", "6.1 6.12 6.12-arm64 6.16 6.18 7.3"),
+    ("numbers[1]", "5.10 6.1 6.12 6.12-arm64 6.16 6.18 7.3"),
+];
+
+fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
+    let lists = |(part, kernels): &(&str, &str)| path.contains(part) && kernels.split(' ').any(|one| one == kernel);
+    table.iter().any(lists)
+}
+
+/// Calls `check` with each kernel's version and types.
+fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let types: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "btf")).collect();
+    assert_eq!(types.len(), DEBIAN.split(' ').count() + 1);
+    for file in types {
+        let bytes = fs::read(&file).unwrap();
+        check(file.file_stem().unwrap().to_str().unwrap(), &Btf::parse(&bytes).unwrap());
+    }
+}
+
+fn in_task(btf: &Btf<'_>, path: &str) -> Option<Place> {
+    resolve(btf, btf.find(Kind::Struct, "task_struct").unwrap(), path)
+}
+
+#[test]
+fn paths_resolve_on_every_kernel_that_has_the_field() {
+    each_kernel(|kernel, btf| {
+        for path in include_str!("../../../tests/kernels/btf/paths").lines() {
+            let place = in_task(btf, path);
+            assert_eq!(place.is_none(), is_listed(&ABSENT, path, kernel), "{kernel}: {path}");
+            let is_copied = place.is_some_and(|place| place.copied);
+            assert_eq!(is_copied, is_listed(&COPIED, path, kernel), "{kernel}: {path} is copied");
+        }
+    });
+}
+
+#[test]
+fn every_kernel_has_what_programs_attach_to() {
+    each_kernel(|kernel, btf| {
+        assert!(btf.find(Kind::Function, "bpf_iter_task").is_some(), "{kernel}");
+        assert!(btf.find(Kind::Struct, "bpf_iter_meta").is_some(), "{kernel}");
+        for tracepoint in ["btf_trace_sched_process_exit", "btf_trace_sched_process_free"] {
+            assert!(btf.find(Kind::Typedef, tracepoint).is_some(), "{kernel}: {tracepoint}");
+        }
+        let has_cast = btf.find(Kind::Function, "bpf_rdonly_cast").is_some();
+        assert_eq!(has_cast, !["5.10", "6.1"].contains(&kernel), "{kernel}: added in Linux 6.2");
+    });
+}
+
+/// Kernel, path, hops, offset and size, by the C compiler from `bpftool btf dump file BTF format c`.
+const PLACES: [(&str, &str, &[u32], u32, u32); 10] = [
+    ("5.10", "comm", &[], 2736, 16),
+    ("5.10", "se.sum_exec_runtime", &[], 200, 8),
+    ("5.10", "mm->rss_stat.count[1].counter", &[2056], 720, 8),
+    ("5.10", "thread_pid->numbers[1].nr", &[2336], 112, 4),
+    ("6.12", "comm", &[], 2976, 16),
+    ("6.12", "mm->rss_stat[1].count", &[2304], 864, 8),
+    ("6.12", "thread.fsbase", &[], 5416, 8),
+    ("6.12-arm64", "mm->rss_stat[1].count", &[1248], 832, 8),
+    ("6.12-arm64", "thread.uw.tp_value", &[], 3136, 8),
+    ("6.12-arm64", "thread_pid->numbers[1].nr", &[1480], 128, 4),
+];
+
+#[test]
+fn places_are_those_of_the_compiler() {
+    each_kernel(|kernel, btf| {
+        for (_, path, hops, offset, size) in PLACES.iter().filter(|row| row.0 == kernel) {
+            let place = in_task(btf, path).unwrap();
+            assert_eq!((&*place.hops, place.offset, place.size), (*hops, *offset, *size), "{kernel}: {path}");
+        }
+    });
+}

@@ -1,0 +1,176 @@
+//! What types are, and the members of structures.
+//!
+//! Types may be damaged and refer to themselves, so every walk has a limit.
+
+use super::btf::{Btf, Info, Type, TypeId, kind, word};
+
+/// Bytes of `struct btf_member`.
+const MEMBER_BYTES: usize = 12;
+/// Bytes of a pointer on the 64-bit kernels that the engine supports.
+const POINTER_BYTES: u32 = 8;
+/// `BTF_INT_SIGNED`.
+const SIGNED: u32 = 1;
+/// Typedefs, qualifiers and tags in a row; kernels have fewer than 10.
+const MAX_MODIFIERS: usize = 64;
+/// Arrays of arrays; kernels have up to 3.
+const MAX_DIMENSIONS: usize = 8;
+/// Members examined by one look-up; the largest structures of kernels have some 300.
+const MAX_MEMBERS: usize = 1 << 14;
+
+/// What a type is, without typedefs, qualifiers and tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// An integer, a Boolean or an enumeration.
+    Integer { size: u32, signed: bool },
+    /// A pointer to a type.
+    Pointer(TypeId),
+    /// An array; its length is 0 if it is flexible.
+    Array { element: TypeId, length: u32 },
+    /// A structure or union.
+    Structure { size: u32 },
+}
+
+impl Shape {
+    /// Bytes of a value that is no array.
+    fn bytes(self) -> Option<u32> {
+        match self {
+            Self::Integer { size, .. } | Self::Structure { size } => Some(size),
+            Self::Pointer(_) => Some(POINTER_BYTES),
+            Self::Array { .. } => None,
+        }
+    }
+}
+
+/// A member of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Bytes from the start of the structure.
+    pub(super) offset: u32,
+    /// Its type.
+    pub(super) id: TypeId,
+    /// Whether no other member follows it in the structure.
+    pub(super) is_last: bool,
+}
+
+impl Btf<'_> {
+    /// What a type is; `None` for types without values, such as `void`, and for those that no register holds.
+    pub(super) fn shape(&self, id: TypeId) -> Option<Shape> {
+        let Type { info, size, tail, .. } = self.without_modifiers(id)?;
+        match info.kind() {
+            kind::INT => whole_integer(size, word(tail, 0)?),
+            kind::ENUM | kind::ENUM64 => integer(size, if info.flag() { SIGNED } else { 0 }),
+            kind::PTR => Some(Shape::Pointer(TypeId(size))),
+            kind::ARRAY => Some(Shape::Array { element: TypeId(word(tail, 0)?), length: word(tail, 8)? }),
+            kind::STRUCT | kind::UNION => Some(Shape::Structure { size }),
+            _ => None,
+        }
+    }
+
+    /// Whether a type is another name of one, or has qualifiers or tags.
+    pub(super) fn is_modified(&self, id: TypeId) -> bool {
+        self.at(id).is_some_and(|found| found.info.is_modifier())
+    }
+
+    /// The elements of an array, which may be of arrays, and their number; for other types, the type and 1.
+    pub(super) fn elements(&self, mut id: TypeId) -> Option<(Shape, u32)> {
+        let mut elements = 1_u32;
+        for _ in 0..MAX_DIMENSIONS {
+            match self.shape(id)? {
+                Shape::Array { element, length } => (id, elements) = (element, elements.checked_mul(length)?),
+                shape => return Some((shape, elements)),
+            }
+        }
+        None
+    }
+
+    /// Bytes of a value of a type.
+    pub(super) fn size(&self, id: TypeId) -> Option<u32> {
+        let (shape, elements) = self.elements(id)?;
+        shape.bytes()?.checked_mul(elements)
+    }
+
+    /// A member of a structure by name, also in anonymous members. `None` for bit fields.
+    pub(super) fn member(&self, structure: TypeId, name: &str) -> Option<Member> {
+        let mut left = MAX_MEMBERS;
+        let mut pending = vec![Member { offset: 0, id: structure, is_last: true }];
+        while let Some(outer) = pending.pop() {
+            let Some(Type { info, tail, .. }) = self.without_modifiers(outer.id) else { continue };
+            if !matches!(info.kind(), kind::STRUCT | kind::UNION) {
+                continue;
+            }
+            for (index, bytes) in tail.chunks_exact(MEMBER_BYTES).take(info.entries()).enumerate() {
+                left = left.checked_sub(1)?;
+                let string = word(bytes, 0)?;
+                if string == 0 || self.is_string(string, name) {
+                    let is_last = outer.is_last && info.kind() == kind::STRUCT && index + 1 == info.entries();
+                    let found = whole_member(bytes, info, Member { is_last, ..outer });
+                    if string > 0 {
+                        return found;
+                    }
+                    pending.extend(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// The type that typedefs, qualifiers and tags lead to.
+    fn without_modifiers(&self, mut id: TypeId) -> Option<Type<'_>> {
+        for _ in 0..MAX_MODIFIERS {
+            let found = self.at(id)?;
+            if !found.info.is_modifier() {
+                return Some(found);
+            }
+            id = TypeId(found.size);
+        }
+        None
+    }
+}
+
+/// The integer with the encoding that follows a `BTF_KIND_INT`; `None` if it is the type of a bit field.
+fn whole_integer(size: u32, encoding: u32) -> Option<Shape> {
+    let (flags, offset, bits) = (encoding >> 24, encoding >> 16 & 0xff, encoding & 0xff);
+    let is_whole = offset == 0 && size.checked_mul(8) == Some(bits);
+    integer(size, flags & SIGNED).filter(|_| is_whole)
+}
+
+/// An integer that a register holds.
+fn integer(size: u32, flags: u32) -> Option<Shape> {
+    matches!(size, 1 | 2 | 4 | 8).then_some(Shape::Integer { size, signed: flags & SIGNED != 0 })
+}
+
+/// The member that `bytes` describe, in a structure at the offset of `outer`; `None` for bit fields.
+fn whole_member(bytes: &[u8], info: Info, outer: Member) -> Option<Member> {
+    let (id, place) = (TypeId(word(bytes, 4)?), word(bytes, 8)?);
+    let (width, bits) = if info.flag() { (place >> 24, place & 0xff_ffff) } else { (0, place) };
+    let offset = outer.offset.checked_add(bits / 8)?;
+    (width == 0 && bits % 8 == 0).then_some(Member { offset, id, ..outer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::type_builder::TypeBuilder;
+    use super::*;
+
+    #[test]
+    fn types_that_refer_to_themselves_have_no_shape() {
+        let mut built = TypeBuilder::new();
+        built.typedef("cycle", 1);
+        built.array(2, 1);
+        built.structure("s", 0, &[("", 3, 0), ("", 3, 0)]);
+        built.add(10, "", 0, 1, &[]);
+        let bytes = built.finish();
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!(btf.shape(TypeId(1)), None);
+        assert_eq!(btf.shape(TypeId(4)), None);
+        assert_eq!(btf.size(TypeId(2)), None);
+        assert_eq!(btf.member(TypeId(3), "absent"), None);
+    }
+
+    #[test]
+    fn void_and_unknown_types_have_no_shape() {
+        let bytes = TypeBuilder::new().finish();
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!([TypeId(0), TypeId(1), TypeId(u32::MAX)].map(|id| btf.shape(id)), [None; 3]);
+    }
+}
