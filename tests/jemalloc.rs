@@ -292,6 +292,22 @@ fn a_compiling_rustc_is_read_without_debug_information() {
 }
 
 #[test]
+fn the_jemalloc_of_the_toolchains_rustc_is_known() {
+    let Ok(said) = Command::new("rustc").args(["--print", "sysroot"]).output() else {
+        return eprintln!("skipped: no rustc");
+    };
+    let rustc = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("bin/rustc");
+    let bytes = fs::read(&rustc).unwrap();
+    let has_jemalloc = bytes.windows(10).any(|text| text == b"<jemalloc>");
+    if !has_jemalloc {
+        return eprintln!("skipped: {} has no jemalloc", rustc.display());
+    }
+    let layout = inspect(&bytes);
+    println!("{}: {layout:?}", rustc.display());
+    assert!(layout.is_ok(), "{layout:?}");
+}
+
+#[test]
 fn a_program_with_another_allocator_is_not_a_failure() {
     let sleep = Ended(Command::new("sleep").arg("100").spawn().unwrap());
     thread::sleep(Duration::from_millis(50));

@@ -36,6 +36,9 @@ pub(super) struct Part {
     pub(super) threads: Vec<ThreadState>,
     /// Resident bytes of the process; `None` where they are unknown or the leader is not among the threads.
     pub(super) resident_bytes: Option<u64>,
+    /// The thread pointer of each thread, in the same order; `None`, or none at all, where the engine does not know
+    /// it. The jemalloc probe reads a thread with a known one without stopping it.
+    pub(super) thread_pointers: Vec<Option<u64>>,
 }
 
 /// The sources of one worker, and the threads it has processed.
@@ -79,23 +82,25 @@ impl<'s> Enricher<'s> {
                 rollups.read(process, leader, part.resident_bytes, tally);
             });
         }
-        self.probe(process, first);
+        self.probe(process, first, &part.thread_pointers);
         if self.walked.threads.len() - self.asked >= taskstats::AT_ONCE {
             self.ask_taskstats();
         }
     }
 
-    /// Reads the jemalloc counters of the threads from `first`. The probe stops them, which the kernel counts
-    /// as delay, so taskstats is queried before.
-    fn probe(&mut self, process: &Process, first: usize) {
+    /// Reads the jemalloc counters of the threads from `first`. The kernel counts the stop of a thread as delay, so
+    /// taskstats is queried before any is stopped.
+    fn probe(&mut self, process: &Process, first: usize, pointers: &[Option<u64>]) {
         let Self { probe: Some(probe), walked, .. } = self else { return };
         if !probe.finds_jemalloc(process, &walked.threads[first..]) {
             return;
         }
-        self.ask_taskstats();
+        if pointers.iter().flatten().count() < walked.threads.len() - first {
+            self.ask_taskstats();
+        }
         let Self { probe: Some(probe), walked, .. } = self else { return };
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
-        guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads));
+        guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads, pointers));
     }
 
     /// Queries taskstats for the remaining threads, with many processes in one message.

@@ -166,7 +166,7 @@ impl<'a> Worker<'a> {
         let Self { reader, enricher, .. } = self;
         let Tasks { process, counters, folder } = &*tasks;
         let party = (walk.capturing_process == Some(process.id)).then_some(Party::Ctprof);
-        let mut part = Part { threads: Vec::with_capacity(tids.len()), resident_bytes: None };
+        let mut part = Part { threads: Vec::with_capacity(tids.len()), ..Part::default() };
         guarded(format_args!("process {}", process.id), enricher.tally(), |tally| {
             for &tid in tids {
                 tally.walked += 1;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::process::Target;
+use super::target::Target;
 
 /// Timeout for stopping all threads of one process.
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_process_share_one_timeout() {
-        let attachment = Attachment::new(Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } });
+        let attachment = Attachment::new(Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap());
         attachment.spend(Duration::from_millis(240));
         assert_eq!(attachment.timeout_left(), Duration::from_millis(10));
         attachment.spend(Duration::from_secs(1));

@@ -4,6 +4,7 @@ use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
+use super::machine::Machine;
 use super::tag::Tag;
 
 /// The block of thread-local storage of a module: `PT_TLS`.
@@ -32,14 +33,13 @@ pub(super) struct Links {
 
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
-/// Reads the headers. Refuses files for other machines and files without thread-local storage.
-pub(super) fn open<'d, R: ReadRef<'d>>(data: R) -> Result<(File<'d, R>, Tls), Tag> {
+/// Reads the headers. Refuses files for machines other than `machine` and files without thread-local storage.
+pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(File<'d, R>, Tls), Tag> {
     // The headers come first: most libraries have no thread-local storage, and their symbol tables
     // can be large.
     let header = FileHeader64::<Endianness>::parse(data).map_err(|_| Tag::JemallocNotFound)?;
     let endian = header.endian().map_err(|_| Tag::JemallocNotFound)?;
-    let native = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
-    if header.e_machine(endian) != native || endian != Endianness::Little {
+    if header.e_machine(endian) != machine.in_header() || endian != Endianness::Little {
         return Err(Tag::ArchMismatch);
     }
     let segments = header.program_headers(endian, data).map_err(|_| Tag::JemallocNotFound)?;
@@ -73,8 +73,7 @@ pub(super) fn symbol<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Option<Symbol> {
 
 /// The slot that the dynamic linker fills with the distance of the object at `value` from the
 /// thread pointer.
-pub(super) fn slot<'d, R: ReadRef<'d>>(file: &File<'d, R>, value: u64) -> Option<u64> {
-    let kind = if cfg!(target_arch = "aarch64") { elf::R_AARCH64_TLS_TPREL } else { elf::R_X86_64_TPOFF64 };
+pub(super) fn slot<'d, R: ReadRef<'d>>(machine: Machine, file: &File<'d, R>, value: u64) -> Option<u64> {
     let (endian, data) = (file.endian(), file.data());
     let dynamic = file.elf_dynamic_symbol_table();
     let symbol_value = |index: u32| {
@@ -88,7 +87,7 @@ pub(super) fn slot<'d, R: ReadRef<'d>>(file: &File<'d, R>, value: u64) -> Option
             let symbol = entry.r_sym(endian, false);
             let base = if symbol == 0 { Some(0) } else { symbol_value(symbol) };
             let target = base.and_then(|base| base.checked_add_signed(entry.r_addend(endian)));
-            entry.r_type(endian, false) == kind && target == Some(value)
+            entry.r_type(endian, false) == machine.distance_relocation() && target == Some(value)
         };
         Some(entries.iter().find(about_it)?.r_offset(endian))
     })

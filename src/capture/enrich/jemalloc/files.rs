@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::dwarf::Split;
 use super::elf::{self, Links};
 use super::layout::{self, TsdLayout};
+use super::machine::Machine;
 use super::modules::Module;
 use super::tag::Tag;
 use super::untrusted::{LimitedFile, MAX_READ, open_regular, read_whole};
@@ -67,11 +68,17 @@ fn rooted(pid: u32, path: &Path) -> PathBuf {
 
 fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
     let file = LimitedFile::new(file);
-    let (program, tls) = elf::open(&file)?;
+    let (program, tls) = elf::open(Machine::NATIVE, &file)?;
     let separate = separate(pid, module, &elf::links(&program));
     let separate = separate.as_ref().map(LimitedFile::new);
     let separate = separate.as_ref().and_then(|file| elf::File::parse(file).ok());
-    layout::locate(&program, tls, separate.as_ref(), &SplitFiles { pid, module, left: Cell::new(MAX_READ) })
+    layout::locate(
+        Machine::NATIVE,
+        &program,
+        tls,
+        separate.as_ref(),
+        &SplitFiles { pid, module, left: Cell::new(MAX_READ) },
+    )
 }
 
 /// The separate debug file, by build id or else by the name in the program. Its build id or checksum must

@@ -1,13 +1,17 @@
 //! The location of the counters in a module, from an ELF file, its debug information and the table of
 //! known builds.
 
-use object::{Object, ReadRef};
+use object::{Object, ObjectSection, ReadRef};
 
 use super::dwarf;
-use super::elf::{File, Symbol, Tls, base, bounded, slot, symbol};
+use super::elf::{File, Symbol, Tls, base, slot, symbol};
 use super::layouts::{self, Offsets};
+use super::machine::Machine;
 use super::tag::Tag;
-use super::untrusted::MAX_READ;
+use super::untrusted::ReadInto;
+
+/// How much is searched at once.
+const PART: usize = 1 << 18;
 
 /// How the layout was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,7 @@ pub struct TsdLayout {
     pub offsets: Offsets,
     /// How they were found.
     pub route: Route,
+    machine: Machine,
     tls: Tls,
     /// Offset of the thread-specific data in the block.
     pub(super) value: u64,
@@ -40,7 +45,8 @@ pub struct TsdLayout {
 
 /// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
 /// of known builds.
-pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
+pub(super) fn locate<'d, 'f, R: ReadInto<'d>, S: ReadRef<'f>>(
+    machine: Machine,
     file: &File<'d, R>,
     tls: Tls,
     debug: Option<&File<'f, S>>,
@@ -55,15 +61,12 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
             return Err(Tag::TlsArithmetic);
         }
         let (value, base) = (symbol.value, base(file));
-        Ok(TsdLayout { offsets, route, tls, value, slot: slot(file, value), base })
+        Ok(TsdLayout { offsets, route, machine, tls, value, slot: slot(machine, file, value), base })
     };
     let Some(symbol) = symbol else {
-        let rodata = file
-            .section_by_name(".rodata")
-            .and_then(|section| bounded(&section, &mut MAX_READ.clone()))
-            .unwrap_or_default();
-        let version = layouts::version(&rodata).ok_or(Tag::JemallocNotFound)?;
-        let offsets = layouts::by_size(tls.size, Some(version)).ok_or(Tag::UnknownLayout)?;
+        let constants = file.section_by_name(".rodata").and_then(|section| section.file_range());
+        let version = constants.and_then(|range| version(file.data(), range)).ok_or(Tag::JemallocNotFound)?;
+        let offsets = layouts::by_size(machine, tls.size, Some(&version)).ok_or(Tag::UnknownLayout)?;
         return placed(Symbol { value: 0, size: tls.size }, offsets, Route::Version);
     };
     let mut failed = false;
@@ -74,27 +77,29 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
         })
     };
     let in_debug_info = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
-    match (in_debug_info, layouts::by_size(symbol.size, None)) {
+    match (in_debug_info, layouts::by_size(machine, symbol.size, None)) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
         (None, None) => Err(if failed { Tag::DwarfParseFailure } else { Tag::UnknownLayout }),
     }
 }
 
+/// The version of jemalloc by its text in `size` bytes from `start`, which can be half of a large program.
+fn version<'d>(data: impl ReadInto<'d>, (start, size): (u64, u64)) -> Option<String> {
+    let mut buffer = vec![0; PART];
+    // Parts overlap, so that one of them has the whole text.
+    let parts = (0..size).step_by(PART - layouts::LONGEST_VERSION).map_while(|at| {
+        let part = usize::try_from(size - at).map_or(PART, |left| left.min(PART));
+        data.read_into(start.checked_add(at)?, &mut buffer[..part])?;
+        Some(layouts::version(&buffer[..part]).map(str::to_owned))
+    });
+    parts.flatten().next()
+}
+
 impl TsdLayout {
     /// Distance from the thread pointer to the thread-specific data of a main executable.
     pub(super) fn static_distance(&self) -> Option<i64> {
-        let Tls { address, size, align } = self.tls;
-        let distance = if cfg!(target_arch = "aarch64") {
-            // Above the thread pointer, after two words of the thread control block.
-            let gap = 16 + (address.wrapping_sub(16) & (align - 1));
-            i64::try_from(gap.checked_add(self.value)?).ok()?
-        } else {
-            // Below it, so that the block keeps its alignment.
-            let block = size.checked_add(address.wrapping_add(size).wrapping_neg() & (align - 1))?;
-            i64::try_from(self.value).ok()?.checked_sub(i64::try_from(block).ok()?)?
-        };
-        Some(distance)
+        self.machine.static_distance(self.tls, self.value)
     }
 }
 
@@ -102,25 +107,20 @@ impl TsdLayout {
 mod tests {
     use super::*;
 
-    fn distance(address: u64, size: u64, align: u64, value: u64) -> Option<i64> {
-        let offsets = Offsets { allocated: 0, deallocated: 8 };
-        let tls = Tls { address, size, align };
-        TsdLayout { offsets, route: Route::Symbol, tls, value, slot: None, base: 0 }.static_distance()
-    }
-
-    #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_block_of_an_executable_ends_at_the_thread_pointer() {
-        assert_eq!(distance(0x1000, 0x100, 0x10, 0), Some(-0x100));
-        assert_eq!(distance(0x1000, 0x101, 0x10, 0), Some(-0x110));
-        assert_eq!(distance(0x1000, 0x101, 0x10, 0x20), Some(-0xf0));
-        // An address that is not a multiple of the alignment.
-        assert_eq!(distance(0x1008, 0x100, 0x10, 0), Some(-0x108));
+    fn a_version_between_two_parts_is_found() {
+        let text = b"15.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c";
+        for at in [0, PART - 80, PART - 64, PART - 50, PART - 14, PART - 1, PART, 2 * PART] {
+            let mut bytes = vec![b' '; 2 * PART + 100];
+            bytes[at..at + text.len()].copy_from_slice(text);
+            let size = u64::try_from(bytes.len()).unwrap();
+            assert_eq!(version(&bytes[..], (0, size)).as_deref(), Some("15.3.0"), "{at}");
+        }
     }
 
     #[test]
-    fn wrong_sizes_do_not_overflow() {
-        assert_eq!(distance(0, u64::MAX, 1, 0), None);
-        assert_eq!(distance(u64::MAX, u64::MAX, 1 << 63, u64::MAX), None);
+    fn a_section_of_any_size_takes_one_failed_read() {
+        assert_eq!(version(&b"short"[..], (0, u64::MAX)), None);
+        assert_eq!(version(&b"short"[..], (u64::MAX, u64::MAX)), None);
     }
 }

@@ -10,14 +10,17 @@ mod elf;
 mod files;
 mod layout;
 mod layouts;
+mod machine;
 mod modules;
 mod probe;
 mod process;
 mod tag;
+mod target;
 mod untrusted;
 
 pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;
+use self::machine::Machine;
 pub use self::tag::Tag;
 
 pub(in crate::capture) use self::attachment::Attachment;
@@ -31,6 +34,10 @@ pub(in crate::capture) use self::probe::{Probe, log, merge};
 /// # Errors
 /// A [`Tag`] if the bytes do not determine it.
 pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
+    inspect_for(Machine::NATIVE, bytes)
+}
+
+fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, Tag> {
     struct Nowhere;
     impl dwarf::Split for Nowhere {
         fn package(&self) -> Option<Vec<u8>> {
@@ -41,8 +48,8 @@ pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
             None
         }
     }
-    let (file, tls) = elf::open(bytes)?;
-    layout::locate(&file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
+    let (file, tls) = elf::open(machine, bytes)?;
+    layout::locate(machine, &file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
 }
 
 #[cfg(test)]

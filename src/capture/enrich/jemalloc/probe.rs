@@ -1,7 +1,8 @@
-//! Reads the counters of threads. Each thread is stopped for microseconds to read its thread pointer. Its
-//! memory is read after it was resumed.
+//! Reads the counters of the threads of a process, many per system call. A thread whose thread pointer the engine
+//! does not know is stopped for microseconds to read it. Memory is read while all threads run.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
-use super::layouts::Offsets;
-use super::process::{Target, attach};
+use super::process::attach;
 use super::tag::Tag;
+use super::target::unread;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
 use crate::sys::ptrace::{self, Late, StopError};
@@ -23,8 +24,6 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
 const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long to wait, at the end of the walk, for threads that have not stopped yet.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
-/// No thread ever allocates this many bytes.
-const IMPLAUSIBLE: u64 = 1 << 60;
 
 /// The probe of one worker: its results, and the threads it still must resume.
 pub(in crate::capture) struct Probe<'f> {
@@ -52,11 +51,17 @@ impl<'f> Probe<'f> {
         found
     }
 
-    /// Adds the counters to threads of a process with jemalloc.
-    pub(in crate::capture) fn process(&mut self, process: &Process, threads: &mut [ThreadState]) {
+    /// Adds the counters to threads of a process with jemalloc. `pointers` are the thread pointers of as many threads
+    /// as the engine knows them of.
+    pub(in crate::capture) fn process(
+        &mut self,
+        process: &Process,
+        threads: &mut [ThreadState],
+        pointers: &[Option<u64>],
+    ) {
         let Some(Some(attachment)) = process.jemalloc.get() else { return };
         let begin = Instant::now();
-        self.threads(process, attachment, threads);
+        self.threads(process, attachment, threads, pointers);
         self.time += begin.elapsed();
     }
 
@@ -78,28 +83,44 @@ impl<'f> Probe<'f> {
         None
     }
 
-    fn threads(&mut self, process: &Process, attachment: &Attachment, threads: &mut [ThreadState]) {
+    fn threads(
+        &mut self,
+        process: &Process,
+        attachment: &Attachment,
+        threads: &mut [ThreadState],
+        pointers: &[Option<u64>],
+    ) {
+        let target = &attachment.target;
+        let pointers = pointers.iter().copied().chain(iter::repeat(None));
+        let (mut located, mut addresses) = (Vec::new(), Vec::new());
+        for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
+            let address = || known.map_or_else(|| self.stop(attachment, thread), Ok).and_then(|at| target.address(at));
+            match guarded(address) {
+                Ok(address) => {
+                    located.push(thread);
+                    addresses.push(address);
+                }
+                Err(tag) => self.fail(process, thread.tid, tag),
+            }
+        }
         let mut read = 0;
-        for thread in threads.iter_mut().filter(|thread| thread.has_memory()) {
-            match guarded(|| self.counters(attachment, thread)) {
+        memory::read_each(process.id, &addresses, target.span(), |place, bytes| {
+            let thread = &mut *located[place];
+            match bytes.map_err(unread).and_then(|bytes| target.counters(bytes)) {
                 Ok((allocated, deallocated)) => {
                     read += 1;
                     thread.metrics.allocated_bytes = Some(Bytes(allocated));
                     thread.metrics.deallocated_bytes = Some(Bytes(deallocated));
                 }
-                Err(tag) if tag != Tag::PidMissing && process.has_thread(thread.tid) => {
-                    process.unprobed(Some(thread.tid), tag.name());
-                    self.count(tag);
-                }
-                // It has exited meanwhile.
-                Err(_) => {}
+                Err(tag) => self.fail(process, thread.tid, tag),
             }
-        }
+        });
         self.summary.probed_ok += read;
         process.probed(read);
     }
 
-    fn counters(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<(u64, u64), Tag> {
+    /// The thread pointer of a thread, which is stopped while it is read.
+    fn stop(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<u64, Tag> {
         self.resume_stopped();
         let left = attachment.timeout_left();
         let timeout = match thread.metrics.state {
@@ -110,7 +131,15 @@ impl<'f> Probe<'f> {
         let begin = Instant::now();
         let pointer = ptrace::thread_pointer(thread.tid, timeout, &mut self.late);
         attachment.spend(begin.elapsed());
-        read(&attachment.target, thread.tgid, pointer.map_err(tag_of)?)
+        pointer.map_err(tag_of)
+    }
+
+    /// Counts a thread that could not be read, unless it has exited.
+    fn fail(&mut self, process: &Process, tid: u32, tag: Tag) {
+        if tag != Tag::PidMissing && process.has_thread(tid) {
+            process.unprobed(Some(tid), tag.name());
+            self.count(tag);
+        }
     }
 
     fn count(&mut self, tag: Tag) {
@@ -161,26 +190,6 @@ fn tag_of(error: StopError) -> Tag {
     }
 }
 
-/// Both counters in one read, of the span from the first to the last.
-fn read(target: &Target, tgid: u32, thread_pointer: u64) -> Result<(u64, u64), Tag> {
-    let Offsets { allocated, deallocated } = target.offsets;
-    let first = allocated.min(deallocated);
-    let span = allocated.abs_diff(deallocated).checked_add(8).and_then(|span| usize::try_from(span).ok());
-    let mut buffer = [0; 256];
-    let buffer = span.and_then(|span| buffer.get_mut(..span)).ok_or(Tag::TlsArithmetic)?;
-    let address = thread_pointer.checked_add_signed(target.distance).and_then(|start| start.checked_add(first));
-    memory::read(tgid, address.ok_or(Tag::TlsArithmetic)?, buffer).map_err(|errno| match errno {
-        nix::errno::Errno::ESRCH => Tag::PidMissing,
-        _ => Tag::ProcessVmReadv,
-    })?;
-    let word = |at: u64| {
-        let at = usize::try_from(at - first).ok()?;
-        Some(u64::from_ne_bytes(buffer.get(at..at + 8)?.try_into().ok()?))
-    };
-    let (allocated, deallocated) = word(allocated).zip(word(deallocated)).ok_or(Tag::TlsArithmetic)?;
-    if allocated.max(deallocated) > IMPLAUSIBLE { Err(Tag::Implausible) } else { Ok((allocated, deallocated)) }
-}
-
 /// Runs code that parses untrusted data. If it panics, only its result is lost.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Tag::WorkerPanic))
@@ -203,7 +212,12 @@ pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) ->
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
     use super::super::super::super::procfs::folder::Folder;
+    use super::super::layouts::Offsets;
+    use super::super::target::Target;
     use super::*;
 
     #[test]
@@ -240,12 +254,12 @@ mod tests {
 
     #[test]
     fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
-        let attachment = Attachment::new(Target { distance: 0, offsets: Offsets { allocated: 0, deallocated: 8 } });
+        let attachment = Attachment::new(target());
         attachment.spend(Duration::from_secs(1));
         let mut thread = ThreadState::default();
         thread.metrics.state = Some('D');
         let files = Files::default();
-        assert_eq!(Probe::new(&files).counters(&attachment, &thread), Err(Tag::Waitpid));
+        assert_eq!(Probe::new(&files).stop(&attachment, &thread), Err(Tag::Waitpid));
     }
 
     /// A child that is killed at the end of the test.
@@ -292,28 +306,67 @@ mod tests {
         assert!(!sleeper.is_traced() && probe.late.is_empty(), "any process of the walk is enough");
     }
 
-    #[test]
-    fn impossible_addresses_are_tags() {
-        let target =
-            |distance, allocated, deallocated| Target { distance, offsets: Offsets { allocated, deallocated } };
-        let pid = std::process::id();
-        assert_eq!(read(&target(i64::MIN, 0, 8), pid, 16), Err(Tag::TlsArithmetic));
-        assert_eq!(read(&target(0, 0, 1 << 40), pid, 16), Err(Tag::TlsArithmetic));
-        assert_eq!(read(&target(0, u64::MAX, u64::MAX - 8), pid, 16), Err(Tag::TlsArithmetic));
-        assert_eq!(read(&target(0, u64::MAX, 0), pid, 16), Err(Tag::TlsArithmetic));
-        assert_eq!(read(&target(0, 0, 8), pid, 16), Err(Tag::ProcessVmReadv));
-        let huge = [u64::MAX, 0];
-        let read = read(&target(0, 0, 8), pid, huge.as_ptr() as u64);
-        assert!(matches!(read, Err(Tag::Implausible | Tag::ProcessVmReadv)), "{read:?}");
+    fn target() -> Target {
+        Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap()
+    }
+
+    /// A program with known counters: the ids of its threads, and what they allocated and freed.
+    struct Heap {
+        program: std::process::Child,
+        counters: BTreeMap<u32, (u64, u64)>,
+    }
+
+    impl Heap {
+        /// `examples/heap.rs`, if cargo has built it.
+        fn start() -> Option<Self> {
+            let test = std::env::current_exe().unwrap();
+            let heap = test.ancestors().nth(2).unwrap().join("examples/heap");
+            let mut command = std::process::Command::new(heap);
+            let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+            let lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
+            let parsed = |line: String| {
+                let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+                (u32::try_from(numbers[0]).unwrap(), (numbers[1], numbers[2]))
+            };
+            let counters = lines.take_while(|line| line != "ready").map(parsed).collect();
+            Some(Self { program, counters })
+        }
+    }
+
+    impl Drop for Heap {
+        fn drop(&mut self) {
+            let _ = self.program.kill();
+            let _ = self.program.wait();
+        }
     }
 
     #[test]
-    fn counters_are_the_two_words_at_their_offsets() {
-        let words = [5u64, 6, 7, 8];
-        let target = Target { distance: 8, offsets: Offsets { allocated: 16, deallocated: 0 } };
-        match read(&target, std::process::id(), words.as_ptr() as u64) {
-            Err(Tag::ProcessVmReadv) => eprintln!("skipped: this sandbox reads no process's memory"),
-            counters => assert_eq!(counters, Ok((8, 6))),
+    fn threads_with_known_thread_pointers_are_read_without_a_stop() {
+        let Some(heap) = Heap::start() else { return eprintln!("skipped: not built: cargo build --example heap") };
+        let id = heap.program.id();
+        let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), id).unwrap();
+        let thread = |&tid: &u32| ThreadState { tgid: id, tid, ..ThreadState::default() };
+        let mut threads: Vec<_> = heap.counters.keys().map(thread).collect();
+        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, LEAST_TIMEOUT, &mut Vec::new());
+        let mut pointers: Vec<_> = threads.iter().map(|thread| stopped(thread).ok()).collect();
+        if pointers.contains(&None) {
+            return eprintln!("skipped: processes cannot be attached to here");
         }
+        // One thread without a thread pointer, and one whose thread-local storage is not mapped.
+        threads.extend([thread(&id), thread(&id)]);
+        pointers.extend([Some(0), Some(1 << 20)]);
+        let files = Files::default();
+        let mut probe = Probe::new(&files);
+        assert!(probe.finds_jemalloc(&process, &threads));
+        let whole_timeout = process.jemalloc.get().unwrap().as_ref().unwrap().timeout_left();
+        probe.process(&process, &mut threads, &pointers);
+        assert_eq!(process.jemalloc.get().unwrap().as_ref().unwrap().timeout_left(), whole_timeout, "a thread stopped");
+        let read = threads.iter().filter_map(|thread| {
+            Some((thread.tid, (thread.metrics.allocated_bytes?.0, thread.metrics.deallocated_bytes?.0)))
+        });
+        assert_eq!(read.collect::<BTreeMap<_, _>>(), heap.counters);
+        let summary = probe.finish().0;
+        assert_eq!(summary.probed_ok, u64::try_from(heap.counters.len()).unwrap());
+        assert_eq!(summary.failures, BTreeMap::from([(Tag::ProcessVmReadv, 1), (Tag::TlsArithmetic, 1)]));
     }
 }

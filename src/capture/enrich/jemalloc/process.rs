@@ -4,22 +4,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-use nix::errno::Errno;
-
 use super::files::Files;
 use super::layout::TsdLayout;
-use super::layouts::Offsets;
 use super::modules::{Module, modules};
 use super::tag::Tag;
+use super::target::{Target, unread};
 use crate::sys::memory;
-
-/// The location of the counters in the threads of a process: the offset of the thread-specific data from
-/// the thread pointer, and the offsets in it.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::capture) struct Target {
-    pub(super) distance: i64,
-    pub(super) offsets: Offsets,
-}
 
 /// Finds jemalloc in a process.
 pub(super) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
@@ -52,17 +42,12 @@ fn target(pid: u32, module: &Module, layout: &TsdLayout) -> Result<Target, Tag> 
         Some(slot) if !module.is_program => {
             let address = module.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
             let mut word = [0; 8];
-            let read = memory::read(pid, address.ok_or(Tag::TlsArithmetic)?, &mut word);
-            read.map_err(|errno| match errno {
-                Errno::EPERM => Tag::PtraceSeize,
-                Errno::ESRCH => Tag::PidMissing,
-                _ => Tag::ProcessVmReadv,
-            })?;
+            memory::read(pid, address.ok_or(Tag::TlsArithmetic)?, &mut word).map_err(unread)?;
             i64::from_ne_bytes(word)
         }
         _ if module.is_program => layout.static_distance().ok_or(Tag::TlsArithmetic)?,
         _ => return Err(Tag::TlsArithmetic),
     };
     // The dynamic linker has not filled the slot yet.
-    if distance == 0 { Err(Tag::TlsArithmetic) } else { Ok(Target { distance, offsets: layout.offsets }) }
+    if distance == 0 { Err(Tag::TlsArithmetic) } else { Target::new(distance, layout.offsets) }
 }

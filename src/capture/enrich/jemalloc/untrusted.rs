@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::fcntl::{OFlag, open};
@@ -45,15 +46,31 @@ const LONGEST_TEXT: usize = 4096;
 /// The memory of [`ReadCache`] for a text, even for an empty one.
 const TEXT_ENTRY: usize = 64;
 
-/// A file whose reads fail once they are more than [`MAX_READ`] bytes together.
+/// Bytes that can also be read without keeping them, which [`ReadRef`] cannot.
+pub(super) trait ReadInto<'d>: ReadRef<'d> {
+    /// Fills `buffer` from `offset`; `None` if there are not as many bytes, or too many were read before.
+    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()>;
+}
+
+impl<'d> ReadInto<'d> for &'d [u8] {
+    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
+        let size = u64::try_from(buffer.len()).ok()?;
+        buffer.copy_from_slice(self.read_bytes_at(offset, size).ok()?);
+        Some(())
+    }
+}
+
+/// A file whose reads fail once they are more than [`MAX_READ`] bytes together. It is not mapped into memory, because
+/// its owner can truncate it meanwhile.
 pub(super) struct LimitedFile<'f> {
+    file: &'f File,
     cache: ReadCache<&'f File>,
     left: Cell<u64>,
 }
 
 impl<'f> LimitedFile<'f> {
     pub(super) fn new(file: &'f File) -> Self {
-        Self { cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
+        Self { file, cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
     }
 
     fn charge(&self, bytes: u64) -> Result<(), ()> {
@@ -80,9 +97,17 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
     }
 }
 
+impl<'a> ReadInto<'a> for &'a LimitedFile<'_> {
+    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
+        self.charge(u64::try_from(buffer.len()).ok()?).ok()?;
+        self.file.read_exact_at(buffer, offset).ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::elf;
+    use super::super::machine::Machine;
     use super::super::tag::Tag;
     use super::*;
 
@@ -103,7 +128,7 @@ mod tests {
 
     /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
     fn program(symbols: u64) -> Vec<u8> {
-        let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        let machine = Machine::NATIVE.in_header().0;
         let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
@@ -123,9 +148,9 @@ mod tests {
     /// What is found in a sparse file that starts with that program.
     fn opened(symbols: u64) -> Result<(), Tag> {
         let file = tempfile::tempfile().unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &program(symbols), 0).unwrap();
+        file.write_all_at(&program(symbols), 0).unwrap();
         file.set_len(4 << 30).unwrap();
-        elf::open(&LimitedFile::new(&file)).map(drop)
+        elf::open(Machine::NATIVE, &LimitedFile::new(&file)).map(drop)
     }
 
     #[test]
@@ -138,17 +163,19 @@ mod tests {
     fn many_reads_together_are_limited_too() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let limited = LimitedFile { cache: ReadCache::new(&file), left: Cell::new(100) };
+        let limited = LimitedFile { left: Cell::new(100), ..LimitedFile::new(&file) };
         assert_eq!((&limited).read_bytes_at(0, 60).map(<[u8]>::len), Ok(60));
         assert_eq!((&limited).read_bytes_at(60, 60), Err(()));
-        assert_eq!((&limited).read_bytes_at(60, 40).map(<[u8]>::len), Ok(40));
+        assert_eq!((&limited).read_into(60, &mut [0; 41]), None);
+        assert_eq!((&limited).read_into(60, &mut [0; 10]), Some(()));
+        assert_eq!((&limited).read_bytes_at(60, 30).map(<[u8]>::len), Ok(30));
     }
 
     #[test]
     fn texts_without_an_end_and_empty_ones_were_read_without_a_limit() {
         let file = tempfile::tempfile().unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &[b'x'; 1 << 13], 0).unwrap();
-        let limited = LimitedFile { cache: ReadCache::new(&file), left: Cell::new(3 * LONGEST_TEXT as u64) };
+        file.write_all_at(&[b'x'; 1 << 13], 0).unwrap();
+        let limited = LimitedFile { left: Cell::new(3 * LONGEST_TEXT as u64), ..LimitedFile::new(&file) };
         let endless = || (&limited).read_bytes_at_until(0..1 << 13, 0).is_err() && limited.left.get() > 0;
         let before = limited.left.get();
         assert!((0..2).all(|_| endless()) && limited.left.get() < before - 2 * LONGEST_TEXT as u64);

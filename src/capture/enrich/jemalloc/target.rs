@@ -1,0 +1,109 @@
+//! Where the counters are, relative to the thread pointer, and whether what is there can be counters.
+
+use nix::errno::Errno;
+
+use super::layouts::Offsets;
+use super::tag::Tag;
+
+/// No thread ever allocates this many bytes.
+const IMPLAUSIBLE: u64 = 1 << 60;
+/// No layout has its counters further apart.
+const MAX_SPAN: usize = 256;
+/// The end of user space with five levels of page tables on x86-64, which no other machine exceeds.
+const USER_SPACE: u64 = 1 << 56;
+
+/// The location of the counters in the threads of a process: the offset of the thread-specific data from
+/// the thread pointer, and the offsets in it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::capture) struct Target {
+    distance: i64,
+    offsets: Offsets,
+    /// Number of bytes from the start of the first counter to the end of the last.
+    span: usize,
+}
+
+impl Target {
+    pub(super) fn new(distance: i64, offsets: Offsets) -> Result<Self, Tag> {
+        let Offsets { allocated, deallocated } = offsets;
+        let span = allocated.abs_diff(deallocated).checked_add(8).and_then(|span| usize::try_from(span).ok());
+        let span = span.filter(|span| *span <= MAX_SPAN).ok_or(Tag::TlsArithmetic)?;
+        Ok(Self { distance, offsets, span })
+    }
+
+    /// Number of bytes to read at [`address`](Self::address).
+    pub(super) fn span(&self) -> usize {
+        self.span
+    }
+
+    fn first(&self) -> u64 {
+        self.offsets.allocated.min(self.offsets.deallocated)
+    }
+
+    /// The address of the first counter in the thread with that thread pointer. A thread that has set none, or a
+    /// wrong one, has no counters.
+    pub(super) fn address(&self, thread_pointer: u64) -> Result<u64, Tag> {
+        let start = thread_pointer.checked_add_signed(self.distance).and_then(|start| start.checked_add(self.first()));
+        let is_user = |address: &u64| (1..USER_SPACE).contains(address);
+        start.filter(|start| is_user(&thread_pointer) && is_user(start)).ok_or(Tag::TlsArithmetic)
+    }
+
+    /// Bytes allocated and deallocated, from the bytes at [`address`](Self::address).
+    pub(super) fn counters(&self, bytes: &[u8]) -> Result<(u64, u64), Tag> {
+        let word = |at: u64| {
+            let at = usize::try_from(at - self.first()).ok()?;
+            Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+        };
+        let Offsets { allocated, deallocated } = self.offsets;
+        let (allocated, deallocated) = word(allocated).zip(word(deallocated)).ok_or(Tag::TlsArithmetic)?;
+        if allocated.max(deallocated) > IMPLAUSIBLE { Err(Tag::Implausible) } else { Ok((allocated, deallocated)) }
+    }
+}
+
+/// Why memory of a process could not be read. `process_vm_readv(2)` needs the same privileges as attaching.
+pub(super) fn unread(errno: Errno) -> Tag {
+    match errno {
+        Errno::EPERM => Tag::PtraceSeize,
+        Errno::ESRCH => Tag::PidMissing,
+        _ => Tag::ProcessVmReadv,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(distance: i64, allocated: u64, deallocated: u64) -> Result<Target, Tag> {
+        Target::new(distance, Offsets { allocated, deallocated })
+    }
+
+    #[test]
+    fn impossible_addresses_are_tags() {
+        assert_eq!(target(i64::MIN, 0, 8).unwrap().address(16), Err(Tag::TlsArithmetic));
+        assert_eq!(target(0, u64::MAX, u64::MAX - 8).unwrap().address(16), Err(Tag::TlsArithmetic));
+        for apart in [target(0, 0, 1 << 40), target(0, u64::MAX, 0), target(0, 0, 249)] {
+            assert_eq!(apart.map(|_| ()), Err(Tag::TlsArithmetic));
+        }
+        assert_eq!(target(0, 0, 8).unwrap().address(16), Ok(16));
+    }
+
+    #[test]
+    fn a_thread_without_a_thread_pointer_was_read_at_a_wild_address() {
+        for distance in [-64, 64] {
+            let target = target(distance, 0, 8).unwrap();
+            for pointer in [0, 1 << 56, 0xffff_8880_0000_0000, u64::MAX] {
+                assert_eq!(target.address(pointer), Err(Tag::TlsArithmetic), "{pointer:#x}");
+            }
+        }
+        assert_eq!(target(1 << 55, 0, 8).unwrap().address(1 << 55), Err(Tag::TlsArithmetic));
+    }
+
+    #[test]
+    fn counters_are_the_two_words_at_their_offsets() {
+        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let target = target(8, 16, 0).unwrap();
+        assert_eq!((target.address(1000), target.span()), (Ok(1008), 24));
+        assert_eq!(target.counters(&bytes(&[6, 7, 8])), Ok((8, 6)));
+        assert_eq!(target.counters(&bytes(&[u64::MAX, 0, 0])), Err(Tag::Implausible));
+        assert_eq!(target.counters(&bytes(&[6, 7])), Err(Tag::TlsArithmetic));
+    }
+}
