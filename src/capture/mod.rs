@@ -29,7 +29,7 @@ pub use self::error::CaptureError;
 use self::host::mounts::Mounts;
 use self::host::{cgroup, context, cpu_time, psi, sched_ext};
 use self::options::Tree;
-pub use self::options::{Ask, Options, Roots};
+pub use self::options::{Ask, Engine, Options, Roots};
 use self::procfs::folder::Folder;
 use self::procfs::pids;
 use self::procfs::walk::Walk;

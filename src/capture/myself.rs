@@ -36,6 +36,7 @@ fn chosen(options: &Options) -> CaptureOptions {
         no_taskstats: options.taskstats == Ask::No,
         redacted: false,
         pids: options.pids.clone(),
+        engine: options.engine.requested().map(str::to_owned),
         smaps: options.smaps.name().to_owned(),
         smaps_max_rss_bytes: match options.smaps {
             Smaps::Auto { max_rss_bytes } => Some(max_rss_bytes),

@@ -49,6 +49,8 @@ pub struct Options {
     pub roots: Roots,
     /// Processes to capture; empty for all.
     pub pids: Vec<u32>,
+    /// The engine that reads the threads.
+    pub engine: Engine,
     /// Worker threads. `None` for the number of idle CPUs: the CPUs that this process may use, less the
     /// 1-minute load average rounded to the nearest whole number; at least 1, at most half of the CPUs
     /// plus 1. A larger number than 4 per CPU is taken as that: more would only contend.
@@ -68,6 +70,30 @@ impl Options {
     pub(super) fn workers(&self, host: &HostContext) -> usize {
         let most = cpus().saturating_mul(MAX_JOBS_PER_CPU);
         self.jobs.map_or_else(|| default_jobs(host), |jobs| jobs.get().min(most))
+    }
+}
+
+/// The engine that reads the threads. Engines differ in speed, not in the meaning of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// BPF where it is available, else procfs.
+    #[default]
+    Auto,
+    /// A BPF iterator over tasks. The capture fails where it is not available.
+    Bpf,
+    /// The files of `/proc`.
+    Procfs,
+}
+
+impl Engine {
+    /// The name in files; `None` if none was requested.
+    pub(super) fn requested(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::Bpf => Some("bpf"),
+            Self::Procfs => Some("procfs"),
+        }
     }
 }
 

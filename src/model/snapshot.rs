@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
 use super::cpu_time::HostCpuTime;
+use super::engine::{BpfUse, NoBpf};
 use super::foreign;
 use super::host::HostContext;
 use super::psi::Psi;
@@ -110,8 +111,14 @@ pub struct CaptureInfo {
     /// Nanoseconds from the start until all threads were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk_ns: Option<u64>,
-    /// The engine that read the threads: `procfs`.
+    /// The engine that read the threads: `bpf` or `procfs`.
     pub engine: String,
+    /// Why it was not `bpf`. Absent if it was, or if `procfs` was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_bpf: Option<NoBpf>,
+    /// What the BPF engine did; absent if it did not read the threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bpf: Option<BpfUse>,
     /// Number of workers.
     pub jobs: u64,
     /// Effective user id.
@@ -145,6 +152,9 @@ pub struct CaptureOptions {
     /// Whether names were replaced by hashes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// The engine, if one was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Root of cgroups, if it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroupfs: Option<String>,

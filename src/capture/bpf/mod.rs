@@ -4,6 +4,7 @@
 mod assemble;
 mod btf;
 mod instruction;
+pub(in crate::capture) mod obstacle;
 mod path;
 mod shape;
 

@@ -154,7 +154,8 @@ pub(in crate::capture) fn whole_names(host: &HostContext) -> WholeNames {
     WholeNames { kthreads: since((5, 17)), workqueue_workers: since((6, 11)) }
 }
 
-fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
+/// Whether the release of a kernel is that version or a newer one.
+pub(in crate::capture) fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
     let mut numbers = release.unwrap_or_default().split(|c: char| !c.is_ascii_digit()).map(u32::from_str);
     matches!((numbers.next(), numbers.next()), (Some(Ok(a)), Some(Ok(b))) if (a, b) >= (major, minor))
 }

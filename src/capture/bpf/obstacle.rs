@@ -1,0 +1,237 @@
+//! Why bpf(2) failed: from its error and what the kernel says about this process.
+
+use std::fs;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::super::host::context::{at_least, line};
+use crate::model::{BpfObstacle, NoBpf};
+
+/// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
+#[derive(Debug, Default)]
+struct Facts {
+    /// `/proc/thread-self/status`: capabilities belong to threads.
+    status: String,
+    /// Target of `/proc/self/ns/user`.
+    user_namespace: String,
+    /// Release of the kernel.
+    release: String,
+    /// `/sys/kernel/security/lockdown`.
+    lockdown: String,
+    /// `/proc/self/limits`.
+    limits: String,
+}
+
+/// The obstacle that is certain before bpf(2) is called: it costs two small files, and the kernel's type
+/// information megabytes.
+pub(in crate::capture) fn before_loading() -> Result<(), NoBpf> {
+    Facts::of_process().privilege().map_or(Ok(()), |cause| Err(cause.into()))
+}
+
+/// Why bpf(2) failed. `log` is that of the verifier, empty if it was not asked or wrote nothing.
+pub(in crate::capture) fn explain(errno: Errno, log: &str) -> NoBpf {
+    let no_bpf = Facts::all().explain(errno, log);
+    tracing::info!(?errno, cause = %no_bpf.cause, log, "BPF is not available");
+    no_bpf
+}
+
+impl Facts {
+    fn of_process() -> Self {
+        let user_namespace = fs::read_link("/proc/self/ns/user").unwrap_or_default();
+        Self {
+            status: fs::read_to_string("/proc/thread-self/status").unwrap_or_default(),
+            user_namespace: user_namespace.to_string_lossy().into_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn all() -> Self {
+        let text = |path| line(Path::new(path)).unwrap_or_default();
+        Self {
+            release: text("/proc/sys/kernel/osrelease"),
+            lockdown: text("/sys/kernel/security/lockdown"),
+            limits: fs::read_to_string("/proc/self/limits").unwrap_or_default(),
+            ..Self::of_process()
+        }
+    }
+
+    fn explain(&self, errno: Errno, log: &str) -> NoBpf {
+        // Before 6.12, the lockdown takes helpers away from programs, which the verifier then rejects.
+        let locked_down = self.lockdown.contains("[confidentiality]") && !self.is_since((6, 12));
+        let cause = match errno {
+            _ if !log.is_empty() && locked_down => BpfObstacle::Lockdown,
+            _ if !log.is_empty() => return NoBpf::with_detail(BpfObstacle::Verifier, end_of(log)),
+            Errno::ENOSYS if self.is_filtered() => BpfObstacle::Seccomp,
+            Errno::ENOSYS => BpfObstacle::NoSyscall,
+            Errno::EPERM | Errno::EACCES => match self.privilege() {
+                Some(cause) => cause,
+                None if self.lacks_locked_memory() => BpfObstacle::MemoryLock,
+                None if self.is_filtered() => BpfObstacle::Seccomp,
+                None if locked_down => BpfObstacle::Lockdown,
+                None => BpfObstacle::Denied,
+            },
+            _ => BpfObstacle::Failed,
+        };
+        NoBpf::with_detail(cause, format!("{errno:?}"))
+    }
+
+    /// The missing privilege. The kernel checks capabilities in the initial user namespace only (`bpf_capable`
+    /// and `perfmon_capable` of `include/linux/capability.h`).
+    fn privilege(&self) -> Option<BpfObstacle> {
+        if !["", INITIAL_USER_NAMESPACE].contains(&&*self.user_namespace) {
+            return Some(BpfObstacle::UserNamespace);
+        }
+        let effective = u64::from_str_radix(self.field("CapEff:")?, 16).ok()?;
+        let held = |bits: u64| effective & bits == bits;
+        let suffices = held(CAP_SYS_ADMIN) || held(CAP_PERFMON | CAP_BPF);
+        (!suffices).then_some(BpfObstacle::NoCapability)
+    }
+
+    /// Whether a seccomp filter is installed (`SECCOMP_MODE_FILTER`).
+    fn is_filtered(&self) -> bool {
+        self.field("Seccomp:") == Some("2")
+    }
+
+    /// Whether the limit on locked memory can have failed bpf(2), which then reports EPERM.
+    fn lacks_locked_memory(&self) -> bool {
+        let limit = self.limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+        let bytes = limit.and_then(|limit| limit.split_whitespace().next()?.parse::<u64>().ok());
+        !self.is_since((5, 11)) && bytes.is_some_and(|bytes| bytes < ENOUGH_LOCKED_BYTES)
+    }
+
+    fn field(&self, key: &str) -> Option<&str> {
+        self.status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+    }
+
+    fn is_since(&self, version: (u32, u32)) -> bool {
+        at_least(Some(&self.release), version)
+    }
+}
+
+/// `PROC_USER_INIT_INO` of `include/linux/proc_ns.h`.
+const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
+
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+/// More than all programs and maps take.
+const ENOUGH_LOCKED_BYTES: u64 = 64 << 20;
+
+/// The last lines of a verifier's log, which say what was rejected, as one line.
+fn end_of(log: &str) -> String {
+    const LINES: usize = 3;
+    const CHARACTERS: usize = 300;
+    // The statistics at the end.
+    let is_telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("processed ");
+    let mut lines: Vec<_> = log.lines().rev().filter(is_telling).take(LINES).map(str::trim).collect();
+    lines.reverse();
+    let text = lines.join("; ");
+    let cut = text.char_indices().rev().nth(CHARACTERS - 1).map_or(0, |(at, _)| at);
+    text[cut..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of `/proc/self/status`, Linux 6.18.
+    fn status(effective: &str, seccomp: u8) -> String {
+        format!(
+            "Name:\tctprof\nUmask:\t0022\nCapInh:\t0000000000000000\nCapPrm:\t{effective}\nCapEff:\t{effective}\n\
+             CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t{seccomp}\n\
+             Seccomp_filters:\t{seccomp}\n"
+        )
+    }
+
+    const ALL: &str = "000001ffffffffff";
+    const NONE: &str = "0000000000000000";
+    const VERIFIER_LOG: &str = "0: R1=ctx() R10=fp0\n12: (79) r2 = *(u64 *)(r6 +4242)\n\
+        access beyond struct pid at off 112 size 4\nprocessed 13 insns (limit 1000000) max_states_per_insn 0\n";
+
+    fn root() -> Facts {
+        Facts {
+            status: status(ALL, 0),
+            user_namespace: INITIAL_USER_NAMESPACE.to_owned(),
+            release: "6.18.44-fc-v595".to_owned(),
+            lockdown: "[none] integrity confidentiality".to_owned(),
+            limits: "Max locked memory         8388608              8388608              bytes     \n".to_owned(),
+        }
+    }
+
+    fn cause(facts: &Facts, errno: Errno) -> BpfObstacle {
+        facts.explain(errno, "").cause
+    }
+
+    #[test]
+    fn a_denial_without_capabilities_names_them_and_not_the_seccomp_filter_of_the_container() {
+        let plain = Facts { status: status(NONE, 2), ..root() };
+        assert_eq!(plain.explain(Errno::EPERM, ""), NoBpf::with_detail(BpfObstacle::NoCapability, "EPERM"));
+        assert_eq!(plain.privilege(), Some(BpfObstacle::NoCapability));
+    }
+
+    #[test]
+    fn cap_bpf_with_cap_perfmon_or_cap_sys_admin_alone_suffices() {
+        let privilege = |effective| Facts { status: status(effective, 0), ..root() }.privilege();
+        assert_eq!(["000000c000000000", "0000000000200000", ALL].map(privilege), [None, None, None]);
+        let lacking = Some(BpfObstacle::NoCapability);
+        assert_eq!(["0000008000000000", "0000004000000000"].map(privilege), [lacking.clone(), lacking]);
+    }
+
+    #[test]
+    fn capabilities_of_another_user_namespace_do_not_count() {
+        let user_namespace = "user:[4026532249]".to_owned();
+        assert_eq!(cause(&Facts { user_namespace, ..root() }, Errno::EPERM), BpfObstacle::UserNamespace);
+        let unknown = Facts { user_namespace: String::new(), ..root() };
+        assert_eq!(cause(&unknown, Errno::EPERM), BpfObstacle::Denied);
+    }
+
+    #[test]
+    fn a_seccomp_filter_is_told_from_a_kernel_without_bpf() {
+        let filtered = Facts { status: status(ALL, 2), ..root() };
+        for errno in [Errno::EPERM, Errno::ENOSYS] {
+            assert_eq!(cause(&filtered, errno), BpfObstacle::Seccomp);
+        }
+        assert_eq!(cause(&root(), Errno::ENOSYS), BpfObstacle::NoSyscall);
+    }
+
+    #[test]
+    fn a_lockdown_is_the_cause_below_linux_6_12_only() {
+        let locked = |release: &str| Facts {
+            lockdown: "none integrity [confidentiality]".to_owned(),
+            release: release.to_owned(),
+            ..root()
+        };
+        assert_eq!(cause(&locked("6.1.0-28-amd64"), Errno::EPERM), BpfObstacle::Lockdown);
+        let log = "unknown func bpf_probe_read_kernel#113\n";
+        assert_eq!(locked("6.1.0-28-amd64").explain(Errno::EINVAL, log).cause, BpfObstacle::Lockdown);
+        assert_eq!(locked("6.12.41+deb13-amd64").explain(Errno::EINVAL, log).cause, BpfObstacle::Verifier);
+        let integrity = Facts { lockdown: "none [integrity] confidentiality".to_owned(), ..root() };
+        assert_eq!(cause(&integrity, Errno::EPERM), BpfObstacle::Denied);
+    }
+
+    #[test]
+    fn a_low_limit_on_locked_memory_is_the_cause_below_linux_5_11_only() {
+        let old = Facts { release: "5.10.0-32-cloud-amd64".to_owned(), ..root() };
+        assert_eq!(cause(&old, Errno::EPERM), BpfObstacle::MemoryLock);
+        let unlimited = "Max locked memory         unlimited            unlimited            bytes     \n".to_owned();
+        assert_eq!(cause(&Facts { limits: unlimited, ..old }, Errno::EPERM), BpfObstacle::Denied);
+        assert_eq!(cause(&root(), Errno::EPERM), BpfObstacle::Denied);
+    }
+
+    #[test]
+    fn the_end_of_the_verifiers_log_says_what_was_rejected() {
+        let rejected = root().explain(Errno::EACCES, VERIFIER_LOG);
+        let detail =
+            "0: R1=ctx() R10=fp0; 12: (79) r2 = *(u64 *)(r6 +4242); access beyond struct pid at off 112 size 4";
+        assert_eq!(rejected, NoBpf::with_detail(BpfObstacle::Verifier, detail));
+        assert_eq!(end_of(&"é".repeat(400)).chars().count(), 300);
+        assert_eq!(end_of(""), "");
+    }
+
+    #[test]
+    fn an_unexpected_error_is_named() {
+        assert_eq!(root().explain(Errno::ENOMEM, ""), NoBpf::with_detail(BpfObstacle::Failed, "ENOMEM"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The engine that read the threads of a capture: why BPF could not, or what it did.
+
+use serde::{Deserialize, Serialize};
+
+use super::stored_name::stored_names;
+
+stored_names! {
+    /// Why the BPF engine could not read the threads.
+    pub enum BpfObstacle {
+        /// The capture read another procfs than that of the running kernel.
+        NotLive = "not-live",
+        /// The kernel lacks CONFIG_DEBUG_INFO_BTF: there is no /sys/kernel/btf/vmlinux.
+        NoBtf = "no-btf",
+        /// The file /sys/kernel/btf/vmlinux is not the kernel's: something is mounted over it.
+        NotKernelBtf = "not-kernel-btf",
+        /// The kernel has no BPF iterator over tasks, which Linux 5.8 introduced.
+        NoTaskIterator = "no-task-iterator",
+        /// The kernel lacks CONFIG_BPF_SYSCALL.
+        NoSyscall = "no-bpf-syscall",
+        /// BPF requires cap_bpf and cap_perfmon.
+        NoCapability = "permission-denied",
+        /// BPF requires the initial user namespace.
+        UserNamespace = "user-namespace",
+        /// BPF cannot tell thread ids in this PID namespace, which requires Linux 6.1.
+        PidNamespace = "pid-namespace",
+        /// The kernel is locked down (lockdown=confidentiality), where BPF requires Linux 6.12.
+        Lockdown = "lockdown",
+        /// A seccomp filter denies bpf(2).
+        Seccomp = "seccomp",
+        /// The limit on locked memory is too low for BPF before Linux 5.11.
+        MemoryLock = "memory-lock-limit",
+        /// The kernel denied bpf(2) although the capabilities are held: by an LSM.
+        Denied = "permission-denied-despite-capability",
+        /// The verifier of the kernel rejected a program.
+        Verifier = "verifier",
+        /// An unexpected error of the kernel.
+        Failed = "error",
+    }
+}
+
+/// Why the BPF engine did not read the threads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NoBpf {
+    /// The reason.
+    pub cause: BpfObstacle,
+    /// Name of the kernel's error, or the end of the verifier's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl NoBpf {
+    pub(crate) fn with_detail(cause: BpfObstacle, detail: impl Into<String>) -> Self {
+        Self { cause, detail: Some(detail.into()) }
+    }
+}
+
+impl From<BpfObstacle> for NoBpf {
+    fn from(cause: BpfObstacle) -> Self {
+        Self { cause, detail: None }
+    }
+}
+
+/// What the BPF engine did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct BpfUse {
+    /// Time to read the kernel's type information and to load the programs, in nanoseconds.
+    pub setup_ns: u64,
+    /// Names of the metrics without values because the kernel's verifier rejected access to their fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<String>,
+    /// Number of processes that `/proc` lists and the BPF iterator did not return. procfs read them.
+    pub missed_processes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CaptureInfo, CaptureOptions};
+    use super::*;
+
+    #[test]
+    fn captures_of_older_versions_do_not_say_why_procfs_read_the_threads() {
+        let old = r#"{"tool":"ctprof","engine":"procfs","options":{"smaps":"auto"}}"#;
+        let old: CaptureInfo = serde_json::from_str(old).unwrap();
+        assert_eq!((&old.no_bpf, &old.bpf, &old.options.engine), (&None, &None, &None));
+        let written = serde_json::to_value(&old).unwrap();
+        assert!(written.get("no_bpf").is_none() && written.get("bpf").is_none(), "{written}");
+        assert_eq!(serde_json::to_value(CaptureOptions::default()).unwrap().get("engine"), None);
+    }
+
+    #[test]
+    fn an_obstacle_that_a_newer_version_wrote_is_kept() {
+        let json = r#"{"cause":"no-patience","detail":"EAGAIN"}"#;
+        let no_bpf: NoBpf = serde_json::from_str(json).unwrap();
+        assert_eq!(no_bpf, NoBpf::with_detail(BpfObstacle::Other("no-patience".into()), "EAGAIN"));
+        assert_eq!(serde_json::to_string(&no_bpf).unwrap(), json);
+    }
+}
