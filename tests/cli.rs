@@ -157,7 +157,7 @@ fn an_unprivileged_capture_names_its_true_gaps() {
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("missing: io: not read for") && said.contains("permission denied (EACCES)"), "{said}");
-    assert!(said.matches("setcap cap_dac_read_search,").count() == 1, "one command grants all: {said}");
+    assert!(said.matches("setcap cap_").count() == 1, "one command grants all: {said}");
     assert!(!said.contains("CONFIG_TASK_IO_ACCOUNTING"), "{said}");
 }
 

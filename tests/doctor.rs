@@ -33,9 +33,11 @@ fn code(findings: &[Value], source: &str) -> String {
 
 #[test]
 fn each_missing_capability_is_named_and_no_other() {
-    let (Some(none), Some(ptrace), Some(all)) =
-        (findings(&[]), findings(&["sys_ptrace"]), findings(&["sys_ptrace", "dac_read_search", "net_admin"]))
-    else {
+    let (Some(none), Some(ptrace), Some(all)) = (
+        findings(&[]),
+        findings(&["sys_ptrace"]),
+        findings(&["sys_ptrace", "dac_read_search", "net_admin", "bpf", "perfmon"]),
+    ) else {
         return eprintln!("skipped: not root, or no setpriv");
     };
     let codes = |source: &str| [&none, &ptrace, &all].map(|findings| code(findings, source));

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use ctprof::diagnose::{Cause, Note, Warning};
-use ctprof::model::ProbeFailure;
+use ctprof::model::{BpfObstacle, ProbeFailure};
 
 /// Each heading of the page with the codes under it.
-fn tables() -> [(&'static str, Vec<(String, String)>); 4] {
+fn tables() -> [(&'static str, Vec<(String, String)>); 5] {
     let coded = |codes: &[(&str, &str)]| {
         codes.iter().map(|(code, meaning)| ((*code).to_owned(), (*meaning).to_owned())).collect::<Vec<_>>()
     };
@@ -17,8 +17,11 @@ fn tables() -> [(&'static str, Vec<(String, String)>); 4] {
         let routine = if failure.is_routine() { " Not a failure." } else { "" };
         (failure.to_string(), format!("{}{routine}", failure.meaning().unwrap()))
     });
+    let obstacles = BpfObstacle::KNOWN.iter();
+    let obstacles = obstacles.map(|obstacle| (obstacle.to_string(), obstacle.meaning().unwrap().to_owned()));
     [
         ("## Causes", coded(Cause::CODES)),
+        ("## Obstacles to BPF", obstacles.collect()),
         ("## Reasons of the jemalloc probe", probe.collect()),
         ("## Warnings of a comparison", coded(Warning::CODES)),
         ("## Notes on sections", coded(Note::CODES)),

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::model::ThreadId;
+use crate::diagnose::{Finding, why_no_bpf};
+use crate::model::{CaptureInfo, NoBpf, ThreadId};
+use crate::process;
 
 /// Why nothing could be captured.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,9 @@ pub enum CaptureError {
         /// The kernel's error.
         errno: Errno,
     },
+    /// The BPF engine was requested, and is not available.
+    #[error("the BPF engine is not available: {}", without_bpf(.0))]
+    NoBpf(Box<Finding>),
     /// The requested id belongs to a thread.
     #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),
@@ -53,7 +58,39 @@ impl CaptureError {
         }
     }
 
+    /// The error of a capture that BPF was requested for.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the engine calls it"))]
+    pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
+        let (euid, capabilities) = (nix::unistd::geteuid().as_raw(), process::held());
+        let capture = CaptureInfo { euid, capabilities, ..CaptureInfo::default() };
+        Self::NoBpf(Box::new(why_no_bpf(no_bpf, capture)))
+    }
+
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
         Self::NoProcfs { path: path.to_owned(), errno }
+    }
+}
+
+/// Why, the fix, and the engine that remains.
+fn without_bpf(finding: &Finding) -> String {
+    let reason = finding.reason().unwrap_or_default();
+    let fix = finding.fix.as_ref().map(|fix| format!("{fix}; or ")).unwrap_or_default();
+    format!("{reason}. Fix: {fix}use --engine auto, which reads the same values from /proc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::BpfObstacle;
+
+    #[test]
+    fn a_capture_that_needs_bpf_fails_with_the_cause_the_fix_and_the_other_engine() {
+        let error = CaptureError::no_bpf(&NoBpf::with_detail(BpfObstacle::Seccomp, "EPERM")).to_string();
+        let expected = "the BPF engine is not available: a seccomp filter denies bpf(2) (EPERM). Fix: allow bpf(2) in the \
+                        seccomp profile of the container, or start it with --security-opt seccomp=unconfined; or use \
+                        --engine auto, which reads the same values from /proc";
+        assert_eq!(error, expected);
+        let error = CaptureError::no_bpf(&BpfObstacle::NoBtf.into()).to_string();
+        assert!(error.ends_with("vmlinux. Fix: use --engine auto, which reads the same values from /proc"), "{error}");
     }
 }

@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::capture::{Ask, Smaps};
+use crate::capture::{Ask, Engine, Smaps};
 use crate::compare::{Flatten, Form, GroupBy, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey};
 use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
@@ -91,9 +91,39 @@ pub(super) struct Capture {
     pub(super) limits: Limits,
 }
 
+/// The engine that reads the threads.
+#[derive(Debug, ClapArgs)]
+pub(super) struct EngineChoice {
+    /// How to read threads. Both engines give the same values, BPF in a fraction of the CPU time
+    #[arg(long, value_enum, value_name = "ENGINE", default_value = "auto")]
+    engine: EngineName,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EngineName {
+    /// BPF where it is available, else procfs (`ctprof doctor` says why)
+    Auto,
+    /// Only BPF: requires root or cap_bpf and cap_perfmon, and a kernel with BTF (CONFIG_DEBUG_INFO_BTF)
+    Bpf,
+    /// Only files of /proc
+    Procfs,
+}
+
+impl EngineChoice {
+    pub(super) fn engine(&self) -> Engine {
+        match self.engine {
+            EngineName::Auto => Engine::Auto,
+            EngineName::Bpf => Engine::Bpf,
+            EngineName::Procfs => Engine::Procfs,
+        }
+    }
+}
+
 /// What captures read, and how.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Sources {
+    #[command(flatten)]
+    pub(super) engine: EngineChoice,
     /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
@@ -106,7 +136,7 @@ pub(super) struct Sources {
     /// Do not read jemalloc counters
     #[arg(long)]
     no_jemalloc: bool,
-    /// Do not use taskstats (no delay accounting, no peak memory, no records of exited threads)
+    /// Do not use taskstats (with --engine procfs no delay accounting and no peak memory; no records of exited threads)
     #[arg(long)]
     no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
@@ -370,6 +400,8 @@ impl View {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
 pub(super) struct Doctor {
+    #[command(flatten)]
+    pub(super) engine: EngineChoice,
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: DoctorFormat,

@@ -68,6 +68,7 @@ fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()
         threads: census.threads,
         processes: census.processes,
         cgroups: u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX),
+        engine: snapshot.capture.as_ref().map_or("", |capture| &capture.engine),
         duration_ns: snapshot.capture.as_ref().map_or(0, |capture| capture.duration_ns),
         file,
         bytes,
@@ -80,6 +81,7 @@ fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()
 pub(super) fn options(args: &Sources) -> Options {
     Options {
         roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },
+        engine: args.engine.engine(),
         jobs: args.jobs,
         smaps: args.smaps(),
         taskstats: args.taskstats(),

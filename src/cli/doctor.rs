@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use super::args::{Doctor, DoctorFormat};
 use super::exit::FAILED;
 use super::output::{to_stdout, width};
-use crate::capture::capture;
+use crate::capture::{Options, capture_with};
 use crate::diagnose::{Finding, findings};
 use crate::report;
 
 /// Captures, and keeps only the findings. Fails if anything fixable is missing.
 pub(super) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
-    let findings = findings(&capture()?);
+    let options = Options { engine: args.engine.engine(), ..Options::default() };
+    let findings = findings(&capture_with(&options)?);
     to_stdout(|out| match args.format {
         DoctorFormat::Table => report::findings_table(out, &findings, width()),
         DoctorFormat::Json => report::findings_json(out, &findings),

@@ -7,7 +7,7 @@ use super::entry::{Entry, SideSection, one_group};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
-    CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, HostHeapState, SelfCost,
+    BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, HostHeapState, SelfCost,
     TaskstatsSummary, Unit,
 };
 
@@ -17,12 +17,15 @@ type Fact = (Cow<'static, str>, Unit, Option<u64>);
 pub(super) fn section(snapshot: &CtprofSnapshot) -> SideSection {
     let mut facts = Vec::new();
     facts.extend(snapshot.capture.iter().flat_map(cost));
+    facts.extend(snapshot.capture.iter().filter_map(|capture| capture.bpf.as_ref()).flat_map(bpf));
     facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
     facts.extend(snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(heap));
     let entry = |(name, unit, value): Fact| Some(Entry::whole(name, unit, Cell::Number(value?), 1));
     let mut entries: Vec<_> = facts.into_iter().filter_map(entry).collect();
+    let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
+    entries.extend(engine.map(|engine| Entry::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     one_group("capture", entries)
 }
@@ -42,6 +45,14 @@ fn cost(capture: &CaptureInfo) -> Vec<Fact> {
         ("cost.peak_rss".into(), Unit::Bytes, peak_rss_bytes),
         ("cost.smaps".into(), Unit::Ns, smaps_ns),
         ("cost.jemalloc".into(), Unit::Ns, probe_ns),
+    ]
+}
+
+fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<Fact> {
+    vec![
+        ("bpf.setup".into(), Unit::Ns, Some(*setup_ns)),
+        count("bpf.metrics_dropped", u64::try_from(dropped.len()).unwrap_or(u64::MAX)),
+        count("bpf.processes_missed", *missed_processes),
     ]
 }
 
@@ -87,9 +98,9 @@ fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
     walked.into_iter().chain(failures).collect()
 }
 
-/// What is missing, with the side if it is not missing in every snapshot shown.
+/// What is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
 pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Digest>>) -> Vec<Note> {
-    let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_gap()).collect::<Vec<_>>());
+    let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_listed()).collect::<Vec<_>>());
     let baseline = gaps.baseline.iter().map(|gap| {
         let everywhere = sides.candidate.is_none() || gaps.candidate.contains(gap);
         ((!everywhere).then_some(Side::Baseline), *gap)

@@ -25,6 +25,8 @@ pub enum Kind {
     ProcessesOrThreads,
     /// Cgroups.
     Cgroups,
+    /// Metrics.
+    Metrics,
 }
 
 impl Kind {
@@ -44,6 +46,8 @@ impl Kind {
             (Self::ProcessesOrThreads, _) => "processes or threads",
             (Self::Cgroups, 1) => "cgroup",
             (Self::Cgroups, _) => "cgroups",
+            (Self::Metrics, 1) => "metric",
+            (Self::Metrics, _) => "metrics",
         }
     }
 }

@@ -13,6 +13,12 @@ stored_names! {
         NetAdmin = "cap_net_admin",
         /// Read `io`, `smaps_rollup` and memory of other users' processes.
         SysPtrace = "cap_sys_ptrace",
+        /// Load BPF programs and maps.
+        Bpf = "cap_bpf",
+        /// Let BPF programs read memory of the kernel.
+        Perfmon = "cap_perfmon",
+        /// Includes the two above, and most of what root may do.
+        SysAdmin = "cap_sys_admin",
         /// Open the files that other users' processes have mapped.
         CheckpointRestore = "cap_checkpoint_restore",
     }

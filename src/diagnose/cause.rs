@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Capability, Fix};
-use crate::model::{Errno, ProbeFailure};
+use crate::model::{BpfObstacle, Errno, NoBpf, ProbeFailure};
 
 coded! {
     /// Why a source, or a part of it, is missing.
@@ -34,6 +34,15 @@ coded! {
             /// The most frequent failure.
             failure: ProbeFailure,
         } = "probe-failed",
+        /// The BPF engine is not available, so procfs read the threads.
+        NoBpf {
+            /// The obstacle.
+            no_bpf: NoBpf,
+        } = "no-bpf",
+        /// The verifier of the kernel rejected access to the fields of metrics.
+        FieldsRejected = "fields-rejected",
+        /// The BPF iterator did not return processes that `/proc` lists, so procfs read them.
+        MissedByIterator = "missed-by-iterator",
         /// The kernel was built without an option.
         KernelLacks {
             /// The option, without `CONFIG_`.
@@ -41,13 +50,18 @@ coded! {
         } = "kernel-lacks-option",
         /// The kernel has no such file.
         KernelLacksFile = "kernel-lacks-file",
+        /// The kernel has no such fields.
+        KernelLacksFields = "kernel-lacks-fields",
         /// A sysctl is 0.
         SysctlOff {
             /// The sysctl.
             sysctl: &'static str,
         } = "sysctl-off",
         /// The sysctl was set after boot: threads that started before are not covered.
-        EnabledLate = "enabled-late",
+        EnabledLate {
+            /// What these threads have.
+            older: Older,
+        } = "enabled-late",
         /// Disabled at boot.
         BootOff = "disabled-at-boot",
         /// Disabled at boot, or the kernel was built without an option: the two cannot be told apart.
@@ -107,6 +121,16 @@ coded! {
     }
 }
 
+/// What threads have that started before their delays were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Older {
+    /// The value 0, from taskstats.
+    Zero,
+    /// No value.
+    Absent,
+}
+
 /// A kind of namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -136,10 +160,17 @@ impl fmt::Display for Cause {
                 Some(meaning) => write!(f, "mostly {failure}. {}", meaning.trim_end_matches('.')),
                 None => write!(f, "mostly {failure}"),
             },
+            Self::NoBpf { no_bpf } => f.write_str(&obstacle(no_bpf)),
+            Self::FieldsRejected => f.write_str("the kernel's verifier rejected access to their fields"),
+            Self::MissedByIterator => f.write_str("not returned by the BPF iterator"),
             Self::KernelLacks { option } => write!(f, "kernel lacks CONFIG_{option}"),
             Self::KernelLacksFile => f.write_str("kernel has no such file"),
+            Self::KernelLacksFields => f.write_str("kernel has no such fields"),
             Self::SysctlOff { sysctl } => write!(f, "{sysctl}=0"),
-            Self::EnabledLate => f.write_str("threads started before it was enabled show 0"),
+            Self::EnabledLate { older: Older::Zero } => f.write_str("threads started before it was enabled show 0"),
+            Self::EnabledLate { older: Older::Absent } => {
+                f.write_str("threads started before it was enabled have no value")
+            }
             Self::BootOff => f.write_str("disabled at boot"),
             Self::BootOffOrKernelLacks { option } => {
                 write!(f, "disabled at boot, or kernel lacks CONFIG_{option}")
@@ -173,9 +204,11 @@ impl Cause {
     pub(super) fn fix(&self) -> Option<Fix> {
         Some(match self {
             Self::SysctlOff { sysctl } => Fix::Sysctl { name: sysctl, value: 1 },
-            Self::EnabledLate => Fix::Boot { parameter: "delayacct" },
+            Self::EnabledLate { .. } => Fix::Boot { parameter: "delayacct" },
             Self::BootOff | Self::BootOffOrKernelLacks { .. } => Fix::Boot { parameter: "psi=1" },
             Self::OtherNamespace { kind: Namespace::Pid } => Fix::RunOnHost,
+            Self::NoBpf { no_bpf } => return without_obstacle(&no_bpf.cause),
+            Self::FieldsRejected => Fix::Option { option: "--engine procfs" },
             Self::OtherNamespace { kind: Namespace::Network | Namespace::User } => Fix::RunInHostNetwork,
             Self::NotMounted => Fix::MountCgroups,
             Self::TooLarge => Fix::Option { option: "--smaps always" },
@@ -184,4 +217,27 @@ impl Cause {
             _ => return None,
         })
     }
+}
+
+/// The meaning of an obstacle as a clause, with the kernel's error.
+fn obstacle(NoBpf { cause, detail }: &NoBpf) -> String {
+    let mut meaning = cause.meaning().unwrap_or(cause.name()).trim_end_matches('.').to_owned();
+    let is_name = meaning.starts_with("BPF");
+    if let Some(first) = meaning.get_mut(..1).filter(|_| !is_name) {
+        first.make_ascii_lowercase();
+    }
+    detail.iter().for_each(|detail| meaning += &format!(" ({detail})"));
+    meaning
+}
+
+/// The fix of an obstacle, unless it needs capabilities: they depend on those that are held.
+fn without_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
+    Some(match obstacle {
+        BpfObstacle::UserNamespace => Fix::RunInHostUsers,
+        BpfObstacle::PidNamespace => Fix::RunOnHost,
+        BpfObstacle::Lockdown => Fix::BootWithout { parameter: "lockdown=confidentiality" },
+        BpfObstacle::Seccomp => Fix::AllowBpf,
+        BpfObstacle::MemoryLock => Fix::RaiseLockedMemory,
+        _ => return None,
+    })
 }

@@ -24,6 +24,8 @@ pub enum Empty {
         /// Its version.
         version: u16,
     },
+    /// The kernel has no fields for the selected metrics.
+    NotInKernel,
     /// Nothing was counted that its metrics average.
     NothingToAverage,
     /// No thread has a cgroup.
@@ -56,6 +58,7 @@ impl fmt::Display for Empty {
             Self::NotInTaskstats { version } => {
                 write!(f, "no data: the kernel's taskstats version is {version}, too old")
             }
+            Self::NotInKernel => f.write_str("no data: the kernel has no such fields"),
             Self::NothingToAverage => f.write_str("no data: nothing was counted that these metrics average"),
             Self::NoCgroups => f.write_str("no data: no thread has a cgroup"),
             Self::NotInCgroupV1 { file } => write!(f, "no data: cgroup v1 has no {file}"),
@@ -122,6 +125,7 @@ fn no_values(section: Section, metrics: &[&Metric], envelope: &CtprofSnapshot) -
         _ if metrics.is_empty() => Empty::NotSelected,
         Some(version) if metrics.iter().all(is_newer) => Empty::NotInTaskstats { version },
         _ if section == Section::Derived => Empty::NothingToAverage,
+        _ if envelope.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => Empty::NotInKernel,
         _ => Empty::NotRecorded,
     }
 }

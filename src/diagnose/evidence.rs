@@ -28,8 +28,17 @@ impl<'s> Evidence<'s> {
 
     /// Whether the capability, or one that includes it, was held.
     pub(super) fn holds(&self, capability: &Capability) -> bool {
-        let includes = |one: &Capability| self.held.contains(one);
-        includes(capability) || (*capability == Capability::DacReadSearch && includes(&Capability::DacOverride))
+        let wider = match capability {
+            Capability::DacReadSearch => Some(Capability::DacOverride),
+            Capability::Bpf | Capability::Perfmon => Some(Capability::SysAdmin),
+            _ => None,
+        };
+        self.held.contains(capability) || wider.is_some_and(|wider| self.held.contains(&wider))
+    }
+
+    /// Whether the BPF engine read the threads.
+    pub(super) fn is_by_bpf(&self) -> bool {
+        self.snapshot.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
     }
 
     /// How to obtain capabilities.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
-use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, dominant};
+use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Older, Source};
+use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
     let source = Source::Schedstats;
@@ -30,7 +30,8 @@ pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
     let disabled = || evidence.snapshot.capture.iter().any(|capture| capture.options.no_taskstats);
     match &evidence.snapshot.taskstats_summary {
         Some(summary) => queried(evidence, summary),
-        None if answered() => Finding::complete(source),
+        // BPF reads these fields without taskstats.
+        None if answered() || evidence.is_by_bpf() => Finding::complete(source),
         None if disabled() => {
             Finding::new(source, Coverage::NotRead, Cause::DisabledByOption { option: "--no-taskstats" })
         }
@@ -53,17 +54,19 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
         Some(errno) => return finding(Coverage::Missing, Cause::CannotOpen { errno: errno.clone() }),
         None => {}
     }
+    // With BPF, only processes that its iterator missed are queried.
+    let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
     match (summary.eperm_count, summary.other_err_count) {
         (0, 0) => Finding::complete(Source::Taskstats),
         (0, failed) => finding(Coverage::Partial, Cause::NoAnswer).affecting(affected(failed)),
         (denied, _) if evidence.holds(&Capability::NetAdmin) => {
             let cause = Cause::OtherNamespace { kind: Namespace::User };
-            finding(Coverage::Missing, cause).affecting(affected(denied))
+            finding(denial, cause).affecting(affected(denied))
         }
         (denied, _) => {
             let cause = Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM };
-            let denial = finding(Coverage::Missing, cause);
-            Finding { fix: Some(evidence.grant(&[Capability::NetAdmin])), ..denial.affecting(affected(denied)) }
+            let fix = Some(evidence.grant(&[Capability::NetAdmin]));
+            Finding { fix, ..finding(denial, cause).affecting(affected(denied)) }
         }
     }
 }
@@ -81,19 +84,25 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
             Finding::new(source, Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" })
         }
         // Only the sysctl can have enabled it, at an unknown time.
-        Some(Switch::On) if !is_on_from_boot(host) && has_delays() => {
-            Finding::new(source, Coverage::Complete, Cause::EnabledLate)
-        }
+        Some(Switch::On) if !is_on_from_boot(host) => match (evidence.is_by_bpf(), has_delays()) {
+            (true, true) => Finding::new(source, Coverage::Partial, Cause::EnabledLate { older: Older::Absent }),
+            (true, false) => Finding::new(source, Coverage::Missing, Cause::EnabledLate { older: Older::Absent }),
+            (false, true) => Finding::new(source, Coverage::Complete, Cause::EnabledLate { older: Older::Zero }),
+            (false, false) => Finding::complete(source),
+        },
         _ => Finding::complete(source),
     })
 }
 
+/// Before Linux 5.14, there is no sysctl.
 fn is_on_from_boot(host: &HostContext) -> bool {
-    host.kernel_cmdline.iter().any(|line| line.split(' ').any(|word| word == "delayacct"))
+    let has_no_sysctl = host.kernel_release.is_some() && !at_least(host.kernel_release.as_deref(), (5, 14));
+    has_no_sysctl || host.kernel_cmdline.iter().any(|line| line.split(' ').any(|word| word == "delayacct"))
 }
 
 pub(super) fn high_water_marks(evidence: &Evidence<'_>) -> Option<Finding> {
-    let lacks = evidence.host()?.config_task_xacct == Some(Built::Off);
+    // The kernel keeps the marks in any case; only taskstats needs the option.
+    let lacks = evidence.host()?.config_task_xacct == Some(Built::Off) && !evidence.is_by_bpf();
     let cause = Cause::KernelLacks { option: "TASK_XACCT" };
     lacks.then(|| Finding::new(Source::HighWaterMarks, Coverage::Unavailable, cause))
 }
@@ -107,8 +116,12 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
         return vec![Finding::new(source, Coverage::NotRead, cause)];
     };
     let failures = summary.failures.iter().filter(|(failure, _)| !failure.is_routine());
+    // Where BPF finds the counters, no thread is stopped, and reading memory is the first step that is checked.
+    let reads_first = evidence.is_by_bpf() && !evidence.holds(&Capability::SysPtrace);
+    let is_denial =
+        |failure: &ProbeFailure| failure.is_denial() || (reads_first && *failure == ProbeFailure::ProcessVmReadv);
     let (denied, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| failure.is_denial());
+        failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| is_denial(failure));
     let coverage = if summary.probed_ok > 0 { Coverage::Partial } else { Coverage::Missing };
     let finding = |failures: &BTreeMap<&ProbeFailure, u64>, cause| {
         let affected = Affected { count: failures.values().sum(), total: None, kind: Kind::ProcessesOrThreads };

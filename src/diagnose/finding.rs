@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 use super::evidence::Evidence;
-use super::{Affected, Cause, Fix, Source, facilities, files, host};
+use super::{Affected, Cause, Fix, Source, engine, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot};
 
 /// How much of a source a snapshot has.
@@ -25,6 +25,8 @@ pub enum Coverage {
     Unavailable,
     /// The capture did not read it.
     NotRead,
+    /// Another source with the same values was used instead.
+    NotUsed,
 }
 
 impl Coverage {
@@ -37,6 +39,7 @@ impl Coverage {
             Self::Missing => "missing",
             Self::Unavailable => "unavailable",
             Self::NotRead => "not read",
+            Self::NotUsed => "not used",
         }
     }
 }
@@ -94,11 +97,13 @@ impl Finding {
     /// What is missing.
     fn what(&self) -> &'static str {
         match (&self.source, &self.cause) {
-            (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate)) => "",
+            (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. })) => "",
             (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
             (_, Some(Cause::TooLarge)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",
-            (Source::Jemalloc, Some(Cause::Denied { .. } | Cause::AttachDenied)) => "could not attach to",
+            (_, Some(Cause::MissedByIterator)) => "procfs read",
+            (Source::Bpf, Some(Cause::FieldsRejected)) => "no values for",
+            (Source::Jemalloc, Some(Cause::AttachDenied)) => "could not attach to",
             (Source::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
             (Source::File(_) | Source::Jemalloc, _) => "not read for",
             (Source::Taskstats, _) if self.affected.is_some() => "no data for",
@@ -130,8 +135,15 @@ impl Finding {
     /// Whether something is missing that the capture should have read.
     #[must_use]
     pub fn is_gap(&self) -> bool {
-        // Few kernels have sched_ext, so its absence is not a gap.
-        self.cause.is_some() && self.coverage != Coverage::NotRead && self.source != Source::SchedExt
+        // Few kernels have sched_ext, and procfs read what the BPF iterator missed.
+        let is_harmless = self.source == Source::SchedExt || self.cause == Some(Cause::MissedByIterator);
+        let is_wanted = !matches!(self.coverage, Coverage::NotRead | Coverage::NotUsed);
+        self.cause.is_some() && is_wanted && !is_harmless
+    }
+
+    /// Whether reports list it: a gap, or why the engine was not BPF.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_gap() || matches!(self.cause, Some(Cause::NoBpf { .. } | Cause::MissedByIterator))
     }
 
     /// Whether something is missing that can be fixed.
@@ -173,7 +185,8 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
 #[must_use]
 pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(envelope, census);
-    let mut findings = vec![host::processes(&evidence)];
+    let mut findings = engine::all(&evidence);
+    findings.push(host::processes(&evidence));
     findings.extend(host::panics(&evidence));
     findings.extend(files::all(&evidence));
     findings.push(facilities::schedstats(&evidence));

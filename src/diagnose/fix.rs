@@ -31,10 +31,19 @@ pub enum Fix {
         /// The parameter.
         parameter: &'static str,
     },
+    /// Boot without a kernel parameter.
+    BootWithout {
+        /// The parameter.
+        parameter: &'static str,
+    },
     /// Run on the host instead of in a container.
     RunOnHost,
     /// Run in the network and user namespace of the host.
     RunInHostNetwork,
+    /// Run in the user namespace of the host.
+    RunInHostUsers,
+    /// Run without a seccomp filter that denies bpf(2).
+    AllowBpf,
     /// Mount the cgroup hierarchy.
     MountCgroups,
     /// Capture with an option.
@@ -44,6 +53,8 @@ pub enum Fix {
     },
     /// Raise the limit on open files.
     RaiseOpenFiles,
+    /// Raise the limit on locked memory.
+    RaiseLockedMemory,
     /// Install the program's debug information.
     InstallDebugInfo,
 }
@@ -76,13 +87,19 @@ impl fmt::Display for Fix {
             }
             Self::Sysctl { name, value } => write!(f, "sudo sysctl {name}={value} (counts from then on)"),
             Self::Boot { parameter } => write!(f, "boot with `{parameter}`"),
+            Self::BootWithout { parameter } => write!(f, "boot without `{parameter}`"),
             Self::RunOnHost => f.write_str("run on the host, or start the container with --pid=host"),
             Self::RunInHostNetwork => f.write_str(
                 "run on the host, or start the container with --network=host and without its own user namespace",
             ),
+            Self::RunInHostUsers => f.write_str("run on the host, or start the container with --userns=host"),
+            Self::AllowBpf => f.write_str(
+                "allow bpf(2) in the seccomp profile of the container, or start it with --security-opt seccomp=unconfined",
+            ),
             Self::MountCgroups => f.write_str("sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
             Self::Option { option } => write!(f, "capture with {option}"),
             Self::RaiseOpenFiles => f.write_str("ulimit -n 1024"),
+            Self::RaiseLockedMemory => f.write_str("ulimit -l unlimited"),
             Self::InstallDebugInfo => f.write_str("install the debug information of the program"),
         }
     }

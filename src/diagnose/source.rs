@@ -8,6 +8,8 @@ use crate::model::{Metric, SourceFile, TaskstatsFamily};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Source {
+    /// The BPF engine. Without it, procfs has the same values.
+    Bpf,
     /// The list of processes.
     Processes,
     /// A file of each thread or process.
@@ -57,6 +59,7 @@ impl Source {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
+            Self::Bpf => "bpf engine",
             Self::Processes => "processes",
             Self::File(file) => file.name(),
             Self::Schedstats => "schedstats",

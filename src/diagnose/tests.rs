@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::{
-    Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno, HostContext,
-    ProbeFailure, SourceFile, Switch, TaskstatsSummary, ThreadState,
+    BpfObstacle, BpfUse, Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno,
+    HostContext, NoBpf, ProbeFailure, SourceFile, Switch, TaskstatsSummary, ThreadState,
 };
 
 fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
@@ -167,9 +167,128 @@ fn threads_that_started_before_the_sysctl_was_set_are_said_to_show_0() {
         ..HostContext::default()
     };
     let by_sysctl = finding(&on_host(host("quiet")), Source::DelayAccounting);
-    assert_eq!((by_sysctl.cause.as_ref(), by_sysctl.coverage), (Some(&Cause::EnabledLate), Coverage::Complete));
+    assert_eq!(
+        (by_sysctl.cause.as_ref(), by_sysctl.coverage),
+        (Some(&Cause::EnabledLate { older: Older::Zero }), Coverage::Complete)
+    );
     assert!(by_sysctl.is_gap() && !by_sysctl.is_fixable());
     assert_eq!(finding(&on_host(host("quiet delayacct")), Source::DelayAccounting).cause, None);
+}
+
+#[test]
+fn before_linux_5_14_delay_accounting_is_on_from_boot() {
+    let host = |release: &str| HostContext {
+        task_delayacct: Some(Switch::On),
+        kernel_release: Some(release.to_owned()),
+        ..HostContext::default()
+    };
+    let cause = |release: &str| finding(&on_host(host(release)), Source::DelayAccounting).cause;
+    assert_eq!(cause("5.10.0-32-cloud-amd64"), None);
+    assert_eq!(cause("5.14.0"), Some(Cause::EnabledLate { older: Older::Zero }));
+}
+
+fn without_bpf(cause: BpfObstacle, detail: Option<&str>) -> CtprofSnapshot {
+    let mut no_bpf = NoBpf::from(cause);
+    no_bpf.detail = detail.map(str::to_owned);
+    let capture = CaptureInfo { no_bpf: Some(no_bpf), euid: 1000, ..CaptureInfo::default() };
+    CtprofSnapshot { capture: Some(capture), ..CtprofSnapshot::default() }
+}
+
+fn by_bpf(snapshot: CtprofSnapshot, bpf: BpfUse) -> CtprofSnapshot {
+    let capture = CaptureInfo { bpf: Some(bpf), euid: 1000, ..snapshot.capture.unwrap_or_default() };
+    CtprofSnapshot { capture: Some(capture), ..snapshot }
+}
+
+#[test]
+fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
+    let line = |cause, detail| finding(&without_bpf(cause, detail), Source::Bpf).to_string();
+    let expected = "bpf engine: BPF requires cap_bpf and cap_perfmon (EPERM). Fix: run as root, or once: sudo setcap \
+                    cap_bpf,cap_perfmon+ep \"$(command -v ctprof)\"";
+    assert_eq!(line(BpfObstacle::NoCapability, Some("EPERM")), expected);
+    let expected = "bpf engine: the kernel is locked down (lockdown=confidentiality), where BPF requires Linux 6.12 (EPERM). \
+                    Fix: boot without `lockdown=confidentiality`";
+    assert_eq!(line(BpfObstacle::Lockdown, Some("EPERM")), expected);
+    let expected = "bpf engine: the kernel lacks CONFIG_DEBUG_INFO_BTF: there is no /sys/kernel/btf/vmlinux";
+    assert_eq!(line(BpfObstacle::NoBtf, None), expected);
+    assert_eq!(line(BpfObstacle::Other("é".into()), None), "bpf engine: é");
+    for cause in BpfObstacle::KNOWN {
+        let finding = finding(&without_bpf(cause.clone(), None), Source::Bpf);
+        assert!(!finding.is_gap() && !finding.is_fixable() && finding.is_listed(), "{finding}");
+        assert_eq!((finding.code(), finding.coverage), (Some("no-bpf"), Coverage::NotUsed));
+    }
+}
+
+#[test]
+fn one_setcap_command_also_allows_bpf() {
+    let mut snapshot = failing(SourceFile::Io, Errno::EACCES);
+    snapshot.capture = without_bpf(BpfObstacle::NoCapability, None).capture;
+    let capabilities = [Capability::SysPtrace, Capability::DacReadSearch, Capability::Bpf, Capability::Perfmon];
+    assert_eq!(finding(&snapshot, SourceFile::Io).fix, setcap(&capabilities));
+}
+
+#[test]
+fn a_choice_of_procfs_and_an_old_file_are_no_obstacle() {
+    let mut snapshot = CtprofSnapshot { capture: Some(CaptureInfo::default()), ..CtprofSnapshot::default() };
+    let on_bpf = |snapshot: &CtprofSnapshot| {
+        findings(snapshot).into_iter().find(|finding| finding.source == Source::Bpf).map(|finding| finding.to_string())
+    };
+    assert_eq!(on_bpf(&snapshot), None);
+    snapshot.capture.as_mut().unwrap().options.engine = Some("procfs".to_owned());
+    assert_eq!(on_bpf(&snapshot).as_deref(), Some("bpf engine: disabled by --engine procfs"));
+    assert_eq!(on_bpf(&by_bpf(snapshot, BpfUse::default())).as_deref(), Some("bpf engine: ok"));
+}
+
+#[test]
+fn metrics_that_the_verifier_rejected_are_a_gap_and_processes_that_procfs_read_are_none() {
+    let dropped = vec!["wait_max".to_owned(), "block_max".to_owned()];
+    let bpf = BpfUse { dropped, missed_processes: 1, ..BpfUse::default() };
+    let findings = findings(&by_bpf(CtprofSnapshot::default(), bpf));
+    let lines: Vec<_> = findings.iter().filter(|finding| finding.source == Source::Bpf).collect();
+    let [rejected, missed] = lines[..] else { panic!("{lines:?}") };
+    let expected = "bpf engine: no values for 2 metrics (wait_max, block_max): the kernel's verifier rejected access to \
+                    their fields. Fix: capture with --engine procfs";
+    assert_eq!(rejected.to_string(), expected);
+    assert_eq!(missed.to_string(), "bpf engine: procfs read 1 process: not returned by the BPF iterator");
+    assert_eq!([rejected, missed].map(Finding::is_gap), [true, false]);
+}
+
+#[test]
+fn bpf_needs_no_taskstats() {
+    let snapshot = by_bpf(on_host(HostContext::default()), BpfUse::default());
+    assert_eq!(finding(&snapshot, Source::Taskstats).cause, None);
+    let host = HostContext { config_task_xacct: Some(Built::Off), ..HostContext::default() };
+    let marks = |snapshot: &CtprofSnapshot| findings(snapshot).iter().any(|one| one.source == Source::HighWaterMarks);
+    assert!(marks(&on_host(host.clone())) && !marks(&by_bpf(on_host(host), BpfUse::default())));
+}
+
+#[test]
+fn with_bpf_threads_older_than_delay_accounting_have_no_value() {
+    let host = HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() };
+    let snapshot = by_bpf(on_host(host), BpfUse::default());
+    let partial = finding(&snapshot, Source::DelayAccounting);
+    let expected = "delay accounting: threads started before it was enabled have no value. Fix: boot with `delayacct`";
+    assert_eq!((partial.to_string().as_str(), partial.coverage), (expected, Coverage::Partial));
+    let none = CtprofSnapshot { threads: Vec::new(), ..snapshot };
+    assert_eq!(finding(&none, Source::DelayAccounting).coverage, Coverage::Missing);
+}
+
+#[test]
+fn with_bpf_memory_that_cannot_be_read_is_a_denial_without_a_capability() {
+    let failed = by_bpf(probed(ProbeFailure::ProcessVmReadv, 2), BpfUse::default());
+    assert_eq!(finding(&failed, Source::Jemalloc).code(), Some("permission-denied"));
+    assert_eq!(finding(&probed(ProbeFailure::ProcessVmReadv, 2), Source::Jemalloc).code(), Some("probe-failed"));
+    let held = by_bpf(holding(failed, &[Capability::SysPtrace]), BpfUse::default());
+    assert_eq!(finding(&held, Source::Jemalloc).code(), Some("probe-failed"));
+}
+
+#[test]
+fn a_field_that_the_kernel_lacks_is_not_blamed_on_an_option_of_a_file_that_bpf_does_not_read() {
+    let missing = failing(SourceFile::Sched, Errno::ENOENT);
+    assert_eq!(finding(&missing, SourceFile::Sched).cause, Some(Cause::KernelLacks { option: "SCHED_DEBUG" }));
+    let missing = by_bpf(missing, BpfUse::default());
+    assert_eq!(finding(&missing, SourceFile::Sched).cause, Some(Cause::KernelLacksFields));
+    let io = by_bpf(failing(SourceFile::Io, Errno::ENOENT), BpfUse::default());
+    assert_eq!(finding(&io, SourceFile::Io).cause, Some(Cause::KernelLacks { option: "TASK_IO_ACCOUNTING" }));
 }
 
 #[test]
@@ -216,7 +335,7 @@ fn failed_attachments_are_counted_and_explained() {
     let without = finding(&denied, Source::Jemalloc);
     assert_eq!(
         without.reason().unwrap(),
-        "could not attach to 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
+        "not read for 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
     );
     assert_eq!(without.fix, setcap(&[Capability::SysPtrace]));
     let held = finding(&holding(denied, &[Capability::SysPtrace]), Source::Jemalloc);

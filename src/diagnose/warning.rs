@@ -123,8 +123,9 @@ impl Warning {
         };
         let (baseline, candidate) = (written(baseline)?, written(candidate)?);
         let names: BTreeSet<&String> = baseline.keys().chain(candidate.keys()).collect();
-        let options = names.into_iter().filter(|name| baseline.get(*name) != candidate.get(*name)).cloned();
-        let options: Vec<_> = options.collect();
+        // Engines differ in speed, not in the meaning of values.
+        let differ = |name: &&String| *name != "engine" && baseline.get(*name) != candidate.get(*name);
+        let options: Vec<_> = names.into_iter().filter(differ).cloned().collect();
         (!options.is_empty()).then_some(Self::DifferentOptions { options })
     }
 }
@@ -168,6 +169,8 @@ mod tests {
         let warning = Warning::different_options(&usual, &other).unwrap();
         assert_eq!(warning.to_string(), "captured with different options: no_taskstats, smaps");
         assert_eq!(Warning::different_options(&usual, &usual), None);
+        let by_bpf = CaptureOptions { smaps: "auto".to_owned(), engine: Some("bpf".to_owned()), ..Default::default() };
+        assert_eq!(Warning::different_options(&usual, &captured(by_bpf)), None);
     }
 
     #[test]

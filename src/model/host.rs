@@ -1,6 +1,7 @@
 //! The host and its settings, which comparisons check.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,12 @@ pub enum Built {
     /// Unknown: the kernel's configuration cannot be read.
     #[serde(other)]
     Unknown,
+}
+
+/// Whether the release of a kernel, as printed by `uname -r`, is that version or a newer one.
+pub(crate) fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
+    let mut numbers = release.unwrap_or_default().split(|c: char| !c.is_ascii_digit()).map(u32::from_str);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(a)), Some(Ok(b))) if (a, b) >= (major, minor))
 }
 
 /// How cgroups are mounted.

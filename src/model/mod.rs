@@ -64,6 +64,7 @@ pub use engine::{BpfObstacle, BpfUse, NoBpf};
 pub(crate) use envelope::{Bounds, Refusal};
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
+pub(crate) use host::at_least;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use kernel_field::{FieldForm, KernelField, RESIDENT};
 pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};

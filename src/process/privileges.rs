@@ -8,7 +8,8 @@ use crate::sys::capabilities::{Inheritable, keep};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Privileges {
-    /// Read any process, use taskstats, open mapped files of processes, and write files like root.
+    /// Read any process, load BPF programs, use taskstats, open mapped files of processes, and write files like
+    /// root.
     Capture,
     /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
     /// and forward signals to it even if it changes its user.
@@ -22,27 +23,59 @@ impl Privileges {
         match self {
             Self::Files => ["dac_override", "dac_read_search", "fowner"].contains(&name),
             Self::Capture => {
-                Self::Files.include(name) || ["net_admin", "sys_ptrace", "checkpoint_restore"].contains(&name)
+                let reads = ["net_admin", "sys_ptrace", "checkpoint_restore"];
+                Self::Files.include(name) || reads.contains(&name) || LOADS_BPF.contains(&name)
             }
             Self::Record => Self::Capture.include(name) || name == "kill",
         }
     }
 
+    /// The capabilities to keep of the effective ones. `sys_admin` also loads BPF programs, and may do far more: it
+    /// is kept only where the others are missing.
+    fn kept(self, effective: u64) -> u64 {
+        let kept = mask(|name| self.include(name));
+        let suffices = mask(|name| ["bpf", "perfmon"].contains(&name));
+        if effective & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
+    }
+
     /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
-        let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| self.include(name));
+        self.limit_to(self.kept(effective()));
+    }
+
+    /// Drops the capabilities that only BPF needs, in the calling thread and threads it starts later. Programs and
+    /// iterators must exist: before Linux 5.19, creating an iterator from a program is denied without `cap_bpf`.
+    /// Reading an iterator or a ring buffer requires nothing.
+    pub fn drop_bpf(self) {
+        self.limit_to(!mask(|name| LOADS_BPF.contains(&name)));
+    }
+
+    fn limit_to(self, kept: u64) {
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        if let Err(errno) = keep(bits.map(|(bit, _)| 1 << bit).sum(), inheritable) {
+        if let Err(errno) = keep(kept, inheritable) {
             tracing::debug!(%errno, "cannot drop capabilities");
         }
     }
 }
 
+/// Capabilities for loading BPF programs. Before Linux 5.11, their memory counts as locked, and `sys_resource`
+/// raises the limit.
+const LOADS_BPF: [&str; 4] = ["bpf", "perfmon", "sys_admin", "sys_resource"];
+
 /// Names of the effective capabilities of this process.
 pub(crate) fn held() -> Vec<String> {
+    named(effective())
+}
+
+fn effective() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    named(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn mask(includes: impl Fn(&str) -> bool) -> u64 {
+    let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| includes(name));
+    bits.map(|(bit, _)| 1 << bit).sum()
 }
 
 fn named(mask: u64) -> Vec<String> {
@@ -98,6 +131,35 @@ pub(crate) const CAPABILITIES: [&str; 41] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cap_sys_admin_is_kept_only_where_cap_bpf_or_cap_perfmon_is_missing() {
+        let (admin, perfmon, bpf) = (1 << 21, 1 << 38, 1 << 39);
+        for privileges in [Privileges::Capture, Privileges::Record] {
+            let keeps_admin = |effective| privileges.kept(effective) & admin == admin;
+            let cases = [admin, admin | bpf, admin | perfmon, admin | bpf | perfmon];
+            assert_eq!(cases.map(keeps_admin), [true, true, true, false], "{privileges:?}");
+            assert_eq!(privileges.kept(u64::MAX) & (bpf | perfmon), bpf | perfmon);
+        }
+        assert_eq!(Privileges::Files.kept(u64::MAX) & (admin | perfmon | bpf), 0);
+    }
+
+    #[test]
+    fn what_only_bpf_needs_can_be_dropped_once_it_is_loaded() {
+        std::thread::spawn(|| {
+            let effective = || {
+                let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+                let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+                u64::from_str_radix(mask.trim(), 16).unwrap()
+            };
+            let bpf = mask(|name| LOADS_BPF.contains(&name));
+            let before = effective();
+            Privileges::Capture.drop_bpf();
+            assert_eq!(effective(), before & !bpf);
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn capabilities_have_the_kernels_names() {

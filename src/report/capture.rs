@@ -19,6 +19,8 @@ pub struct Captured<'c> {
     pub cgroups: u64,
     /// Duration of the capture in nanoseconds.
     pub duration_ns: u64,
+    /// The engine that read the threads.
+    pub engine: &'c str,
     /// Path of the snapshot.
     pub file: &'c str,
     /// Size of the file in bytes.
@@ -32,10 +34,10 @@ pub struct Captured<'c> {
 /// # Errors
 /// Errors of `out`.
 pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Result<()> {
-    let Captured { threads, processes, cgroups, duration_ns, file, bytes, gaps } = captured;
+    let Captured { threads, processes, cgroups, duration_ns, engine, file, bytes, gaps } = captured;
     writeln!(
         out,
-        "Captured {} in {}, {}, in {}: {file} ({})",
+        "Captured {} in {}, {}, in {} with {engine}: {file} ({})",
         Kind::Threads.counted(*threads),
         Kind::Processes.counted(*processes),
         Kind::Cgroups.counted(*cgroups),

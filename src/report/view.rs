@@ -83,7 +83,7 @@ pub(super) fn described(side: &Side) -> String {
     let when = when.map_or_else(|| "time unknown".to_owned(), |when| format!("{when:.0}"));
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     format!(
-        "{}  {}, Linux {} {}, {when}, {} in {}, {}",
+        "{}  {}, Linux {} {}, {when}, {} in {}, {}{}",
         side.file,
         known(&side.hostname),
         known(&side.kernel_release),
@@ -91,5 +91,6 @@ pub(super) fn described(side: &Side) -> String {
         Kind::Threads.counted(side.threads),
         Kind::Processes.counted(side.processes),
         side.tool.as_deref().unwrap_or("unknown tool"),
+        side.engine.iter().filter(|engine| !engine.is_empty()).map(|engine| format!(" ({engine})")).collect::<String>(),
     )
 }

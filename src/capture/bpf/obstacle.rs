@@ -5,8 +5,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use super::super::host::context::{at_least, line};
-use crate::model::{BpfObstacle, NoBpf};
+use super::super::host::context::line;
+use crate::model::{BpfObstacle, NoBpf, at_least};
 
 /// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use super::super::procfs::text::cpu_list;
 use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;
-use crate::model::{Built, HostContext, Switch, printable};
+use crate::model::{Built, HostContext, Switch, at_least, printable};
 
 /// Reads the host's context. A file that cannot be read leaves its field absent.
 pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
@@ -152,12 +152,6 @@ fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
 pub(in crate::capture) fn whole_names(host: &HostContext) -> WholeNames {
     let since = |version| at_least(host.kernel_release.as_deref(), version);
     WholeNames { kthreads: since((5, 17)), workqueue_workers: since((6, 11)) }
-}
-
-/// Whether the release of a kernel is that version or a newer one.
-pub(in crate::capture) fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> bool {
-    let mut numbers = release.unwrap_or_default().split(|c: char| !c.is_ascii_digit()).map(u32::from_str);
-    matches!((numbers.next(), numbers.next()), (Some(Ok(a)), Some(Ok(b))) if (a, b) >= (major, minor))
 }
 
 fn count_listed(path: &Path) -> Option<u64> {
