@@ -2,6 +2,7 @@
 //! absent, and counted by reason. A capture fails only if nothing useful can be read.
 
 mod bpf;
+mod engine;
 mod enrich;
 mod error;
 #[cfg(fuzzing)]
@@ -70,6 +71,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let sched_ext = sched_ext::read(&roots.sysfs);
     let pool = workers(options.workers(&host));
     let sources = sources(options, &host, &pool);
+    let engine = engine::Chosen::by(options, &procfs)?;
     let start = Start::now(roots.tree());
     let cpu_time = cpu_time::read(&roots.procfs, roots.tree());
     let pids = pids::to_capture(&roots.procfs, &procfs, &options.pids)?;
@@ -83,7 +85,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(&procfs)).flatten(),
         progress: &options.progress,
     };
-    let mut walked = walk.run(&pids, &pool);
+    let (mut walked, used) = engine.walk(&walk, options, (&host, start), &pids, &pool);
     whole_process::reread_parents(&procfs, &mut walked.threads);
     let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs, roots.tree()));
     let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
@@ -98,7 +100,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
             monotonic_ns: start.monotonic_ns,
             boottime_ns: start.boottime_ns,
             walk_ns: Some(walk_ns),
-            ..myself::info(options, &pool, &walked)
+            ..myself::info(options, &pool, &walked, used)
         }),
         window: None,
         host: Some(host),

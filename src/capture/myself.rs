@@ -5,17 +5,21 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
+use super::engine::Used;
 use super::walked::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 use crate::process;
 
 /// All but the times.
-pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked) -> CaptureInfo {
+pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked, used: Used) -> CaptureInfo {
+    let Used { engine, no_bpf, bpf } = used;
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        engine: "procfs".to_owned(),
+        engine: engine.to_owned(),
+        no_bpf,
+        bpf,
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
         capabilities: process::held(),

@@ -374,11 +374,11 @@ impl Lifetimes {
     }
 
     /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
-    /// the host's uptime or tick rate, or the start of every thread, is unknown.
+    /// the time since boot or the tick rate, or the start of every thread, is unknown.
     pub(super) fn lived(self, snapshot: &CtprofSnapshot) -> Option<(u128, u64)> {
         let host = snapshot.host.as_ref()?;
         let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
-        let now = u128::from(host.uptime_ns?) * u128::from(self.threads) + self.read_at_ns;
+        let now = u128::from(snapshot.boottime_ns()?) * u128::from(self.threads) + self.read_at_ns;
         let lived = now.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
         (self.threads > 0).then_some((lived, self.threads))
     }
@@ -389,7 +389,7 @@ impl Lifetimes {
         let host = snapshot.host.as_ref()?;
         let ticks_per_second = host.clock_ticks_per_second.filter(|ticks| *ticks > 0)? as f64;
         let threads = (self.threads > 0).then_some(self.threads)? as f64;
-        let now = host.uptime_ns? as f64 / 1e9 + self.read_at_ns as f64 / threads / 1e9;
+        let now = snapshot.boottime_ns()? as f64 / 1e9 + self.read_at_ns as f64 / threads / 1e9;
         let started = self.start_ticks as f64 / threads / ticks_per_second;
         (now > 0.0).then(|| ((now - started) / now).clamp(0.0, 1.0))
     }

@@ -77,6 +77,14 @@ impl CtprofSnapshot {
         self.threads.chunk_by(|a, b| a.tgid == b.tgid).count()
     }
 
+    /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
+    /// ticks.
+    #[must_use]
+    pub fn boottime_ns(&self) -> Option<u64> {
+        let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
+        exact.or_else(|| self.host.as_ref()?.uptime_ns)
+    }
+
     /// Normalizes the content of a file: sorts threads, and removes zeros of foreign files that mean
     /// missing values.
     pub(crate) fn settle(&mut self) {

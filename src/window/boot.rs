@@ -1,6 +1,6 @@
 //! The time between two captures of one boot.
 
-use crate::model::{CtprofSnapshot, HostContext};
+use crate::model::CtprofSnapshot;
 
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ impl Clocks {
         if processes(earlier) != processes(later) {
             return Err(NoWindow::DifferentProcesses);
         }
-        let (a, b) = (boottime(earlier), boottime(later));
+        let (a, b) = (earlier.boottime_ns(), later.boottime_ns());
         let (Some(a), Some(b)) = (a, b) else { return Err(NoWindow::UnknownBoot) };
         let since_boot = b.checked_sub(a).ok_or(NoWindow::NotLater)?;
         let awake = monotonic(later).zip(monotonic(earlier)).and_then(|(b, a)| b.checked_sub(a));
@@ -126,16 +126,10 @@ fn monotonic(snapshot: &CtprofSnapshot) -> Option<u64> {
     snapshot.capture.as_ref()?.monotonic_ns
 }
 
-/// Time since boot, suspend included.
-fn boottime(snapshot: &CtprofSnapshot) -> Option<u64> {
-    let exact = snapshot.capture.as_ref().and_then(|capture| capture.boottime_ns);
-    exact.or_else(|| snapshot.host.as_ref().and_then(|HostContext { uptime_ns, .. }| *uptime_ns))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CaptureInfo;
+    use crate::model::{CaptureInfo, HostContext};
 
     fn snapshot(boot: Option<&str>, monotonic: Option<u64>, boottime: Option<u64>) -> CtprofSnapshot {
         let capture = CaptureInfo { monotonic_ns: monotonic, boottime_ns: boottime, ..CaptureInfo::default() };

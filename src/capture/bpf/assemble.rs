@@ -4,8 +4,8 @@
 use std::fmt;
 
 use super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, KERNEL_FUNCTION, MAP_DESCRIPTOR, MOVE,
-    MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, WIDE, atomic, load, store, store_immediate,
+    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION,
+    MAP_DESCRIPTOR, MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, WIDE, atomic, load, store, store_immediate,
 };
 pub(in crate::capture) use super::instruction::{Helper, Register, Width};
 
@@ -125,6 +125,11 @@ impl Assembler {
 
     pub(in crate::capture) fn jump_if_not_equal(&mut self, register: Register, value: i32, to: Label) {
         self.push_jump(Instruction { destination: register as u8, immediate: value, ..opcode(JUMP_IF_NOT_EQUAL) }, to);
+    }
+
+    pub(in crate::capture) fn jump_if_registers_differ(&mut self, one: Register, other: Register, to: Label) {
+        let opcode = opcode(JUMP_IF_REGISTERS_DIFFER);
+        self.push_jump(Instruction { destination: one as u8, source: other as u8, ..opcode }, to);
     }
 
     /// The whole program.

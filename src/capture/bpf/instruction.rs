@@ -66,6 +66,7 @@ impl Width {
 #[repr(i32)]
 pub(in crate::capture) enum Helper {
     MapLookupElem = 1,
+    KtimeGetNs = 5,
     ProbeReadKernel = 113,
     SeqWrite = 127,
     RingbufReserve = 131,
@@ -74,8 +75,9 @@ pub(in crate::capture) enum Helper {
 }
 
 impl Helper {
-    const ALL: [(Self, &str); 6] = [
+    const ALL: [(Self, &str); 7] = [
         (Self::MapLookupElem, "map_lookup_elem"),
+        (Self::KtimeGetNs, "ktime_get_ns"),
         (Self::ProbeReadKernel, "probe_read_kernel"),
         (Self::SeqWrite, "seq_write"),
         (Self::RingbufReserve, "ringbuf_reserve"),
@@ -112,6 +114,7 @@ pub(super) const MOVE_REGISTER: u8 = MOVE | REGISTER_OPERAND;
 pub(super) const JUMP: u8 = JUMP_CLASS;
 pub(super) const JUMP_IF_EQUAL: u8 = JUMP_CLASS | 0x10;
 pub(super) const JUMP_IF_NOT_EQUAL: u8 = JUMP_CLASS | 0x50;
+pub(super) const JUMP_IF_REGISTERS_DIFFER: u8 = JUMP_IF_NOT_EQUAL | REGISTER_OPERAND;
 pub(super) const CALL: u8 = JUMP_CLASS | 0x80;
 pub(super) const EXIT: u8 = JUMP_CLASS | 0x90;
 /// A load of 64 bits, whose upper half is in a second word.
@@ -200,6 +203,7 @@ impl fmt::Display for Instruction {
             (JUMP, _) => write!(f, "goto pc{offset:+}"),
             (JUMP_IF_EQUAL, _) => write!(f, "if r{destination} == {immediate:#x} goto pc{offset:+}"),
             (JUMP_IF_NOT_EQUAL, _) => write!(f, "if r{destination} != {immediate:#x} goto pc{offset:+}"),
+            (JUMP_IF_REGISTERS_DIFFER, _) => write!(f, "if r{destination} != r{source} goto pc{offset:+}"),
             (CALL, _) if source == KERNEL_FUNCTION => write!(f, "call kernel-function#{immediate}"),
             (CALL, _) => write!(f, "call bpf_{}#{immediate}", Helper::name(immediate)),
             (EXIT, _) => write!(f, "exit"),

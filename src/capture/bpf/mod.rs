@@ -1,12 +1,24 @@
 //! The BPF engine: programs that the running kernel executes to read the values of threads.
-#![cfg_attr(not(any(test, fuzzing)), expect(dead_code, reason = "used by the engine"))]
 
 mod assemble;
 mod btf;
+mod columns;
+mod complete;
+mod cpu_time;
+pub(in crate::capture) mod facts;
 mod instruction;
+mod layout;
+mod load;
 pub(in crate::capture) mod obstacle;
 mod path;
+mod process_counters;
+mod program;
+mod read;
+pub(in crate::capture) mod setup;
 mod shape;
+mod value;
+mod verifier_log;
+pub(in crate::capture) mod walk;
 
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::path::fuzz;

@@ -53,9 +53,14 @@ pub(super) struct Enricher<'s> {
 
 impl<'s> Enricher<'s> {
     pub(super) fn new(sources: &'s Sources) -> Self {
+        Self { taskstats: sources.taskstats.map(Client::open), ..Self::without_taskstats(sources) }
+    }
+
+    /// For an engine that reads the values of taskstats itself.
+    pub(super) fn without_taskstats(sources: &'s Sources) -> Self {
         Self {
             rollups: Rollups::new(sources.smaps),
-            taskstats: sources.taskstats.map(Client::open),
+            taskstats: None,
             probe: sources.jemalloc.as_ref().map(Probe::new),
             walked: Walked::default(),
             asked: 0,
@@ -101,6 +106,11 @@ impl<'s> Enricher<'s> {
         let Self { probe: Some(probe), walked, .. } = self else { return };
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
         guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads, pointers));
+    }
+
+    /// Keeps threads that no source adds anything to.
+    pub(super) fn keep(&mut self, part: Part) {
+        self.walked.threads.extend(part.threads);
     }
 
     /// Queries taskstats for the remaining threads, with many processes in one message.

@@ -2,7 +2,7 @@
 
 pub(super) mod cgroup_paths;
 pub(super) mod folder;
-mod parsers;
+pub(super) mod parsers;
 pub(super) mod pids;
 pub(super) mod task;
 pub(super) mod text;

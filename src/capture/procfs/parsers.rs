@@ -28,7 +28,7 @@ pub(super) struct Stat {
 }
 
 /// Parsers of one worker, with learned line layouts and names.
-pub(super) struct Parsers {
+pub(in crate::capture) struct Parsers {
     names: HashMap<Box<[u8]>, Name>,
     pub(super) cgroups: CgroupPaths,
     stat: [Option<&'static Metric>; STAT_FIELDS],
@@ -41,7 +41,7 @@ pub(super) struct Parsers {
 }
 
 impl Parsers {
-    pub(super) fn new() -> Self {
+    pub(in crate::capture) fn new() -> Self {
         let keyed = |key_in: fn(Source) -> Option<&'static str>| {
             Keyed::new(procfs_sources().filter_map(move |(source, metric)| Some((key_in(source)?, metric))))
         };
@@ -113,7 +113,7 @@ impl Parsers {
     }
 
     /// Stores the values of any file but `stat` and `cgroup`.
-    pub(super) fn put_all(&mut self, file: File, text: &[u8], metrics: &mut Metrics) {
+    pub(in crate::capture) fn put_all(&mut self, file: File, text: &[u8], metrics: &mut Metrics) {
         match file {
             File::Status => self.status(text, metrics),
             File::Schedstat => self.schedstat(text, metrics),
@@ -174,7 +174,7 @@ fn put(metric: &Metric, metrics: &mut Metrics, value: Option<Value<'static>>) {
 }
 
 /// Scheduling policies of `include/uapi/linux/sched.h`, by name.
-fn policy(number: u64) -> Value<'static> {
+pub(in crate::capture) fn policy(number: u64) -> Value<'static> {
     Value::Name(match number {
         0 => "SCHED_OTHER",
         1 => "SCHED_FIFO",

@@ -13,8 +13,8 @@ use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, may_be_cut};
 use crate::sys::affinity;
 
 /// Flags of `include/linux/sched.h`.
-const PF_WQ_WORKER: u64 = 0x20;
-pub(super) const PF_KTHREAD: u64 = 0x0020_0000;
+pub(in crate::capture) const PF_WQ_WORKER: u64 = 0x20;
+pub(in crate::capture) const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +26,9 @@ pub(in crate::capture) struct WholeNames {
 }
 
 impl WholeNames {
-    fn include(self, stat: &Stat, comm: &str) -> bool {
-        let printed_whole = match stat.flags {
+    /// Whether the name of a thread with these `PF_` flags may be longer than the kernel's own field, and is complete.
+    pub(in crate::capture) fn include(self, flags: u64, comm: &str) -> bool {
+        let printed_whole = match flags {
             flags if flags & PF_WQ_WORKER != 0 => self.workqueue_workers,
             flags => flags & PF_KTHREAD != 0 && self.kthreads,
         };
@@ -104,7 +105,7 @@ impl Reader {
         let state = ThreadState {
             tid,
             tgid: id.tgid,
-            name_complete: self.whole_names.include(&stat, &comm),
+            name_complete: self.whole_names.include(stat.flags, &comm),
             comm,
             cgroup,
             start_time_clock_ticks: stat.start_time,

@@ -1,0 +1,83 @@
+//! The fields that a program copies: those of the tables of metrics and of processes, and those that say whose they
+//! are.
+
+use std::borrow::Cow;
+
+use super::layout::{Part, Wanted};
+use crate::model::{FieldForm, METRICS, PROCESS, RESIDENT};
+
+pub(super) const COMM: &str = "comm";
+pub(super) const FLAGS: &str = "flags";
+pub(super) const EXIT_STATE: &str = "exit_state";
+/// Nanoseconds of `CLOCK_BOOTTIME`.
+pub(super) const START_TIME: &str = "start_boottime | real_start_time";
+/// The thread's `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
+pub(super) const CGROUPS: &str = "cgroups";
+/// The architecture's register with the address of thread-local storage, saved or not.
+pub(super) const THREAD_POINTER: &str = "thread.fsbase | thread.uw.tp_value";
+pub(super) const SCHED_CLASS: &str = "sched_class";
+/// User, system and run time of a thread, and the user and system time that procfs printed last.
+pub(super) const CPU_TIME: [&str; 5] =
+    ["utime", "stime", "se.sum_exec_runtime", "prev_cputime.utime", "prev_cputime.stime"];
+/// The same of the exited threads of a process, and what procfs printed last for the process.
+pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
+    "signal->utime",
+    "signal->stime",
+    "signal->sum_sched_runtime",
+    "signal->prev_cputime.utime",
+    "signal->prev_cputime.stime",
+];
+
+/// Bytes of a name, `TASK_COMM_LEN`, in words.
+const COMM_WORDS: usize = 2;
+
+/// The PID namespace whose ids are wanted: its distance from the initial one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level(pub(super) u32);
+
+impl Level {
+    /// Distance of the namespace in which a thread started.
+    pub(super) const OF_THREAD: &str = "thread_pid->level";
+    /// The same of the parent. A parent outside of the namespace has no id in it.
+    pub(super) const OF_PARENT: &str = "real_parent->thread_pid->level";
+
+    pub(super) fn tid(self) -> Cow<'static, str> {
+        self.id("pid", "")
+    }
+
+    pub(super) fn tgid(self) -> Cow<'static, str> {
+        self.id("tgid", "group_leader->")
+    }
+
+    pub(super) fn parent(self) -> Cow<'static, str> {
+        // A thread can be the parent; its process is wanted.
+        self.id("real_parent->tgid", "real_parent->group_leader->")
+    }
+
+    fn id(self, initial: &'static str, of: &str) -> Cow<'static, str> {
+        match self.0 {
+            0 => initial.into(),
+            level => format!("{of}thread_pid->numbers[{level}].nr").into(),
+        }
+    }
+}
+
+/// Every field, for ids of `level` and `cpu_words` words of a mask of CPUs.
+pub(super) fn all(level: Level, cpu_words: usize) -> Vec<Wanted> {
+    let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(move |field| {
+        let max_words = if field.form == FieldForm::Cpus { cpu_words } else { 1 };
+        field.paths().map(move |path| Wanted { path: path.into(), part: Part::Thread, max_words })
+    });
+    let of_threads = [FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
+    let threads = of_threads.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied()).map(Cow::from);
+    let threads = [level.tid(), level.tgid()].into_iter().chain(threads);
+    let counters = PROCESS.iter().map(|counter| counter.source.field);
+    let processes = PROCESS_CPU_TIME.into_iter().chain([Level::OF_PARENT]).chain(counters).map(Cow::from);
+    let processes = processes.chain([level.parent()]);
+    let comm = Wanted { path: COMM.into(), part: Part::Thread, max_words: COMM_WORDS };
+    std::iter::once(comm)
+        .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
+        .chain(of_metrics)
+        .chain(processes.map(|path| Wanted::number(Part::Process, path)))
+        .collect()
+}

@@ -1,0 +1,363 @@
+//! Loads a program, without the columns that the running kernel's verifier refuses.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+
+use super::assemble::Assembled;
+use super::verifier_log::Refusal;
+use crate::sys::bpf::program;
+pub(in crate::capture) use crate::sys::bpf::program::{Attach, Spec};
+
+/// Columns that are left out, at most. A kernel that refuses more refuses nearly all.
+const MAX_DROPPED: usize = 32;
+
+/// The longest log that Linux 5.10 accepts. The pages that a log does not reach take no memory.
+const LOG_SIZE: usize = (16 << 20) - 1;
+
+/// A program in the kernel.
+#[derive(Debug)]
+pub(in crate::capture) struct Loaded {
+    pub(in crate::capture) program: OwnedFd,
+    /// Its code, for a listing.
+    pub(in crate::capture) code: Assembled,
+    /// The columns that it does not have, because the verifier refused their instructions.
+    pub(in crate::capture) dropped: BTreeSet<u16>,
+}
+
+/// Why a program cannot be loaded.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::capture) enum LoadError {
+    /// `EPERM`: a missing capability, or before Linux 5.11 the limit of locked memory; `EACCES`: a security module.
+    #[error("loading a BPF program was denied: {0}")]
+    Denied(Errno),
+    #[error("this kernel does not support the BPF program: {0}")]
+    Unsupported(Errno),
+    #[error("the kernel's verifier refused the BPF program: {errno}\n{reason}")]
+    Verifier {
+        errno: Errno,
+        /// The refused instruction, if it is a single one, and the reason from the verifier's log.
+        reason: String,
+    },
+    #[error("cannot load a BPF program: {0}")]
+    Os(Errno),
+}
+
+impl LoadError {
+    /// An empty log: the kernel refused the program before it looked at the code.
+    fn new(errno: Errno, log: &str) -> Self {
+        match errno {
+            Errno::EPERM | Errno::EACCES if log.is_empty() => Self::Denied(errno),
+            Errno::ENOSYS | Errno::EINVAL if log.is_empty() => Self::Unsupported(errno),
+            _ if log.is_empty() => Self::Os(errno),
+            _ => Self::Verifier { errno, reason: Refusal::parse(log).reason },
+        }
+    }
+}
+
+/// Loads the program that `emit` returns, which leaves out the given columns. If the verifier refuses an
+/// instruction that is marked with a column, `emit` is called again without that column.
+///
+/// # Errors
+/// [`LoadError`].
+pub(in crate::capture) fn load(
+    spec: &Spec<'_>,
+    mut emit: impl FnMut(&BTreeSet<u16>) -> Assembled,
+) -> Result<Loaded, LoadError> {
+    let mut dropped = BTreeSet::new();
+    loop {
+        let code = emit(&dropped);
+        let (errno, log) = match load_or_log(spec, &code.code) {
+            Ok(program) => return Ok(Loaded { program, code, dropped }),
+            Err(refused) => refused,
+        };
+        let instruction = Refusal::parse(&log).instruction;
+        let column = instruction.and_then(|number| code.columns.get(number).copied().flatten());
+        // A column that is refused a second time is one that `emit` cannot leave out.
+        let is_new = column.is_some_and(|column| dropped.len() < MAX_DROPPED && dropped.insert(column));
+        if !is_new {
+            return Err(LoadError::new(errno, &log));
+        }
+    }
+}
+
+/// Loads a program; if that fails, again with a log, with which the kernel takes several times as long.
+fn load_or_log(spec: &Spec<'_>, code: &[u64]) -> Result<OwnedFd, (Errno, String)> {
+    program::load(spec, code, None).or_else(|_| {
+        let mut log = vec![0; LOG_SIZE];
+        program::load(spec, code, Some(&mut log)).map_err(|errno| (errno, text(&log)))
+    })
+}
+
+/// The text before the terminating NUL.
+fn text(log: &[u8]) -> String {
+    String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+    use std::sync::{Arc, Barrier};
+    use std::time::{Duration, Instant};
+
+    use super::super::assemble::Register::{Frame, R0, R1, R2, R3, R6, R7, R8, R9};
+    use super::super::assemble::{Assembler, Helper, Width};
+    use super::*;
+    use crate::sys::bpf::iterator::{self, Only};
+    use crate::sys::bpf::kernel_btf::KernelBtf;
+    use crate::sys::bpf::map::{self, Counter};
+    use crate::sys::bpf::program::attach_tracepoint;
+    use crate::sys::bpf::ring::Ring;
+
+    const FUNCTION: u32 = 12;
+    const TYPEDEF: u32 = 8;
+
+    /// The id of a type in the kernel's BTF (`Documentation/bpf/btf.rst`); `None` prints why the test is skipped.
+    fn btf_id(kind: u32, name: &str) -> Option<u32> {
+        let btf = KernelBtf::open().map_err(|error| eprintln!("skipped: {error}")).ok()?;
+        let word = |at: usize| u32::from_ne_bytes(btf[at..at + 4].try_into().unwrap());
+        let size = |at: usize| usize::try_from(word(at)).unwrap();
+        let (types, strings) = (size(4) + size(8), size(4) + size(16));
+        let (mut at, mut id) = (types, 1);
+        while at < types + size(12) {
+            let (kind_here, members) = (word(at + 4) >> 24 & 0x1f, size(at + 4) & 0xffff);
+            let text = btf[strings + size(at)..].split(|&byte| byte == 0).next().unwrap();
+            if kind_here == kind && text == name.as_bytes() {
+                return Some(id);
+            }
+            at += 12
+                + match kind_here {
+                    1 | 14 | 17 => 4,
+                    3 => 12,
+                    4 | 5 | 15 | 19 => 12 * members,
+                    6 | 13 => 8 * members,
+                    _ => 0,
+                };
+            id += 1;
+        }
+        eprintln!("skipped: this kernel has no {name}");
+        None
+    }
+
+    fn task_iterator() -> Option<Spec<'static>> {
+        let btf_id = btf_id(FUNCTION, "bpf_iter_task")?;
+        Some(Spec { name: "test_threads", attach: Attach::TaskIterator, btf_id })
+    }
+
+    /// `None` prints why the test is skipped.
+    fn loaded(spec: &Spec<'_>, emit: impl FnMut(&BTreeSet<u16>) -> Assembled) -> Option<Loaded> {
+        match load(spec, emit) {
+            Err(error @ (LoadError::Denied(_) | LoadError::Unsupported(_))) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            result => Some(result.unwrap()),
+        }
+    }
+
+    /// A task iterator that writes `length` bytes of a per-CPU array's element per thread, after what `body` adds.
+    /// R7 has the thread.
+    fn iterator_program(element: BorrowedFd<'_>, length: i32, body: impl FnOnce(&mut Assembler)) -> Assembled {
+        let mut program = Assembler::default();
+        let end = program.label();
+        program.mov(R6, R1);
+        program.load(Width::U64, R7, R6, 8);
+        program.jump_if_equal(R7, 0, end);
+        element_of(&mut program, element);
+        program.jump_if_equal(R0, 0, end);
+        program.mov(R8, R0);
+        program.store_immediate(Width::U64, R8, 0, 42);
+        body(&mut program);
+        program.mark(None);
+        program.load(Width::U64, R1, R6, 0);
+        program.load(Width::U64, R1, R1, 0);
+        program.mov(R2, R8);
+        program.mov_immediate(R3, length);
+        program.call(Helper::SeqWrite);
+        program.place(end);
+        program.mov_immediate(R0, 0);
+        program.exit();
+        program.finish()
+    }
+
+    /// R0 becomes the address of element 0 of a map, or NULL.
+    fn element_of(program: &mut Assembler, map: BorrowedFd<'_>) {
+        program.store_immediate(Width::U32, Frame, -4, 0);
+        program.load_map(R1, map.as_raw_fd());
+        program.mov(R2, Frame);
+        program.add_immediate(R2, -4);
+        program.call(Helper::MapLookupElem);
+    }
+
+    /// Runs `body` while `count` more threads exist.
+    fn with_threads(count: usize, body: impl FnOnce()) {
+        let barrier = Arc::new(Barrier::new(count + 1));
+        let wait = |barrier: Arc<Barrier>| move || [(); 2].map(|()| barrier.wait().is_leader());
+        let threads: Vec<_> = (0..count).map(|_| std::thread::spawn(wait(Arc::clone(&barrier)))).collect();
+        barrier.wait();
+        body();
+        barrier.wait();
+        assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    }
+
+    #[test]
+    fn an_iterator_visits_each_thread_of_a_process() {
+        let Some(spec) = task_iterator() else { return };
+        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let Some(loaded) = loaded(&spec, |_| iterator_program(element.as_fd(), 1000, |_| ())) else { return };
+        let count = |only| {
+            let link = iterator::link(loaded.program.as_fd(), only)?;
+            let pass = iterator::open(link.as_fd())?;
+            let mut buffer = vec![0; iterator::CHUNK / 1000 * 1000];
+            let mut count = 0;
+            loop {
+                let bytes = iterator::read(&pass, &mut buffer)?;
+                let records = buffer[..bytes].chunks(1000);
+                count += records.inspect(|record| assert_eq!(record[..8], 42u64.to_ne_bytes())).count();
+                if bytes < buffer.len() {
+                    return Ok(count);
+                }
+            }
+        };
+        with_threads(300, || {
+            let all = count(None).unwrap();
+            assert!(all > 300, "{all}");
+            match count(Some(Only::Process(std::process::id()))) {
+                Err(Errno::E2BIG) => eprintln!("skipped: iterators of one process need Linux 6.1"),
+                own => assert!((301..=all).contains(&own.unwrap())),
+            }
+            let thread = nix::unistd::gettid().as_raw().cast_unsigned();
+            let one = count(Some(Only::Thread(thread))).unwrap();
+            assert!(one == 1 || one > 300, "{one}");
+        });
+    }
+
+    #[test]
+    fn exits_are_recorded_until_the_ring_is_full_and_then_counted() {
+        let Some(btf_id) = btf_id(TYPEDEF, "btf_trace_sched_process_exit") else { return };
+        let spec = Spec { name: "test_exits", attach: Attach::Tracepoint, btf_id };
+        let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), Counter::new()) else {
+            return eprintln!("skipped: maps are denied");
+        };
+        let Some(loaded) = loaded(&spec, |_| exit_program(&ring, &lost)) else { return };
+        let link = attach_tracepoint(loaded.program.as_fd()).unwrap();
+        // The ring has room for 4096 / 1008 records.
+        with_threads(20, || ());
+        let begin = Instant::now();
+        while lost.value().unwrap() < 16 && begin.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(lost.value().unwrap() >= 16);
+        drop(link);
+        let mut poll = [nix::poll::PollFd::new(ring.as_fd(), nix::poll::PollFlags::POLLIN)];
+        assert_eq!(nix::poll::poll(&mut poll, 0u8), Ok(1));
+        let mut taken = 0;
+        ring.take(|record| {
+            assert_eq!((record.len(), &record[..8]), (1000, &7u64.to_ne_bytes()[..]));
+            taken += 1;
+        })
+        .unwrap();
+        assert_eq!(taken, 4);
+    }
+
+    fn exit_program(ring: &Ring, lost: &Counter) -> Assembled {
+        let mut program = Assembler::default();
+        let [end, full] = [program.label(), program.label()];
+        program.load_map(R1, ring.as_fd().as_raw_fd());
+        program.mov_immediate(R2, 1000);
+        program.mov_immediate(R3, 0);
+        program.call(Helper::RingbufReserve);
+        program.jump_if_equal(R0, 0, full);
+        program.store_immediate(Width::U64, R0, 0, 7);
+        program.mov(R1, R0);
+        program.mov_immediate(R2, 0);
+        program.call(Helper::RingbufSubmit);
+        program.jump(end);
+        program.place(full);
+        element_of(&mut program, lost.as_fd());
+        program.jump_if_equal(R0, 0, end);
+        program.mov_immediate(R1, 1);
+        program.atomic_add(R0, 0, R1);
+        program.place(end);
+        program.mov_immediate(R0, 0);
+        program.exit();
+        program.finish()
+    }
+
+    /// Columns 1, 3 and 4 are refused: beyond the structure, a function for other programs, a bad argument.
+    fn some_refused(element: BorrowedFd<'_>, dropped: &BTreeSet<u16>) -> Assembled {
+        iterator_program(element, 1000, |program| {
+            for column in (0..6).filter(|column| !dropped.contains(column)) {
+                program.mark(Some(column));
+                match column {
+                    1 => program.load(Width::U64, R0, R7, i16::MAX - 7),
+                    3 => {
+                        program.mov(R1, R8);
+                        program.mov_immediate(R2, 0);
+                        program.call(Helper::RingbufDiscard);
+                    }
+                    4 => {
+                        program.mov(R1, R8);
+                        program.mov_immediate(R2, 1001);
+                        program.mov(R3, R7);
+                        program.call(Helper::ProbeReadKernel);
+                    }
+                    _ => program.load(Width::U32, R0, R7, 16),
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn columns_that_the_verifier_refuses_are_left_out() {
+        let Some(spec) = task_iterator() else { return };
+        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let Some(loaded) = loaded(&spec, |dropped| some_refused(element.as_fd(), dropped)) else { return };
+        assert_eq!(loaded.dropped, [1, 3, 4].into());
+        let left: BTreeSet<_> = loaded.code.columns.iter().flatten().copied().collect();
+        assert_eq!(left, [0, 2, 5].into());
+    }
+
+    #[test]
+    fn a_program_that_is_refused_without_its_columns_is_an_error_with_the_reason() {
+        let Some(spec) = task_iterator() else { return };
+        let uninitialized = || {
+            let mut program = Assembler::default();
+            program.mark(Some(1));
+            program.mov(R0, R9);
+            program.exit();
+            program.finish()
+        };
+        let mut rounds = 0;
+        let result = load(&spec, |_| {
+            rounds += 1;
+            uninitialized()
+        });
+        match result.unwrap_err() {
+            LoadError::Verifier { errno, reason } => {
+                assert_eq!((errno, reason.as_str()), (Errno::EACCES, "0: (bf) r0 = r9\nR9 !read_ok"));
+            }
+            error => return eprintln!("skipped: {error}"),
+        }
+        assert_eq!(rounds, 2);
+        let unknown = Spec { btf_id: u32::MAX >> 1, ..spec };
+        assert!(!matches!(load(&unknown, |_| uninitialized()), Err(LoadError::Verifier { .. })));
+    }
+
+    #[test]
+    fn the_log_of_the_verifier_has_the_lines_of_the_listing() {
+        let Some(spec) = task_iterator() else { return };
+        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let code = some_refused(element.as_fd(), &[1, 3].into());
+        let Err((_, log)) = load_or_log(&spec, &code.code) else { panic!("it is refused") };
+        let listing = code.listing(|_| "").to_string();
+        let without_comment = |line: &str| line.split(';').next().unwrap().trim_end().to_owned();
+        let same: Vec<_> = listing.lines().map(without_comment).filter(|line| log.contains(line.as_str())).collect();
+        if log.is_empty() {
+            return eprintln!("skipped: the kernel has no log");
+        }
+        // All up to the refused one, but for the map.
+        assert_eq!(same.len(), Refusal::parse(&log).instruction.unwrap() - 1, "{same:#?}\n{log}");
+    }
+}

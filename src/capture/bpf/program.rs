@@ -1,0 +1,212 @@
+//! Emits programs that copy a thread's fields into a record.
+//!
+//! `R6` holds the context, `R7` the thread, `R8` the record, and `R9` the thread once more, for pointers: a copy
+//! that `bpf_rdonly_cast` has made is not trusted, and the verifier needs a fiftieth of the time for pointers that are
+//! loaded from it.
+
+use std::collections::BTreeSet;
+
+use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
+use super::btf::{Btf, Kind, TypeId};
+use super::layout::{Column, FOLLOWED, LENGTH, Layout, Part, TIME};
+use super::path;
+
+use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+
+/// Registers for the pointers on the way to a field.
+const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
+/// Offset of the thread in the context of an iterator (`struct bpf_iter__task`).
+const CONTEXT_TASK: i16 = 8;
+
+/// What programs need of the kernel, beside the fields.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    pub(super) task: TypeId,
+    /// The function whose arguments the program of a task iterator gets.
+    pub(super) iterator: TypeId,
+    /// `bpf_rdonly_cast` (Linux 6.2).
+    cast: Option<TypeId>,
+    /// Offset of `seq` in `struct bpf_iter_meta`.
+    seq: i16,
+    pid: i16,
+    tgid: i16,
+}
+
+impl Kernel {
+    /// `None` for a kernel without task iterators.
+    pub(super) fn find(btf: &Btf<'_>) -> Option<Self> {
+        let task = btf.find(Kind::Struct, "task_struct")?;
+        let iterator = btf.find(Kind::Function, "bpf_iter_task")?;
+        let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
+        let cast = btf.find(Kind::Function, "bpf_rdonly_cast");
+        let seq = offset(btf.find(Kind::Struct, "bpf_iter_meta")?, "seq")?;
+        Some(Self { task, iterator, cast, seq, pid: offset(task, "pid")?, tgid: offset(task, "tgid")? })
+    }
+}
+
+/// Emits programs for one layout.
+pub(super) struct Emitter<'a> {
+    pub(super) kernel: Kernel,
+    pub(super) layout: &'a Layout,
+    /// Columns to leave out, by number.
+    pub(super) dropped: &'a BTreeSet<u16>,
+}
+
+impl Emitter<'_> {
+    /// A program that a task iterator runs for each thread. It fills `record`, a per-CPU array with one element, and
+    /// writes it to the reader.
+    pub(super) fn iterator(&self, record: i32) -> Assembled {
+        let mut assembler = Assembler::default();
+        let [write, end] = [assembler.label(), assembler.label()];
+        assembler.mov(R6, R1);
+        assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
+        assembler.jump_if_equal(R7, 0, end);
+        first_element(&mut assembler, record);
+        assembler.jump_if_equal(R0, 0, end);
+        assembler.mov(R8, R0);
+        self.distrust(&mut assembler);
+        self.fill(&mut assembler, Part::Thread);
+        assembler.mov_immediate(R3, self.bytes(Part::Thread));
+        self.unless_leader(&mut assembler, write);
+        self.fill(&mut assembler, Part::Process);
+        assembler.mov_immediate(R3, self.bytes(Part::Process));
+        assembler.place(write);
+        assembler.load(Width::U64, R1, R6, 0);
+        assembler.load(Width::U64, R1, R1, self.kernel.seq);
+        assembler.mov(R2, R8);
+        assembler.call(Helper::SeqWrite);
+        assembler.place(end);
+        assembler.mov_immediate(R0, 0);
+        assembler.exit();
+        assembler.finish()
+    }
+
+    fn bytes(&self, part: Part) -> i32 {
+        i32::try_from(8 * self.layout.words(part)).expect("a record has a few hundred words")
+    }
+
+    /// Copies the thread in `R7` to `R9`.
+    fn distrust(&self, assembler: &mut Assembler) {
+        let Some(cast) = self.kernel.cast else { return assembler.mov(R9, R7) };
+        assembler.mov(R1, R7);
+        assembler.mov_immediate(R2, self.kernel.task.0.cast_signed());
+        assembler.call_kernel_function(cast.0);
+        assembler.mov(R9, R0);
+    }
+
+    /// Jumps if the thread in `R7` is not the first of its process.
+    fn unless_leader(&self, assembler: &mut Assembler, to: Label) {
+        assembler.load(Width::U32, R0, R7, self.kernel.pid);
+        assembler.load(Width::U32, R1, R7, self.kernel.tgid);
+        assembler.jump_if_registers_differ(R0, R1, to);
+    }
+
+    /// Fills this part of the record in `R8` from the thread in `R7` and `R9`.
+    fn fill(&self, assembler: &mut Assembler, part: Part) {
+        assembler.store_immediate(Width::U64, R8, byte(LENGTH), self.bytes(part) / 8);
+        if part == Part::Thread {
+            (FOLLOWED..TIME).for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), 0));
+            assembler.call(Helper::KtimeGetNs);
+            assembler.store(Width::U64, R8, byte(TIME), R0);
+        }
+        let columns: Vec<_> = self.columns(part).collect();
+        for (_, column) in columns.iter().filter(|(_, column)| may_be_skipped(column)) {
+            slots(column).for_each(|slot| assembler.store_immediate(Width::U64, R8, byte(slot), 0));
+        }
+        self.load_behind(assembler, &columns, &[]);
+        // Calls clobber the registers with pointers, so copies are last.
+        for (number, column) in columns.iter().filter(|(_, column)| column.place.copied) {
+            assembler.mark(Some(*number));
+            copy(assembler, column);
+        }
+        assembler.mark(None);
+    }
+
+    fn columns(&self, part: Part) -> impl Iterator<Item = (u16, &Column)> {
+        let columns = (0u16..).zip(&self.layout.columns);
+        columns.filter(move |(number, column)| column.part == part && !self.dropped.contains(number))
+    }
+
+    /// Loads the columns behind these pointers, the last of which is in its register, and follows pointers from
+    /// there.
+    fn load_behind(&self, assembler: &mut Assembler, columns: &[(u16, &Column)], way: &[u32]) {
+        let base = way.len().checked_sub(1).map(|depth| POINTERS[depth]);
+        // Pointers of the thread itself come from the copy without trust.
+        let (values, pointers) = (base.unwrap_or(R7), base.unwrap_or(R9));
+        let is_here = |column: &Column| !column.place.copied && column.place.hops == way;
+        for (number, column) in columns.iter().filter(|(_, column)| is_here(column)) {
+            assembler.mark(Some(*number));
+            load(assembler, column, if column.place.pointer { pointers } else { values });
+        }
+        for (index, next) in self.layout.pointers.iter().enumerate() {
+            let [offset] = next.strip_prefix(way).unwrap_or_default() else { continue };
+            let used = columns.iter().find(|(_, column)| column.place.hops.starts_with(next));
+            let (Some((number, _)), Some(&register)) = (used, POINTERS.get(way.len())) else { continue };
+            assembler.mark(Some(*number));
+            let skip = assembler.label();
+            assembler.load(Width::U64, register, pointers, near(*offset));
+            assembler.jump_if_equal(register, 0, skip);
+            let followed = byte(FOLLOWED) + i16::try_from(index).expect("a record has room for a few pointers");
+            assembler.store_immediate(Width::U8, R8, followed, 1);
+            self.load_behind(assembler, columns, next);
+            assembler.place(skip);
+        }
+    }
+}
+
+/// The address of the first element of a map, or 0, in `R0`.
+fn first_element(assembler: &mut Assembler, map: i32) {
+    assembler.store_immediate(Width::U32, Frame, -4, 0);
+    assembler.load_map(R1, map);
+    assembler.mov(R2, Frame);
+    assembler.add_immediate(R2, -4);
+    assembler.call(Helper::MapLookupElem);
+}
+
+/// Loads a column from the structure at `base`, word by word.
+fn load(assembler: &mut Assembler, column: &Column, base: Register) {
+    let place = &column.place;
+    let width = Width::from_bytes(place.size).unwrap_or(Width::U64);
+    for (word, slot) in slots(column).enumerate() {
+        assembler.load(width, R0, base, near(place.offset) + byte(word));
+        if place.signed {
+            assembler.sign_extend(R0, width);
+        }
+        assembler.store(Width::U64, R8, byte(slot), R0);
+    }
+}
+
+/// Copies a column that cannot be loaded.
+fn copy(assembler: &mut Assembler, column: &Column) {
+    let skip = assembler.label();
+    assembler.mov(R3, R9);
+    for &hop in &column.place.hops {
+        assembler.load(Width::U64, R3, R3, near(hop));
+        assembler.jump_if_equal(R3, 0, skip);
+    }
+    assembler.add_immediate(R3, i32::from(near(column.place.offset)));
+    assembler.mov(R1, R8);
+    assembler.add_immediate(R1, i32::from(byte(column.slot)));
+    let bytes = usize::try_from(column.place.size).unwrap_or(usize::MAX).min(8 * column.words);
+    assembler.mov_immediate(R2, i32::try_from(bytes).expect("a column has a few words"));
+    assembler.call(Helper::ProbeReadKernel);
+    assembler.place(skip);
+}
+
+/// Whether the program may skip it, so that a record must not have what the one before had.
+fn may_be_skipped(column: &Column) -> bool {
+    column.place.copied || !column.place.hops.is_empty()
+}
+
+fn slots(column: &Column) -> std::ops::Range<usize> {
+    column.slot..column.slot + column.words
+}
+
+/// Offset of a word.
+fn byte(word: usize) -> i16 {
+    i16::try_from(8 * word).expect("a record has a few hundred words")
+}
+
+fn near(offset: u32) -> i16 {
+    i16::try_from(offset).expect("the layout has only fields that an instruction can address")
+}

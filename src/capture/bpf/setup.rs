@@ -1,0 +1,163 @@
+//! Loads the program that reads threads.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::super::procfs::text::cpu_list;
+use super::btf::Btf;
+use super::columns::{self, Level};
+use super::layout::{Layout, Part, Record, Wanted};
+use super::load::{LoadError, load};
+use super::obstacle;
+use super::program::{Emitter, Kernel};
+use crate::model::{BpfObstacle, METRICS, Metric, NoBpf};
+use crate::sys::bpf::iterator::{self, Only};
+use crate::sys::bpf::kernel_btf::{KernelBtf, KernelBtfError};
+use crate::sys::bpf::map::per_cpu_array;
+use crate::sys::bpf::program::{Attach, Spec};
+
+/// Target of `/proc/self/ns/pid` in the initial namespace (`PROC_PID_INIT_INO` of include/linux/proc_ns.h).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// A loaded program with the layout of its records.
+pub(in crate::capture) struct Engine {
+    link: OwnedFd,
+    pub(super) layout: Layout,
+    /// Columns that the verifier refused.
+    pub(super) dropped: BTreeSet<u16>,
+    pub(super) level: Level,
+    pub(in crate::capture) setup: Duration,
+}
+
+impl Engine {
+    /// Loads a program for all threads, or for those of one process where the kernel can select them.
+    ///
+    /// # Errors
+    /// [`NoBpf`] says why BPF is not available.
+    pub(in crate::capture) fn load(process: Option<u32>) -> Result<Self, NoBpf> {
+        obstacle::before_loading()?;
+        let begin = Instant::now();
+        let bytes = KernelBtf::open().map_err(without_btf)?;
+        let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
+        let btf = Btf::parse(&bytes).map_err(invalid)?;
+        let kernel = Kernel::find(&btf).ok_or(BpfObstacle::NoTaskIterator)?;
+        let level = level(&btf, kernel)?;
+        let layout = Layout::resolve(&btf, kernel.task, columns::all(level, cpu_words()));
+        let (program, dropped) = iterator_program(kernel, &layout)?;
+        let link = link(&program, process).map_err(|errno| obstacle::explain(errno, ""))?;
+        Ok(Self { link, layout, dropped, level, setup: begin.elapsed() })
+    }
+
+    /// Names of the metrics without values because the verifier refused a field.
+    pub(in crate::capture) fn dropped_metrics(&self) -> Vec<String> {
+        let dropped = self.dropped.iter().filter_map(|&column| self.layout.columns.get(usize::from(column)));
+        let paths: Vec<_> = dropped.map(|column| &*column.path).collect();
+        let lacks_field =
+            |metric: &&Metric| metric.sources.bpf.is_some_and(|field| field.paths().any(|path| paths.contains(&path)));
+        METRICS.iter().filter(lacks_field).map(|metric| metric.name.to_owned()).collect()
+    }
+
+    /// Passes the records of all threads to `each`.
+    ///
+    /// # Errors
+    /// Errors of the iterator. The records before one are passed.
+    pub(super) fn read(&self, each: impl FnMut(Record<'_>)) -> Result<(), Errno> {
+        read(&self.link, each)
+    }
+}
+
+/// Loads the program of an iterator; also the columns that the verifier refused.
+fn iterator_program(kernel: Kernel, layout: &Layout) -> Result<(OwnedFd, BTreeSet<u16>), NoBpf> {
+    let bytes = u32::try_from(8 * layout.words(Part::Process)).expect("a record has a few hundred words");
+    let record = per_cpu_array(bytes).map_err(|errno| obstacle::explain(errno, ""))?;
+    let emit = |dropped: &BTreeSet<u16>| {
+        let program = Emitter { kernel, layout, dropped }.iterator(record.as_raw_fd());
+        let name = |column: u16| layout.columns.get(usize::from(column)).map_or("", |column| &*column.path);
+        tracing::trace!("program of the BPF iterator:\n{}", program.listing(name));
+        program
+    };
+    let spec = Spec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+    let loaded = load(&spec, emit).map_err(|error| why(&error))?;
+    Ok((loaded.program, loaded.dropped))
+}
+
+fn why(error: &LoadError) -> NoBpf {
+    match error {
+        LoadError::Verifier { errno, reason } => obstacle::explain(*errno, reason),
+        LoadError::Denied(errno) | LoadError::Unsupported(errno) | LoadError::Os(errno) => {
+            obstacle::explain(*errno, "")
+        }
+    }
+}
+
+fn link(program: &OwnedFd, process: Option<u32>) -> Result<OwnedFd, Errno> {
+    match process.map(Only::Process) {
+        // Before Linux 6.1, an iterator visits all threads.
+        Some(only) => iterator::link(program.as_fd(), Some(only)).or_else(|_| iterator::link(program.as_fd(), None)),
+        None => iterator::link(program.as_fd(), None),
+    }
+}
+
+fn read(link: &OwnedFd, mut each: impl FnMut(Record<'_>)) -> Result<(), Errno> {
+    let iterator = iterator::open(link.as_fd())?;
+    let mut buffer = vec![0; iterator::CHUNK];
+    let mut words: Vec<u64> = Vec::new();
+    loop {
+        let length = iterator::read(&iterator, &mut buffer)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        words.extend(buffer[..length].chunks_exact(8).map(word));
+        let mut rest = &words[..];
+        while let Some((record, next)) = Record::split(rest) {
+            each(record);
+            rest = next;
+        }
+        let used = words.len() - rest.len();
+        words.drain(..used);
+    }
+}
+
+/// The level of ctprof's PID namespace. In the initial one it is 0; in others, ctprof's own record says it.
+fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
+        return Ok(Level(0));
+    }
+    let wanted = [Level::OF_THREAD, "tgid"].map(|path| Wanted::number(Part::Thread, path));
+    let layout = Layout::resolve(btf, kernel.task, wanted.to_vec());
+    let (program, dropped) = iterator_program(kernel, &layout)?;
+    let own = Only::Thread(nix::unistd::gettid().as_raw().unsigned_abs());
+    let link = iterator::link(program.as_fd(), Some(own)).map_err(|errno| obstacle::explain(errno, ""))?;
+    let field = layout.find(Level::OF_THREAD, &dropped);
+    let mut levels = Vec::new();
+    read(&link, |record| levels.push(record.number(field))).map_err(|errno| obstacle::explain(errno, ""))?;
+    // Before Linux 6.1, an iterator visits all threads.
+    match levels[..] {
+        [Some(level)] => u32::try_from(level).map(Level).map_err(|_| BpfObstacle::PidNamespace.into()),
+        _ => Err(BpfObstacle::PidNamespace.into()),
+    }
+}
+
+/// Words of a mask of all CPUs that this host can have.
+fn cpu_words() -> usize {
+    let possible = fs::read("/sys/devices/system/cpu/possible").ok().and_then(|text| cpu_list(&text));
+    let last = possible.and_then(|cpus| cpus.last().copied()).and_then(|cpu| usize::try_from(cpu).ok());
+    last.map_or(MAX_CPU_WORDS, |last| (last / 64 + 1).min(MAX_CPU_WORDS))
+}
+
+/// Words of a mask of 8192 CPUs, the most that a kernel is built for.
+const MAX_CPU_WORDS: usize = 8192 / 64;
+
+fn without_btf(error: KernelBtfError) -> NoBpf {
+    match error {
+        KernelBtfError::Os(Errno::ENOENT) => BpfObstacle::NoBtf.into(),
+        KernelBtfError::Os(errno) => obstacle::explain(errno, ""),
+        error => NoBpf::with_detail(BpfObstacle::NotKernelBtf, error.to_string()),
+    }
+}

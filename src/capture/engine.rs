@@ -1,0 +1,75 @@
+//! The engine that reads the threads of a capture.
+
+use rayon::ThreadPool;
+
+use super::bpf::facts::Facts;
+use super::bpf::setup;
+use super::bpf::walk::Which;
+use super::error::CaptureError;
+use super::options::{Engine, Options, Tree};
+use super::procfs::folder::Folder;
+use super::procfs::pids;
+use super::procfs::walk::Walk;
+use super::start::{Start, nanoseconds};
+use super::walked::Walked;
+use crate::model::{BpfObstacle, BpfUse, HostContext, NoBpf};
+
+/// The engine of one capture.
+pub(super) enum Chosen {
+    /// BPF, loaded.
+    Bpf(Box<setup::Engine>),
+    /// procfs, and why not BPF, if that was wanted.
+    Procfs(Option<NoBpf>),
+}
+
+/// What a snapshot says about the engine.
+pub(super) struct Used {
+    /// Its name.
+    pub(super) engine: &'static str,
+    pub(super) no_bpf: Option<NoBpf>,
+    pub(super) bpf: Option<BpfUse>,
+}
+
+impl Chosen {
+    /// BPF if it is wanted and available.
+    pub(super) fn by(options: &Options, procfs: &Folder) -> Result<Self, CaptureError> {
+        if options.engine == Engine::Procfs {
+            return Ok(Self::Procfs(None));
+        }
+        // Ids of the iterator are those of ctprof's PID namespace, which procfs can be mounted for another one than.
+        let own = pids::own(procfs).filter(|&id| options.roots.tree() == Tree::Live && id == std::process::id());
+        let loaded = own.ok_or_else(|| BpfObstacle::NotLive.into()).and_then(|_| match options.pids[..] {
+            [process] => setup::Engine::load(Some(process)),
+            _ => setup::Engine::load(None),
+        });
+        match loaded {
+            Ok(engine) => Ok(Self::Bpf(Box::new(engine))),
+            Err(no_bpf) if options.engine == Engine::Bpf => Err(CaptureError::no_bpf(&no_bpf)),
+            Err(no_bpf) => Ok(Self::Procfs(Some(no_bpf))),
+        }
+    }
+
+    /// Reads the threads of the processes that procfs has listed.
+    pub(super) fn walk(
+        self,
+        walk: &Walk<'_>,
+        options: &Options,
+        (host, start): (&HostContext, Start),
+        pids: &[u32],
+        pool: &ThreadPool,
+    ) -> (Walked, Used) {
+        match self {
+            Self::Procfs(no_bpf) => (walk.run(pids, pool), Used { engine: "procfs", no_bpf, bpf: None }),
+            Self::Bpf(engine) => {
+                let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
+                let walked = engine.walk(walk, Facts::read(host, start), pids, which, pool);
+                let used = BpfUse {
+                    setup_ns: nanoseconds(engine.setup),
+                    dropped: engine.dropped_metrics(),
+                    missed_processes: walked.missed_processes,
+                };
+                (walked.walked, Used { engine: "bpf", no_bpf: None, bpf: Some(used) })
+            }
+        }
+    }
+}

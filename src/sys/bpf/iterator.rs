@@ -1,0 +1,142 @@
+//! Task iterators: files whose content a program writes, thread by thread, while they are read.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::unistd;
+
+use super::command::{self, ITER_CREATE, LINK_CREATE, address, number};
+use super::program::Attach;
+
+/// A good length for the buffer of [`read`].
+pub(crate) const CHUNK: usize = 128 << 10;
+
+/// `bpf_seq_read` returns `EAGAIN` after a million threads without output (`MAX_ITER_OBJECTS`), and Linux has
+/// at most four million.
+const TRIES: u32 = 16;
+
+/// The threads that an iterator visits, in the pid namespace of its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Only {
+    Thread(u32),
+    Process(u32),
+}
+
+/// `task` of `union bpf_iter_link_info`.
+#[derive(Default)]
+#[repr(C)]
+struct TaskInfo {
+    tid: u32,
+    pid: u32,
+    pid_fd: u32,
+}
+
+/// The fields for `BPF_LINK_CREATE`.
+#[repr(C)]
+struct CreateLink {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    info: u64,
+    info_length: u32,
+    reserved: u32,
+}
+
+/// Links an iterator program to all threads, or from Linux 6.1 to `only` some. Older kernels refuse
+/// [`Only::Process`] with `E2BIG`, and visit all threads despite [`Only::Thread`].
+///
+/// # Errors
+/// Errors of the system call.
+pub(crate) fn link(program: BorrowedFd<'_>, only: Option<Only>) -> Result<OwnedFd, Errno> {
+    let info = match only {
+        None => TaskInfo::default(),
+        Some(Only::Thread(tid)) => TaskInfo { tid, ..TaskInfo::default() },
+        Some(Only::Process(pid)) => TaskInfo { pid, ..TaskInfo::default() },
+    };
+    let length = u32::try_from(size_of::<TaskInfo>()).expect("three numbers");
+    let mut attributes = CreateLink {
+        program: number(program),
+        target: 0,
+        attach_type: Attach::TaskIterator.number(),
+        flags: 0,
+        info: only.map_or(0, |_| address(&raw const info)),
+        info_length: only.map_or(0, |_| length),
+        reserved: 0,
+    };
+    // SAFETY: the kernel reads `info`, as many bytes as it has, or nothing; it outlives the call.
+    unsafe { command::open(LINK_CREATE, &mut attributes) }
+}
+
+/// The fields for `BPF_ITER_CREATE`.
+#[repr(C)]
+struct Create {
+    link: u32,
+    flags: u32,
+}
+
+/// A new pass over the threads of a link.
+///
+/// # Errors
+/// Errors of the system call.
+pub(crate) fn open(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let mut attributes = Create { link: number(link), flags: 0 };
+    // SAFETY: the attributes have no addresses.
+    unsafe { command::open(ITER_CREATE, &mut attributes) }
+}
+
+/// Fills the front of `buffer` with the next records of an iterator, and returns their bytes: less than the
+/// buffer has only at the end of the pass, and 0 after it. A buffer whose length is a multiple of a record's
+/// gets whole records.
+///
+/// One read(2) returns at most 32 KiB, the kernel's own buffer (`bpf_seq_read`), so a short one means nothing.
+///
+/// # Errors
+/// Errors of read(2), `E2BIG` if a record is longer than the kernel's buffer. Records that were read before an
+/// error are returned first; the next call meets the error again, or continues.
+pub(crate) fn read(iterator: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let (mut filled, mut tries) = (0, 0);
+    while filled < buffer.len() {
+        match unistd::read(iterator.as_fd(), &mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => (filled, tries) = (filled + bytes, 0),
+            Err(Errno::EAGAIN | Errno::EINTR) if tries < TRIES => tries += 1,
+            Err(_) if filled > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_filled_by_many_short_reads() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let writing = std::thread::spawn(move || (0..30u8).for_each(|byte| writer.write_all(&[byte]).unwrap()));
+        let mut buffer = [0; 20];
+        assert_eq!(read(&reader, &mut buffer), Ok(20));
+        assert!(buffer.into_iter().eq(0..20));
+        assert_eq!(read(&reader, &mut buffer), Ok(10));
+        assert_eq!(read(&reader, &mut buffer), Ok(0));
+        writing.join().unwrap();
+    }
+
+    #[test]
+    fn records_before_an_error_are_kept() {
+        // A non-blocking socket whose data ends returns EAGAIN, as often as it is read.
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        reader.set_nonblocking(true).unwrap();
+        writer.write_all(&[7; 8]).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(read(&reader, &mut buffer), Ok(8));
+        assert_eq!(read(&reader, &mut buffer), Err(Errno::EAGAIN));
+        assert_eq!(read(File::open("/").unwrap(), &mut buffer), Err(Errno::EISDIR));
+    }
+}

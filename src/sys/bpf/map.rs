@@ -1,0 +1,119 @@
+//! Maps: memory that programs share with this process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::command::{self, MAP_CREATE, MAP_LOOKUP_ELEM, address, number};
+
+/// `enum bpf_map_type`.
+const ARRAY: u32 = 2;
+const PER_CPU_ARRAY: u32 = 6;
+const RING_BUFFER: u32 = 27;
+
+/// The fields for `BPF_MAP_CREATE`.
+#[repr(C)]
+struct Create {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+fn create(mut attributes: Create) -> Result<OwnedFd, Errno> {
+    // SAFETY: the attributes have no addresses.
+    unsafe { command::open(MAP_CREATE, &mut attributes) }
+}
+
+/// One element per CPU, of `value_size` bytes rounded up to a multiple of 8: room for what does not fit the
+/// stack of a program.
+///
+/// # Errors
+/// `EPERM`: denied, or above the limit of locked memory; `E2BIG` above 32 KiB; `ENOMEM`.
+pub(crate) fn per_cpu_array(value_size: u32) -> Result<OwnedFd, Errno> {
+    let value_size = value_size.checked_next_multiple_of(8).ok_or(Errno::E2BIG)?;
+    create(Create { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1 })
+}
+
+/// A map for [`Ring`](super::ring::Ring), of `size` bytes.
+pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
+    create(Create { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size })
+}
+
+/// An array of one `u64`, which a program adds to.
+#[derive(Debug)]
+pub(crate) struct Counter(OwnedFd);
+
+/// The fields for `BPF_MAP_LOOKUP_ELEM`.
+#[repr(C)]
+struct Lookup {
+    map: u32,
+    reserved: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Counter {
+    /// A counter at 0.
+    ///
+    /// # Errors
+    /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        create(Create { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1 }).map(Self)
+    }
+
+    /// The current value.
+    ///
+    /// # Errors
+    /// Errors of the system call.
+    pub(crate) fn value(&self) -> Result<u64, Errno> {
+        let (key, mut value) = (0u32, 0u64);
+        let mut attributes = Lookup {
+            map: number(self.0.as_fd()),
+            reserved: 0,
+            key: address(&raw const key),
+            value: address(&raw mut value),
+            flags: 0,
+        };
+        // SAFETY: the map has keys of 4 and values of 8 bytes, so the kernel reads `key` and writes `value`,
+        // which outlive the call.
+        unsafe { command::run(MAP_LOOKUP_ELEM, &mut attributes) }?;
+        Ok(value)
+    }
+}
+
+impl AsFd for Counter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+    use super::*;
+
+    #[test]
+    fn a_counter_starts_at_zero_and_a_started_command_does_not_inherit_it() {
+        let counter = match Counter::new() {
+            Ok(counter) => counter,
+            Err(errno) => return eprintln!("skipped: maps cannot be created here: {errno}"),
+        };
+        assert_eq!(counter.value(), Ok(0));
+        let flags = fcntl(&counter, FcntlArg::F_GETFD).unwrap();
+        assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
+    }
+
+    #[test]
+    fn an_element_larger_than_the_kernel_allows_is_an_error() {
+        match per_cpu_array(1) {
+            Err(errno) => return eprintln!("skipped: maps cannot be created here: {errno}"),
+            Ok(map) => drop(map),
+        }
+        // Linux 5.10 meets the limit of locked memory first.
+        assert!(per_cpu_array(1 << 16).is_err());
+        assert_eq!(per_cpu_array(u32::MAX).map(drop), Err(Errno::E2BIG));
+    }
+}

@@ -1,0 +1,120 @@
+//! Programs: loading, and attaching to tracepoints.
+
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::command::{self, PROG_LOAD, RAW_TRACEPOINT_OPEN, address, number};
+
+/// `BPF_PROG_TYPE_TRACING`.
+const TRACING: u32 = 26;
+/// The kernel lets programs with this licence call functions that need a licence compatible with the GPL.
+const LICENSE: &CStr = c"Dual MIT/GPL";
+/// Log of the instructions on the path to a fault, without the states in between.
+const LOG_LEVEL: u32 = 1;
+
+/// When the kernel runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attach {
+    /// For each thread that an iterator visits.
+    TaskIterator,
+    /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
+    Tracepoint,
+}
+
+impl Attach {
+    /// `enum bpf_attach_type`.
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            Self::Tracepoint => 23,
+            Self::TaskIterator => 28,
+        }
+    }
+}
+
+/// A program but for its code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec<'a> {
+    /// Shown by bpftool: at most 15 letters, digits, `_` and `.`.
+    pub(crate) name: &'a str,
+    pub(crate) attach: Attach,
+    /// What it attaches to in the kernel's BTF: the function `bpf_iter_task`, or the typedef
+    /// `btf_trace_NAME` of a tracepoint.
+    pub(crate) btf_id: u32,
+}
+
+/// The fields for `BPF_PROG_LOAD`.
+#[derive(Default)]
+#[repr(C)]
+struct Load {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+    btf: u32,
+    function_info_size: u32,
+    function_info: u64,
+    function_infos: u32,
+    line_info_size: u32,
+    line_info: u64,
+    line_infos: u32,
+    attach_btf_id: u32,
+}
+
+/// Loads a program. The verifier writes a text with a terminating NUL into `log`; kernels before 6.4 keep its
+/// start if it does not fit, later ones its end. The kernel is much faster without a log.
+///
+/// # Errors
+/// `EPERM`: denied, or above the limit of locked memory; `EINVAL`, `EACCES`, `E2BIG` and others of the
+/// verifier; `ENOSPC` if the log does not fit.
+pub(crate) fn load(spec: &Spec<'_>, code: &[u64], log: Option<&mut [u8]>) -> Result<OwnedFd, Errno> {
+    let mut name = [0; 16];
+    let length = spec.name.len().min(name.len() - 1);
+    name[..length].copy_from_slice(&spec.name.as_bytes()[..length]);
+    let mut attributes = Load {
+        kind: TRACING,
+        instructions: u32::try_from(code.len()).map_err(|_| Errno::E2BIG)?,
+        code: address(code.as_ptr()),
+        license: address(LICENSE.as_ptr()),
+        name,
+        attach_type: spec.attach.number(),
+        attach_btf_id: spec.btf_id,
+        ..Load::default()
+    };
+    if let Some(log) = log {
+        attributes.log_level = LOG_LEVEL;
+        attributes.log_size = u32::try_from(log.len()).map_err(|_| Errno::E2BIG)?;
+        attributes.log = address(log.as_mut_ptr());
+    }
+    // SAFETY: the kernel reads as many instructions as `code` has and a licence that ends with NUL, and writes
+    // at most as many bytes as `log` has; both outlive the call.
+    unsafe { command::open(PROG_LOAD, &mut attributes) }
+}
+
+/// The fields for `BPF_RAW_TRACEPOINT_OPEN`.
+#[repr(C)]
+struct OpenTracepoint {
+    /// NULL: the program names its tracepoint.
+    name: u64,
+    program: u32,
+    reserved: u32,
+}
+
+/// Runs a program of [`Attach::Tracepoint`] at its tracepoint until the returned descriptor is closed.
+///
+/// # Errors
+/// Errors of the system call.
+pub(crate) fn attach_tracepoint(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let mut attributes = OpenTracepoint { name: 0, program: number(program), reserved: 0 };
+    // SAFETY: the attributes have no address but NULL.
+    unsafe { command::open(RAW_TRACEPOINT_OPEN, &mut attributes) }
+}
