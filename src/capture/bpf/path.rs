@@ -18,7 +18,7 @@ pub(in crate::capture) struct Place {
     pub signed: bool,
     /// Whether the value, or each element, is a pointer.
     pub pointer: bool,
-    /// Whether verifiers refuse to load it, so that `bpf_probe_read_kernel` has to copy it.
+    /// Whether a verifier may refuse to load it, so that `bpf_probe_read_kernel` has to copy it.
     pub copied: bool,
 }
 
@@ -102,10 +102,12 @@ impl Walk<'_, '_> {
         if !is_declared && !self.is_last {
             return None;
         }
-        // Verifiers up to Linux 6.1 do not recognize a structure by another name of it: "Type 'atomic_long_t' is
-        // not a struct". Up to 5.10, they refuse what is not declared: "access beyond struct pid".
+        // Verifiers refuse elements beyond a declared length, "access beyond struct pid", but accept those of a flexible
+        // array of structures (`btf_struct_walk`). Up to Linux 6.1, they do not recognize a structure by another name:
+        // "Type 'atomic_long_t' is not a struct".
         let is_structure = matches!(self.btf.shape(element)?, Shape::Structure { .. });
-        self.place.copied |= !is_declared || is_structure && self.btf.is_modified(element);
+        let is_flexible = is_structure && length == 0;
+        self.place.copied |= !is_declared && !is_flexible || is_structure && self.btf.is_modified(element);
         self.advance(self.btf.size(element)?.checked_mul(index)?)?;
         self.is_last &= index.saturating_add(1) >= length;
         self.id = element;
@@ -154,7 +156,7 @@ mod tests {
         let (mm, old_pid, new_pid) = (built.pointer(mm), built.pointer(old_pid), built.pointer(new_pid));
         let either = built.union("", 8, &[("wide", long, 0), ("narrow", constant, 0)]);
         let inner = built.structure("", 16, &[("", either, 8)]);
-        let (row, void) = (built.array(int, 3), built.pointer(0));
+        let (row, void, words) = (built.array(int, 3), built.pointer(0), built.array(int, 0));
         let (table, signed_enum) = (built.array(row, 2), built.add(6, "policy", 1 << 31, 4, &[]));
         let members = [
             ("pid", int, 0),
@@ -167,6 +169,7 @@ mod tests {
             ("policy", signed_enum, 88),
             ("cgroups", void, 96),
             ("huge", huge, 112),
+            ("words", words, 128),
         ];
         built.structure("task", 128, &members);
         built.finish()
@@ -220,8 +223,9 @@ mod tests {
         assert_eq!(copied("mm->count[1].counter"), Some((40, true)), "elements with another name");
         assert_eq!(copied("old_pid->numbers[0].nr"), Some((8, false)));
         assert_eq!(copied("old_pid->numbers[1].nr"), Some((24, true)), "beyond the declared length");
-        assert_eq!(copied("new_pid->numbers[0].nr"), Some((8, true)), "a flexible array");
-        assert_eq!(copied("new_pid->numbers[1].nr"), Some((24, true)), "a flexible array");
+        assert_eq!(copied("new_pid->numbers[0].nr"), Some((8, false)), "a flexible array");
+        assert_eq!(copied("new_pid->numbers[1].nr"), Some((24, false)), "a flexible array");
+        assert_eq!(copied("words[1]"), Some((132, true)), "a flexible array of integers");
     }
 
     #[test]

@@ -24,11 +24,7 @@ const ABSENT: [(&str, &str); 9] = [
 ];
 
 /// What has to be copied on these kernels, by a part of the paths.
-const COPIED: [(&str, &str); 3] = [
-    ("rss_stat", "5.10 6.1"),
-    ("numbers[0]", "6.1 6.12 6.12-arm64 6.16 6.18 7.3"),
-    ("numbers[1]", "5.10 6.1 6.12 6.12-arm64 6.16 6.18 7.3"),
-];
+const COPIED: [(&str, &str); 2] = [("rss_stat", "5.10 6.1"), ("numbers[1]", "5.10")];
 
 fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
     let lists = |(part, kernels): &(&str, &str)| path.contains(part) && kernels.split(' ').any(|one| one == kernel);
