@@ -116,28 +116,31 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
         return vec![Finding::new(source, Coverage::NotRead, cause)];
     };
     let failures = summary.failures.iter().filter(|(failure, _)| !failure.is_routine());
-    // Where BPF finds the counters, no thread is stopped, and reading memory is the first step that is checked.
-    let reads_first = evidence.is_by_bpf() && !evidence.holds(&Capability::SysPtrace);
-    let is_denial =
-        |failure: &ProbeFailure| failure.is_denial() || (reads_first && *failure == ProbeFailure::ProcessVmReadv);
     let (denied, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| is_denial(failure));
+        failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| failure.is_denial());
     let coverage = if summary.probed_ok > 0 { Coverage::Partial } else { Coverage::Missing };
     let finding = |failures: &BTreeMap<&ProbeFailure, u64>, cause| {
         let affected = Affected { count: failures.values().sum(), total: None, kind: Kind::ProcessesOrThreads };
         Finding::new(source.clone(), coverage, cause).affecting(affected)
     };
     let mut findings = Vec::new();
-    if !denied.is_empty() && evidence.holds(&Capability::SysPtrace) {
-        findings.push(finding(&denied, Cause::AttachDenied));
-    } else if !denied.is_empty() {
-        let cause = Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM };
-        let fix = Some(evidence.grant(&[Capability::SysPtrace]));
-        findings.push(Finding { fix, ..finding(&denied, cause) });
+    if !denied.is_empty() {
+        let fix = (!evidence.holds(&Capability::SysPtrace)).then(|| evidence.grant(&[Capability::SysPtrace]));
+        findings.push(Finding { fix, ..finding(&denied, denial(evidence)) });
     }
     findings.extend(dominant(&other).map(|failure| {
         let failure = (*failure).clone();
         finding(&other, Cause::ProbeFailed { failure })
     }));
     if findings.is_empty() { vec![Finding::complete(source)] } else { findings }
+}
+
+/// Why access to processes was denied. With BPF, no thread is stopped, so a debugger is no obstacle.
+fn denial(evidence: &Evidence<'_>) -> Cause {
+    let (capability, errno) = (Capability::SysPtrace, Errno::EPERM);
+    match evidence.holds(&capability) {
+        false => Cause::Denied { capability, errno },
+        true if evidence.is_by_bpf() => Cause::DeniedDespite { capability, errno },
+        true => Cause::AttachDenied,
+    }
 }

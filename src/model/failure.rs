@@ -75,7 +75,7 @@ stored_names! {
         UnknownLayout = "unknown-layout",
         /// ctprof failed on this process (a bug).
         WorkerPanic = "worker-panic",
-        /// ptrace was denied.
+        /// Access to the process was denied.
         PtraceSeize = "ptrace-seize",
         /// The thread could not be interrupted.
         PtraceInterrupt = "ptrace-interrupt",

@@ -231,7 +231,16 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_says_about_this_process_is_found() {
+        let facts = Facts::all();
+        assert!(facts.field("CapEff:").is_some() && facts.field("Seccomp:").is_some(), "{}", facts.status);
+        assert!(facts.is_since((5, 0)) && facts.user_namespace.starts_with("user:["), "{facts:?}");
+        assert!(facts.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", facts.limits);
+        assert_eq!(before_loading().err().map(|no_bpf| no_bpf.cause), facts.privilege());
+    }
+
+    #[test]
     fn an_unexpected_error_is_named() {
-        assert_eq!(root().explain(Errno::ENOMEM, ""), NoBpf::with_detail(BpfObstacle::Failed, "ENOMEM"));
+        assert_eq!(explain(Errno::ENOMEM, ""), NoBpf::with_detail(BpfObstacle::Failed, "ENOMEM"));
     }
 }
