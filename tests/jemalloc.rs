@@ -119,6 +119,17 @@ fn a_program_agrees_however_it_was_built() {
 }
 
 #[test]
+fn large_debug_information_of_a_known_build_was_read_into_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let [program, types] = ["heap", "types"].map(|name| dir.path().join(name));
+    for (mib, expected) in [(1, Route::Dwarf), (17, Route::Symbol)] {
+        fs::write(&types, vec![0; mib << 20]).unwrap();
+        tool("objcopy", &[&format!("--add-section=.debug_types={}", types.display())], &[&heap(), &program]);
+        assert_eq!(route(&program), Ok(expected), "{mib} MiB");
+    }
+}
+
+#[test]
 fn a_stripped_program_agrees_by_its_separate_debug_file() {
     if !may_probe() {
         return;

@@ -106,10 +106,9 @@ fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
     assert!(debug.contains(&line), "{debug}");
     assert_eq!(snapshot.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
     let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
-    assert!(
-        info.contains(&format!(r#"pid {pid} "sleep": io denied (EACCES) for 1 thread; smaps_rollup denied (EACCES)"#)),
-        "{info}"
-    );
+    for line in ["io denied (EACCES) for 1 thread", "smaps_rollup denied (EACCES)"] {
+        assert!(info.contains(&format!(r#"pid {pid} "sleep": {line}"#)), "{info}");
+    }
     assert!(info.contains("jemalloc: processes examined: 1, with jemalloc: 0, threads read: 0"), "{info}");
     assert!(!info.contains("cannot read file"), "{info}");
 }

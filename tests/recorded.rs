@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctprof::capture::{Options, capture_with};
+use ctprof::capture::{Options, Smaps, capture_with};
 use ctprof::model::{METRICS, Metric, PROCESS, Source, Switch, Value};
 use ctprof::{CtprofSnapshot, ThreadState};
 
@@ -16,6 +16,8 @@ fn root(tree: &str) -> PathBuf {
 
 fn captured(tree: &str) -> CtprofSnapshot {
     let mut options = Options::default();
+    // Without a limit of time, which a busy host can reach.
+    options.smaps = Smaps::Always;
     options.roots.procfs = root(tree).join("proc");
     options.roots.sysfs = root(tree).join("sys");
     capture_with(&options).unwrap()

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 
 pub use self::enrich::jemalloc::{Offsets, Route, Tag, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
-use self::enrich::{Sources, guarded, jemalloc, taskstats};
+use self::enrich::{Sources, guarded, jemalloc, rollup, taskstats};
 pub use self::error::CaptureError;
 use self::host::mounts::Mounts;
 use self::host::{cgroup, context, cpu_time, psi, sched_ext};
@@ -90,6 +90,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     let (walk_ns, cpu_time_after) = (nanoseconds(start.instant.elapsed()), cpu_time::read(&roots.procfs, roots.tree()));
     let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
     walked.tally.merge(tally);
+    rollup::read(options.smaps, &procfs, &mut walked, &pool);
     let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
     Ok(CtprofSnapshot {
@@ -129,7 +130,6 @@ fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources 
     // the calling thread alone has no such worker.
     let traces = pool.current_thread_index().is_none();
     Sources {
-        smaps: options.smaps,
         taskstats: live(options.taskstats).then(|| taskstats::Kept::by(host)),
         jemalloc: (live(options.jemalloc) && traces).then(jemalloc::Files::default),
     }

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::enrich::jemalloc::Attachment;
 use super::procfs::folder::{Folder, IdName, Numbered, is_gone};
+use super::procfs::parsers::STAT_START_TIME;
 use super::procfs::text;
 use super::tally::{File, Tally};
 use crate::model::{Name, printable};
@@ -67,6 +68,13 @@ impl Process {
     /// Whether the process has not exited. A zombie has.
     pub(super) fn is_alive(&self) -> bool {
         alive(self.folder.read(File::Stat.name(), &mut Vec::new()))
+    }
+
+    /// When it started, in ticks; `None` if that cannot be read.
+    pub(super) fn start_time(&self) -> Option<u64> {
+        let mut buffer = Vec::new();
+        let (_, mut fields) = text::stat(self.folder.read(File::Stat.name(), &mut buffer).ok()?)?;
+        fields.find(|(number, _)| *number == STAT_START_TIME).and_then(|(_, value)| text::unsigned(value))
     }
 
     /// Whether its thread `tid` has not exited.

@@ -51,7 +51,8 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) walked: u64,
     pub(in crate::capture) ghosts: u64,
     pub(in crate::capture) negative_times: u64,
-    pub(in crate::capture) smaps_skipped: u64,
+    pub(in crate::capture) smaps_too_large: u64,
+    pub(in crate::capture) smaps_out_of_time: u64,
     pub(in crate::capture) smaps_time: Duration,
     /// A list, because there are only a few.
     failures: Vec<(File, Errno, u64)>,
@@ -86,11 +87,22 @@ impl Tally {
     }
 
     pub(in crate::capture) fn merge(&mut self, other: Self) {
-        let Self { walked, ghosts, negative_times, smaps_skipped, smaps_time, failures, unread_names, panics } = other;
+        let Self {
+            walked,
+            ghosts,
+            negative_times,
+            smaps_too_large,
+            smaps_out_of_time,
+            smaps_time,
+            failures,
+            unread_names,
+            panics,
+        } = other;
         self.walked += walked;
         self.ghosts += ghosts;
         self.negative_times += negative_times;
-        self.smaps_skipped += smaps_skipped;
+        self.smaps_too_large += smaps_too_large;
+        self.smaps_out_of_time += smaps_out_of_time;
         self.smaps_time += smaps_time;
         for (file, errno, count) in failures {
             self.count(file, errno, count);
@@ -106,7 +118,8 @@ impl Tally {
             tids_walked: self.walked,
             ghosts: self.ghosts,
             negative_dotted_values: self.negative_times,
-            smaps_skipped: self.smaps_skipped,
+            smaps_skipped: self.smaps_too_large,
+            smaps_out_of_time: self.smaps_out_of_time,
             worker_panics: self.panics,
             ..CtprofParseSummary::default()
         };
@@ -144,13 +157,14 @@ mod tests {
     fn workers_counts_add_up() {
         let mut a = Tally { walked: 2, ghosts: 1, ..Tally::default() };
         a.failed(File::Io, Errno::EACCES);
-        let mut b = Tally { walked: 3, negative_times: 4, smaps_skipped: 5, ..Tally::default() };
+        let mut b =
+            Tally { walked: 3, negative_times: 4, smaps_too_large: 5, smaps_out_of_time: 6, ..Tally::default() };
         b.failed(File::Io, Errno::EACCES);
         b.failed(File::SmapsRollup, Errno::EIO);
         a.merge(b);
         let summary = a.summary();
         assert_eq!((summary.tids_walked, summary.ghosts), (5, 1));
-        assert_eq!((summary.negative_dotted_values, summary.smaps_skipped), (4, 5));
+        assert_eq!((summary.negative_dotted_values, summary.smaps_skipped, summary.smaps_out_of_time), (4, 5, 6));
         let by_file = BTreeMap::from([(SourceFile::Io, 2), (SourceFile::SmapsRollup, 1)]);
         assert_eq!(summary.read_failures_by_file, by_file);
         let by_errno = BTreeMap::from([(model::Errno::EIO, 1)]);

@@ -1,6 +1,6 @@
 //! The result of a walk over all threads, by any engine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::enrich::{jemalloc, taskstats};
@@ -14,6 +14,8 @@ pub(super) struct Walked {
     pub(super) threads: Vec<ThreadState>,
     /// The cgroups of the threads, in all hierarchies with values.
     pub(super) cgroups: BTreeSet<Name>,
+    /// Resident bytes of processes by id, where they are known.
+    pub(super) resident_bytes: HashMap<u32, u64>,
     pub(super) tally: Tally,
     /// `None` if taskstats was disabled.
     pub(super) taskstats: Option<TaskstatsSummary>,
@@ -26,9 +28,10 @@ pub(super) struct Walked {
 impl Walked {
     /// Adds the result of another worker.
     pub(super) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, tally, taskstats, probe, probe_time } = other;
+        let Self { mut threads, mut cgroups, resident_bytes, tally, taskstats, probe, probe_time } = other;
         self.threads.append(&mut threads);
         self.cgroups.append(&mut cgroups);
+        self.resident_bytes.extend(resident_bytes);
         self.tally.merge(tally);
         self.taskstats = either(self.taskstats.take(), taskstats, taskstats::merge);
         self.probe = either(self.probe.take(), probe, jemalloc::merge);

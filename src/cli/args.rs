@@ -127,11 +127,11 @@ pub(super) struct Sources {
     /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
-    /// When to read smaps_rollup (blocks the process's page faults meanwhile)
+    /// When to read smaps_rollup (blocks the process's page faults meanwhile); auto: smallest first, for at most 20 ms
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     smaps: SmapsWhen,
     /// With --smaps auto, skip processes with a larger resident set
-    #[arg(long, value_name = "SIZE", default_value = "32G", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     smaps_max_rss: u64,
     /// Do not read jemalloc counters
     #[arg(long)]

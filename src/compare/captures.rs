@@ -65,7 +65,7 @@ fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
         count("threads.walked", summary.tids_walked),
         count("threads.exited", summary.ghosts),
         count("negative_times", summary.negative_dotted_values),
-        count("smaps_rollup.skipped", summary.smaps_skipped),
+        count("smaps_rollup.skipped", summary.smaps_skipped.saturating_add(summary.smaps_out_of_time)),
         count("panics", summary.worker_panics),
     ];
     walked.into_iter().chain(failures).collect()

@@ -90,6 +90,8 @@ coded! {
         CgroupGone = "cgroup-gone",
         /// The process exceeds `--smaps-max-rss`.
         TooLarge = "too-large",
+        /// Reading `smaps_rollup` of smaller processes took all the time that a capture spends on it.
+        OutOfTime = "out-of-time",
         /// The limit on open files was reached.
         OpenFileLimit {
             /// The kernel's error.
@@ -187,6 +189,7 @@ impl fmt::Display for Cause {
             Self::NotMounted => f.write_str("no cgroup hierarchy is mounted"),
             Self::CgroupGone => f.write_str("outside this cgroup namespace, or removed"),
             Self::TooLarge => f.write_str("above --smaps-max-rss"),
+            Self::OutOfTime => f.write_str("time limit reached"),
             Self::OpenFileLimit { errno } => write!(f, "too many open files ({errno})"),
             Self::DisabledByOption { option } => write!(f, "disabled by {option}"),
             Self::NotLive => f.write_str("only available on a live host"),
@@ -211,7 +214,7 @@ impl Cause {
             Self::FieldsRejected => Fix::Option { option: "--engine procfs" },
             Self::OtherNamespace { kind: Namespace::Network | Namespace::User } => Fix::RunInHostNetwork,
             Self::NotMounted => Fix::MountCgroups,
-            Self::TooLarge => Fix::Option { option: "--smaps always" },
+            Self::TooLarge | Self::OutOfTime => Fix::Option { option: "--smaps always" },
             Self::OpenFileLimit { .. } => Fix::RaiseOpenFiles,
             Self::ProbeFailed { failure: ProbeFailure::UnknownLayout } => Fix::InstallDebugInfo,
             _ => return None,

@@ -4,8 +4,8 @@ use super::evidence::Evidence;
 use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Source};
 use crate::model::{Errno, METRICS, SourceFile};
 
-/// One finding per file, or per error if it could not be read; one more for `smaps_rollup` files
-/// that were skipped.
+/// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`
+/// files were skipped.
 pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let summary = evidence.snapshot.parse_summary.clone().unwrap_or_default();
@@ -22,7 +22,9 @@ pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
         };
         findings.extend(errnos.iter().map(finding));
     }
-    findings.extend((summary.smaps_skipped > 0).then(|| too_large(evidence, summary.smaps_skipped)));
+    let skipped = [(Cause::TooLarge, summary.smaps_skipped), (Cause::OutOfTime, summary.smaps_out_of_time)];
+    let skipped = skipped.into_iter().filter(|(_, count)| *count > 0);
+    findings.extend(skipped.map(|(cause, count)| not_tried(evidence, cause, count)));
     findings
 }
 
@@ -92,8 +94,8 @@ fn option(file: &SourceFile) -> Option<&'static str> {
     }
 }
 
-fn too_large(evidence: &Evidence<'_>, count: u64) -> Finding {
+fn not_tried(evidence: &Evidence<'_>, cause: Cause, count: u64) -> Finding {
     let total = Some(evidence.census.user_processes.max(count));
-    let finding = Finding::new(Source::File(SourceFile::SmapsRollup), Coverage::Partial, Cause::TooLarge);
+    let finding = Finding::new(Source::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
     finding.affecting(Affected { count, total, kind: Kind::Processes })
 }

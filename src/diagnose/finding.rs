@@ -99,7 +99,7 @@ impl Finding {
         match (&self.source, &self.cause) {
             (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. })) => "",
             (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
-            (_, Some(Cause::TooLarge)) => "skipped",
+            (_, Some(Cause::TooLarge | Cause::OutOfTime)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",
             (_, Some(Cause::MissedByIterator)) => "procfs read",
             (Source::Bpf, Some(Cause::FieldsRejected)) => "no values for",
@@ -146,10 +146,12 @@ impl Finding {
         self.is_gap() || matches!(self.cause, Some(Cause::NoBpf { .. } | Cause::MissedByIterator))
     }
 
-    /// Whether something is missing that can be fixed.
+    /// Whether something is missing that can be fixed. What a capture leaves out by default, to spare the host, is
+    /// not.
     #[must_use]
     pub fn is_fixable(&self) -> bool {
-        self.fix.is_some() && matches!(self.coverage, Coverage::Partial | Coverage::Missing)
+        let left_out = matches!(self.cause, Some(Cause::TooLarge | Cause::OutOfTime));
+        !left_out && self.fix.is_some() && matches!(self.coverage, Coverage::Partial | Coverage::Missing)
     }
 }
 

@@ -370,11 +370,18 @@ fn failures_of_different_kinds_are_counted_apart() {
 
 #[test]
 fn skipped_processes_are_counted_with_the_option_that_skipped_them() {
-    let summary = CtprofParseSummary { smaps_skipped: 1, ..CtprofParseSummary::default() };
+    let summary = CtprofParseSummary { smaps_skipped: 1, smaps_out_of_time: 2, ..CtprofParseSummary::default() };
     let snapshot = CtprofSnapshot { parse_summary: Some(summary), ..CtprofSnapshot::default() };
-    let skipped = findings(&snapshot).into_iter().find(|finding| finding.cause == Some(Cause::TooLarge)).unwrap();
-    let line = "smaps_rollup: skipped 1 of 1 process: above --smaps-max-rss. Fix: capture with --smaps always";
-    assert_eq!(skipped.to_string(), line);
+    assert!(!findings(&snapshot).iter().any(Finding::is_fixable), "nothing that `doctor` fails for");
+    let line = |cause| {
+        findings(&snapshot).into_iter().find(|finding| finding.cause.as_ref() == Some(&cause)).unwrap().to_string()
+    };
+    for (cause, expected) in [
+        (Cause::TooLarge, "smaps_rollup: skipped 1 of 1 process: above --smaps-max-rss."),
+        (Cause::OutOfTime, "smaps_rollup: skipped 2 of 2 processes: time limit reached."),
+    ] {
+        assert_eq!(line(cause), format!("{expected} Fix: capture with --smaps always"));
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct CtprofParseSummary {
     pub negative_dotted_values: u64,
     /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
     pub smaps_skipped: u64,
+    /// Number of processes whose `smaps_rollup` was not read because those of smaller processes took all the time.
+    pub smaps_out_of_time: u64,
     /// Number of processes, or parts of large ones, that lost values to a panic of this program.
     pub worker_panics: u64,
 }

@@ -5,6 +5,7 @@
 
 pub(super) mod jemalloc;
 pub(super) mod names;
+pub(super) mod rollup;
 pub(super) mod smaps;
 pub(super) mod taskstats;
 
@@ -12,7 +13,6 @@ use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::jemalloc::Probe;
-use self::smaps::{Rollups, Smaps};
 use self::taskstats::{Client, Kept};
 use super::process::Process;
 use super::tally::Tally;
@@ -21,8 +21,6 @@ use crate::model::ThreadState;
 
 /// The sources of one capture.
 pub(super) struct Sources {
-    /// When to read `smaps_rollup`.
-    pub(super) smaps: Smaps,
     /// The families that taskstats provides; `None` to disable taskstats.
     pub(super) taskstats: Option<Kept>,
     /// jemalloc layouts by file; `None` to disable the probe.
@@ -43,7 +41,6 @@ pub(super) struct Part {
 
 /// The sources of one worker, and the threads it has processed.
 pub(super) struct Enricher<'s> {
-    rollups: Rollups,
     taskstats: Option<Client>,
     probe: Option<Probe<'s>>,
     walked: Walked,
@@ -58,13 +55,7 @@ impl<'s> Enricher<'s> {
 
     /// For an engine that reads the values of taskstats itself.
     pub(super) fn without_taskstats(sources: &'s Sources) -> Self {
-        Self {
-            rollups: Rollups::new(sources.smaps),
-            taskstats: None,
-            probe: sources.jemalloc.as_ref().map(Probe::new),
-            walked: Walked::default(),
-            asked: 0,
-        }
+        Self { taskstats: None, probe: sources.jemalloc.as_ref().map(Probe::new), walked: Walked::default(), asked: 0 }
     }
 
     /// The counts of files that the engine could not read.
@@ -74,17 +65,17 @@ impl<'s> Enricher<'s> {
 
     /// Adds the threads of a process, with the values of its own sources.
     pub(super) fn add(&mut self, process: &Process, part: Part) {
-        let Self { rollups, walked, .. } = self;
+        let Self { walked, .. } = self;
         let first = walked.threads.len();
         walked.threads.extend(part.threads);
+        walked.resident_bytes.extend(part.resident_bytes.map(|bytes| (process.id, bytes)));
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
         // After process ids have wrapped around, a leader can have a larger id than other threads.
         if let Some(leader) = threads.iter_mut().find(|thread| thread.is_leader()) {
-            guarded(format_args!("process {}", process.id), tally, |tally| {
+            guarded(format_args!("process {}", process.id), tally, |_| {
                 #[cfg(test)]
                 process.panic_in("enricher");
                 names::complete(process, leader);
-                rollups.read(process, leader, part.resident_bytes, tally);
             });
         }
         self.probe(process, first, &part.thread_pointers);

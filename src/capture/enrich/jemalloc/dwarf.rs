@@ -8,7 +8,8 @@ use gimli::{
     DW_LANG_C89, DW_LANG_C99, DW_TAG_member, DW_TAG_structure_type, Dwarf, DwarfPackage, DwoId, EndianSlice,
     LittleEndian, SectionId, Unit,
 };
-use object::{Object, ReadRef};
+use object::read::elf::ElfSection64;
+use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::elf::{File, bounded};
 use super::layouts::Offsets;
@@ -26,13 +27,37 @@ pub(super) trait Split {
     fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>>;
 }
 
+/// The sections that are read: not those about code.
+const READ: [SectionId; 8] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+    SectionId::DebugTypes,
+];
+
+/// How much memory the file's debug information takes, in bytes.
+pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
+    let sections = READ.iter().filter_map(|id| file.section_by_name(id.name()));
+    let size = |section: ElfSection64<'d, '_, Endianness, R>| {
+        section.compressed_file_range().map(|range| range.uncompressed_size)
+    };
+    sections.filter_map(|section| size(section).ok()).fold(0, u64::saturating_add)
+}
+
 /// Offsets of the two counters, if the file's debug information has them.
 pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>, split: &dyn Split) -> Result<Option<Offsets>, Tag> {
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
     let mut left = MAX_READ;
-    let sections = gimli::DwarfSections::load(|id| section(file, id.name(), &mut left))?;
+    let load = |id: SectionId| {
+        if READ.contains(&id) { section(file, id.name(), &mut left) } else { Ok(Cow::Borrowed(&[][..])) }
+    };
+    let sections = gimli::DwarfSections::load(load)?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     offsets_in_units(&dwarf, split).map_err(|_| Tag::DwarfParseFailure)
 }

@@ -4,16 +4,8 @@ use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
-use super::machine::Machine;
+use super::machine::{Machine, Tls};
 use super::tag::Tag;
-
-/// The block of thread-local storage of a module: `PT_TLS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tls {
-    pub(super) address: u64,
-    pub(super) size: u64,
-    pub(super) align: u64,
-}
 
 /// The symbol of the thread-specific data: its offset in the block, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

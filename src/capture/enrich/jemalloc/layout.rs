@@ -4,14 +4,16 @@
 use object::{Object, ObjectSection, ReadRef};
 
 use super::dwarf;
-use super::elf::{File, Symbol, Tls, base, slot, symbol};
+use super::elf::{File, Symbol, base, slot, symbol};
 use super::layouts::{self, Offsets};
-use super::machine::Machine;
+use super::machine::{Machine, Tls};
 use super::tag::Tag;
 use super::untrusted::ReadInto;
 
 /// How much is searched at once.
 const PART: usize = 1 << 18;
+/// Debug information that takes more bytes of memory is only read for unknown builds.
+const LARGE: u64 = 16 << 20;
 
 /// How the layout was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +78,13 @@ pub(super) fn locate<'d, 'f, R: ReadInto<'d>, S: ReadRef<'f>>(
             None
         })
     };
-    let in_debug_info = members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split)));
-    match (in_debug_info, layouts::by_size(machine, symbol.size, None)) {
+    let known = layouts::by_size(machine, symbol.size, None);
+    let memory = dwarf::memory(file).max(debug.map_or(0, dwarf::memory));
+    let is_needed = known.is_none() || memory <= LARGE;
+    let in_debug_info = is_needed
+        .then(|| members(dwarf::members(file, split)).or_else(|| members(dwarf::members(debug?, split))))
+        .flatten();
+    match (in_debug_info, known) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
         (None, None) => Err(if failed { Tag::DwarfParseFailure } else { Tag::UnknownLayout }),

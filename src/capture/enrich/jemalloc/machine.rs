@@ -2,7 +2,13 @@
 
 use object::elf;
 
-use super::elf::Tls;
+/// The block of thread-local storage of a module: `PT_TLS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) align: u64,
+}
 
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
