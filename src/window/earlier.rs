@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
+use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
     InWindow, METRICS, Metric, MetricId, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads,
     Value, WindowRule,
@@ -173,12 +174,28 @@ impl Earlier {
     /// `backwards` for each counter that went backwards.
     pub(super) fn subtract(&self, place: usize, later: &mut Metrics, mut backwards: impl FnMut(&'static Metric)) {
         let mut known = [false; METRICS.len()];
-        self.each_value(place, |metric, value| {
-            known[metric.id as usize] = true;
-            if metric.window != WindowRule::Later && metric.subtract(Some(&value), later) == InWindow::Backwards {
+        let mut ticks = [None; CPU_TICKS.len()];
+        let mut subtract = |metric: &'static Metric, value: &Value<'_>, later: &mut Metrics| {
+            if metric.subtract(Some(value), later) == InWindow::Backwards {
                 backwards(metric);
             }
+        };
+        self.each_value(place, |metric, value| {
+            known[metric.id as usize] = true;
+            match (CPU_TICKS.iter().position(|id| *id == metric.id), &value) {
+                (Some(part), Value::Unsigned(number)) => ticks[part] = Some(*number),
+                _ if metric.window != WindowRule::Later => subtract(metric, &value, later),
+                _ => {}
+            }
         });
+        match cpu_ticks::subtract(ticks, later) {
+            Some(InWindow::Backwards) => CPU_TICKS.iter().for_each(|id| backwards(id.metric())),
+            Some(_) => {}
+            None => {
+                let parts = CPU_TICKS.iter().zip(ticks).filter_map(|(id, ticks)| Some((id.metric(), ticks?)));
+                parts.for_each(|(metric, ticks)| subtract(metric, &Value::Unsigned(ticks), later));
+            }
+        }
         for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later && !known[metric.id as usize]) {
             metric.clear(later);
         }

@@ -3,6 +3,7 @@
 
 mod accounting;
 mod boot;
+mod cpu_ticks;
 mod cpu_time;
 mod earlier;
 mod exits;
