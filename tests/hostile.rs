@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -243,6 +244,7 @@ fn a_fifo_with_the_name_of_a_deleted_library_hangs_the_capture() {
 
 #[test]
 fn repeated_captures_leak_nothing() {
+    let _heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let allocated = || {
         tikv_jemalloc_ctl::epoch::advance().unwrap();
@@ -416,8 +418,12 @@ fn circles_of_parents_end() {
     assert_eq!(recorded(processes(10, circle), processes(15, circle), &circle), 4);
 }
 
+/// Held by tests that use much memory, and by the one that measures it.
+static HEAP: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_chain_of_processes_and_a_process_of_many_threads_are_joined_in_little_time() {
+    let _heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     const MANY: u32 = 50_000;
     let up = || (2..MANY).map(|pid| (pid, pid - 1));
     let down = || (2..MANY).map(|pid| (pid, pid + 1));
