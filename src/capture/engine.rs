@@ -62,7 +62,7 @@ impl Chosen {
             Self::Procfs(no_bpf) => (walk.run(pids, pool), Used { engine: "procfs", no_bpf, bpf: None }),
             Self::Bpf(engine) => {
                 let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
-                let walked = engine.walk(walk, Facts::read(host, start), pids, which, pool);
+                let walked = engine.walk(walk, &Facts::read(host, start), pids, which, pool);
                 let used = BpfUse {
                     setup_ns: nanoseconds(engine.setup),
                     dropped: engine.dropped_metrics(),

@@ -8,62 +8,73 @@ use super::super::procfs::parsers::Parsers;
 use super::super::procfs::task::PF_WQ_WORKER;
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
-use super::read::ReadThread;
-use crate::model::{Metrics, Name, may_be_cut, printable};
+use super::read::ThreadFacts;
+use crate::model::{Metrics, Name, ThreadState, may_be_cut, printable};
 
 /// How many threads are asked for a value that they share, if the others have exited.
 const CANDIDATES: usize = 8;
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
-pub(super) fn all(walk: &Walk<'_>, threads: &mut [ReadThread], tally: &mut Tally) -> BTreeSet<Name> {
+pub(super) fn all(
+    walk: &Walk<'_>,
+    threads: &mut [ThreadState],
+    facts: &[ThreadFacts],
+    tally: &mut Tally,
+) -> BTreeSet<Name> {
     let mut buffer = Vec::new();
-    threads.iter_mut().for_each(|thread| name(walk, thread, &mut buffer));
-    sched_ext(walk, threads, &mut buffer);
-    cgroups(walk, threads, &mut buffer, tally)
+    threads.iter_mut().zip(facts).for_each(|(thread, facts)| name(walk, thread, facts.flags, &mut buffer));
+    sched_ext(walk, threads, facts, &mut buffer);
+    cgroups(walk, threads, facts, &mut buffer, tally)
 }
 
 /// Kernel threads have longer names in procfs than in the kernel's `comm` (`proc_task_name` of fs/proc/array.c).
-fn name(walk: &Walk<'_>, thread: &mut ReadThread, buffer: &mut Vec<u8>) {
-    let state = &mut thread.state;
-    if state.kernel_thread
-        && (thread.flags & PF_WQ_WORKER != 0 || may_be_cut(&state.comm))
-        && let Ok(text) = Numbered::new(walk.procfs, state.tid).read(c"comm", buffer)
+fn name(walk: &Walk<'_>, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<u8>) {
+    let may_be_longer = flags & PF_WQ_WORKER != 0 || may_be_cut(&thread.comm);
+    if thread.kernel_thread
+        && may_be_longer
+        && let Ok(text) = Numbered::new(walk.procfs, thread.tid).read(c"comm", buffer)
     {
-        state.comm = printable(text.strip_suffix(b"\n").unwrap_or(text)).into();
+        thread.comm = printable(text.strip_suffix(b"\n").unwrap_or(text)).into();
     }
-    state.name_complete = walk.whole_names.include(thread.flags, &state.comm);
+    thread.name_complete = walk.whole_names.include(flags, &thread.comm);
 }
 
 /// Whether a thread is under sched_ext depends on its scheduling class.
-fn sched_ext(walk: &Walk<'_>, threads: &mut [ReadThread], buffer: &mut Vec<u8>) {
+fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
     let mut parsers = Parsers::new();
-    let mut read = |thread: &ReadThread| {
-        let text = Numbered::new(walk.procfs, thread.state.tid).read(File::Sched.name(), buffer).ok()?;
+    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, facts.sched_class));
+    let of_class = read_by_key(keys, |tid| {
+        let text = Numbered::new(walk.procfs, tid).read(File::Sched.name(), buffer).ok()?;
         let mut metrics = Metrics::default();
         parsers.put_all(File::Sched, text, &mut metrics);
         Some(metrics.ext_enabled)
-    };
-    let of_class = by_key(threads, |thread| thread.sched_class, |thread| read(thread));
-    for thread in threads {
-        let class = thread.sched_class.and_then(|class| of_class.get(&class));
-        thread.state.metrics.ext_enabled = class.copied().flatten();
+    });
+    for (thread, facts) in threads.iter_mut().zip(facts) {
+        let class = facts.sched_class.and_then(|class| of_class.get(&class));
+        thread.metrics.ext_enabled = class.copied().flatten();
     }
 }
 
-fn cgroups(walk: &Walk<'_>, threads: &mut [ReadThread], buffer: &mut Vec<u8>, tally: &mut Tally) -> BTreeSet<Name> {
+fn cgroups(
+    walk: &Walk<'_>,
+    threads: &mut [ThreadState],
+    facts: &[ThreadFacts],
+    buffer: &mut Vec<u8>,
+    tally: &mut Tally,
+) -> BTreeSet<Name> {
     let mut paths = CgroupPaths::default();
-    let read = |thread: &ReadThread| {
-        let mut files = Numbered::new(walk.procfs, thread.state.tid);
+    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, facts.cgroups));
+    let of_set = read_by_key(keys, |tid| {
+        let mut files = Numbered::new(walk.procfs, tid);
         match files.read(File::Cgroup.name(), buffer) {
             Ok(text) => Some(Ok(paths.identify(text))),
             Err(errno) if is_gone(errno) && !files.has(File::Stat.name()) => None,
             Err(errno) => Some(Err(errno)),
         }
-    };
-    let of_set = by_key(threads, |thread| thread.cgroups, read);
-    for thread in threads {
-        match thread.cgroups.and_then(|set| of_set.get(&set)) {
-            Some(Ok(cgroup)) => thread.state.cgroup = cgroup.clone(),
+    });
+    for (thread, facts) in threads.iter_mut().zip(facts) {
+        match facts.cgroups.and_then(|set| of_set.get(&set)) {
+            Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),
             Some(Err(errno)) => tally.failed(File::Cgroup, *errno),
             None => {}
         }
@@ -73,19 +84,18 @@ fn cgroups(walk: &Walk<'_>, threads: &mut [ReadThread], buffer: &mut Vec<u8>, ta
 
 /// Reads a value once for all threads with an equal key: for the first that has not exited. Threads are in the order
 /// of ids, so it is mostly an old one, whose key has hardly changed since it was read.
-fn by_key<T>(
-    threads: &[ReadThread],
-    key: impl Fn(&ReadThread) -> Option<u64>,
-    mut read: impl FnMut(&ReadThread) -> Option<T>,
+fn read_by_key<T>(
+    threads: impl Iterator<Item = (u32, Option<u64>)>,
+    mut read: impl FnMut(u32) -> Option<T>,
 ) -> HashMap<u64, T> {
     let mut tried: HashMap<u64, usize> = HashMap::new();
     let mut known = HashMap::new();
-    for thread in threads {
-        let Some(key) = key(thread) else { continue };
+    for (tid, key) in threads {
+        let Some(key) = key.filter(|key| !known.contains_key(key)) else { continue };
         let tries = tried.entry(key).or_default();
-        if *tries < CANDIDATES && !known.contains_key(&key) {
+        if *tries < CANDIDATES {
             *tries += 1;
-            known.extend(read(thread).map(|value| (key, value)));
+            known.extend(read(tid).map(|value| (key, value)));
         }
     }
     known

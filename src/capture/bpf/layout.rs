@@ -138,6 +138,11 @@ impl<'r> Record<'r> {
         Some((Self { words }, rest))
     }
 
+    /// Its words.
+    pub(super) fn len(self) -> usize {
+        self.words.len()
+    }
+
     /// `CLOCK_MONOTONIC` in nanoseconds when it was written.
     pub(super) fn time(self) -> u64 {
         self.words[TIME]
@@ -155,4 +160,13 @@ impl<'r> Record<'r> {
     pub(super) fn number(self, field: Option<Field>) -> Option<u64> {
         self.words(field?)?.first().copied()
     }
+}
+
+/// The records in `words`. What follows the last whole one is left out.
+pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
+    std::iter::from_fn(move || {
+        let (record, rest) = Record::split(words)?;
+        words = rest;
+        Some(record)
+    })
 }

@@ -12,6 +12,7 @@ mod load;
 pub(in crate::capture) mod obstacle;
 mod path;
 mod process_counters;
+mod processes;
 mod program;
 mod read;
 pub(in crate::capture) mod setup;

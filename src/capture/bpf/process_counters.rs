@@ -19,17 +19,17 @@ pub(super) struct ProcessFields {
 }
 
 /// The counters of a process, until those of its living threads are added.
-pub(in crate::capture) struct Process {
+pub(super) struct ProcessCounters {
     counters: Vec<Option<u64>>,
     cpu_time: Option<(CpuTime, Printed)>,
     ppid: Option<u32>,
 }
 
 impl ProcessFields {
-    pub(super) fn read(&self, record: Record<'_>) -> Process {
+    pub(super) fn read(&self, record: Record<'_>) -> ProcessCounters {
         let is_visible = record.number(self.parent_level).is_some_and(|level| level >= u64::from(self.level));
         let parent = if is_visible { record.number(self.parent) } else { Some(0) };
-        Process {
+        ProcessCounters {
             counters: self.counters.iter().map(|field| record.number(*field)).collect(),
             cpu_time: self.cpu_time.read(record),
             ppid: parent.and_then(|parent| u32::try_from(parent).ok()),
@@ -37,10 +37,10 @@ impl ProcessFields {
     }
 }
 
-impl Process {
+impl ProcessCounters {
     /// The counters with those of the living threads, as procfs adds them (`do_task_stat` of fs/proc/array.c,
     /// `do_io_accounting` of fs/proc/base.c).
-    pub(super) fn with_threads(self, threads: &[(&Metrics, Option<CpuTime>)]) -> ProcessState {
+    pub(super) fn with_threads(&self, threads: &[(&Metrics, Option<CpuTime>)]) -> ProcessState {
         let mut process = ProcessState { ppid: self.ppid, ..ProcessState::default() };
         let cpu_time = self.cpu_time.and_then(|(exited, printed)| {
             let living = threads.iter().try_fold(exited, |sum, (_, time)| Some(sum.plus((*time)?)))?;

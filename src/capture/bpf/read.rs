@@ -7,7 +7,7 @@ use super::columns::{self, Level};
 use super::cpu_time::CpuTime;
 use super::facts::Facts;
 use super::layout::{Field, Layout, Record};
-use super::process_counters::{Process, ProcessFields};
+use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{Common, CpuTimeFields, NS_PER_TICK, Source, pages};
 use crate::model::{
     Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, PROCESS, RESIDENT, ThreadState, printable,
@@ -41,9 +41,15 @@ struct Fields {
     process: ProcessFields,
 }
 
-/// A thread, and what later steps need.
+/// A thread as it was read.
 pub(super) struct ReadThread {
     pub(super) state: ThreadState,
+    pub(super) facts: ThreadFacts,
+}
+
+/// What later steps need of a thread.
+#[derive(Default)]
+pub(super) struct ThreadFacts {
     /// `PF_` flags of `include/linux/sched.h`.
     pub(super) flags: u64,
     /// Equal for threads in the same cgroups.
@@ -56,16 +62,22 @@ pub(super) struct ReadThread {
     pub(super) resident_bytes: Option<u64>,
     pub(super) cpu_time: Option<CpuTime>,
     /// The counters of the process, on the first thread only.
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<Box<ProcessCounters>>,
 }
 
 impl Reader {
-    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, level: Level, facts: Facts) -> Self {
+    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, level: Level, facts: &Facts) -> Self {
         let find = |path: &str| layout.find(path, dropped);
         let source = |metric: &'static Metric| Some((metric, Source::find(metric.sources.bpf?, find)?));
         let counted = METRICS.iter().filter(|metric| facts.count(metric));
         let metrics = counted.filter_map(source).collect();
-        Self { metrics, fields: Fields::find(find, level), facts, names: HashMap::new(), cpus: HashMap::new() }
+        Self {
+            metrics,
+            fields: Fields::find(find, level),
+            facts: facts.clone(),
+            names: HashMap::new(),
+            cpus: HashMap::new(),
+        }
     }
 
     /// Whether records can have a value of this metric.
@@ -88,8 +100,6 @@ impl Reader {
             exit_state: record.number(fields.exit_state).unwrap_or(0),
             page_size: self.facts.page_size,
         };
-        let process = is_first.then(|| fields.process.read(record));
-        let resident_bytes = if is_first { self.resident_bytes(record) } else { None };
         let mut state = ThreadState {
             tid,
             tgid,
@@ -102,16 +112,16 @@ impl Reader {
         };
         self.fill(record, common, &mut state);
         let fields = &self.fields;
-        Some(ReadThread {
-            state,
+        let facts = ThreadFacts {
             flags,
             cgroups: record.number(fields.cgroups),
             sched_class: record.number(fields.sched_class),
             thread_pointer: if kernel_thread { None } else { record.number(fields.thread_pointer) },
-            resident_bytes,
+            resident_bytes: if is_first { self.resident_bytes(record) } else { None },
             cpu_time: cpu_time.map(|(time, _)| time),
-            process,
-        })
+            process: is_first.then(|| Box::new(fields.process.read(record))),
+        };
+        Some(ReadThread { state, facts })
     }
 
     fn resident_bytes(&self, record: Record<'_>) -> Option<u64> {

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns::{self, Level};
-use super::layout::{Layout, Part, Record, Wanted};
+use super::layout::{Layout, Part, Record, Wanted, records};
 use super::load::{LoadError, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
@@ -61,11 +61,11 @@ impl Engine {
         METRICS.iter().filter(lacks_field).map(|metric| metric.name.to_owned()).collect()
     }
 
-    /// Passes the records of all threads to `each`.
+    /// Passes the records of all threads to `each`, many at once.
     ///
     /// # Errors
     /// Errors of the iterator. The records before one are passed.
-    pub(super) fn read(&self, each: impl FnMut(Record<'_>)) -> Result<(), Errno> {
+    pub(super) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         read(&self.link, each)
     }
 }
@@ -102,7 +102,8 @@ fn link(program: &OwnedFd, process: Option<u32>) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn read(link: &OwnedFd, mut each: impl FnMut(Record<'_>)) -> Result<(), Errno> {
+/// Passes whole records to `each`, many at once.
+fn read(link: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
     let iterator = iterator::open(link.as_fd())?;
     let mut buffer = vec![0; iterator::CHUNK];
     let mut words: Vec<u64> = Vec::new();
@@ -113,13 +114,9 @@ fn read(link: &OwnedFd, mut each: impl FnMut(Record<'_>)) -> Result<(), Errno> {
         }
         let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
         words.extend(buffer[..length].chunks_exact(8).map(word));
-        let mut rest = &words[..];
-        while let Some((record, next)) = Record::split(rest) {
-            each(record);
-            rest = next;
-        }
-        let used = words.len() - rest.len();
-        words.drain(..used);
+        let whole = records(&words).map(Record::len).sum();
+        let rest = words.split_off(whole);
+        each(std::mem::replace(&mut words, rest));
     }
 }
 
@@ -136,7 +133,8 @@ fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
     let link = iterator::link(program.as_fd(), Some(own)).map_err(|errno| obstacle::explain(errno, ""))?;
     let field = layout.find(Level::OF_THREAD, &dropped);
     let mut levels = Vec::new();
-    read(&link, |record| levels.push(record.number(field))).map_err(|errno| obstacle::explain(errno, ""))?;
+    read(&link, |words| levels.extend(records(&words).map(|record| record.number(field))))
+        .map_err(|errno| obstacle::explain(errno, ""))?;
     // Before Linux 6.1, an iterator visits all threads.
     match levels[..] {
         [Some(level)] => u32::try_from(level).map(Level).map_err(|_| BpfObstacle::PidNamespace.into()),

@@ -1,22 +1,22 @@
 //! The walk over all threads by a BPF iterator.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
-use std::vec::IntoIter;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
-use super::super::enrich::{Enricher, Part, guarded};
-use super::super::process::Process;
+use super::super::procfs::folder::Folder;
+use super::super::procfs::text;
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
-use super::complete;
 use super::facts::Facts;
-use super::read::{ReadThread, Reader};
+use super::layout::records;
+use super::read::{ReadThread, Reader, ThreadFacts};
 use super::setup::Engine;
-use crate::model::{METRICS, Party, SourceFile};
+use super::{complete, processes};
+use crate::model::{METRICS, SourceFile, ThreadState};
 
 /// All threads, and how many processes procfs had to read.
 pub(in crate::capture) struct BpfWalked {
@@ -29,44 +29,83 @@ impl Engine {
     pub(in crate::capture) fn walk(
         &self,
         walk: &Walk<'_>,
-        facts: Facts,
+        facts: &Facts,
         pids: &[u32],
         which: Which,
         pool: &ThreadPool,
     ) -> BpfWalked {
         walk.progress.announce(u64::try_from(pids.len()).unwrap_or(u64::MAX));
-        let mut reader = Reader::new(&self.layout, &self.dropped, self.level, facts);
-        let mut threads = self.threads(&mut reader, pids, which);
-        let missed = missed(pids, &threads);
+        let reader = || Reader::new(&self.layout, &self.dropped, self.level, facts);
+        let wanted: HashSet<u32> = pids.iter().copied().collect();
+        let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
+        let (mut threads, mut facts) = self.threads(walk.procfs, reader, is_wanted, pool);
         let mut tally = Tally::default();
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
-        count_missing_files(&reader, threads.len(), &mut tally);
-        let cgroups = complete::all(walk, &mut threads, &mut tally);
-        let mut walked = Walked { cgroups, tally, ..Walked::default() };
-        enriched(walk, threads, pool).into_iter().for_each(|part| walked.merge(part));
-        if !missed.is_empty() {
-            walked.merge(walk.run(&missed, pool));
-        }
-        let missed: HashSet<u32> = missed.into_iter().collect();
-        let read = walked.threads.iter().filter(|thread| thread.is_leader() && missed.contains(&thread.tgid));
-        let missed_processes = u64::try_from(read.count()).unwrap_or(u64::MAX);
-        BpfWalked { walked: walked.in_order(), missed_processes }
+        count_missing_files(&reader(), threads.len(), &mut tally);
+        let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
+        let resident =
+            threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?)));
+        let resident_bytes = resident.collect();
+        let missed = missed(pids, &threads);
+        let counts = processes::complete(walk, &mut threads, &mut facts, pool);
+        let mut walked = Walked { threads, cgroups, resident_bytes, tally, ..Walked::default() };
+        counts.into_iter().for_each(|counts| walked.merge(counts));
+        let by_procfs = if missed.is_empty() { Walked::default() } else { walk.run(&missed, pool) };
+        let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
+        walked.merge(by_procfs);
+        BpfWalked { walked: walked.in_order(), missed_processes: u64::try_from(processes).unwrap_or(u64::MAX) }
     }
 
-    /// The threads of one pass, in the order of processes.
-    fn threads(&self, reader: &mut Reader, pids: &[u32], which: Which) -> Vec<ReadThread> {
-        let wanted: HashSet<u32> = pids.iter().copied().collect();
-        let is_wanted = |thread: &ReadThread| which == Which::All || wanted.contains(&thread.state.tgid);
-        let mut threads = Vec::new();
-        if let Err(errno) = self.read(|record| threads.extend(reader.thread(record).filter(is_wanted))) {
+    /// The threads of one pass in the order of processes, and what later steps need of each. Workers parse records while
+    /// the kernel writes the next ones.
+    fn threads(
+        &self,
+        procfs: &Folder,
+        reader: impl Fn() -> Reader + Sync,
+        is_wanted: impl Fn(&ThreadState) -> bool + Sync,
+        pool: &ThreadPool,
+    ) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
+        let readers: Mutex<Vec<Reader>> = Mutex::default();
+        let threads: Mutex<Vec<ReadThread>> = Mutex::new(Vec::with_capacity(number_of_threads(procfs)));
+        let parse = &|words: &[u64]| {
+            let free = lock(&readers).pop();
+            let mut reader = free.unwrap_or_else(&reader);
+            let read = records(words).filter_map(|record| reader.thread(record));
+            let read: Vec<_> = read.filter(|thread| is_wanted(&thread.state)).collect();
+            lock(&threads).extend(read);
+            lock(&readers).push(reader);
+        };
+        let result = pool.in_place_scope(|scope| self.read(|words| scope.spawn(move |_| parse(&words))));
+        if let Err(errno) = result {
             tracing::warn!("the BPF iterator failed ({errno}): procfs reads the remaining processes");
         }
-        threads.sort_unstable_by_key(|thread| thread.state.id());
-        // An id that was reused meanwhile; the later thread has a later start.
-        threads.dedup_by_key(|thread| thread.state.id());
-        threads
+        in_order(threads.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Sorts threads by their ids. Of an id that the kernel gave twice meanwhile, one is kept.
+fn in_order(mut threads: Vec<ReadThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
+    threads.sort_unstable_by_key(|thread| thread.state.id());
+    threads.dedup_by_key(|thread| thread.state.id());
+    let facts = threads.iter_mut().map(|thread| std::mem::take(&mut thread.facts)).collect();
+    // In the memory of the threads that were read.
+    (threads.into_iter().map(|thread| thread.state).collect(), facts)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of threads on this host, from `/proc/loadavg`: the last of `runnable/all`.
+fn number_of_threads(procfs: &Folder) -> usize {
+    let mut buffer = Vec::new();
+    let text = procfs.read(c"loadavg", &mut buffer).unwrap_or_default();
+    let all = text.split(|&byte| byte == b' ').nth(3).and_then(|field| field.split(|&byte| byte == b'/').nth(1));
+    all.and_then(text::unsigned).and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0).min(MAX_RESERVED)
+}
+
+/// Room for more threads is made when they are read.
+const MAX_RESERVED: usize = 1 << 20;
 
 /// Which processes are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +117,8 @@ pub(in crate::capture) enum Which {
 }
 
 /// The processes that procfs lists and the iterator did not visit. Some kernels hide threads from iterators.
-fn missed(pids: &[u32], threads: &[ReadThread]) -> Vec<u32> {
-    let visited: HashSet<u32> = threads.iter().map(|thread| thread.state.tgid).collect();
+fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
+    let visited: HashSet<u32> = threads.iter().map(|thread| thread.tgid).collect();
     pids.iter().copied().filter(|pid| !visited.contains(pid)).collect()
 }
 
@@ -93,79 +132,4 @@ fn count_missing_files(reader: &Reader, threads: usize, tally: &mut Tally) {
             (0..threads).for_each(|_| tally.failed(file, Errno::ENOENT));
         }
     }
-}
-
-/// Adds the values of other sources, in all workers.
-fn enriched(walk: &Walk<'_>, threads: Vec<ReadThread>, pool: &ThreadPool) -> Vec<Walked> {
-    let processes = Mutex::new(Processes { threads: threads.into_iter(), next: None });
-    let next = || processes.lock().unwrap_or_else(PoisonError::into_inner).next();
-    pool.broadcast(|_| {
-        let mut enricher = Enricher::without_taskstats(walk.sources);
-        while let Some(threads) = next() {
-            add(walk, &mut enricher, threads);
-            walk.progress.advance(1);
-        }
-        enricher.release();
-        enricher.finish()
-    })
-}
-
-/// Threads, process by process.
-struct Processes {
-    threads: IntoIter<ReadThread>,
-    next: Option<ReadThread>,
-}
-
-impl Iterator for Processes {
-    type Item = Vec<ReadThread>;
-
-    fn next(&mut self) -> Option<Vec<ReadThread>> {
-        let first = self.next.take().or_else(|| self.threads.next())?;
-        let tgid = first.state.tgid;
-        let mut process = vec![first];
-        for thread in self.threads.by_ref() {
-            if thread.state.tgid != tgid {
-                self.next = Some(thread);
-                break;
-            }
-            process.push(thread);
-        }
-        Some(process)
-    }
-}
-
-/// Adds the threads of one process.
-fn add(walk: &Walk<'_>, enricher: &mut Enricher<'_>, mut threads: Vec<ReadThread>) {
-    let Some(first) = threads.first() else { return };
-    let (tgid, kernel_thread) = (first.state.tgid, first.state.kernel_thread);
-    add_process_counters(&mut threads);
-    let party = (Some(tgid) == walk.capturing_process).then_some(Party::Ctprof);
-    let part = Part {
-        resident_bytes: threads.iter().find_map(|thread| thread.resident_bytes),
-        thread_pointers: threads.iter().map(|thread| thread.thread_pointer).collect(),
-        threads: threads
-            .into_iter()
-            .map(|mut thread| {
-                thread.state.party = party;
-                thread.state
-            })
-            .collect(),
-    };
-    // Kernel threads have no memory of their own. A process that has exited meanwhile has none left.
-    let process = if kernel_thread { None } else { Process::open(walk.procfs, tgid).ok() };
-    let Some(process) = process else { return enricher.keep(part) };
-    if let Some(leader) = part.threads.iter().find(|thread| thread.is_leader()) {
-        process.learn_name(&leader.comm);
-    }
-    enricher.add(&process, part);
-    guarded(format_args!("the log of process {tgid}"), enricher.tally(), |_| process.log());
-}
-
-/// Completes the counters of a process with those of its threads.
-fn add_process_counters(threads: &mut [ReadThread]) {
-    let Some(leader) = threads.iter().position(|thread| thread.process.is_some()) else { return };
-    let Some(process) = threads[leader].process.take() else { return };
-    let living: Vec<_> = threads.iter().map(|thread| (&*thread.state.metrics, thread.cpu_time)).collect();
-    let process = process.with_threads(&living);
-    threads[leader].state.process = Some(Box::new(process));
 }

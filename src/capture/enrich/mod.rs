@@ -34,9 +34,6 @@ pub(super) struct Part {
     pub(super) threads: Vec<ThreadState>,
     /// Resident bytes of the process; `None` where they are unknown or the leader is not among the threads.
     pub(super) resident_bytes: Option<u64>,
-    /// The thread pointer of each thread, in the same order; `None`, or none at all, where the engine does not know
-    /// it. The jemalloc probe reads a thread with a known one without stopping it.
-    pub(super) thread_pointers: Vec<Option<u64>>,
 }
 
 /// The sources of one worker, and the threads it has processed.
@@ -69,39 +66,35 @@ impl<'s> Enricher<'s> {
         let first = walked.threads.len();
         walked.threads.extend(part.threads);
         walked.resident_bytes.extend(part.resident_bytes.map(|bytes| (process.id, bytes)));
-        let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
-        // After process ids have wrapped around, a leader can have a larger id than other threads.
-        if let Some(leader) = threads.iter_mut().find(|thread| thread.is_leader()) {
-            guarded(format_args!("process {}", process.id), tally, |_| {
-                #[cfg(test)]
-                process.panic_in("enricher");
-                names::complete(process, leader);
-            });
-        }
-        self.probe(process, first, &part.thread_pointers);
+        complete_name(process, &mut walked.threads[first..], &mut walked.tally);
+        self.probe(process, first);
         if self.walked.threads.len() - self.asked >= taskstats::AT_ONCE {
             self.ask_taskstats();
         }
     }
 
-    /// Reads the jemalloc counters of the threads from `first`. The kernel counts the stop of a thread as delay, so
-    /// taskstats is queried before any is stopped.
-    fn probe(&mut self, process: &Process, first: usize, pointers: &[Option<u64>]) {
+    /// Reads the jemalloc counters of the threads from `first`. The probe stops them, which the kernel counts
+    /// as delay, so taskstats is queried before.
+    fn probe(&mut self, process: &Process, first: usize) {
         let Self { probe: Some(probe), walked, .. } = self else { return };
         if !probe.finds_jemalloc(process, &walked.threads[first..]) {
             return;
         }
-        if pointers.iter().flatten().count() < walked.threads.len() - first {
-            self.ask_taskstats();
-        }
+        self.ask_taskstats();
         let Self { probe: Some(probe), walked, .. } = self else { return };
         let (threads, tally) = (&mut walked.threads[first..], &mut walked.tally);
-        guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads, pointers));
+        guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads, &[]));
     }
 
-    /// Keeps threads that no source adds anything to.
-    pub(super) fn keep(&mut self, part: Part) {
-        self.walked.threads.extend(part.threads);
+    /// Completes threads of a process that the caller keeps. Their thread pointers are in the same order: the jemalloc
+    /// probe reads a thread with a known one without stopping it.
+    pub(super) fn complete(&mut self, process: &Process, threads: &mut [ThreadState], pointers: &[Option<u64>]) {
+        let Self { probe, walked: Walked { tally, .. }, .. } = self;
+        complete_name(process, threads, tally);
+        let Some(probe) = probe else { return };
+        if probe.finds_jemalloc(process, threads) {
+            guarded(format_args!("process {}", process.id), tally, |_| probe.process(process, threads, pointers));
+        }
     }
 
     /// Queries taskstats for the remaining threads, with many processes in one message.
@@ -132,6 +125,17 @@ impl<'s> Enricher<'s> {
         }
         walked
     }
+}
+
+/// Completes the name of the leader, if it is among the threads. After process ids have wrapped around, it can have a
+/// larger id than others.
+fn complete_name(process: &Process, threads: &mut [ThreadState], tally: &mut Tally) {
+    let Some(leader) = threads.iter_mut().find(|thread| thread.is_leader()) else { return };
+    guarded(format_args!("process {}", process.id), tally, |_| {
+        #[cfg(test)]
+        process.panic_in("enricher");
+        names::complete(process, leader);
+    });
 }
 
 /// Runs code that reads `what`. If it panics, its values are lost and the panic is counted.

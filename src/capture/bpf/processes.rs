@@ -1,0 +1,79 @@
+//! The threads of each process together: counters of the process, and the values of other sources.
+
+use std::sync::{Mutex, PoisonError};
+
+use rayon::ThreadPool;
+
+use super::super::enrich::{Enricher, guarded};
+use super::super::process;
+use super::super::procfs::walk::Walk;
+use super::super::walked::Walked;
+use super::read::ThreadFacts;
+use crate::model::{Party, ThreadState};
+
+/// The threads of one process, in the order of ids.
+struct Process<'t> {
+    threads: &'t mut [ThreadState],
+    facts: &'t mut [ThreadFacts],
+}
+
+/// Divides threads in the order of ids into processes.
+fn processes<'t>(mut threads: &'t mut [ThreadState], mut facts: &'t mut [ThreadFacts]) -> Vec<Process<'t>> {
+    let mut processes = Vec::new();
+    while let Some(first) = threads.first() {
+        let tgid = first.tgid;
+        let length = threads.partition_point(|thread| thread.tgid <= tgid);
+        let (of_process, rest) = threads.split_at_mut(length);
+        let (of_process_facts, rest_facts) = facts.split_at_mut(length);
+        processes.push(Process { threads: of_process, facts: of_process_facts });
+        (threads, facts) = (rest, rest_facts);
+    }
+    processes
+}
+
+/// Completes threads in the order of ids, in all workers. Returns what these have counted.
+pub(super) fn complete(
+    walk: &Walk<'_>,
+    threads: &mut [ThreadState],
+    facts: &mut [ThreadFacts],
+    pool: &ThreadPool,
+) -> Vec<Walked> {
+    let processes = Mutex::new(processes(threads, facts).into_iter());
+    let next = || processes.lock().unwrap_or_else(PoisonError::into_inner).next();
+    pool.broadcast(|_| {
+        let mut enricher = Enricher::without_taskstats(walk.sources);
+        while let Some(process) = next() {
+            process.complete(walk, &mut enricher);
+            walk.progress.advance(1);
+        }
+        enricher.release();
+        enricher.finish()
+    })
+}
+
+impl Process<'_> {
+    fn complete(self, walk: &Walk<'_>, enricher: &mut Enricher<'_>) {
+        let Self { threads, facts } = self;
+        let Some((tgid, kernel_thread)) = threads.first().map(|first| (first.tgid, first.kernel_thread)) else {
+            return;
+        };
+        if let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) {
+            let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
+            let living: Vec<_> = living.collect();
+            let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
+            threads[leader].process = process.map(Box::new);
+        }
+        if Some(tgid) == walk.capturing_process {
+            threads.iter_mut().for_each(|thread| thread.party = Some(Party::Ctprof));
+        }
+        // Kernel threads have no memory of their own. A process that has exited meanwhile has none left.
+        let process = if kernel_thread { None } else { process::Process::open(walk.procfs, tgid).ok() };
+        let Some(process) = process else { return };
+        if let Some(leader) = threads.iter().find(|thread| thread.is_leader()) {
+            process.learn_name(&leader.comm);
+        }
+        let pointers: Vec<_> = facts.iter().map(|facts| facts.thread_pointer).collect();
+        enricher.complete(&process, threads, &pointers);
+        guarded(format_args!("the log of process {tgid}"), enricher.tally(), |_| process.log());
+    }
+}
