@@ -3,16 +3,20 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
-use ctprof::capture::{Options, capture_with};
+use ctprof::capture::{Engine, Options, bpf_pass, capture_with};
 
 use crate::load::{Load, fits, tree};
 use crate::process::{Cost, Line, ctprof, medians, role};
 
 const RUNS: usize = 7;
 
+/// The engines, by the names of the command line.
+const ENGINES: [&str; 2] = ["procfs", "bpf"];
+
 /// The role that captures and writes no file.
-pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
+pub(crate) fn walk(engine: &str, jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
     let mut options = Options::default();
+    options.engine = if engine == "bpf" { Engine::Bpf } else { Engine::Procfs };
     options.jobs = Some(jobs);
     options.roots.procfs = procfs.into();
     // The process exits without freeing it piece by piece.
@@ -20,13 +24,19 @@ pub(crate) fn walk(jobs: NonZeroUsize, procfs: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The role that runs the program of the BPF engine for all threads, and ignores what it writes.
+pub(crate) fn pass() -> anyhow::Result<()> {
+    bpf_pass()?;
+    Ok(())
+}
+
 /// Measures captures of hosts of the given sizes and prints a table.
 pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
     println!("## Capturing\n");
     println!(
-        "| threads | workers | walk CPU ÷ floor | with the file ÷ floor | wall ÷ floor | wall ÷ one worker's | the floor's | CPU | wall | peak | file |"
+        "| threads | workers | engine | walk CPU ÷ floor | with the file ÷ floor | wall ÷ floor | wall ÷ procfs | CPU | wall | peak | file |"
     );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for &size in sizes {
         rows(size)?;
     }
@@ -37,38 +47,40 @@ pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
 fn rows(size: usize) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("snapshot").display().to_string();
-    let (_load, procfs) = if fits(size)? {
-        (Some(Load::of(size)?), "/proc".to_owned())
+    let (_load, procfs, engines) = if fits(size)? {
+        (Some(Load::of(size)?), "/proc".to_owned(), &ENGINES[..])
     } else if size <= 100_000 {
         tree(dir.path(), size)?;
-        (None, dir.path().display().to_string())
+        (None, dir.path().display().to_string(), &ENGINES[..1])
     } else {
         return Ok(());
     };
-    let mut alone = [f64::NAN; 2];
     for jobs in ["1", "2"] {
-        let programs: [Line; 3] = [
-            role(&["floor", jobs, &procfs])?,
-            role(&["walk", jobs, &procfs])?,
-            ctprof(&["capture", "--quiet", "--jobs", jobs, "--procfs", &procfs, "--output", &file]),
-        ];
-        let costs = medians(RUNS, &programs)?;
-        let [floor, walk, whole] = costs[..] else { anyhow::bail!("three programs, three costs") };
-        if jobs == "1" {
-            alone = [whole.wall, floor.wall];
+        let mut programs: Vec<Line> = Vec::new();
+        for engine in engines {
+            let floor = if *engine == "bpf" { role(&["pass"])? } else { role(&["floor", jobs, &procfs])? };
+            let options = ["--quiet", "--engine", engine, "--jobs", jobs, "--procfs", &procfs, "--output", &file];
+            let whole = ctprof(&[&["capture"], &options[..]].concat());
+            programs.extend([floor, role(&["walk", engine, jobs, &procfs])?, whole]);
         }
-        let shared = [whole.wall / alone[0], floor.wall / alone[1]];
-        row(size, jobs, [floor, walk, whole], shared, fs::metadata(&file)?.len());
+        let costs = medians(RUNS, &programs)?;
+        let procfs_wall = costs[2].wall;
+        let bytes = fs::metadata(&file)?.len();
+        for (engine, costs) in engines.iter().zip(costs.chunks_exact(3)) {
+            let [floor, walk, whole] = costs else { anyhow::bail!("three programs, three costs") };
+            row(&format!("{size} | {jobs} | {engine}"), [floor, walk, whole], procfs_wall, bytes);
+        }
     }
     Ok(())
 }
 
-fn row(size: usize, jobs: &str, [floor, walk, whole]: [Cost; 3], [shared, floors]: [f64; 2], bytes: u64) {
+fn row(what: &str, [floor, walk, whole]: [&Cost; 3], procfs_wall: f64, bytes: u64) {
     println!(
-        "| {size} | {jobs} | {:.2} | {:.2} | {:.2} | {shared:.2} | {floors:.2} | {:.1} ms | {:.1} ms | {:.1} MiB | {:.1} KiB |",
+        "| {what} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} ms | {:.1} ms | {:.1} MiB | {:.1} KiB |",
         walk.cpu / floor.cpu,
         whole.cpu / floor.cpu,
         whole.wall / floor.wall,
+        whole.wall / procfs_wall,
         whole.cpu * 1e3,
         whole.wall * 1e3,
         whole.peak / 1_048_576.0,

@@ -27,7 +27,8 @@ fn main() -> anyhow::Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["floor", jobs, procfs] => floor::run(jobs.parse()?, procfs),
-        ["walk", jobs, procfs] => capture::walk(jobs.parse()?, procfs),
+        ["walk", engine, jobs, procfs] => capture::walk(engine, jobs.parse()?, procfs),
+        ["pass"] => capture::pass(),
         ["decompress", file] => snapshots::decompress(file),
         ["measured", program, ref rest @ ..] => process::report(program, rest),
         ["spin", cpu] => observer::spin(cpu),

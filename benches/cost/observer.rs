@@ -32,11 +32,12 @@ pub(crate) fn table() -> anyhow::Result<()> {
     println!("## Being captured\n");
     println!("| longest | ÷ no capture | no capture | {CAPTURES} captures |");
     println!("|---|---:|---:|---:|");
-    let stopped = ["--smaps", "never"];
-    row("stall of a spinning thread, not probed", "spin", &["--no-jemalloc", "--smaps", "never"])?;
-    row("stall of a spinning thread, probed", "spin", &stopped)?;
-    row("page fault of a 2 GiB process, smaps_rollup not read", "fault", &stopped)?;
-    row("page fault of a 2 GiB process, smaps_rollup read", "fault", &["--smaps", "always"])?;
+    let procfs = ["--engine", "procfs", "--smaps", "never"];
+    row("stall of a spinning thread, procfs, not probed", "spin", &[&procfs[..], &["--no-jemalloc"]].concat())?;
+    row("stall of a spinning thread, procfs, probed", "spin", &procfs)?;
+    row("stall of a spinning thread, BPF, probed", "spin", &["--engine", "bpf", "--smaps", "never"])?;
+    row("page fault of a 2 GiB process, smaps_rollup not read", "fault", &procfs)?;
+    row("page fault of a 2 GiB process, smaps_rollup read", "fault", &["--engine", "procfs", "--smaps", "always"])?;
     println!();
     Ok(())
 }

@@ -117,6 +117,18 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
     })
 }
 
+/// Runs the program of the BPF engine for all threads and ignores what it writes: the floor of a capture, for
+/// benchmarks.
+///
+/// # Errors
+/// [`CaptureError`] if BPF is not available.
+#[doc(hidden)]
+pub fn bpf_pass() -> Result<(), CaptureError> {
+    let engine = bpf::setup::Engine::load(None).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
+    let errno = |errno| CaptureError::no_procfs(std::path::Path::new("BPF iterator"), errno);
+    engine.read(|words| drop(std::hint::black_box(words))).map_err(errno)
+}
+
 /// The host, without a capture.
 #[must_use]
 pub fn host(roots: &Roots) -> HostContext {

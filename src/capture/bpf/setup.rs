@@ -65,7 +65,7 @@ impl Engine {
     ///
     /// # Errors
     /// Errors of the iterator. The records before one are passed.
-    pub(super) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
+    pub(in crate::capture) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         read(&self.link, each)
     }
 }
