@@ -59,7 +59,6 @@ impl CaptureError {
     }
 
     /// The error of a capture that BPF was requested for.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the engine calls it"))]
     pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
         let (euid, capabilities) = (nix::unistd::geteuid().as_raw(), process::held());
         let capture = CaptureInfo { euid, capabilities, ..CaptureInfo::default() };

@@ -54,10 +54,11 @@ impl Level {
         self.id("real_parent->tgid", "real_parent->group_leader->")
     }
 
-    fn id(self, initial: &'static str, of: &str) -> Cow<'static, str> {
+    /// The field `initial` in the initial namespace; in others, the id of the thread that `thread` leads to.
+    fn id(self, initial: &'static str, thread: &str) -> Cow<'static, str> {
         match self.0 {
             0 => initial.into(),
-            level => format!("{of}thread_pid->numbers[{level}].nr").into(),
+            level => format!("{thread}thread_pid->numbers[{level}].nr").into(),
         }
     }
 }
@@ -80,4 +81,31 @@ pub(super) fn all(level: Level, cpu_words: usize) -> Vec<Wanted> {
         .chain(of_metrics)
         .chain(processes.map(|path| Wanted::number(Part::Process, path)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_the_namespace() {
+        let ids = |level: Level| [level.tid(), level.tgid(), level.parent()];
+        assert_eq!(ids(Level(0)), ["pid", "tgid", "real_parent->tgid"]);
+        let nested = [
+            "thread_pid->numbers[2].nr",
+            "group_leader->thread_pid->numbers[2].nr",
+            "real_parent->group_leader->thread_pid->numbers[2].nr",
+        ];
+        assert_eq!(ids(Level(2)), nested);
+    }
+
+    #[test]
+    fn every_field_of_the_tables_is_copied() {
+        let paths: Vec<_> = all(Level(0), 1).into_iter().map(|wanted| wanted.path).collect();
+        let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(|field| field.paths());
+        let of_processes = PROCESS.iter().map(|counter| counter.source.field);
+        for path in of_metrics.chain(of_processes).chain(RESIDENT.iter().copied()) {
+            assert!(paths.iter().any(|known| known == path), "{path}");
+        }
+    }
 }

@@ -120,7 +120,7 @@ impl Layout {
 /// Whether an instruction can load the field: offsets have 16 bits. Arrays are loaded word by word.
 fn is_addressable(place: &Place) -> bool {
     let is_near = |offset: u32| i16::try_from(offset).is_ok();
-    let has_width = matches!(place.size, 1 | 2 | 4) || (place.size > 0 && place.size % 8 == 0);
+    let has_width = matches!(place.size, 1 | 2 | 4) || (place.size > 0 && place.size.is_multiple_of(8));
     has_width && place.hops.iter().all(|&hop| is_near(hop)) && is_near(place.offset.saturating_add(place.size))
 }
 
@@ -169,4 +169,94 @@ pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
         words = rest;
         Some(record)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::btf::Kind;
+    use super::super::columns::{self, Level};
+    use super::super::recorded_types::each_kernel;
+    use super::super::type_builder::TypeBuilder;
+    use super::*;
+
+    fn resolved(bytes: &[u8], wanted: Vec<Wanted>) -> Layout {
+        let btf = Btf::parse(bytes).unwrap();
+        Layout::resolve(&btf, btf.find(Kind::Struct, "task_struct").unwrap(), wanted)
+    }
+
+    fn find(layout: &Layout, path: &str) -> Option<Field> {
+        layout.find(path, &BTreeSet::new())
+    }
+
+    #[test]
+    fn each_word_of_a_record_has_one_column() {
+        each_kernel(|kernel, btf| {
+            let task = btf.find(Kind::Struct, "task_struct").unwrap();
+            let layout = Layout::resolve(btf, task, columns::all(Level(1), 3));
+            let words = layout.columns.iter().flat_map(|column| column.slot..column.slot + column.words);
+            assert!(words.eq(HEAD..layout.words(Part::Process)), "{kernel}");
+            let is_in_order = layout.columns.is_sorted_by_key(|column| column.part);
+            assert!(is_in_order && layout.words(Part::Thread) < layout.words(Part::Process), "{kernel}");
+            let paths: BTreeSet<_> = layout.columns.iter().map(|column| &column.path).collect();
+            assert_eq!(paths.len(), layout.columns.len(), "{kernel}");
+            assert!(layout.pointers.len() <= MAX_POINTERS, "{kernel}");
+            let cpus = find(&layout, "cpus_mask.bits | cpus_allowed.bits").unwrap();
+            assert_eq!((cpus.words, find(&layout, columns::COMM).unwrap().words), (3, 2), "{kernel}");
+        });
+    }
+
+    #[test]
+    fn fields_that_no_instruction_loads_are_left_out() {
+        let mut built = TypeBuilder::new();
+        let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));
+        let three = built.array(int, 3);
+        let members = [("last", long, 32_752), ("end", long, 32_760), ("far", long, 40_000), ("three", three, 0)];
+        built.structure("task_struct", 40_008, &members);
+        let wanted = members.map(|(name, ..)| Wanted::number(Part::Thread, name)).to_vec();
+        let layout = resolved(&built.finish(), wanted);
+        assert!(find(&layout, "last").is_some());
+        for path in ["end", "far", "three"] {
+            assert_eq!(find(&layout, path), None, "{path}");
+        }
+        assert_eq!(layout.words(Part::Thread), HEAD + 1);
+    }
+
+    #[test]
+    fn pointers_without_room_in_a_record_are_not_followed() {
+        let mut built = TypeBuilder::new();
+        let int = built.signed("int", 4);
+        let target = built.structure("target", 4, &[("value", int, 0)]);
+        let pointer = built.pointer(target);
+        let names: Vec<_> = (0..=MAX_POINTERS).map(|number| format!("p{number}")).collect();
+        let members: Vec<_> = (0..).zip(&names).map(|(number, name)| (name.as_str(), pointer, 8 * number)).collect();
+        built.structure("task_struct", 8 * 25, &members);
+        let path = |name: &String| format!("{name}->value");
+        let wanted = names.iter().map(|name| Wanted::number(Part::Thread, path(name))).collect();
+        let layout = resolved(&built.finish(), wanted);
+        let found = names.iter().filter(|name| find(&layout, &path(name)).is_some()).count();
+        assert_eq!((found, layout.pointers.len()), (MAX_POINTERS, MAX_POINTERS));
+        // The last pointer has the last byte before the time.
+        let last = find(&layout, &path(&names[MAX_POINTERS - 1])).unwrap();
+        let mut words = vec![0; layout.words(Part::Thread)];
+        words[LENGTH] = u64::try_from(words.len()).unwrap();
+        assert_eq!(Record { words: &words }.number(Some(last)), None);
+        words[TIME - 1] = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(Record { words: &words }.number(Some(last)), Some(0));
+    }
+
+    #[test]
+    fn a_record_that_is_not_whole_is_none() {
+        for words in [&[][..], &[0; 9], &[4; 9], &[5], &[10; 9], &[u64::MAX; 9]] {
+            assert!(Record::split(words).is_none(), "{words:?}");
+        }
+        let words = [6, 0, 0, 0, 77, 42, 5, 0, 0, 0, 78];
+        let (first, rest) = Record::split(&words).unwrap();
+        let (second, rest) = Record::split(rest).unwrap();
+        assert_eq!((first.time(), second.time(), rest), (77, 78, &[][..]));
+        let field = |slot, words| Some(Field { slot, words, pointer: None });
+        assert_eq!(first.number(field(5, 1)), Some(42));
+        assert_eq!(second.number(field(5, 1)), None, "of processes, and this is another thread");
+        assert_eq!(first.words(field(5, 2).unwrap()), None);
+        assert_eq!(first.number(None), None);
+    }
 }

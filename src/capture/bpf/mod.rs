@@ -25,6 +25,10 @@ pub(in crate::capture) mod walk;
 pub(in crate::capture) use self::path::fuzz;
 
 #[cfg(test)]
+mod emitted_programs;
+#[cfg(test)]
+mod machine;
+#[cfg(test)]
 mod recorded_types;
 #[cfg(test)]
 mod type_builder;

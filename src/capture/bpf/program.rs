@@ -25,11 +25,11 @@ pub(super) struct Kernel {
     /// The function whose arguments the program of a task iterator gets.
     pub(super) iterator: TypeId,
     /// `bpf_rdonly_cast` (Linux 6.2).
-    cast: Option<TypeId>,
+    pub(super) cast: Option<TypeId>,
     /// Offset of `seq` in `struct bpf_iter_meta`.
     seq: i16,
-    pid: i16,
-    tgid: i16,
+    pub(super) pid: i16,
+    pub(super) tgid: i16,
 }
 
 impl Kernel {
@@ -190,6 +190,14 @@ fn copy(assembler: &mut Assembler, column: &Column) {
     let bytes = usize::try_from(column.place.size).unwrap_or(usize::MAX).min(8 * column.words);
     assembler.mov_immediate(R2, i32::try_from(bytes).expect("a column has a few words"));
     assembler.call(Helper::ProbeReadKernel);
+    // A value of less than a word becomes one.
+    if let Some(width) = Width::from_bytes(column.place.size).filter(|&width| width != Width::U64) {
+        assembler.load(width, R0, R8, byte(column.slot));
+        if column.place.signed {
+            assembler.sign_extend(R0, width);
+        }
+        assembler.store(Width::U64, R8, byte(column.slot), R0);
+    }
     assembler.place(skip);
 }
 

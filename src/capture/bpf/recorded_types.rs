@@ -1,9 +1,12 @@
 //! Paths on the recorded types of kernels, `tests/kernels/btf/`.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use super::btf::{Btf, Kind};
+use super::columns::{self, Level};
 use super::path::{Place, resolve};
 
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
@@ -32,7 +35,7 @@ fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
 }
 
 /// Calls `check` with each kernel's version and types.
-fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
+pub(super) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let types: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "btf")).collect();
@@ -45,6 +48,20 @@ fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
 
 fn in_task(btf: &Btf<'_>, path: &str) -> Option<Place> {
     resolve(btf, btf.find(Kind::Struct, "task_struct").unwrap(), path)
+}
+
+/// Every path that programs can read, for ids of the initial PID namespace and of another one.
+fn paths() -> BTreeSet<Cow<'static, str>> {
+    let of_level = |level| columns::all(level, 1).into_iter().map(|wanted| wanted.path);
+    let ids = [Level::OF_THREAD, Level::OF_PARENT].map(Cow::from);
+    of_level(Level(0)).chain(of_level(Level(1))).chain(ids).collect()
+}
+
+#[test]
+fn recorded_paths_are_those_of_the_tables() {
+    let paths: String = paths().iter().flat_map(|path| [path, "\n"]).collect();
+    let recorded = include_str!("../../../tests/kernels/btf/paths");
+    assert!(recorded == paths, "cut the files again, as README.md there says, with these paths:\n{paths}");
 }
 
 #[test]

@@ -1,0 +1,329 @@
+//! The programs that are emitted for recorded kernels, run in a machine.
+#![cfg(target_endian = "little")]
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+
+use super::assemble::Assembled;
+use super::btf::{Btf, TypeId};
+use super::columns::{self, Level};
+use super::layout::{Column, Layout, Part, Record, Wanted};
+use super::load::{Attach, LoadError, Spec, load};
+use super::machine::{Machine, NOW, STALE};
+use super::path::resolve;
+use super::program::{Emitter, Kernel};
+use super::recorded_types::each_kernel;
+use super::shape::Shape;
+use super::type_builder::TypeBuilder;
+use crate::sys::bpf::kernel_btf::KernelBtf;
+use crate::sys::bpf::map::per_cpu_array;
+
+/// A kernel's structures in memory, and the addresses of those that pointers lead to.
+struct Memory {
+    machine: Machine,
+    task: u64,
+    addresses: Vec<u64>,
+}
+
+/// The structure that each pointer on the way to a column leads to.
+fn structures(btf: &Btf<'_>, task: TypeId, column: &Column) -> Vec<TypeId> {
+    let is_used = |path: &&str| resolve(btf, task, path).as_ref() == Some(&column.place);
+    let path = column.path.split('|').map(str::trim).find(is_used).unwrap();
+    let (pointers, _) = path.rsplit_once("->").unwrap_or_default();
+    let target = |from: TypeId, member: &str| match btf.shape(btf.member(from, member).unwrap().id) {
+        Some(Shape::Pointer(target)) => target,
+        shape => panic!("{member}: {shape:?}"),
+    };
+    let pointers = pointers.split("->").filter(|member| !member.is_empty());
+    pointers.scan(task, |at, member| Some(std::mem::replace(at, target(*at, member))).map(|_| *at)).collect()
+}
+
+impl Memory {
+    /// Every structure has other bytes, and every pointer of `layout` leads to one.
+    fn new(btf: &Btf<'_>, task: TypeId, layout: &Layout) -> Self {
+        let mut machine = Machine::default();
+        let mut add = |id: TypeId, seed: usize| {
+            let declared = usize::try_from(btf.size(id).unwrap()).unwrap();
+            // `struct pid.numbers` has more elements than declared.
+            let allocated = declared + 64;
+            let bytes = (0..allocated).map(|at| u8::try_from((at * 7 + seed * 31 + 128) % 251).unwrap()).collect();
+            let is_flexible = btf.member(id, "numbers").is_some_and(|member| btf.size(member.id) == Some(0));
+            machine.add(bytes, if is_flexible { allocated } else { declared })
+        };
+        let address = add(task, 0);
+        let target = |way: &Vec<u32>| {
+            let column = layout.columns.iter().find(|column| column.place.hops.starts_with(way)).unwrap();
+            structures(btf, task, column)[way.len() - 1]
+        };
+        let addresses = (1..).zip(&layout.pointers).map(|(seed, way)| add(target(way), seed)).collect();
+        let mut memory = Self { machine, task: address, addresses };
+        for (way, &address) in layout.pointers.iter().zip(&memory.addresses.clone()) {
+            let at = memory.pointer(layout, way);
+            memory.machine.write(at, address);
+        }
+        memory
+    }
+
+    /// The address of the structure that these hops lead to.
+    fn structure(&self, layout: &Layout, hops: &[u32]) -> u64 {
+        let index = layout.pointers.iter().position(|way| way == hops);
+        index.map_or(self.task, |index| self.addresses[index])
+    }
+
+    /// Where a pointer is.
+    fn pointer(&self, layout: &Layout, way: &[u32]) -> u64 {
+        let (last, before) = way.split_last().unwrap();
+        self.structure(layout, before) + u64::from(*last)
+    }
+
+    fn set_leader(&mut self, kernel: Kernel, is_leader: bool) {
+        for (offset, id) in [(kernel.pid, if is_leader { 700 } else { 701 }), (kernel.tgid, 700_u32)] {
+            let at = self.task + u64::try_from(offset).unwrap();
+            self.machine.bytes(at, 4).copy_from_slice(&id.to_le_bytes());
+        }
+    }
+
+    /// The words that a record has to have of a column.
+    fn expected(&mut self, layout: &Layout, column: &Column) -> Vec<u64> {
+        let at = self.structure(layout, &column.place.hops) + u64::from(column.place.offset);
+        let size = usize::try_from(column.place.size).unwrap().min(8 * column.words);
+        let bytes = self.machine.bytes(at, size).to_vec();
+        let word = |word: &[u8]| {
+            let extension = if column.place.signed && word[word.len() - 1] >= 0x80 { 0xff } else { 0 };
+            let mut number = [extension; 8];
+            number[..word.len()].copy_from_slice(word);
+            u64::from_le_bytes(number)
+        };
+        bytes.chunks(8).map(word).collect()
+    }
+}
+
+/// Calls `check` with the layout of each kernel and level of PID namespaces.
+fn each_layout(mut check: impl FnMut(&str, &Btf<'_>, Kernel, &Layout)) {
+    each_kernel(|version, btf| {
+        let kernel = Kernel::find(btf).unwrap();
+        for level in [Level(0), Level(1)] {
+            let layout = Layout::resolve(btf, kernel.task, columns::all(level, 2));
+            check(&format!("{version}, level {}", level.0), btf, kernel, &layout);
+        }
+    });
+}
+
+fn emitted(kernel: Kernel, layout: &Layout, dropped: &BTreeSet<u16>) -> Assembled {
+    Emitter { kernel, layout, dropped }.iterator(3)
+}
+
+/// Runs the program and compares every column. Those behind `missing` must be absent, and their words 0.
+fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: Part, missing: Option<&[u32]>) {
+    let (record, rest) = Record::split(words).unwrap();
+    assert_eq!((words.len(), rest.len(), record.time()), (layout.words(part), 0, NOW), "{name}");
+    for column in &layout.columns {
+        let words = record.words(layout.find(&column.path, &BTreeSet::new()).unwrap());
+        let is_absent = column.part > part || missing.is_some_and(|way| column.place.hops.starts_with(way));
+        let expected = (!is_absent).then(|| memory.expected(layout, column));
+        let path = &column.path;
+        assert_eq!(words, expected.as_deref(), "{name}: {path}");
+    }
+}
+
+#[test]
+fn records_have_the_values_of_every_column_on_every_kernel() {
+    each_layout(|name, btf, kernel, layout| {
+        let mut memory = Memory::new(btf, kernel.task, layout);
+        let program = emitted(kernel, layout, &BTreeSet::new());
+        for (part, is_leader) in [(Part::Thread, false), (Part::Process, true)] {
+            memory.set_leader(kernel, is_leader);
+            let words = memory.machine.run(&program, memory.task);
+            check(name, &mut memory, layout, &words, part, None);
+            assert!(!words.contains(&STALE), "{name}: a word is not written");
+        }
+    });
+}
+
+#[test]
+fn values_behind_a_null_pointer_are_absent_and_not_those_of_the_thread_before() {
+    each_layout(|name, btf, kernel, layout| {
+        let program = emitted(kernel, layout, &BTreeSet::new());
+        for way in &layout.pointers {
+            let mut memory = Memory::new(btf, kernel.task, layout);
+            memory.set_leader(kernel, true);
+            let at = memory.pointer(layout, way);
+            memory.machine.write(at, 0);
+            let words = memory.machine.run(&program, memory.task);
+            check(name, &mut memory, layout, &words, Part::Process, Some(way));
+            assert!(!words.contains(&STALE), "{name}: a word is not written");
+        }
+    });
+}
+
+#[test]
+fn a_dropped_column_leaves_all_others() {
+    each_layout(|name, btf, kernel, layout| {
+        let mut memory = Memory::new(btf, kernel.task, layout);
+        memory.set_leader(kernel, true);
+        let all = BTreeSet::new();
+        for (number, column) in (0..).zip(&layout.columns) {
+            let dropped = BTreeSet::from([number]);
+            let program = emitted(kernel, layout, &dropped);
+            assert!(!program.columns.contains(&Some(number)), "{name}: {}", column.path);
+            let words = memory.machine.run(&program, memory.task);
+            let slots = column.slot..column.slot + column.words;
+            assert!(words[slots].iter().all(|&word| word == STALE), "{name}: {}", column.path);
+            assert_eq!(layout.find(&column.path, &dropped), None);
+            let (record, _) = Record::split(&words).unwrap();
+            for other in layout.columns.iter().filter(|other| other.path != column.path) {
+                let words = record.words(layout.find(&other.path, &all).unwrap());
+                let expected = memory.expected(layout, other);
+                assert_eq!(words, Some(&expected[..]), "{name}: {} without {}", other.path, column.path);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pointer_without_columns_is_not_followed() {
+    each_layout(|name, _, kernel, layout| {
+        let is_behind = |column: &Column| !column.place.hops.is_empty();
+        let dropped = (0..).zip(&layout.columns).filter(|(_, column)| is_behind(column)).map(|(number, _)| number);
+        let program = emitted(kernel, layout, &dropped.collect());
+        // The thread, the record and its element; none of a pointer.
+        let jumps = program.listing(|_| "").to_string().matches("== 0x0").count();
+        assert_eq!(jumps, 2, "{name}");
+    });
+}
+
+/// A small kernel: one column of each kind.
+fn small() -> Vec<u8> {
+    let mut built = TypeBuilder::new();
+    let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));
+    let atomic = built.structure("", 8, &[("counter", long, 0)]);
+    let atomic = built.typedef("atomic_long_t", atomic);
+    let counts = built.array(atomic, 2);
+    let mm = built.structure("mm_struct", 24, &[("total_vm", long, 0), ("count", counts, 8)]);
+    let signal = built.structure("signal_struct", 16, &[("nr_threads", int, 4), ("utime", long, 8)]);
+    let (mm, signal) = (built.pointer(mm), built.pointer(signal));
+    let character = built.signed("char", 1);
+    let comm = built.array(character, 16);
+    let members = [("pid", int, 0), ("tgid", int, 4), ("comm", comm, 8), ("mm", mm, 24), ("signal", signal, 32)];
+    built.structure("task_struct", 40, &members);
+    built.structure("bpf_iter_meta", 16, &[("session_id", long, 8), ("seq", mm, 0)]);
+    built.add(12, "bpf_iter_task", 0, int, &[]);
+    built.add(12, "bpf_rdonly_cast", 0, int, &[]);
+    built.finish()
+}
+
+#[test]
+fn the_program_of_a_small_layout_is_this_one() {
+    let bytes = small();
+    let btf = Btf::parse(&bytes).unwrap();
+    let kernel = Kernel::find(&btf).unwrap();
+    let thread = |path, max_words| Wanted { path: Cow::from(path), part: Part::Thread, max_words };
+    let wanted = vec![
+        Wanted::number(Part::Process, "signal->utime"),
+        thread("comm", 2),
+        thread("mm->count[1].counter", 1),
+        thread("pid", 1),
+        thread("absent", 1),
+        thread("signal->nr_threads", 1),
+        thread("pid", 1),
+    ];
+    let layout = Layout::resolve(&btf, kernel.task, wanted);
+    let program = emitted(kernel, &layout, &BTreeSet::new());
+    let listing = program.listing(|column| layout.columns[usize::from(column)].path.clone()).to_string();
+    assert_eq!(listing, SMALL);
+}
+
+/// The program without and with `bpf_rdonly_cast`, for ids of both levels.
+#[test]
+fn the_kernel_loads_the_program() {
+    let Ok(bytes) = KernelBtf::open() else { return eprintln!("skipped: no types of the kernel") };
+    let btf = Btf::parse(&bytes).unwrap();
+    let kernel = Kernel::find(&btf).unwrap();
+    let record = match per_cpu_array(4096) {
+        Ok(record) => record,
+        Err(errno) => return eprintln!("skipped: maps are denied: {errno}"),
+    };
+    for (level, cast) in [(0, kernel.cast), (1, kernel.cast), (0, None), (1, None)] {
+        let layout = Layout::resolve(&btf, kernel.task, columns::all(Level(level), 2));
+        let mut kernel = kernel;
+        kernel.cast = cast;
+        let spec = Spec { name: "test_record", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+        let emit = |dropped: &_| Emitter { kernel, layout: &layout, dropped }.iterator(record.as_raw_fd());
+        match load(&spec, emit) {
+            Ok(loaded) => assert_eq!(loaded.dropped, BTreeSet::new(), "level {level}, {cast:?}"),
+            Err(LoadError::Denied(errno)) => return eprintln!("skipped: programs are denied: {errno}"),
+            Err(error) => panic!("level {level}, {cast:?}: {error}"),
+        }
+    }
+}
+
+/// Of columns `comm`, `mm->count[1].counter`, `pid` and `signal->nr_threads`, and of processes `signal->utime`.
+const SMALL: &str = "\
+0: (bf) r6 = r1
+1: (79) r7 = *(u64 *)(r6 +8)
+2: (15) if r7 == 0x0 goto pc+62
+3: (62) *(u32 *)(r10 -4) = 0
+4: (18) r1 = map[fd:3]
+6: (bf) r2 = r10
+7: (07) r2 += -4
+8: (85) call bpf_map_lookup_elem#1
+9: (15) if r0 == 0x0 goto pc+55
+10: (bf) r8 = r0
+11: (bf) r1 = r7
+12: (b7) r2 = 12
+13: (85) call kernel-function#15
+14: (bf) r9 = r0
+15: (7a) *(u64 *)(r8 +0) = 10
+16: (7a) *(u64 *)(r8 +8) = 0
+17: (7a) *(u64 *)(r8 +16) = 0
+18: (7a) *(u64 *)(r8 +24) = 0
+19: (85) call bpf_ktime_get_ns#5
+20: (7b) *(u64 *)(r8 +32) = r0
+21: (7a) *(u64 *)(r8 +56) = 0
+22: (7a) *(u64 *)(r8 +72) = 0
+23: (79) r0 = *(u64 *)(r7 +8)  ; comm
+24: (7b) *(u64 *)(r8 +40) = r0  ; comm
+25: (79) r0 = *(u64 *)(r7 +16)  ; comm
+26: (7b) *(u64 *)(r8 +48) = r0  ; comm
+27: (61) r0 = *(u32 *)(r7 +0)  ; pid
+28: (67) r0 <<= 32  ; pid
+29: (c7) r0 s>>= 32  ; pid
+30: (7b) *(u64 *)(r8 +64) = r0  ; pid
+31: (79) r1 = *(u64 *)(r9 +24)  ; mm->count[1].counter
+32: (15) if r1 == 0x0 goto pc+1  ; mm->count[1].counter
+33: (72) *(u8 *)(r8 +8) = 1  ; mm->count[1].counter
+34: (79) r1 = *(u64 *)(r9 +32)  ; signal->nr_threads
+35: (15) if r1 == 0x0 goto pc+5  ; signal->nr_threads
+36: (72) *(u8 *)(r8 +9) = 1  ; signal->nr_threads
+37: (61) r0 = *(u32 *)(r1 +4)  ; signal->nr_threads
+38: (67) r0 <<= 32  ; signal->nr_threads
+39: (c7) r0 s>>= 32  ; signal->nr_threads
+40: (7b) *(u64 *)(r8 +72) = r0  ; signal->nr_threads
+41: (bf) r3 = r9  ; mm->count[1].counter
+42: (79) r3 = *(u64 *)(r3 +24)  ; mm->count[1].counter
+43: (15) if r3 == 0x0 goto pc+5  ; mm->count[1].counter
+44: (07) r3 += 16  ; mm->count[1].counter
+45: (bf) r1 = r8  ; mm->count[1].counter
+46: (07) r1 += 56  ; mm->count[1].counter
+47: (b7) r2 = 8  ; mm->count[1].counter
+48: (85) call bpf_probe_read_kernel#113  ; mm->count[1].counter
+49: (b7) r3 = 80
+50: (61) r0 = *(u32 *)(r7 +0)
+51: (61) r1 = *(u32 *)(r7 +4)
+52: (5d) if r0 != r1 goto pc+8
+53: (7a) *(u64 *)(r8 +0) = 11
+54: (7a) *(u64 *)(r8 +80) = 0
+55: (79) r1 = *(u64 *)(r9 +32)  ; signal->utime
+56: (15) if r1 == 0x0 goto pc+3  ; signal->utime
+57: (72) *(u8 *)(r8 +9) = 1  ; signal->utime
+58: (79) r0 = *(u64 *)(r1 +8)  ; signal->utime
+59: (7b) *(u64 *)(r8 +80) = r0  ; signal->utime
+60: (b7) r3 = 88
+61: (79) r1 = *(u64 *)(r6 +0)
+62: (79) r1 = *(u64 *)(r1 +0)
+63: (bf) r2 = r8
+64: (85) call bpf_seq_write#127
+65: (b7) r0 = 0
+66: (95) exit
+";

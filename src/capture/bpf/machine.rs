@@ -1,0 +1,165 @@
+//! Runs programs in tests, on structures that a test provides, by the rules of the verifier: no read of a
+//! register without a value, no load beyond a structure.
+
+use super::assemble::{Assembled, Helper};
+use super::instruction::{
+    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION,
+    MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, Width, load, store, store_immediate,
+};
+
+/// What the clock of the machine shows.
+pub(super) const NOW: u64 = 1_234_567_890;
+/// What records are filled with before a program writes to them.
+pub(super) const STALE: u64 = 0xdead_dead_dead_dead;
+/// Distance of structures.
+const STRIDE: u64 = 1 << 20;
+const STACK: usize = 512;
+const RECORD_WORDS: usize = 1024;
+
+/// Memory of structures, by address.
+#[derive(Default)]
+pub(super) struct Machine {
+    structures: Vec<Structure>,
+}
+
+struct Structure {
+    bytes: Vec<u8>,
+    /// Bytes that may be loaded; copies may go beyond.
+    declared: usize,
+}
+
+impl Machine {
+    /// Adds a structure, whose first bytes are its declared size. Returns its address.
+    pub(super) fn add(&mut self, bytes: Vec<u8>, declared: usize) -> u64 {
+        self.structures.push(Structure { bytes, declared });
+        STRIDE * u64::try_from(self.structures.len()).unwrap()
+    }
+
+    /// The bytes at an address.
+    pub(super) fn bytes(&mut self, address: u64, length: usize) -> &mut [u8] {
+        let (structure, start) = self.find(address);
+        &mut structure.bytes[start..start + length]
+    }
+
+    /// Writes a 64-bit number.
+    pub(super) fn write(&mut self, address: u64, number: u64) {
+        self.bytes(address, 8).copy_from_slice(&number.to_ne_bytes());
+    }
+
+    /// Runs the program of an iterator for the thread at an address. Returns its record.
+    pub(super) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
+        let kept = self.structures.len();
+        let meta = self.add(vec![0; 64], 64);
+        let context = self.add([meta, task].map(u64::to_ne_bytes).concat(), 16);
+        let record = self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS), 8 * RECORD_WORDS);
+        let stack = self.add(vec![0; STACK], STACK);
+        let mut registers = [None; 11];
+        (registers[1], registers[10]) = (Some(context), Some(stack + u64::try_from(STACK).unwrap()));
+        let written = Run { machine: self, code: &program.code, registers, record, written: None }.run();
+        self.structures.truncate(kept);
+        written.expect("a record")
+    }
+
+    fn find(&mut self, address: u64) -> (&mut Structure, usize) {
+        let index = usize::try_from(address / STRIDE).unwrap().checked_sub(1).expect("an address, not NULL");
+        (&mut self.structures[index], usize::try_from(address % STRIDE).unwrap())
+    }
+}
+
+struct Run<'m> {
+    machine: &'m mut Machine,
+    code: &'m [u64],
+    registers: [Option<u64>; 11],
+    record: u64,
+    written: Option<Vec<u64>>,
+}
+
+impl Run<'_> {
+    fn run(mut self) -> Option<Vec<u64>> {
+        let mut next = 0;
+        for _ in 0..self.code.len() {
+            let instruction = Instruction::from_word(self.code[next]);
+            if instruction.opcode == EXIT {
+                assert_eq!(self.registers[0], Some(0));
+                return self.written;
+            }
+            let jump = if self.execute(instruction) { isize::from(instruction.offset) } else { 0 };
+            next = next.strict_add_signed(jump) + 1 + usize::from(instruction.is_wide());
+        }
+        panic!("the program has a loop");
+    }
+
+    /// Executes an instruction. Whether it jumps.
+    fn execute(&mut self, instruction: Instruction) -> bool {
+        let Instruction { opcode, destination, source, offset, immediate } = instruction;
+        let [to, from] = [destination, source].map(usize::from);
+        let constant = i64::from(immediate).cast_unsigned();
+        let width = [Width::U8, Width::U16, Width::U32, Width::U64]
+            .into_iter()
+            .find(|&width| [load(width), store(width), store_immediate(width)].contains(&opcode));
+        match opcode {
+            JUMP => return true,
+            JUMP_IF_EQUAL => return self.value(to) == constant,
+            JUMP_IF_NOT_EQUAL => return self.value(to) != constant,
+            JUMP_IF_REGISTERS_DIFFER => return self.value(to) != self.value(from),
+            MOVE => self.registers[to] = Some(constant),
+            MOVE_REGISTER => self.registers[to] = Some(self.value(from)),
+            ADD => self.registers[to] = Some(self.value(to).wrapping_add(constant)),
+            SHIFT_LEFT => self.registers[to] = Some(self.value(to) << immediate),
+            SHIFT_RIGHT_SIGNED => {
+                self.registers[to] = Some((self.value(to).cast_signed() >> immediate).cast_unsigned());
+            }
+            CALL => self.call(from, immediate),
+            _ if instruction.is_wide() => self.registers[to] = Some(constant),
+            _ => {
+                let bytes = usize::try_from(width.expect("a known instruction").bits() / 8).unwrap();
+                let address = |base: u64| base.strict_add_signed(offset.into());
+                if opcode == load(width.unwrap()) {
+                    self.registers[to] = Some(self.load(address(self.value(from)), bytes));
+                } else {
+                    let number = if opcode == store(width.unwrap()) { self.value(from) } else { constant };
+                    self.machine.bytes(address(self.value(to)), bytes).copy_from_slice(&number.to_le_bytes()[..bytes]);
+                }
+            }
+        }
+        false
+    }
+
+    fn value(&self, register: usize) -> u64 {
+        self.registers[register].expect("a register is set before it is read")
+    }
+
+    fn load(&mut self, address: u64, bytes: usize) -> u64 {
+        let (structure, start) = self.machine.find(address);
+        assert!(start + bytes <= structure.declared, "load of {bytes} bytes at {start} of {}", structure.declared);
+        let mut number = [0; 8];
+        number[..bytes].copy_from_slice(&structure.bytes[start..start + bytes]);
+        u64::from_le_bytes(number)
+    }
+
+    /// Calls overwrite the registers with arguments.
+    fn call(&mut self, kind: usize, function: i32) {
+        let arguments: [_; 3] = std::array::from_fn(|number| self.registers[number + 1]);
+        let argument = |number: usize| arguments[number].expect("an argument is set");
+        let length = |number: usize| usize::try_from(argument(number)).unwrap();
+        self.registers[..6].fill(None);
+        let result = if kind == usize::from(KERNEL_FUNCTION) {
+            argument(0)
+        } else if function == Helper::MapLookupElem.number() {
+            self.record
+        } else if function == Helper::KtimeGetNs.number() {
+            NOW
+        } else if function == Helper::ProbeReadKernel.number() {
+            let bytes = self.machine.bytes(argument(2), length(1)).to_vec();
+            self.machine.bytes(argument(0), bytes.len()).copy_from_slice(&bytes);
+            0
+        } else {
+            assert_eq!(function, Helper::SeqWrite.number());
+            let words = self.machine.bytes(argument(1), length(2)).chunks(8);
+            let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+            assert!(self.written.replace(words.collect()).is_none(), "one record per thread");
+            0
+        };
+        self.registers[0] = Some(result);
+    }
+}
