@@ -40,19 +40,8 @@ impl Privileges {
 
     /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
-        self.limit_to(self.kept(effective()));
-    }
-
-    /// Drops the capabilities that only BPF needs, in the calling thread and threads it starts later. Programs and
-    /// iterators must exist: before Linux 5.19, creating an iterator from a program is denied without `cap_bpf`.
-    /// Reading an iterator or a ring buffer requires nothing.
-    pub fn drop_bpf(self) {
-        self.limit_to(!mask(|name| LOADS_BPF.contains(&name)));
-    }
-
-    fn limit_to(self, kept: u64) {
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        if let Err(errno) = keep(kept, inheritable) {
+        if let Err(errno) = keep(self.kept(effective()), inheritable) {
             tracing::debug!(%errno, "cannot drop capabilities");
         }
     }
@@ -142,23 +131,6 @@ mod tests {
             assert_eq!(privileges.kept(u64::MAX) & (bpf | perfmon), bpf | perfmon);
         }
         assert_eq!(Privileges::Files.kept(u64::MAX) & (admin | perfmon | bpf), 0);
-    }
-
-    #[test]
-    fn what_only_bpf_needs_can_be_dropped_once_it_is_loaded() {
-        std::thread::spawn(|| {
-            let effective = || {
-                let status = fs::read_to_string("/proc/thread-self/status").unwrap();
-                let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
-                u64::from_str_radix(mask.trim(), 16).unwrap()
-            };
-            let bpf = mask(|name| LOADS_BPF.contains(&name));
-            let before = effective();
-            Privileges::Capture.drop_bpf();
-            assert_eq!(effective(), before & !bpf);
-        })
-        .join()
-        .unwrap();
     }
 
     #[test]
