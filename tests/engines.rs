@@ -2,9 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use ctprof::capture::{CaptureError, Engine, Options, capture_with};
 use ctprof::model::{CtprofSnapshot, METRICS, Metric, PROCESS, ThreadState, Value};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
+use nix::unistd::gettid;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Key = (u32, u32, Option<u64>);
 
@@ -95,5 +105,48 @@ fn bpf_gives_the_values_of_procfs() {
             let [before, bpf, after] = [before, bpf, after].map(|process| counter.get(process));
             assert!(before != after || bpf == before, "{}: {before:?}, {bpf:?}, {after:?}", counter.name);
         }
+    }
+}
+
+/// How often epoll_wait(2) of a thread was interrupted during captures of this process, and whether the thread's heap
+/// counters were read. Stopping a thread interrupts it (signal(7)).
+fn interruptions(engine: &str) -> Option<(u32, bool)> {
+    static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let allocated = vec![7; 100_000];
+        sender.send(gettid().as_raw().unsigned_abs()).unwrap();
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+        loop {
+            let waited = epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE);
+            assert_eq!(waited, Err(Errno::EINTR), "{}", allocated.len());
+            INTERRUPTED.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let tid = receiver.recv().unwrap();
+    let before = INTERRUPTED.load(Ordering::Relaxed);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.zst");
+    let pid = std::process::id().to_string();
+    for _ in 0..20 {
+        let mut capture = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        capture.args(["capture", "--quiet", "--engine", engine, "--pid", &pid, "--output"]).arg(&file);
+        let output = capture.output().unwrap();
+        if !output.status.success() {
+            eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+    }
+    let snapshot = CtprofSnapshot::load(&file).unwrap();
+    let thread = snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap();
+    let is_probed = thread.metrics.allocated_bytes.is_some_and(|bytes| bytes.0 >= 100_000);
+    Some((INTERRUPTED.load(Ordering::Relaxed) - before, is_probed))
+}
+
+#[test]
+fn bpf_reads_heap_counters_and_interrupts_no_thread() {
+    if let Some(with_bpf) = interruptions("bpf") {
+        assert_eq!(with_bpf, (0, true));
+        eprintln!("procfs, for comparison: {:?}", interruptions("procfs"));
     }
 }
