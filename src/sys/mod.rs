@@ -5,6 +5,7 @@ pub(crate) mod affinity;
 pub(crate) mod bpf;
 pub(crate) mod capabilities;
 pub(crate) mod directory;
+pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod ptrace;
 mod seccomp;

@@ -18,6 +18,7 @@ use super::machine::Machine;
 use super::modules::Module;
 use super::tag::Tag;
 use super::untrusted::{LimitedFile, MAX_READ, open_regular, read_whole};
+use crate::sys::maps::Mapping;
 use flate2::Crc;
 
 /// Files of split debug information, and files with a checksum, are not read if they are larger.
@@ -28,7 +29,7 @@ const LEAST_CHARGE: u64 = 4096;
 type Known = Arc<OnceLock<Result<TsdLayout, Tag>>>;
 
 /// Device, inode and path: some file systems use the same inode twice.
-type Key = (String, u64, Vec<u8>);
+type Key = ((u32, u32), u64, Vec<u8>);
 
 /// Layouts by file.
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Files {
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
     pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, Tag> {
-        let key = (module.device.clone(), module.inode, module.path.clone());
+        let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
         let known = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(key).or_default())
@@ -54,10 +55,11 @@ impl Files {
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
 /// its name in the process's own root, verified by inode.
 fn open(pid: u32, module: &Module) -> Option<File> {
-    let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{}", module.range));
+    let Mapping { start, end, .. } = module.mapping;
+    let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
     let program = || PathBuf::from(format!("/proc/{pid}/exe"));
-    let named = || rooted(pid, Path::new(OsStr::from_bytes(&module.path)));
-    let same = |file: &File| file.metadata().is_ok_and(|metadata| metadata.ino() == module.inode);
+    let named = || rooted(pid, Path::new(OsStr::from_bytes(&module.mapping.path)));
+    let same = |file: &File| file.metadata().is_ok_and(|metadata| metadata.ino() == module.mapping.inode);
     [mapping, if module.is_program { program() } else { named() }].iter().filter_map(open_regular).find(same)
 }
 
@@ -85,7 +87,7 @@ fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
 /// match.
 fn separate(pid: u32, module: &Module, links: &Links) -> Option<File> {
     let debug = Path::new("/usr/lib/debug");
-    let program = Path::new(OsStr::from_bytes(&module.path));
+    let program = Path::new(OsStr::from_bytes(&module.mapping.path));
     let directory = program.parent().unwrap_or(Path::new("/"));
     let by_id = links.build_id.as_deref().and_then(id_path).map(|path| debug.join(".build-id").join(path));
     let named = links.debuglink.as_ref().map(|(name, _)| Path::new(OsStr::from_bytes(name)));
@@ -153,7 +155,7 @@ impl SplitFiles<'_> {
 
 impl Split for SplitFiles<'_> {
     fn package(&self) -> Option<Vec<u8>> {
-        let name = [&self.module.path[..], b".dwp"].concat();
+        let name = [&self.module.mapping.path[..], b".dwp"].concat();
         self.read(Path::new(OsStr::from_bytes(&name)))
     }
 
@@ -179,9 +181,10 @@ mod tests {
     fn the_same_split_file_is_read_for_each_of_any_number_of_units() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(40_000).unwrap();
-        let maps = format!("7f0000000000-7f0000021000 r--p 00000000 fe:00 7 {}\n", file.path().display());
-        let module = &super::super::modules::modules(maps.as_bytes(), b"")[0];
-        let split = SplitFiles { pid: std::process::id(), module, left: Cell::new(100_000) };
+        let path = b"/program".to_vec();
+        let mapping = Mapping { start: 0, end: 4096, offset: 0, device: (0, 0), inode: 7, path };
+        let module = Module { mapping, is_program: true };
+        let split = SplitFiles { pid: std::process::id(), module: &module, left: Cell::new(100_000) };
         let read = [0, 1, 2].map(|_| split.read(file.path()).map(|bytes| bytes.len()));
         assert_eq!(read, [Some(40_000), Some(40_000), None]);
     }

@@ -11,6 +11,7 @@ mod files;
 mod layout;
 mod layouts;
 mod machine;
+mod mappings;
 mod modules;
 mod probe;
 mod process;
@@ -26,7 +27,7 @@ pub use self::tag::Tag;
 pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
 #[cfg(fuzzing)]
-pub(in crate::capture) use self::modules::fuzz_maps;
+pub(in crate::capture) use self::mappings::fuzz_maps;
 pub(in crate::capture) use self::probe::{Probe, log, merge};
 
 /// The location of jemalloc's counters in a thread, from the bytes of a program or library.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::files::Files;
 use super::layout::TsdLayout;
+use super::mappings::file_mappings;
 use super::modules::{Module, modules};
 use super::tag::Tag;
 use super::target::{Target, unread};
@@ -18,13 +19,13 @@ pub(super) fn attach(pid: u32, files: &Files) -> Result<Target, Tag> {
         ErrorKind::PermissionDenied => Tag::PtraceSeize,
         _ => Tag::ReadlinkFailure,
     })?;
-    let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
+    let mappings = file_mappings(pid).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Tag::PidMissing,
         ErrorKind::PermissionDenied => Tag::PtraceSeize,
         _ => Tag::MapsReadFailure,
     })?;
     let mut failure = Tag::JemallocNotFound;
-    for module in modules(&maps, program.as_os_str().as_bytes()) {
+    for module in modules(mappings, program.as_os_str().as_bytes()) {
         match files.layout(pid, &module) {
             Ok(layout) => return target(pid, &module, &layout),
             Err(Tag::JemallocNotFound) => {}
@@ -40,7 +41,7 @@ fn target(pid: u32, module: &Module, layout: &TsdLayout) -> Result<Target, Tag> 
     let distance = match layout.slot {
         // The dynamic linker places the block of a library, and stores its offset in the slot.
         Some(slot) if !module.is_program => {
-            let address = module.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
+            let address = module.mapping.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
             let mut word = [0; 8];
             memory::read(pid, address.ok_or(Tag::TlsArithmetic)?, &mut word).map_err(unread)?;
             i64::from_ne_bytes(word)
