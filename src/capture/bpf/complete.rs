@@ -1,9 +1,12 @@
 //! What procfs adds to threads that BPF has read: values that many threads share are read for one of them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+use nix::errno::Errno;
 
 use super::super::procfs::cgroup_paths::CgroupPaths;
-use super::super::procfs::folder::{Numbered, is_gone};
+use super::super::procfs::folder::Numbered;
 use super::super::procfs::parsers::Parsers;
 use super::super::procfs::task::PF_WQ_WORKER;
 use super::super::procfs::walk::Walk;
@@ -11,8 +14,8 @@ use super::super::tally::{File, Tally};
 use super::read::ThreadFacts;
 use crate::model::{Metrics, Name, ThreadState, may_be_cut, printable};
 
-/// How many threads are asked for a value that they share, if the others have exited.
-const CANDIDATES: usize = 8;
+/// Flag of `include/linux/sched.h`.
+const PF_EXITING: u64 = 0x4;
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
 pub(super) fn all(
@@ -44,9 +47,10 @@ fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts]
     let mut parsers = Parsers::new();
     let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, facts.sched_class));
     let of_class = read_by_key(keys, |tid| {
-        let text = Numbered::new(walk.procfs, tid).read(File::Sched.name(), buffer).ok()?;
         let mut metrics = Metrics::default();
-        parsers.put_all(File::Sched, text, &mut metrics);
+        if let Ok(text) = file_of(walk, tid, File::Sched, buffer)? {
+            parsers.put_all(File::Sched, text, &mut metrics);
+        }
         Some(metrics.ext_enabled)
     });
     for (thread, facts) in threads.iter_mut().zip(facts) {
@@ -63,17 +67,13 @@ fn cgroups(
     tally: &mut Tally,
 ) -> BTreeSet<Name> {
     let mut paths = CgroupPaths::default();
-    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, facts.cgroups));
-    let of_set = read_by_key(keys, |tid| {
-        let mut files = Numbered::new(walk.procfs, tid);
-        match files.read(File::Cgroup.name(), buffer) {
-            Ok(text) => Some(Ok(paths.identify(text))),
-            Err(errno) if is_gone(errno) && !files.has(File::Stat.name()) => None,
-            Err(errno) => Some(Err(errno)),
-        }
-    });
+    // procfs shows a thread that is exiting in the root of hierarchies of version 1 (`proc_cgroup_show`).
+    let key = |facts: &ThreadFacts| Some((facts.cgroups?, facts.flags & PF_EXITING));
+    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, key(facts)));
+    let of_set =
+        read_by_key(keys, |tid| Some(file_of(walk, tid, File::Cgroup, buffer)?.map(|text| paths.identify(text))));
     for (thread, facts) in threads.iter_mut().zip(facts) {
-        match facts.cgroups.and_then(|set| of_set.get(&set)) {
+        match key(facts).and_then(|set| of_set.get(&set)) {
             Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),
             Some(Err(errno)) => tally.failed(File::Cgroup, *errno),
             None => {}
@@ -82,19 +82,25 @@ fn cgroups(
     paths.seen
 }
 
+/// A file of a thread; `None` if the thread has exited.
+fn file_of<'b>(walk: &Walk<'_>, tid: u32, file: File, buffer: &'b mut Vec<u8>) -> Option<Result<&'b [u8], Errno>> {
+    let mut files = Numbered::new(walk.procfs, tid);
+    match files.read(file.name(), buffer) {
+        Err(Errno::ESRCH) => None,
+        Err(Errno::ENOENT) if !files.has(File::Stat.name()) => None,
+        result => Some(result),
+    }
+}
+
 /// Reads a value once for all threads with an equal key: for the first that has not exited. Threads are in the order
 /// of ids, so it is mostly an old one, whose key has hardly changed since it was read.
-fn read_by_key<T>(
-    threads: impl Iterator<Item = (u32, Option<u64>)>,
+fn read_by_key<K: Copy + Eq + Hash, T>(
+    threads: impl Iterator<Item = (u32, Option<K>)>,
     mut read: impl FnMut(u32) -> Option<T>,
-) -> HashMap<u64, T> {
-    let mut tried: HashMap<u64, usize> = HashMap::new();
+) -> HashMap<K, T> {
     let mut known = HashMap::new();
     for (tid, key) in threads {
-        let Some(key) = key.filter(|key| !known.contains_key(key)) else { continue };
-        let tries = tried.entry(key).or_default();
-        if *tries < CANDIDATES {
-            *tries += 1;
+        if let Some(key) = key.filter(|key| !known.contains_key(key)) {
             known.extend(read(tid).map(|value| (key, value)));
         }
     }

@@ -9,14 +9,15 @@ use crate::model::{HostContext, Metric, Switch, TaskstatsFamily};
 /// Facts of the host that values depend on.
 #[derive(Clone, Debug, Default)]
 pub(in crate::capture) struct Facts {
-    /// CPUs online: procfs shows no others in masks.
+    /// CPUs online: `sched_getaffinity` returns no others. Empty if unknown.
     pub(super) online: Vec<u32>,
     /// In bytes.
     pub(super) page_size: u64,
     /// What procfs adds to start times, for ctprof's time namespace, in nanoseconds.
     pub(super) boottime_offset_ns: i64,
-    /// The monotonic time from which the times of threads count.
-    pub(super) start_monotonic_ns: u64,
+    /// The moment from which the times of threads count, by the clock of the records: `CLOCK_MONOTONIC` of the initial
+    /// time namespace.
+    pub(super) start_monotonic_ns: Option<u64>,
     /// Whether scheduler statistics count (`kernel.sched_schedstats`).
     pub(super) schedstats: bool,
     /// Whether delays count (`kernel.task_delayacct`).
@@ -31,8 +32,10 @@ impl Facts {
         Self {
             online: online.unwrap_or_default(),
             page_size: host.page_size.unwrap_or(4096),
-            boottime_offset_ns: boottime_offset_ns(&offsets).unwrap_or(0),
-            start_monotonic_ns: start.monotonic_ns.unwrap_or(0),
+            boottime_offset_ns: offset_ns(&offsets, "boottime").unwrap_or(0),
+            start_monotonic_ns: start
+                .monotonic_ns
+                .map(|ns| ns.saturating_sub_signed(offset_ns(&offsets, "monotonic").unwrap_or(0))),
             schedstats: host.sched_schedstats == Some(Switch::On),
             delays: host.task_delayacct != Some(Switch::RuntimeOff),
         }
@@ -45,10 +48,10 @@ impl Facts {
     }
 }
 
-/// The offset of `CLOCK_BOOTTIME` in the time namespace of this process (time_namespaces(7)), from lines with a clock,
-/// seconds and nanoseconds.
-fn boottime_offset_ns(text: &str) -> Option<i64> {
-    let line = text.lines().find(|line| line.starts_with("boottime"))?;
+/// The offset of a clock in the time namespace of this process (time_namespaces(7)), from lines with a clock, seconds
+/// and nanoseconds.
+fn offset_ns(text: &str, clock: &str) -> Option<i64> {
+    let line = text.lines().find(|line| line.starts_with(clock))?;
     let mut numbers = line.split_whitespace().skip(1).map(str::parse::<i64>);
     let (seconds, nanoseconds) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
@@ -56,13 +59,44 @@ fn boottime_offset_ns(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::options::Tree;
     use super::*;
+    use crate::model::METRICS;
 
     #[test]
     fn start_times_are_those_of_the_time_namespace() {
         // Linux 6.18.
-        let text = "monotonic           0         0\nboottime       -3600   5000000\n";
-        assert_eq!(boottime_offset_ns(text), Some(-3_599_995_000_000));
-        assert_eq!(boottime_offset_ns("monotonic 0 0\n"), None);
+        let text = "monotonic          10         0\nboottime       -3600   5000000\n";
+        assert_eq!(offset_ns(text, "boottime"), Some(-3_599_995_000_000));
+        assert_eq!(offset_ns(text, "monotonic"), Some(10_000_000_000));
+        assert_eq!(offset_ns("monotonic 0 0\n", "boottime"), None);
+        assert_eq!(offset_ns("", "monotonic"), None, "a kernel without time namespaces");
+    }
+
+    #[test]
+    fn values_that_the_kernel_does_not_count_are_not_zero() {
+        let counted = |schedstats, delays| {
+            let facts = Facts { schedstats, delays, ..Facts::default() };
+            let names = ["wait_sum", "blkio_delay_count", "cpu_delay_count", "run_time_ns"];
+            let metric = |name| METRICS.iter().find(|metric| metric.name == name).unwrap();
+            names.map(|name| facts.count(metric(name)))
+        };
+        assert_eq!(counted(true, true), [true; 4]);
+        assert_eq!(counted(false, true), [false, true, true, true]);
+        assert_eq!(counted(true, false), [true, false, true, true], "the scheduler counts waits for a CPU always");
+    }
+
+    #[test]
+    fn switches_of_the_host_decide_what_counts() {
+        let facts = |sched_schedstats, task_delayacct| {
+            let host = HostContext { sched_schedstats, task_delayacct, ..HostContext::default() };
+            let facts = Facts::read(&host, Start::now(Tree::Live));
+            assert!(!facts.online.is_empty() && facts.start_monotonic_ns > Some(0));
+            (facts.schedstats, facts.delays)
+        };
+        assert_eq!(facts(Some(Switch::On), Some(Switch::On)), (true, true));
+        assert_eq!(facts(Some(Switch::RuntimeOff), Some(Switch::RuntimeOff)), (false, false));
+        // Before Linux 5.14, delay accounting has no switch, and threads without delays have no pointer to them.
+        assert_eq!(facts(None, None), (false, true));
     }
 }

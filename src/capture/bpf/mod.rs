@@ -29,6 +29,8 @@ mod emitted_programs;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod record_builder;
+#[cfg(test)]
 mod recorded_types;
 #[cfg(test)]
 mod type_builder;

@@ -27,44 +27,152 @@ pub(super) struct ProcessCounters {
 
 impl ProcessFields {
     pub(super) fn read(&self, record: Record<'_>) -> ProcessCounters {
-        let is_visible = record.number(self.parent_level).is_some_and(|level| level >= u64::from(self.level));
-        let parent = if is_visible { record.number(self.parent) } else { Some(0) };
         ProcessCounters {
             counters: self.counters.iter().map(|field| record.number(*field)).collect(),
             cpu_time: self.cpu_time.read(record),
-            ppid: parent.and_then(|parent| u32::try_from(parent).ok()),
+            ppid: self.parent(record).and_then(|parent| u32::try_from(parent).ok()),
         }
     }
+
+    /// The id of the parent; 0 for one outside of the PID namespace.
+    fn parent(&self, record: Record<'_>) -> Option<u64> {
+        let is_visible = record.number(self.parent_level)? >= u64::from(self.level);
+        if is_visible { record.number(self.parent) } else { Some(0) }
+    }
+}
+
+/// A counter of exited threads with those of the living ones; `None` if one has no value.
+fn with_living(exited: u64, metric: MetricId, threads: &[(&Metrics, Option<CpuTime>)]) -> Option<u64> {
+    threads.iter().try_fold(exited, |sum, (metrics, _)| match metric.metric().get(metrics) {
+        Some(Value::Unsigned(more)) => Some(sum.wrapping_add(more)),
+        _ => None,
+    })
 }
 
 impl ProcessCounters {
     /// The counters with those of the living threads, as procfs adds them (`do_task_stat` of fs/proc/array.c,
     /// `do_io_accounting` of fs/proc/base.c).
     pub(super) fn with_threads(&self, threads: &[(&Metrics, Option<CpuTime>)]) -> ProcessState {
-        let mut process = ProcessState { ppid: self.ppid, ..ProcessState::default() };
         let cpu_time = self.cpu_time.and_then(|(exited, printed)| {
-            let living = threads.iter().try_fold(exited, |sum, (_, time)| Some(sum.plus((*time)?)))?;
-            Some(living.adjusted(printed))
+            let all = threads.iter().try_fold(exited, |sum, (_, time)| Some(sum.plus((*time)?)))?;
+            Some(all.adjusted(printed))
         });
+        let mut process = ProcessState { ppid: self.ppid, ..ProcessState::default() };
         for (counter, &number) in PROCESS.iter().zip(&self.counters) {
-            let metric = counter.source.metric;
             let of_threads = counter.source.includes != Includes::Children;
-            let value = match metric {
+            let value = match counter.source.metric {
                 MetricId::utime_clock_ticks if of_threads => cpu_time.map(|(user, _)| user / NS_PER_TICK),
                 MetricId::stime_clock_ticks if of_threads => cpu_time.map(|(_, system)| system / NS_PER_TICK),
                 MetricId::utime_clock_ticks | MetricId::stime_clock_ticks => number.map(|ns| ns / NS_PER_TICK),
-                _ if of_threads => threads
-                    .iter()
-                    .try_fold(number, |sum, (metrics, _)| {
-                        let Some(Value::Unsigned(more)) = metric.metric().get(metrics) else { return None };
-                        Some(sum.map(|sum| sum.wrapping_add(more)))
-                    })
-                    .flatten(),
+                metric if of_threads => number.and_then(|number| with_living(number, metric, threads)),
                 _ => number,
             };
             // A number that the counter cannot hold is absent.
             value.and_then(|value| counter.set(&mut process, Value::Unsigned(value)).ok());
         }
         process
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::columns::Level;
+    use super::super::facts::Facts;
+    use super::super::read::{ReadThread, Reader};
+    use super::super::record_builder::RecordBuilder;
+    use super::*;
+
+    const LEADER: [(&str, u64); 2] = [("pid", 700), ("tgid", 700)];
+
+    fn read_at(level: Level, record: &RecordBuilder) -> ReadThread {
+        Reader::new(&record.layout, &BTreeSet::new(), level, &Facts::default()).thread(record.record()).unwrap()
+    }
+
+    /// The counters of a process with these threads, the first of which is the leader.
+    fn counters(threads: &[RecordBuilder]) -> ProcessState {
+        let mut threads: Vec<_> = threads.iter().map(|record| read_at(Level(0), record)).collect();
+        let process = threads[0].facts.process.take().unwrap();
+        let living: Vec<_> = threads.iter().map(|thread| (&*thread.state.metrics, thread.facts.cpu_time)).collect();
+        process.with_threads(&living)
+    }
+
+    fn leader() -> RecordBuilder {
+        RecordBuilder::new(Level(0)).with(LEADER)
+    }
+
+    #[test]
+    fn counters_of_exited_threads_children_and_living_threads_add_up() {
+        let leader = leader().with([
+            ("signal->min_flt", 1000),
+            ("signal->cmin_flt", 7),
+            ("signal->ioac.rchar", 50_000),
+            ("min_flt", 100),
+            ("ioac.rchar", 4),
+        ]);
+        let other =
+            RecordBuilder::new(Level(0)).with([("pid", 701), ("tgid", 700), ("min_flt", 10), ("ioac.rchar", 2)]);
+        let process = counters(&[leader, other]);
+        assert_eq!((process.minflt, process.cminflt), (Some(1110.into()), Some(7.into())));
+        assert_eq!((process.rchar, process.majflt), (Some(50_006.into()), Some(0.into())));
+    }
+
+    #[test]
+    fn cpu_time_is_adjusted_for_the_process_as_a_whole() {
+        let process_time = [
+            ("signal->utime", 60_000_000),
+            ("signal->stime", 20_000_000),
+            ("signal->sum_sched_runtime", 100_000_000),
+            ("signal->cutime", 39_999_999),
+            ("signal->cstime", 40_000_000),
+        ];
+        let thread_time = [("utime", 0), ("stime", 20_000_000), ("se.sum_exec_runtime", 100_000_000)];
+        let process = counters(&[leader().with(process_time).with(thread_time)]);
+        // 60 of 100 ms of the samples are user time, and the threads ran for 200 ms.
+        assert_eq!((process.utime_clock_ticks, process.stime_clock_ticks), (Some(12.into()), Some(8.into())));
+        assert_eq!((process.cutime_clock_ticks, process.cstime_clock_ticks), (Some(3.into()), Some(4.into())));
+        let printed = [("signal->prev_cputime.utime", 140_000_000), ("signal->prev_cputime.stime", 10_000_000)];
+        let process = counters(&[leader().with(process_time).with(thread_time).with(printed)]);
+        assert_eq!((process.utime_clock_ticks, process.stime_clock_ticks), (Some(14.into()), Some(6.into())));
+    }
+
+    #[test]
+    fn a_counter_that_one_thread_lacks_is_absent() {
+        let leader = leader().with([("signal->min_flt", 1), ("signal->cmin_flt", 2), ("signal->utime", 30_000_000)]);
+        let mut read = read_at(Level(0), &leader);
+        let (process, state) = (read.facts.process.take().unwrap(), &mut read.state);
+        state.metrics.minflt = None;
+        let process = process.with_threads(&[(&state.metrics, None)]);
+        assert_eq!((process.minflt, process.utime_clock_ticks), (None, None));
+        assert_eq!((process.cminflt, process.majflt), (Some(2.into()), Some(0.into())));
+    }
+
+    #[test]
+    fn a_process_without_counters_of_its_own_has_no_values() {
+        let process = counters(&[leader().null("signal")]);
+        assert!(PROCESS.iter().all(|counter| counter.get(&process).is_none()));
+    }
+
+    #[test]
+    fn counters_wrap_around_like_those_of_the_kernel() {
+        let process = counters(&[leader().with([("signal->min_flt", u64::MAX), ("min_flt", 3)])]);
+        assert_eq!(process.minflt, Some(2.into()));
+    }
+
+    #[test]
+    fn a_parent_outside_of_the_namespace_has_id_0() {
+        let level = Level(2);
+        let (tid, tgid, parent) = (level.tid(), level.tgid(), level.parent());
+        let record = || RecordBuilder::new(level).with([(&*tid, 7), (&*tgid, 7), (&*parent, 5)]);
+        let ppid = |record: RecordBuilder| read_at(level, &record).facts.process.unwrap().with_threads(&[]).ppid;
+        for (level, expected) in [(0, 0), (1, 0), (2, 5), (3, 5)] {
+            assert_eq!(ppid(record().with([(Level::OF_PARENT, level)])), Some(expected), "{level}");
+        }
+        assert_eq!(ppid(record().null("real_parent")), None);
+        assert_eq!(ppid(record().null("real_parent->thread_pid")), None, "its level is unknown");
+        let init = leader().with([("real_parent->tgid", 0)]);
+        assert_eq!(counters(&[init]).ppid, Some(0), "of process 1");
+        assert_eq!(counters(&[leader().with([("real_parent->tgid", 1)])]).ppid, Some(1));
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct ThreadFacts {
     pub(super) cgroups: Option<u64>,
     /// Equal for threads of the same scheduling class.
     pub(super) sched_class: Option<u64>,
-    /// Address of the thread-local storage; `None` for kernel threads.
+    /// Address of the thread-local storage; `None` for threads without their own.
     pub(super) thread_pointer: Option<u64>,
     /// Resident memory of the process, on the first thread only.
     pub(super) resident_bytes: Option<u64>,
@@ -90,14 +90,14 @@ impl Reader {
         let fields = &self.fields;
         let id = |field| u32::try_from(record.number(field)?).ok().filter(|&id| id > 0);
         let (tid, tgid) = (id(fields.tid)?, id(fields.tgid)?);
-        let flags = record.number(fields.flags).unwrap_or(0);
+        let flags = record.number(fields.flags)?;
         let kernel_thread = flags & PF_KTHREAD != 0;
         let is_first = tid == tgid && !kernel_thread;
         let start = record.number(fields.start_time);
         let cpu_time = fields.cpu_time.read(record);
         let common = Common {
             cpu_time: cpu_time.map(|(time, printed)| time.adjusted(printed)),
-            exit_state: record.number(fields.exit_state).unwrap_or(0),
+            exit_state: record.number(fields.exit_state),
             page_size: self.facts.page_size,
         };
         let mut state = ThreadState {
@@ -107,7 +107,7 @@ impl Reader {
             start_time_clock_ticks: start
                 .map(|ns| ns.saturating_add_signed(self.facts.boottime_offset_ns) / NS_PER_TICK),
             kernel_thread,
-            read_at_ns: Some(record.time().saturating_sub(self.facts.start_monotonic_ns)),
+            read_at_ns: self.facts.start_monotonic_ns.map(|start| record.time().saturating_sub(start)),
             ..ThreadState::default()
         };
         self.fill(record, common, &mut state);
@@ -116,7 +116,7 @@ impl Reader {
             flags,
             cgroups: record.number(fields.cgroups),
             sched_class: record.number(fields.sched_class),
-            thread_pointer: if kernel_thread { None } else { record.number(fields.thread_pointer) },
+            thread_pointer: if has_own_thread_pointer(flags) { record.number(fields.thread_pointer) } else { None },
             resident_bytes: if is_first { self.resident_bytes(record) } else { None },
             cpu_time: cpu_time.map(|(time, _)| time),
             process: is_first.then(|| Box::new(fields.process.read(record))),
@@ -125,8 +125,8 @@ impl Reader {
     }
 
     fn resident_bytes(&self, record: Record<'_>) -> Option<u64> {
-        let counters = self.fields.resident.iter().map(|field| record.number(*field).map(pages));
-        Some(counters.sum::<Option<u64>>()?.saturating_mul(self.facts.page_size))
+        let counters = self.fields.resident.iter().map(|field| record.number(*field));
+        Some(pages(counters)?.saturating_mul(self.facts.page_size))
     }
 
     /// The name of the thread. Threads with equal names share one allocation.
@@ -147,7 +147,7 @@ impl Reader {
         for (metric, source) in &self.metrics {
             match source.form {
                 FieldForm::Cpus => {
-                    let mask = record.words(source.field);
+                    let mask = record.words(source.field).filter(|_| !self.facts.online.is_empty());
                     metrics.cpu_affinity = mask.map(|mask| cpus(&mut self.cpus, &self.facts.online, mask));
                     continue;
                 }
@@ -162,6 +162,17 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a thread with these `PF_` flags has its own thread-local storage. Workers that the kernel creates in a
+/// process have the thread pointer of the thread that needed them, and exited threads may have released theirs.
+fn has_own_thread_pointer(flags: u64) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    /// Workers of io_uring (Linux 5.12).
+    const PF_IO_WORKER: u64 = 0x10;
+    /// Other workers, such as those of vhost (Linux 6.4).
+    const PF_USER_WORKER: u64 = 0x4000;
+    flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) == 0
 }
 
 fn is_fair(metrics: &Metrics) -> bool {
@@ -211,5 +222,201 @@ impl Fields {
                 level: level.0,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record_builder::RecordBuilder;
+    use super::*;
+    use crate::model::{CategoricalString, Value};
+
+    const PID: u64 = 700;
+
+    fn facts() -> Facts {
+        Facts {
+            online: vec![0, 1, 2, 64],
+            page_size: 4096,
+            boottime_offset_ns: 0,
+            start_monotonic_ns: Some(1_000),
+            schedstats: true,
+            delays: true,
+        }
+    }
+
+    fn read_by(facts: Facts, record: &RecordBuilder) -> Option<ReadThread> {
+        Reader::new(&record.layout, &BTreeSet::new(), Level(0), &facts).thread(record.record())
+    }
+
+    fn read(record: &RecordBuilder) -> ReadThread {
+        read_by(facts(), record).unwrap()
+    }
+
+    /// The first thread of a process.
+    fn leader() -> RecordBuilder {
+        RecordBuilder::new(Level(0)).with([("pid", PID), ("tgid", PID)])
+    }
+
+    fn other_thread() -> RecordBuilder {
+        leader().with([("pid", PID + 1)])
+    }
+
+    fn kernel_thread() -> RecordBuilder {
+        leader().with([(columns::FLAGS, PF_KTHREAD)])
+    }
+
+    fn value<'t>(thread: &'t ReadThread, name: &str) -> Option<Value<'t>> {
+        METRICS.iter().find(|metric| metric.name == name).unwrap().get(&thread.state.metrics)
+    }
+
+    #[test]
+    fn a_thread_has_its_ids_name_and_times() {
+        let name = u128::from_ne_bytes(*b"sh\0left-from-old");
+        let [low, high] = [0, 64].map(|shift| u64::try_from(name >> shift & u128::from(u64::MAX)).unwrap());
+        let words = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
+        let record = other_thread().set(columns::COMM, &words).with([(columns::START_TIME, 29_999_999)]).at(1_500);
+        let thread = read(&record).state;
+        assert_eq!((thread.tgid, thread.tid, &*thread.comm), (700, 701, "sh"));
+        assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(500)));
+        assert!(!thread.kernel_thread);
+        let later = Facts { boottime_offset_ns: 10_000_001, ..facts() };
+        assert_eq!(read_by(later, &record).unwrap().state.start_time_clock_ticks, Some(4));
+        let unknown = Facts { start_monotonic_ns: None, ..facts() };
+        assert_eq!(read_by(unknown, &record).unwrap().state.read_at_ns, None);
+    }
+
+    #[test]
+    fn a_thread_without_an_id_in_the_namespace_is_not_one_of_it() {
+        assert!(read_by(facts(), &RecordBuilder::new(Level(0))).is_none());
+        let tid = Level(1).tid();
+        let nested = || RecordBuilder::new(Level(1)).with([(&*Level(1).tgid(), 7), (&*tid, 9)]);
+        let read = |record: &RecordBuilder| {
+            let thread = Reader::new(&record.layout, &BTreeSet::new(), Level(1), &facts()).thread(record.record())?;
+            Some((thread.state.tgid, thread.state.tid))
+        };
+        assert_eq!(read(&nested()), Some((7, 9)));
+        assert_eq!(read(&nested().null("thread_pid")), None, "the kernel has released the thread");
+    }
+
+    #[test]
+    fn values_of_a_process_are_those_of_its_first_thread() {
+        let (leader, other) = (read(&leader()), read(&other_thread()));
+        assert_eq!((value(&leader, "nr_threads"), value(&other, "nr_threads")), (Some(Value::Unsigned(0)), None));
+        assert!(leader.facts.process.is_some() && other.facts.process.is_none());
+        assert_eq!((leader.facts.resident_bytes, other.facts.resident_bytes), (Some(0), None));
+    }
+
+    #[test]
+    fn kernel_threads_and_exited_threads_have_no_memory() {
+        let record =
+            |record: RecordBuilder| record.with([("mm->hiwater_rss", 7), (RESIDENT[1], 5), ("mm->total_vm", 9)]);
+        let thread = read(&record(leader()));
+        assert_eq!(value(&thread, "hiwater_rss_bytes"), Some(Value::Unsigned(7 * 4096)));
+        assert_eq!(thread.facts.resident_bytes, Some(5 * 4096));
+        // A kernel thread uses the memory of a process at times.
+        for thread in [read(&record(kernel_thread())), read(&record(leader()).null("mm"))] {
+            assert_eq!(value(&thread, "hiwater_rss_bytes"), None);
+            assert_eq!(value(&thread, "hiwater_vm_bytes"), None);
+            assert_eq!(thread.facts.resident_bytes, None);
+        }
+        assert!(read(&kernel_thread()).facts.process.is_none());
+        assert!(read(&kernel_thread()).state.kernel_thread);
+    }
+
+    #[test]
+    fn a_thread_pointer_is_its_own_or_absent() {
+        let pointer = |flags| {
+            let fields = [(columns::THREAD_POINTER, 0x7f00), (columns::FLAGS, flags)];
+            read(&leader().with(fields)).facts.thread_pointer
+        };
+        assert_eq!(pointer(0x40_0040), Some(0x7f00));
+        for flags in [PF_KTHREAD, 0x4, 0x10, 0x4000] {
+            assert_eq!(pointer(0x40_0040 | flags), None, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn only_threads_of_a_fair_policy_have_a_slice() {
+        let slice = |policy| {
+            let thread = read(&leader().with([("policy", policy), ("se.slice", 2_800_000)]));
+            value(&thread, "fair_slice_ns").is_some()
+        };
+        let with_slice: Vec<_> = (0..8).filter(|&policy| slice(policy)).collect();
+        assert_eq!(with_slice, [0, 3, 7], "SCHED_OTHER, SCHED_BATCH, SCHED_EXT");
+    }
+
+    #[test]
+    fn masks_have_the_cpus_that_are_online() {
+        let path = "cpus_mask.bits | cpus_allowed.bits";
+        let cpus = |facts, mask: [u64; 2]| {
+            let thread = read_by(facts, &leader().set(path, &mask)).unwrap();
+            thread.state.metrics.cpu_affinity.map(|cpus| cpus.0)
+        };
+        assert_eq!(cpus(facts(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
+        assert_eq!(cpus(facts(), [0b1010, 1]), Some(vec![1, 64]));
+        assert_eq!(cpus(facts(), [0b1000, 2]), Some(vec![]));
+        let many = Facts { online: vec![1, 200], ..facts() };
+        assert_eq!(cpus(many, [u64::MAX; 2]), Some(vec![1]), "a CPU beyond the mask");
+        let unknown = Facts { online: vec![], ..facts() };
+        assert_eq!(cpus(unknown, [u64::MAX; 2]), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_count_is_absent() {
+        let thread = read(&leader());
+        assert_eq!(value(&thread, "nr_wakeups"), Some(Value::Unsigned(0)));
+        assert_eq!(value(&thread, "blkio_delay_count"), Some(Value::Unsigned(0)));
+        assert_eq!(value(&thread, "blkio_delay_min_ns"), None, "the shortest of no waits");
+        let without = |facts| read_by(facts, &leader()).unwrap();
+        assert_eq!(value(&without(Facts { schedstats: false, ..facts() }), "nr_wakeups"), None);
+        assert_eq!(value(&without(Facts { delays: false, ..facts() }), "blkio_delay_count"), None);
+        let older = read(&leader().null("delays"));
+        assert_eq!(value(&older, "blkio_delay_count"), None, "started before delays were counted");
+        assert_eq!(value(&older, "cpu_delay_count"), Some(Value::Unsigned(0)));
+    }
+
+    #[test]
+    fn a_value_that_its_metric_cannot_hold_is_absent() {
+        let thread = read(&leader().with([("rt_priority", u64::MAX), ("static_prio", u64::MAX >> 1), ("min_flt", 3)]));
+        assert_eq!((value(&thread, "rt_priority"), value(&thread, "nice")), (None, None));
+        assert_eq!(value(&thread, "minflt"), Some(Value::Unsigned(3)));
+    }
+
+    #[test]
+    fn a_refused_field_costs_only_its_metrics() {
+        let record = leader();
+        let column = |path: &str| record.layout.columns.iter().position(|column| column.path == path).unwrap();
+        let dropped = |path| {
+            let dropped = BTreeSet::from([u16::try_from(column(path)).unwrap()]);
+            Reader::new(&record.layout, &dropped, Level(0), &facts()).thread(record.record())
+        };
+        let thread = dropped("policy").unwrap();
+        assert_eq!((value(&thread, "policy"), value(&thread, "fair_slice_ns")), (None, None));
+        assert_eq!(value(&thread, "voluntary_csw"), Some(Value::Unsigned(0)));
+        assert_eq!(value(&dropped("exit_state").unwrap(), "state"), None);
+        assert_eq!(value(&dropped("stime").unwrap(), "utime_clock_ticks"), None);
+        assert!(dropped("flags").is_none(), "kernel threads would be unknown");
+    }
+
+    #[test]
+    fn every_metric_with_a_field_has_a_value() {
+        let record = leader().with([("policy", 3)]);
+        let thread = read(&record);
+        let is_absent = |metric: &&Metric| {
+            let form = metric.sources.bpf.map(|field| field.form);
+            form.is_some_and(|form| !matches!(form, FieldForm::Representative | FieldForm::Pages(_)))
+                && metric.get(&thread.state.metrics).is_none()
+        };
+        let absent: Vec<_> = METRICS.iter().filter(is_absent).map(|metric| metric.name).collect();
+        assert!(absent.iter().all(|name| name.ends_with("_delay_min_ns")), "{absent:?}");
+        assert_eq!(thread.state.metrics.policy, Some(CategoricalString("SCHED_BATCH".into())));
+    }
+
+    #[test]
+    fn equal_names_share_one_allocation() {
+        let record = leader();
+        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), Level(0), &facts());
+        let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
+        assert!(Name::ptr_eq(&names[0], &names[1]));
     }
 }

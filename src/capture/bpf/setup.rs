@@ -18,6 +18,7 @@ use crate::model::{BpfObstacle, METRICS, Metric, NoBpf};
 use crate::sys::bpf::iterator::{self, Only};
 use crate::sys::bpf::kernel_btf::{KernelBtf, KernelBtfError};
 use crate::sys::bpf::map::per_cpu_array;
+use crate::sys::bpf::memlock::RaisedMemlock;
 use crate::sys::bpf::program::{Attach, Spec};
 
 /// Target of `/proc/self/ns/pid` in the initial namespace (`PROC_PID_INIT_INO` of include/linux/proc_ns.h).
@@ -45,6 +46,8 @@ impl Engine {
         let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
         let btf = Btf::parse(&bytes).map_err(invalid)?;
         let kernel = Kernel::find(&btf).ok_or(BpfObstacle::NoTaskIterator)?;
+        // If it cannot be raised, loading fails with the cause.
+        let _raised = RaisedMemlock::new();
         let level = level(&btf, kernel)?;
         let layout = Layout::resolve(&btf, kernel.task, columns::all(level, cpu_words()));
         let (program, dropped) = iterator_program(kernel, &layout)?;
@@ -64,7 +67,7 @@ impl Engine {
     /// Passes the records of all threads to `each`, many at once.
     ///
     /// # Errors
-    /// Errors of the iterator. The records before one are passed.
+    /// Errors of the iterator, and `EIO` if it ends within a record. The records before are passed.
     pub(in crate::capture) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         read(&self.link, each)
     }
@@ -110,14 +113,18 @@ fn read(link: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
     loop {
         let length = iterator::read(&iterator, &mut buffer)?;
         if length == 0 {
-            return Ok(());
+            return if words.is_empty() { Ok(()) } else { Err(Errno::EIO) };
         }
-        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-        words.extend(buffer[..length].chunks_exact(8).map(word));
-        let whole = records(&words).map(Record::len).sum();
-        let rest = words.split_off(whole);
-        each(std::mem::replace(&mut words, rest));
+        pass_whole(&mut words, &buffer[..length], &mut each);
     }
+}
+
+/// Appends bytes to the words of a record that is not whole yet. Passes all whole records, and keeps the rest.
+fn pass_whole(words: &mut Vec<u64>, bytes: &[u8], each: &mut impl FnMut(Vec<u64>)) {
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    words.extend(bytes.chunks_exact(8).map(word));
+    let rest = words.split_off(records(words).map(Record::len).sum());
+    each(std::mem::replace(words, rest));
 }
 
 /// The level of ctprof's PID namespace. In the initial one it is 0; in others, ctprof's own record says it.
@@ -126,8 +133,7 @@ fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
     if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
         return Ok(Level(0));
     }
-    let wanted = [Level::OF_THREAD, "tgid"].map(|path| Wanted::number(Part::Thread, path));
-    let layout = Layout::resolve(btf, kernel.task, wanted.to_vec());
+    let layout = Layout::resolve(btf, kernel.task, vec![Wanted::number(Part::Thread, Level::OF_THREAD)]);
     let (program, dropped) = iterator_program(kernel, &layout)?;
     let own = Only::Thread(nix::unistd::gettid().as_raw().unsigned_abs());
     let link = iterator::link(program.as_fd(), Some(own)).map_err(|errno| obstacle::explain(errno, ""))?;

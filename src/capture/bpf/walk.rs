@@ -1,11 +1,13 @@
 //! The walk over all threads by a BPF iterator.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
+use super::super::enrich::guarded;
 use super::super::procfs::folder::Folder;
 use super::super::procfs::text;
 use super::super::procfs::walk::Walk;
@@ -38,8 +40,8 @@ impl Engine {
         let reader = || Reader::new(&self.layout, &self.dropped, self.level, facts);
         let wanted: HashSet<u32> = pids.iter().copied().collect();
         let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
-        let (mut threads, mut facts) = self.threads(walk.procfs, reader, is_wanted, pool);
         let mut tally = Tally::default();
+        let (mut threads, mut facts) = self.threads(walk.procfs, reader, is_wanted, pool, &mut tally);
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
@@ -64,28 +66,37 @@ impl Engine {
         reader: impl Fn() -> Reader + Sync,
         is_wanted: impl Fn(&ThreadState) -> bool + Sync,
         pool: &ThreadPool,
+        tally: &mut Tally,
     ) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
         let readers: Mutex<Vec<Reader>> = Mutex::default();
         let threads: Mutex<Vec<ReadThread>> = Mutex::new(Vec::with_capacity(number_of_threads(procfs)));
+        let tally = Mutex::new(tally);
         let parse = &|words: &[u64]| {
-            let free = lock(&readers).pop();
-            let mut reader = free.unwrap_or_else(&reader);
-            let read = records(words).filter_map(|record| reader.thread(record));
-            let read: Vec<_> = read.filter(|thread| is_wanted(&thread.state)).collect();
-            lock(&threads).extend(read);
-            lock(&readers).push(reader);
+            let mut counts = Tally::default();
+            guarded(format_args!("records of the BPF iterator"), &mut counts, |_| {
+                let free = lock(&readers).pop();
+                let mut reader = free.unwrap_or_else(&reader);
+                let read = records(words).filter_map(|record| reader.thread(record));
+                let read: Vec<_> = read.filter(|thread| is_wanted(&thread.state)).collect();
+                lock(&threads).extend(read);
+                lock(&readers).push(reader);
+            });
+            lock(&tally).merge(counts);
         };
         let result = pool.in_place_scope(|scope| self.read(|words| scope.spawn(move |_| parse(&words))));
+        let mut threads = threads.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(errno) = result {
-            tracing::warn!("the BPF iterator failed ({errno}): procfs reads the remaining processes");
+            // The iterator visits threads in the order of their ids, so any process can lack some.
+            tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
+            threads.clear();
         }
-        in_order(threads.into_inner().unwrap_or_else(PoisonError::into_inner))
+        in_order(threads)
     }
 }
 
-/// Sorts threads by their ids. Of an id that the kernel gave twice meanwhile, one is kept.
+/// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
 fn in_order(mut threads: Vec<ReadThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
-    threads.sort_unstable_by_key(|thread| thread.state.id());
+    threads.sort_unstable_by_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
     threads.dedup_by_key(|thread| thread.state.id());
     let facts = threads.iter_mut().map(|thread| std::mem::take(&mut thread.facts)).collect();
     // In the memory of the threads that were read.
