@@ -42,6 +42,16 @@ impl Engine {
     pub(in crate::capture) fn load(process: Option<u32>) -> Result<Self, NoBpf> {
         obstacle::before_loading()?;
         let begin = Instant::now();
+        match Self::load_once(process, begin) {
+            Err(no_bpf) if no_bpf.cause == BpfObstacle::MemoryLock => {
+                let _raised = RaisedMemlock::new().map_err(|_| no_bpf)?;
+                Self::load_once(process, begin)
+            }
+            result => result,
+        }
+    }
+
+    fn load_once(process: Option<u32>, begin: Instant) -> Result<Self, NoBpf> {
         let bytes = KernelBtf::open().map_err(without_btf)?;
         let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
         let btf = Btf::parse(&bytes).map_err(invalid)?;
