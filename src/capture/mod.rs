@@ -15,6 +15,7 @@ mod procfs;
 pub mod record;
 mod start;
 mod tally;
+mod ticks;
 mod walked;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +85,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
         start: start.instant,
         capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(&procfs)).flatten(),
         progress: &options.progress,
+        css_sets: &options.css_sets,
     };
     let (mut walked, used) = engine.walk(&walk, options, (&host, start), &pids, &pool);
     whole_process::reread_parents(&procfs, &mut walked.threads);

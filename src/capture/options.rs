@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::bpf::css_sets::CssSets;
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;
@@ -63,6 +64,8 @@ pub struct Options {
     pub jemalloc: Ask,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
+    /// What the capture learns about cgroups.
+    pub(crate) css_sets: Arc<CssSets>,
 }
 
 impl Options {

@@ -136,7 +136,7 @@ pub(super) struct Sources {
     /// Do not read jemalloc counters
     #[arg(long)]
     no_jemalloc: bool,
-    /// Do not use taskstats (with --engine procfs no delay accounting and no peak memory; no records of exited threads)
+    /// Do not use taskstats (with --engine procfs no delay accounting, no peak memory and no records of exited threads)
     #[arg(long)]
     no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
@@ -162,6 +162,9 @@ pub(super) struct Record {
     /// File to write the window to, instead of printing it; `-` for stdout
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
+    /// Buffer of the kernel for BPF records of exited threads, which have some 700 bytes each
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = ring_size)]
+    pub(super) ring: u32,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -509,6 +512,12 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| EXPECTED_SIZE.to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+/// The size of a ring buffer: at most 1 GiB, because the kernel doubles what is no power of two.
+fn ring_size(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(size(text)?).ok().filter(|bytes| *bytes <= 1 << 30);
+    bytes.ok_or_else(|| "too large: at most 1G".to_owned())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
 use super::output::{Stream, selection, write_page_to};
 use crate::capture::record::{self, ExitListener};
-use crate::capture::{self, Ask, Options, Smaps, capture_with};
+use crate::capture::{self, Options, Smaps, capture_with};
 use crate::compare::{Digest, Sides, show_digest};
 use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand};
 use crate::process::{Child, CommandEnd, RECORD_FAILED, Signals, SpawnError};
@@ -60,7 +60,7 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
     let signals = signals.context("cannot block signals")?;
     let options = options(&args.sources);
-    let listener = listen(&options);
+    let listener = listen(&options, args.ring);
     // Only the later memory of processes is shown.
     let mut earlier = capture_with(&Options { smaps: Smaps::Never, ..options.clone() })?;
     let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
@@ -98,12 +98,9 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     Ok((window::recorded(&earlier, threads, later, recording)?, status))
 }
 
-/// Listens to records of exited threads, where the kernel sends them.
-fn listen(options: &Options) -> Option<ExitListener> {
-    if options.taskstats == Ask::No {
-        return None;
-    }
-    let listener = ExitListener::start(&capture::host(&options.roots));
+/// Listens to records of exited threads, where the kernel has them.
+fn listen(options: &Options, ring_bytes: u32) -> Option<ExitListener> {
+    let listener = ExitListener::start(options, &capture::host(&options.roots), ring_bytes);
     listener.inspect_err(|error| tracing::info!("{error}")).ok()
 }
 
@@ -118,12 +115,12 @@ fn name_processes(records: &record::Exits) -> bool {
 }
 
 fn summary(records: &record::Exits) -> ExitRecords {
-    ExitRecords { source: "taskstats".to_owned(), received: records.received, lost: records.lost }
+    ExitRecords { source: records.source.to_owned(), received: records.received, lost: records.lost }
 }
 
 fn exited(record: record::ExitedThread) -> ExitedThread {
-    let record::ExitedThread { state, ppid, received_monotonic_ns, elapsed_ns, .. } = record;
-    ExitedThread::new(state, ppid, received_monotonic_ns.saturating_sub(elapsed_ns), elapsed_ns)
+    let record::ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, .. } = record;
+    ExitedThread::new(state, ppid, started_monotonic_ns, elapsed_ns)
 }
 
 /// A command that did not start decides the exit status.

@@ -40,7 +40,7 @@ pub struct WindowInfo {
 #[non_exhaustive]
 #[serde(default)]
 pub struct ExitRecords {
-    /// Where they came from: `taskstats`.
+    /// Where they came from: `bpf` or `taskstats`.
     pub source: String,
     /// Number of records.
     pub received: u64,

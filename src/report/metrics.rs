@@ -113,7 +113,7 @@ fn records() -> impl Iterator<Item = RecordEntry> {
 }
 
 /// The tag of metrics that records of exited threads have, and its meaning.
-const EXIT_RECORD: (&str, &str) = ("exit", "also known for threads that exited, from taskstats exit records");
+const EXIT_RECORD: (&str, &str) = ("exit", "also in the exit records of taskstats; those of BPF have every counter");
 
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
     Class::ALL.into_iter().map(|class| (class.tag(), class.meaning())).chain([EXIT_RECORD])

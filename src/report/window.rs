@@ -101,11 +101,9 @@ fn notes(info: &WindowInfo) -> Vec<String> {
         notes.push("exited work is unknown: a snapshot lacks counters of processes; capture again".to_owned());
     }
     if let Some(records) = info.exit_records.as_ref().filter(|records| records.lost > 0) {
-        notes.push(format!(
-            "{} of {} exit records were lost: some exited threads are missing",
-            records.lost,
-            records.lost.saturating_add(records.received)
-        ));
+        let all = records.lost.saturating_add(records.received);
+        let fix = if records.source == "bpf" { "; record with a larger --ring" } else { "" };
+        notes.push(format!("{} of {all} exit records were lost: some exited threads are missing{fix}", records.lost));
     }
     if let Some(suspended) = info.suspended_ns {
         notes.push(format!("the host was suspended for another {}", spaced(suspended.into(), Unit::Ns)));

@@ -7,6 +7,7 @@ pub(crate) mod capabilities;
 pub(crate) mod directory;
 pub(crate) mod maps;
 pub(crate) mod memory;
+pub(crate) mod priority;
 pub(crate) mod ptrace;
 mod seccomp;
 pub(crate) mod signals;

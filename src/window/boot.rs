@@ -99,6 +99,12 @@ impl Clocks {
         self.end_monotonic_ns = self.end_monotonic_ns.map(|end| end.saturating_add(end_ns));
     }
 
+    /// How long a thread was alive in the window, in nanoseconds.
+    pub(super) fn alive_ns(&self, started_monotonic_ns: u64, elapsed_ns: u64) -> u64 {
+        let before = self.start_monotonic_ns.map_or(0, |start| start.saturating_sub(started_monotonic_ns));
+        elapsed_ns.saturating_sub(before).min(self.duration_ns)
+    }
+
     /// From the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
         start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)

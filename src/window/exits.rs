@@ -14,8 +14,7 @@ use super::join::{Ends, Join, Start};
 use super::recorded::{ExitedThread, Exits, Records};
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Name, Party, ThreadId, ThreadSpan, ThreadState, Threads,
-    WindowInfo,
+    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Name, Party, ThreadSpan, ThreadState, Threads, WindowInfo,
 };
 
 /// The host in a window.
@@ -73,7 +72,7 @@ impl<T: Threads> Join<T> {
 
     /// The thread of a record as part of the window, and of its CPU time.
     fn placed(&mut self, records: &mut Records<'_>, exited: ExitedThread) -> Option<ThreadState> {
-        if self.is_listed(records, exited.state.id()) {
+        if self.is_listed(records, &exited.state) {
             return None;
         }
         let (mut thread, work) = records.placed(&self.processes, exited)?;
@@ -84,10 +83,11 @@ impl<T: Threads> Join<T> {
     }
 
     /// Whether the later capture still has the thread of a record.
-    fn is_listed(&self, records: &Records<'_>, id: ThreadId) -> bool {
-        match records.earlier_place(id) {
-            Some(place) => self.start.found[place].load(Ordering::Relaxed),
-            None => self.started.binary_search(&id).is_ok(),
+    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState) -> bool {
+        match (records.earlier_place(exited), exited.start_time_clock_ticks) {
+            (Some(place), _) => self.start.found[place].load(Ordering::Relaxed),
+            (None, Some(ticks)) => self.started.binary_search(&(exited.id(), ticks)).is_ok(),
+            (None, None) => self.started.binary_search_by_key(&exited.id(), |(id, _)| *id).is_ok(),
         }
     }
 

@@ -46,8 +46,8 @@ pub struct Join<T> {
     pub(super) processes: Processes,
     pub(super) missed: u64,
     pub(super) backwards: BTreeMap<MetricId, u64>,
-    /// Threads that started in the window and were listed at its end, ascending.
-    pub(super) started: Vec<ThreadId>,
+    /// Threads that started in the window and were listed at its end, with their start in ticks, ascending.
+    pub(super) started: Vec<(ThreadId, u64)>,
     /// Number of threads that started and exited in the window.
     pub(super) started_and_exited: u64,
     /// When threads were read.
@@ -232,7 +232,7 @@ impl<T: Threads> Join<T> {
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.party);
-        self.started.push(thread.id());
+        self.started.push((thread.id(), ticks));
         self.processes.add(&thread, work, Seen::Started);
         if start.values == Values::Increases {
             (thread.process, thread.process_after) = (None, None);

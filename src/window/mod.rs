@@ -67,7 +67,11 @@ pub fn recorded(
         join.add(thread);
     }
     if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
-        each(&mut |exited| lineage.learn(exited.state.tgid, exited.ppid));
+        each(&mut |exited| {
+            if exited.ppid > 0 {
+                lineage.learn(exited.state.tgid, exited.ppid);
+            }
+        });
     }
     join.lineage = lineage;
     let mut ends = join.finish(&later, &exits);

@@ -14,9 +14,10 @@ use crate::model::{ExitRecords, Includes, MetricId, Metrics, Name, ThreadId, Thr
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExitedThread {
-    /// Its ids, its name and its values since it started. Names of process and cgroup are filled in.
+    /// Its ids, its name and its values since it started. With a start time in ticks, its values and times are exact,
+    /// and a cgroup that it lacks is unknown. Without, names of process and cgroup are filled in.
     pub state: ThreadState,
-    /// Process id of its parent.
+    /// Process id of its parent; 0 if it is unknown.
     pub ppid: u32,
     /// `CLOCK_MONOTONIC` at its start, in nanoseconds, not earlier than it was.
     pub started_monotonic_ns: u64,
@@ -42,6 +43,11 @@ impl ExitedThread {
     pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
         Self { state, ppid, started_monotonic_ns, elapsed_ns }
     }
+}
+
+/// Whether a record says exactly which thread it is of, and all that the thread did.
+fn is_exact(exited: &ThreadState) -> bool {
+    exited.start_time_clock_ticks.is_some()
 }
 
 impl Exits<'_> {
@@ -95,21 +101,24 @@ impl<'s> Records<'s> {
         Self { start, clocks, parent_of, names, unexplained, recorded: BTreeSet::new() }
     }
 
-    /// The place of the earlier thread that a record with this id continues. Of several threads with one id, the
-    /// earlier capture had the first.
-    pub(super) fn earlier_place(&self, id: ThreadId) -> Option<usize> {
-        self.start.earlier.find(id).filter(|place| !self.recorded.contains(place))
+    /// The place of the earlier thread that a record continues. Of several threads with one id, the earlier capture had
+    /// the first.
+    pub(super) fn earlier_place(&self, exited: &ThreadState) -> Option<usize> {
+        let place = self.start.earlier.find(exited.id()).filter(|place| !self.recorded.contains(place))?;
+        let start_ticks = self.start.earlier.threads()[place].start_ticks;
+        (!is_exact(exited) || exited.start_time_clock_ticks == start_ticks).then_some(place)
     }
 
     /// The thread of a record with its part of the window, and its work; `None` if it is of another time.
     pub(super) fn placed(&mut self, processes: &Processes, exited: ExitedThread) -> Option<(ThreadState, Work)> {
         let ExitedThread { mut state, ppid, started_monotonic_ns, elapsed_ns } = exited;
         let start = self.start;
-        let known = self.earlier_place(state.id()).filter(|place| has_grown(start, *place, &state.metrics));
+        let continues = |place: &usize| is_exact(&state) || has_grown(start, *place, &state.metrics);
+        let known = self.earlier_place(&state).filter(continues);
         if known.is_none() && !self.clocks.may_have_started(started_monotonic_ns) {
             return None;
         }
-        let alive_ns = elapsed_ns.min(self.clocks.duration_ns);
+        let alive_ns = self.clocks.alive_ns(started_monotonic_ns, elapsed_ns);
         let started = known.is_none();
         state.span = Some(ThreadSpan { alive_ns, started, exited: true, ..ThreadSpan::default() });
         if let Some(place) = known {
@@ -129,8 +138,11 @@ impl<'s> Records<'s> {
             self.unexplained.explain_process(ppid, work, &self.parent_of);
             return work;
         }
-        // The kernel estimates the run time of short threads. What the process counts is exact.
         let excess = self.unexplained.explain_thread(state.tgid, work);
+        if is_exact(state) {
+            return work;
+        }
+        // taskstats lacks run time of short threads, which is estimated. What the process counts is exact.
         for metric in [MetricId::run_time_ns, MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
             work[metric] = work[metric].saturating_sub(excess[metric]);
             if metric.metric().get(&state.metrics).is_some() {
@@ -141,8 +153,8 @@ impl<'s> Records<'s> {
         work
     }
 
-    /// Names the process, the cgroup and the party of an exited thread: those that it had in a capture, else
-    /// those of its process, else the cgroup of the nearest ancestor that is known.
+    /// Names the process, the cgroup and the party of an exited thread: those of its record, else those that it had in
+    /// a capture, else those of its process, else the cgroup of the nearest ancestor that is known.
     fn describe(&self, processes: &Processes, ppid: u32, known: Option<usize>, state: &mut ThreadState) {
         let threads = self.start.earlier.threads();
         let tgid = state.tgid;
@@ -150,10 +162,16 @@ impl<'s> Records<'s> {
         let earlier = known.or_else(leader).map(|place| &threads[place]);
         let later = processes.describe(tgid);
         let name = later.map(|(name, ..)| name).or(self.names.get(&tgid)).or(earlier.map(|thread| &thread.pcomm));
-        state.pcomm = Name::clone(name.unwrap_or(&state.comm));
+        if state.pcomm.is_empty() {
+            state.pcomm = Name::clone(name.unwrap_or(&state.comm));
+        }
         let own = earlier.and_then(|thread| thread.cgroup.clone());
         let of_process = || later.and_then(|(_, cgroup, _)| cgroup.cloned());
-        state.cgroup = own.or_else(of_process).or_else(|| self.cgroup_of_ancestor(processes, ppid));
+        state.cgroup = match state.cgroup.take() {
+            // A cgroup that neither capture had a thread in is not that of the process or of an ancestor.
+            cgroup if is_exact(state) => cgroup.or(own.filter(|_| known.is_some())),
+            _ => own.or_else(of_process).or_else(|| self.cgroup_of_ancestor(processes, ppid)),
+        };
         state.party = later.and_then(|(.., party)| party).or(earlier.and_then(|thread| thread.party));
     }
 

@@ -4,13 +4,17 @@
 use std::borrow::Cow;
 
 use super::layout::{Part, Wanted};
-use crate::model::{FieldForm, METRICS, PROCESS, RESIDENT};
+use crate::model::{FieldForm, KernelField, METRICS, Metric, PROCESS, RESIDENT, WindowRule};
 
 pub(super) const COMM: &str = "comm";
 pub(super) const FLAGS: &str = "flags";
 pub(super) const EXIT_STATE: &str = "exit_state";
 /// Nanoseconds of `CLOCK_BOOTTIME`.
 pub(super) const START_TIME: &str = "start_boottime | real_start_time";
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) const START_MONOTONIC: &str = "start_time";
+/// The name of the process.
+pub(super) const PROCESS_NAME: &str = "group_leader->comm";
 /// The thread's `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
 pub(super) const CGROUPS: &str = "cgroups";
 /// The architecture's register with the address of thread-local storage, saved or not.
@@ -81,6 +85,34 @@ pub(super) fn all(level: Level, cpu_words: usize) -> Vec<Wanted> {
         .chain(of_metrics)
         .chain(processes.map(|path| Wanted::number(Part::Process, path)))
         .collect()
+}
+
+/// Fields of a thread that exits. The second part is what it has lost when it is freed: from Linux 6.16 on, its memory is
+/// in it (`do_exit` of kernel/exit.c).
+pub(super) fn exits(level: Level) -> Vec<Wanted> {
+    let of_metrics = |is_wanted: fn(&Metric) -> bool| {
+        let fields = METRICS.iter().filter(move |metric| is_wanted(metric)).filter_map(|metric| metric.sources.bpf);
+        fields.flat_map(KernelField::paths).map(Cow::from)
+    };
+    let name = |path: &'static str, part| Wanted { path: path.into(), part, max_words: COMM_WORDS };
+    let others = [FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME).map(Cow::from);
+    let threads = [level.tid(), level.tgid()].into_iter().chain(others).chain(of_metrics(is_of_exited_threads));
+    let exiting = of_metrics(is_of_memory).chain([level.parent()]);
+    [name(COMM, Part::Thread), name(PROCESS_NAME, Part::Process)]
+        .into_iter()
+        .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
+        .chain(exiting.map(|path| Wanted::number(Part::Process, path)))
+        .collect()
+}
+
+/// Whether the kernel keeps the metric in `struct mm_struct`.
+fn is_of_memory(metric: &Metric) -> bool {
+    metric.sources.bpf.is_some_and(|field| matches!(field.form, FieldForm::Pages(_)))
+}
+
+/// Counters, peaks and floors; of the other values, those that exit records of taskstats have too.
+fn is_of_exited_threads(metric: &Metric) -> bool {
+    !is_of_memory(metric) && (metric.window != WindowRule::Later || metric.exit_record().is_some())
 }
 
 #[cfg(test)]

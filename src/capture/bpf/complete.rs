@@ -72,6 +72,8 @@ fn cgroups(
     let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, key(facts)));
     let of_set =
         read_by_key(keys, |tid| Some(file_of(walk, tid, File::Cgroup, buffer)?.map(|text| paths.identify(text))));
+    let living = of_set.iter().filter(|((_, exiting), _)| *exiting == 0);
+    walk.css_sets.learn(living.filter_map(|((set, _), read)| Some((*set, read.as_ref().ok()?.clone()?))));
     for (thread, facts) in threads.iter_mut().zip(facts) {
         match key(facts).and_then(|set| of_set.get(&set)) {
             Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),

@@ -13,7 +13,7 @@ use super::path::{self, Place};
 pub(super) const LENGTH: usize = 0;
 pub(super) const FOLLOWED: usize = 1;
 pub(super) const TIME: usize = 4;
-const HEAD: usize = 5;
+pub(super) const HEAD: usize = 5;
 /// Pointers that fit into the words from [`FOLLOWED`], a byte each.
 const MAX_POINTERS: usize = 8 * (TIME - FOLLOWED);
 

@@ -17,6 +17,12 @@ use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
 /// Offset of the thread in the context of an iterator (`struct bpf_iter__task`).
 const CONTEXT_TASK: i16 = 8;
+/// Offset of the thread in the context of a tracepoint: it is the first argument.
+const FIRST_ARGUMENT: i16 = 0;
+/// Submits a record without waking up the reader.
+const BPF_RB_NO_WAKEUP: i32 = 1;
+/// Words after the record of a tracepoint.
+pub(super) const ADDRESS_WORDS: usize = 1;
 
 /// What programs need of the kernel, beside the fields.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +81,37 @@ impl Emitter<'_> {
         assembler.load(Width::U64, R1, R1, self.kernel.seq);
         assembler.mov(R2, R8);
         assembler.call(Helper::SeqWrite);
+        assembler.place(end);
+        assembler.mov_immediate(R0, 0);
+        assembler.exit();
+        assembler.finish()
+    }
+
+    /// A program for a tracepoint with a thread as its first argument. It writes the thread's fields of these parts to the
+    /// ring buffer `ring`, followed by the address of the thread. If there is no room, it adds 1 to the counter `lost`.
+    pub(super) fn tracepoint(&self, parts: &[Part], ring: i32, lost: i32) -> Assembled {
+        let mut assembler = Assembler::default();
+        let [full, end] = [assembler.label(), assembler.label()];
+        assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
+        self.distrust(&mut assembler);
+        let words = parts.iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
+        assembler.load_map(R1, ring);
+        assembler.mov_immediate(R2, i32::from(byte(words + ADDRESS_WORDS)));
+        assembler.mov_immediate(R3, 0);
+        assembler.call(Helper::RingbufReserve);
+        assembler.jump_if_equal(R0, 0, full);
+        assembler.mov(R8, R0);
+        parts.iter().for_each(|&part| self.fill(&mut assembler, part));
+        assembler.store(Width::U64, R8, byte(words), R7);
+        assembler.mov(R1, R8);
+        assembler.mov_immediate(R2, BPF_RB_NO_WAKEUP);
+        assembler.call(Helper::RingbufSubmit);
+        assembler.jump(end);
+        assembler.place(full);
+        first_element(&mut assembler, lost);
+        assembler.jump_if_equal(R0, 0, end);
+        assembler.mov_immediate(R1, 1);
+        assembler.atomic_add(R0, 0, R1);
         assembler.place(end);
         assembler.mov_immediate(R0, 0);
         assembler.exit();

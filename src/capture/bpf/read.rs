@@ -103,7 +103,7 @@ impl Reader {
         let mut state = ThreadState {
             tid,
             tgid,
-            comm: self.name(record),
+            comm: self.name(record, self.fields.comm),
             start_time_clock_ticks: start
                 .map(|ns| ns.saturating_add_signed(self.facts.boottime_offset_ns) / NS_PER_TICK),
             kernel_thread,
@@ -129,10 +129,10 @@ impl Reader {
         Some(pages(counters)?.saturating_mul(self.facts.page_size))
     }
 
-    /// The name of the thread. Threads with equal names share one allocation.
-    fn name(&mut self, record: Record<'_>) -> Name {
+    /// The name in a field. Threads with equal names share one allocation.
+    pub(super) fn name(&mut self, record: Record<'_>, field: Option<Field>) -> Name {
         let mut words = [0; 2];
-        let read = self.fields.comm.and_then(|field| record.words(field)).unwrap_or_default();
+        let read = field.and_then(|field| record.words(field)).unwrap_or_default();
         words.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
         let name = || {
             let bytes = words.map(u64::to_ne_bytes).concat();
@@ -195,13 +195,6 @@ fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -
 
 impl Fields {
     fn find(find: impl Fn(&str) -> Option<Field>, level: Level) -> Self {
-        let cpu_time = |[user, system, run, printed_user, printed_system]: [&str; 5]| CpuTimeFields {
-            user: find(user),
-            system: find(system),
-            run: find(run),
-            printed_user: find(printed_user),
-            printed_system: find(printed_system),
-        };
         Self {
             tid: find(&level.tid()),
             tgid: find(&level.tgid()),
@@ -212,11 +205,11 @@ impl Fields {
             cgroups: find(columns::CGROUPS),
             sched_class: find(columns::SCHED_CLASS),
             thread_pointer: find(columns::THREAD_POINTER),
-            cpu_time: cpu_time(columns::CPU_TIME),
+            cpu_time: CpuTimeFields::find(&find, columns::CPU_TIME),
             resident: RESIDENT.iter().map(|path| find(path)).collect(),
             process: ProcessFields {
                 counters: PROCESS.iter().map(|counter| find(counter.source.field)).collect(),
-                cpu_time: cpu_time(columns::PROCESS_CPU_TIME),
+                cpu_time: CpuTimeFields::find(&find, columns::PROCESS_CPU_TIME),
                 parent: find(&level.parent()),
                 parent_level: find(Level::OF_PARENT),
                 level: level.0,

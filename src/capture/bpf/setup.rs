@@ -98,7 +98,7 @@ fn iterator_program(kernel: Kernel, layout: &Layout) -> Result<(OwnedFd, BTreeSe
     Ok((loaded.program, loaded.dropped))
 }
 
-fn why(error: &LoadError) -> NoBpf {
+pub(super) fn why(error: &LoadError) -> NoBpf {
     match error {
         LoadError::Verifier { errno, reason } => obstacle::explain(*errno, reason),
         LoadError::Denied(errno) | LoadError::Unsupported(errno) | LoadError::Os(errno) => {
@@ -138,7 +138,7 @@ fn pass_whole(words: &mut Vec<u64>, bytes: &[u8], each: &mut impl FnMut(Vec<u64>
 }
 
 /// The level of ctprof's PID namespace. In the initial one it is 0; in others, ctprof's own record says it.
-fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
+pub(super) fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
         return Ok(Level(0));
@@ -168,7 +168,7 @@ fn cpu_words() -> usize {
 /// Words of a mask of 8192 CPUs, the most that a kernel is built for.
 const MAX_CPU_WORDS: usize = 8192 / 64;
 
-fn without_btf(error: KernelBtfError) -> NoBpf {
+pub(super) fn without_btf(error: KernelBtfError) -> NoBpf {
     match error {
         KernelBtfError::Os(Errno::ENOENT) => BpfObstacle::NoBtf.into(),
         KernelBtfError::Os(errno) => obstacle::explain(errno, ""),

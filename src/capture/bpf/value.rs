@@ -5,8 +5,7 @@ use super::cpu_time::{CpuTime, Printed};
 use super::layout::{Field, Record};
 use crate::model::{FieldForm, KernelField, Metric, Shape, Value};
 
-/// Nanoseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
-pub(super) const NS_PER_TICK: u64 = 10_000_000;
+pub(super) use super::super::ticks::NS_PER_TICK;
 
 /// Where records have a metric.
 #[derive(Debug)]
@@ -91,6 +90,11 @@ pub(super) struct CpuTimeFields {
 }
 
 impl CpuTimeFields {
+    pub(super) fn find(find: impl Fn(&str) -> Option<Field>, paths: [&str; 5]) -> Self {
+        let [user, system, run, printed_user, printed_system] = paths.map(find);
+        Self { user, system, run, printed_user, printed_system }
+    }
+
     pub(super) fn read(&self, record: Record<'_>) -> Option<(CpuTime, Printed)> {
         let time = CpuTime {
             user: record.number(self.user)?,

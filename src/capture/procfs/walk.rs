@@ -7,6 +7,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
+use super::super::bpf::css_sets::CssSets;
 use super::super::enrich::{Enricher, Part, Sources, guarded};
 use super::super::options::Tree;
 use super::super::process::Process;
@@ -35,6 +36,7 @@ pub(in crate::capture) struct Walk<'a> {
     /// The id of the capturing process, if it is among the processes.
     pub(in crate::capture) capturing_process: Option<u32>,
     pub(in crate::capture) progress: &'a Progress,
+    pub(in crate::capture) css_sets: &'a CssSets,
 }
 
 /// The state of one worker.

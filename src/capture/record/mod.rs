@@ -1,10 +1,14 @@
 //! Work between two captures that neither of them sees: threads that exit.
 
+mod decoder;
 mod exited;
-mod exits;
-mod packed;
+mod listener;
+mod listener_error;
+pub(in crate::capture) mod packed;
+mod taskstats;
 
 #[cfg(fuzzing)]
-pub(super) use self::exited::fuzz;
+pub(super) use self::decoder::fuzz;
 pub use self::exited::{ExitedThread, Exits};
-pub use self::exits::{ExitListener, ExitListenerError};
+pub use self::listener::{DEFAULT_RING_BYTES, ExitListener};
+pub use self::listener_error::ExitListenerError;

@@ -1,69 +1,69 @@
-//! Structs of taskstats in memory, without the words that are zero or that no metric needs.
+//! Exit records in memory, without the words that are zero or that no metric needs.
 
 use std::slice::Iter;
 
 /// Words per chunk. A chunk does not move as it grows.
 const CHUNK_WORDS: usize = 1 << 16;
 /// Chunks of a listener: 256 MiB, which is room for a million records of usual size.
-pub(super) const MAX_CHUNKS: usize = 512;
-/// A struct that is longer loses its end, where no metric has a field.
-const MAX_WORDS: usize = 128;
-/// Words before those of the struct: the time, and a bit for each word of the struct that follows.
+pub(in crate::capture) const MAX_CHUNKS: usize = 512;
+/// A record that is longer loses its end, where no metric has a field.
+pub(in crate::capture) const MAX_WORDS: usize = 128;
+/// Words before those of a record: the time, and a bit for each word of the record that follows.
 const HEAD_WORDS: usize = 3;
 
-/// Records of equal length, each with the time of its arrival.
+/// Records of equal length, each with a time.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(in crate::capture) struct Packed {
     max_chunks: usize,
-    /// Length of the kernel's struct in bytes; 0 without records.
+    /// Length of a record in bytes; 0 without records.
     length: usize,
     chunks: Vec<Vec<u64>>,
 }
 
-/// Memory is full, or the struct has another length than those before.
+/// Memory is full, or the record has another length than those before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotStored;
+pub(in crate::capture) struct NotStored;
 
 impl Packed {
-    pub(super) fn new(max_chunks: usize) -> Self {
+    pub(in crate::capture) fn new(max_chunks: usize) -> Self {
         Self { max_chunks, length: 0, chunks: Vec::new() }
     }
 
-    /// Stores the words of a struct that have a bit in `needed`.
-    pub(super) fn push(&mut self, time: u64, stats: &[u8], needed: u128) -> Result<(), NotStored> {
+    /// Stores the words of a record that have a bit in `needed`.
+    pub(in crate::capture) fn push(&mut self, time: u64, record: &[u8], needed: u128) -> Result<(), NotStored> {
         if self.chunks.is_empty() {
-            self.length = stats.len();
+            self.length = record.len();
         }
         let is_full = |chunk: &Vec<u64>| chunk.capacity() - chunk.len() < HEAD_WORDS + MAX_WORDS;
         if self.chunks.last().is_none_or(is_full) {
             (self.chunks.len() < self.max_chunks).then_some(()).ok_or(NotStored)?;
             self.chunks.push(Vec::with_capacity(CHUNK_WORDS));
         }
-        let chunk = self.chunks.last_mut().filter(|_| stats.len() == self.length).ok_or(NotStored)?;
+        let chunk = self.chunks.last_mut().filter(|_| record.len() == self.length).ok_or(NotStored)?;
         let start = chunk.len();
         chunk.extend([time, 0, 0]);
-        for (at, word) in words(stats).enumerate().filter(|(at, word)| needed >> at & 1 == 1 && *word != 0) {
+        for (at, word) in words(record).enumerate().filter(|(at, word)| needed >> at & 1 == 1 && *word != 0) {
             chunk[start + 1 + at / 64] |= 1 << (at % 64);
             chunk.push(word);
         }
         Ok(())
     }
 
-    /// The records in the order of their arrival: the time, and the struct with zeros for the words that
+    /// The records in the order in which they were stored: the time, and the record with zeros for the words that
     /// are not stored.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    pub(in crate::capture) fn iter(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
         self.chunks.iter().flat_map(|chunk| Records { words: chunk.iter(), length: self.length })
     }
 }
 
-/// The words of a struct. If its end is in a word, the rest of that is zero.
-fn words(stats: &[u8]) -> impl Iterator<Item = u64> {
+/// The words of a record. If its end is in a word, the rest of that is zero.
+fn words(record: &[u8]) -> impl Iterator<Item = u64> {
     let word = |bytes: &[u8]| {
         let mut whole = [0; 8];
         whole[..bytes.len()].copy_from_slice(bytes);
         u64::from_ne_bytes(whole)
     };
-    stats.chunks(8).take(MAX_WORDS).map(word)
+    record.chunks(8).take(MAX_WORDS).map(word)
 }
 
 struct Records<'a> {
@@ -76,13 +76,13 @@ impl Iterator for Records<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let [time, low, high] = [self.words.next()?, self.words.next()?, self.words.next()?];
-        let mut stats = vec![0; self.length];
-        for (at, bytes) in stats.chunks_mut(8).take(MAX_WORDS).enumerate() {
+        let mut record = vec![0; self.length];
+        for (at, bytes) in record.chunks_mut(8).take(MAX_WORDS).enumerate() {
             if [low, high][at / 64] >> (at % 64) & 1 == 1 {
                 bytes.copy_from_slice(&self.words.next()?.to_ne_bytes()[..bytes.len()]);
             }
         }
-        Some((*time, stats))
+        Some((*time, record))
     }
 }
 

@@ -14,6 +14,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recv, recvmmsg, setsockopt, sockopt};
 
+use super::super::priority::prefer_this_thread;
 use super::message::{error, exited, request};
 use super::{ROOM, TASKSTATS_CMD_GET, Taskstats, errno};
 
@@ -192,14 +193,6 @@ impl ExitSocket {
         Errno::result(done).map(|_| info[MEMINFO_DROPS].into())
     }
 }
-
-/// Lowers the nice value of this thread, if it may: on a busy host it would otherwise receive records late.
-fn prefer_this_thread() {
-    // SAFETY: the arguments are numbers; 0 is this thread.
-    unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, NICE) };
-}
-
-const NICE: libc::c_int = -5;
 
 /// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of `include/uapi/linux/sock_diag.h`.
 const MEMINFO_WORDS: usize = 9;

@@ -17,43 +17,16 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::super::enrich::taskstats::Kept;
 use super::super::procfs::text::cpu_list;
-use super::exited::{self, Exits};
+use super::decoder::{TaskstatsExits, needed_words};
+use super::exited::{Exits, Records};
+use super::listener_error::ExitListenerError;
 use super::packed::{MAX_CHUNKS, NotStored, Packed};
 use crate::model::HostContext;
 use crate::sys::taskstats::ExitSockets;
 
-/// Why exit records are not available.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExitListenerError {
-    /// No privileges.
-    #[error("no exit records: {0}; run as root or with cap_net_admin")]
-    Denied(Errno),
-    /// A container.
-    #[error("no exit records: only available in the initial PID, user and network namespaces; run on the host")]
-    Namespace,
-    /// No taskstats.
-    #[error("no exit records: kernel lacks CONFIG_TASKSTATS, or hides it in this network namespace; run on the host")]
-    Unsupported,
-    /// Any other error.
-    #[error("no exit records: cannot listen to taskstats: {0}")]
-    Os(Errno),
-}
-
-impl From<Errno> for ExitListenerError {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::EPERM | Errno::EACCES => Self::Denied(errno),
-            Errno::EINVAL => Self::Namespace,
-            Errno::ENOENT => Self::Unsupported,
-            errno => Self::Os(errno),
-        }
-    }
-}
-
 /// Receives the records of all threads that exit on this host, in a thread of its own.
 #[derive(Debug)]
-pub struct ExitListener {
+pub(super) struct TaskstatsListener {
     /// The thread stops when this end is closed.
     stop: UnixStream,
     listening: JoinHandle<Received>,
@@ -70,12 +43,12 @@ struct Received {
     lost: u64,
 }
 
-impl ExitListener {
+impl TaskstatsListener {
     /// Starts to listen. Every thread that exits from now on has a record.
     ///
     /// # Errors
     /// [`ExitListenerError`] without `CAP_NET_ADMIN`, in a container, or if the kernel has no taskstats.
-    pub fn start(host: &HostContext) -> Result<Self, ExitListenerError> {
+    pub(super) fn start(host: &HostContext) -> Result<Self, ExitListenerError> {
         let (stop, stopped) = UnixStream::pair().map_err(|error| os(&error))?;
         let sockets = ExitSockets::open(&possible_cpus())?;
         receives_records(&sockets)?;
@@ -97,13 +70,12 @@ impl ExitListener {
     ///
     /// # Panics
     /// If the listening thread panicked.
-    #[must_use]
-    pub fn finish(self) -> Exits {
+    pub(super) fn finish(self) -> Exits {
         let Self { stop, listening, kept } = self;
         drop(stop);
         let Received { records, received, lost, .. } =
             listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Exits::new(records, kept, received, lost)
+        Exits::new(Records::Taskstats(TaskstatsExits::new(records, kept)), received, lost)
     }
 }
 
@@ -127,7 +99,7 @@ fn possible_cpus() -> Vec<u32> {
 
 impl Received {
     fn add(&mut self, stats: &[u8]) {
-        let needed = *self.needed.get_or_insert_with(|| exited::needed_words(stats));
+        let needed = *self.needed.get_or_insert_with(|| needed_words(stats));
         match self.records.push(monotonic_ns(), stats, needed) {
             Ok(()) => self.received += 1,
             Err(NotStored) => self.lost += 1,

@@ -1,0 +1,43 @@
+//! The cgroups of threads by their `struct css_set`, for threads that exited: procfs no longer says theirs.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::model::Name;
+
+/// The cgroup of each `struct css_set`, by address, that a capture has seen threads in; `None` for an address that
+/// the kernel used for two.
+#[derive(Debug, Default)]
+pub(crate) struct CssSets(Mutex<HashMap<u64, Option<Name>>>);
+
+impl CssSets {
+    /// Adds those of a capture.
+    pub(super) fn learn(&self, seen: impl IntoIterator<Item = (u64, Name)>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (address, cgroup) in seen {
+            let same = known.entry(address).or_insert_with(|| Some(Name::clone(&cgroup)));
+            if same.as_ref().is_some_and(|known| *known != cgroup) {
+                *same = None;
+            }
+        }
+    }
+
+    /// The cgroup of an address, if it is known.
+    pub(super) fn cgroup(&self, address: u64) -> Option<Name> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address).cloned().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_two_cgroups_had_is_of_neither() {
+        let sets = CssSets::default();
+        sets.learn([(1, "/a".into()), (2, "/b".into())]);
+        sets.learn([(1, "/c".into()), (2, "/b".into())]);
+        sets.learn([(1, "/a".into())]);
+        assert_eq!([1, 2, 3].map(|address| sets.cgroup(address)), [None, Some("/b".into()), None]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Exit records as threads.
+
+use super::super::ticks::Ticks;
+use super::columns::{self, Level};
+use super::exit_programs::ExitFields;
+use super::facts::Facts;
+use super::layout::{Field, Record};
+use super::read::Reader;
+use super::value::CpuTimeFields;
+use crate::model::{Metrics, ThreadState};
+
+/// A thread that exited.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::capture) struct Exit {
+    /// Its ids, names, start time and values.
+    pub(in crate::capture) state: ThreadState,
+    /// The process id of its parent; `None` if the record of its exit was lost.
+    pub(in crate::capture) ppid: Option<u32>,
+    /// `CLOCK_MONOTONIC` at its start, in nanoseconds.
+    pub(in crate::capture) started_ns: u64,
+    /// The same at its exit, or, if the record of that was lost, when it was freed.
+    pub(in crate::capture) ended_ns: u64,
+}
+
+/// Turns records into threads.
+pub(super) struct Decoder {
+    reader: Reader,
+    started: Option<Field>,
+    parent: Option<Field>,
+    process_name: Option<Field>,
+    cpu_time: CpuTimeFields,
+    user: Ticks,
+    system: Ticks,
+}
+
+impl Decoder {
+    pub(super) fn new(fields: &ExitFields, facts: &Facts) -> Self {
+        let ExitFields { layout, dropped } = fields;
+        let find = |path: &str| layout.find(path, dropped);
+        let level = Level(0);
+        Self {
+            reader: Reader::new(layout, dropped, level, facts),
+            started: find(columns::START_MONOTONIC),
+            parent: find(&level.parent()),
+            process_name: find(columns::PROCESS_NAME),
+            cpu_time: CpuTimeFields::find(find, columns::CPU_TIME),
+            user: Ticks::default(),
+            system: Ticks::default(),
+        }
+    }
+
+    /// The thread of a record, and the address of its `struct css_set`.
+    pub(super) fn exit(&mut self, record: Record<'_>) -> Option<(Exit, Option<u64>)> {
+        let thread = self.reader.thread(record)?;
+        let mut state = ThreadState { read_at_ns: None, ..thread.state };
+        self.split_cpu_time(record, &mut state.metrics);
+        let parent = record.number(self.parent);
+        if parent.is_some() {
+            state.pcomm = self.reader.name(record, self.process_name);
+        }
+        let exit = Exit {
+            state,
+            ppid: parent.and_then(|parent| u32::try_from(parent).ok()),
+            started_ns: record.number(self.started)?,
+            ended_ns: record.time(),
+        };
+        Some((exit, thread.facts.cgroups))
+    }
+
+    /// User and system time of threads that are shorter than a tick are not lost.
+    fn split_cpu_time(&mut self, record: Record<'_>, metrics: &mut Metrics) {
+        let Some((time, printed)) = self.cpu_time.read(record) else { return };
+        let (user, system) = time.adjusted(printed);
+        metrics.utime_clock_ticks = Some(self.user.add(user));
+        metrics.stime_clock_ticks = Some(self.system.add(system));
+    }
+}

@@ -1,0 +1,115 @@
+//! Loads the programs that record threads that exit, and attaches them.
+//!
+//! At `sched_process_exit`, early in the exit of a thread, it still has its parent, its leader and, from Linux 6.16 on,
+//! its memory. At `sched_process_free` its counters are complete: it has left its CPU for the last time, its parent has
+//! waited for it, and after a grace period of RCU nothing refers to it. Some kernels free a few threads without this
+//! tracepoint, so that the record of the exit has the counters too.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::btf::{Btf, Kind, TypeId};
+use super::columns::{self, Level};
+use super::layout::{Layout, Part};
+use super::load::{Attach, Spec, load};
+use super::obstacle;
+use super::program::{Emitter, Kernel};
+use super::setup::{level, why, without_btf};
+use crate::model::{BpfObstacle, NoBpf};
+use crate::sys::bpf::kernel_btf::KernelBtf;
+use crate::sys::bpf::map::Counter;
+use crate::sys::bpf::memlock::RaisedMemlock;
+use crate::sys::bpf::program::attach_tracepoint;
+use crate::sys::bpf::ring::Ring;
+
+/// Programs that record exits until they are dropped.
+pub(super) struct ExitPrograms {
+    pub(super) ring: Ring,
+    /// Threads whose exit had no room in the ring.
+    pub(super) lost: Counter,
+    _links: [OwnedFd; 2],
+}
+
+/// The fields of a record: those of both parts at the exit, those of [`Part::Thread`] when the thread is freed.
+#[derive(Debug)]
+pub(super) struct ExitFields {
+    pub(super) layout: Layout,
+    /// Columns that the verifier refused.
+    pub(super) dropped: BTreeSet<u16>,
+}
+
+impl ExitPrograms {
+    /// Loads the programs and attaches them, with a ring of at least so many bytes.
+    ///
+    /// # Errors
+    /// [`NoBpf`] says why BPF is not available.
+    pub(super) fn attach(ring_bytes: u32) -> Result<(Self, ExitFields), NoBpf> {
+        obstacle::before_loading()?;
+        let bytes = KernelBtf::open().map_err(without_btf)?;
+        let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
+        let btf = Btf::parse(&bytes).map_err(invalid)?;
+        let kernel = Kernel::find(&btf).ok_or(BpfObstacle::NoTaskIterator)?;
+        let level = level(&btf, kernel)?;
+        if level != Level(0) {
+            // The ids that threads of other PID namespaces have there are not told from those of this one.
+            return Err(BpfObstacle::PidNamespace.into());
+        }
+        // Before Linux 5.11, the ring counts as locked memory.
+        let _raised = RaisedMemlock::new();
+        let ring = Ring::new(ring_bytes).map_err(os)?;
+        let [lost, lost_freed] = [Counter::new().map_err(os)?, Counter::new().map_err(os)?];
+        let mut fields =
+            ExitFields { layout: Layout::resolve(&btf, kernel.task, columns::exits(level)), dropped: BTreeSet::new() };
+        let mut attach = |tracepoint: Tracepoint, lost: &Counter| {
+            tracepoint.attach(&btf, kernel, &mut fields, (ring.as_fd(), lost.as_fd()))
+        };
+        // In this order, no thread is freed whose exit had no record.
+        let links = [attach(EXIT, &lost)?, attach(FREE, &lost_freed)?];
+        Ok((Self { ring, lost, _links: links }, fields))
+    }
+}
+
+/// A tracepoint with a thread as its first argument.
+#[derive(Clone, Copy)]
+struct Tracepoint {
+    /// Of the program, as bpftool shows it.
+    name: &'static str,
+    /// The type of its functions.
+    typedef: &'static str,
+    parts: &'static [Part],
+}
+
+const EXIT: Tracepoint =
+    Tracepoint { name: "ctprof_exits", typedef: "btf_trace_sched_process_exit", parts: &[Part::Thread, Part::Process] };
+const FREE: Tracepoint =
+    Tracepoint { name: "ctprof_freed", typedef: "btf_trace_sched_process_free", parts: &[Part::Thread] };
+
+impl Tracepoint {
+    fn attach(
+        self,
+        btf: &Btf<'_>,
+        kernel: Kernel,
+        fields: &mut ExitFields,
+        (ring, lost): (BorrowedFd<'_>, BorrowedFd<'_>),
+    ) -> Result<OwnedFd, NoBpf> {
+        let TypeId(btf_id) = btf.find(Kind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
+        let spec = Spec { name: self.name, attach: Attach::Tracepoint, btf_id };
+        let layout = &fields.layout;
+        let emit = |dropped: &BTreeSet<u16>| {
+            let emitter = Emitter { kernel, layout, dropped };
+            let program = emitter.tracepoint(self.parts, ring.as_raw_fd(), lost.as_raw_fd());
+            let name = |column: u16| layout.columns.get(usize::from(column)).map_or("", |column| &*column.path);
+            tracing::trace!("program at {}:\n{}", self.typedef, program.listing(name));
+            program
+        };
+        let loaded = load(&spec, emit).map_err(|error| why(&error))?;
+        fields.dropped.extend(loaded.dropped);
+        attach_tracepoint(loaded.program.as_fd()).map_err(os)
+    }
+}
+
+fn os(errno: Errno) -> NoBpf {
+    obstacle::explain(errno, "")
+}
