@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::capture::{Route, Tag, inspect};
+use ctprof::capture::{Engine, Options, Route, Tag, capture_with, inspect};
 use ctprof::{CtprofSnapshot, capture_pid};
 
 /// The program of `examples/heap.rs`, built by cargo together with this test.
@@ -415,7 +415,10 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
     thread::sleep(Duration::from_millis(50));
     let begin = Instant::now();
-    let snapshot = capture_pid(parked.child.id()).unwrap();
+    let mut options = Options::default();
+    // BPF stops no thread.
+    (options.pids, options.engine) = (vec![parked.child.id()], Engine::Procfs);
+    let snapshot = capture_with(&options).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
     let summary = snapshot.probe_summary.as_ref().unwrap();
     assert_eq!((summary.probed_ok, summary.failures.get(&Tag::Waitpid)), (3, Some(&1)), "{summary:?}");

@@ -11,12 +11,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ctprof::capture::{Engine, Options, capture_with};
 use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs, SourceFile};
 use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
-/// The values of a thread of this process after it has done `work`.
+/// The values of a thread of this process after it has done `work`, from procfs and taskstats.
 fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
     let (done, is_done) = channel();
     let (end, is_end) = channel::<()>();
@@ -27,7 +28,9 @@ fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
             let _ = is_end.recv();
         });
         let tid = is_done.recv().unwrap();
-        let snapshot = capture_pid(std::process::id()).unwrap();
+        let mut options = Options::default();
+        (options.pids, options.engine) = (vec![std::process::id()], Engine::Procfs);
+        let snapshot = capture_with(&options).unwrap();
         drop(end);
         let thread = snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap();
         let metrics = (*thread.metrics).clone();
