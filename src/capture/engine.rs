@@ -73,3 +73,28 @@ impl Chosen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn chosen(engine: Engine, procfs: &Path) -> Result<Chosen, CaptureError> {
+        let mut options = Options { engine, ..Options::default() };
+        options.roots.procfs = procfs.to_owned();
+        Chosen::by(&options, &Folder::open(procfs).unwrap())
+    }
+
+    #[test]
+    fn a_recorded_tree_is_read_by_procfs() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(std::process::id().to_string(), dir.path().join("self")).unwrap();
+        let Ok(Chosen::Procfs(Some(no_bpf))) = chosen(Engine::Auto, dir.path()) else { panic!("it has no threads") };
+        assert_eq!(no_bpf, BpfObstacle::NotLive.into());
+        assert!(matches!(chosen(Engine::Procfs, dir.path()), Ok(Chosen::Procfs(None))), "BPF was not wanted");
+        let Err(error) = chosen(Engine::Bpf, dir.path()) else { panic!("it has no threads") };
+        let error = error.to_string();
+        assert!(error.contains("another procfs") && error.contains("Fix: use --engine auto"), "{error}");
+    }
+}

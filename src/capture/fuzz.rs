@@ -39,7 +39,7 @@ pub fn taskstats(bytes: &[u8]) {
     record::fuzz(bytes);
 }
 
-/// Reads `bytes` as the types of a kernel, and resolves paths in them.
+/// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
 pub fn btf(bytes: &[u8]) {
-    bpf::fuzz(bytes);
+    bpf::fuzz::types(bytes);
 }

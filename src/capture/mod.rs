@@ -2,6 +2,7 @@
 //! absent, and counted by reason. A capture fails only if nothing useful can be read.
 
 mod bpf;
+mod css_sets;
 mod engine;
 mod enrich;
 mod error;

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::bpf::css_sets::CssSets;
+use super::css_sets::CssSets;
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;

@@ -108,3 +108,149 @@ fn read_by_key<K: Copy + Eq + Hash, T>(
     }
     known
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::mem;
+    use std::time::Instant;
+
+    use tempfile::TempDir;
+
+    use super::super::super::css_sets::CssSets;
+    use super::super::super::enrich::Sources;
+    use super::super::super::options::Tree;
+    use super::super::super::procfs::folder::Folder;
+    use super::super::super::procfs::task::{PF_KTHREAD, WholeNames};
+    use super::super::read::ReadThread;
+    use super::*;
+    use crate::model::SourceFile;
+    use crate::process::Progress;
+
+    /// A recorded procfs with these files.
+    fn recorded(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    fn completed(dir: &TempDir, threads: &mut [ReadThread]) -> (BTreeSet<Name>, Tally) {
+        let walk = Walk {
+            procfs: &Folder::open(dir.path()).unwrap(),
+            tree: Tree::Elsewhere,
+            whole_names: WholeNames { kthreads: true, workqueue_workers: true },
+            sources: &Sources { taskstats: None, jemalloc: None },
+            page_size: 4096,
+            start: Instant::now(),
+            capturing_process: None,
+            progress: &Progress::default(),
+            css_sets: &CssSets::default(),
+        };
+        let mut tally = Tally::default();
+        let take = |thread: &mut ReadThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
+        let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
+        let cgroups = all(&walk, &mut states, &facts, &mut tally);
+        threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);
+        (cgroups, tally)
+    }
+
+    fn thread(tid: u32, comm: &str) -> ReadThread {
+        ReadThread {
+            state: ThreadState { tid, tgid: tid, comm: comm.into(), ..ThreadState::default() },
+            facts: ThreadFacts { cgroups: Some(0xc0), sched_class: Some(0x5c), ..ThreadFacts::default() },
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut ThreadFacts), mut thread: ReadThread) -> ReadThread {
+        change(&mut thread.facts);
+        thread
+    }
+
+    fn kernel_thread(tid: u32, comm: &str, flags: u64) -> ReadThread {
+        let mut thread = with(|facts| facts.flags = PF_KTHREAD | flags, thread(tid, comm));
+        thread.state.kernel_thread = true;
+        thread
+    }
+
+    fn cgroups_of(threads: &[ReadThread]) -> Vec<Option<&str>> {
+        threads.iter().map(|thread| thread.state.cgroup.as_deref()).collect()
+    }
+
+    #[test]
+    fn threads_of_one_set_have_the_cgroup_of_the_first_that_has_not_exited() {
+        let dir =
+            recorded(&[("50/cgroup", "0::/a\n"), ("50/stat", ""), ("51/cgroup", "0::/b\n"), ("60/cgroup", "0::/z\n")]);
+        // More threads have exited than live.
+        let mut threads: Vec<_> = (1..=51).map(|tid| thread(tid, "x")).collect();
+        threads.push(with(|facts| facts.cgroups = Some(0xc1), thread(60, "y")));
+        threads.push(with(|facts| facts.cgroups = None, thread(61, "unknown")));
+        let (cgroups, tally) = completed(&dir, &mut threads);
+        let mut expected = vec![Some("/a"); 51];
+        expected.extend([Some("/z"), None]);
+        assert_eq!(cgroups_of(&threads), expected);
+        assert_eq!(cgroups, ["/a", "/z"].map(Name::from).into());
+        assert_eq!(tally.summary().read_failures, 0);
+    }
+
+    #[test]
+    fn an_exiting_thread_does_not_take_the_others_to_the_root() {
+        // Linux 6.18: a zombie, and another process of its cgroup.
+        let files = [("7/cgroup", "4:memory:/\n0::/\n"), ("8/cgroup", "4:memory:/job/7\n0::/\n")];
+        let mut threads = [with(|facts| facts.flags = PF_EXITING, thread(7, "sh")), thread(8, "sh")];
+        completed(&recorded(&files), &mut threads);
+        assert_eq!(cgroups_of(&threads), [Some("/"), Some("/job/7")]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_counted_for_each_thread_like_by_procfs() {
+        let dir = recorded(&[("7/stat", ""), ("8/stat", ""), ("9/stat", ""), ("9/cgroup/is-a-directory", "")]);
+        let mut threads = [thread(7, "a"), thread(8, "b"), with(|facts| facts.cgroups = Some(1), thread(9, "c"))];
+        let (_, tally) = completed(&dir, &mut threads);
+        let failures = &tally.summary().read_failures_by_errno[&SourceFile::Cgroup];
+        let counts: Vec<_> = failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect();
+        assert_eq!(counts, [("EISDIR".to_owned(), 1), ("ENOENT".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn kernel_threads_have_the_names_of_procfs() {
+        let dir = recorded(&[
+            ("11/comm", "kworker/0:1-events\n"),
+            ("12/comm", "rcu_tasks_trace_kthread\n"),
+            ("13/comm", "not read\n"),
+            ("14/comm", "not read\n"),
+        ]);
+        let mut threads = [
+            kernel_thread(11, "kworker/0:1", PF_WQ_WORKER),
+            kernel_thread(12, "rcu_tasks_trace", 0),
+            kernel_thread(13, "kthreadd", 0),
+            thread(14, "fifteen-bytes-x"),
+            kernel_thread(15, "fifteen-bytes-y", 0),
+        ];
+        completed(&dir, &mut threads);
+        let names: Vec<_> = threads.iter().map(|thread| (&*thread.state.comm, thread.state.name_complete)).collect();
+        let expected = [
+            ("kworker/0:1-events", false),
+            ("rcu_tasks_trace_kthread", false),
+            ("kthreadd", false),
+            ("fifteen-bytes-x", false),
+            ("fifteen-bytes-y", true),
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn threads_of_one_scheduling_class_are_all_under_sched_ext_or_none_is() {
+        let sched = |enabled| format!("x (1, #threads: 1)\n-----\next.enabled : {enabled}\n");
+        let dir = recorded(&[("2/sched", &sched(0)), ("3/sched", &sched(1)), ("4/sched", &sched(1)), ("5/stat", "")]);
+        let of_class = |class, tid| with(|facts| facts.sched_class = Some(class), thread(tid, "x"));
+        let mut threads = [of_class(1, 1), of_class(1, 2), of_class(1, 3), of_class(2, 4), of_class(3, 5)];
+        completed(&dir, &mut threads);
+        let enabled = threads.each_ref().map(|thread| thread.state.metrics.ext_enabled);
+        // The last one is of a kernel without this file.
+        assert_eq!(enabled, [Some(false), Some(false), Some(false), Some(true), None]);
+    }
+}

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
+use super::super::css_sets::CssSets;
 use super::super::options::Tree;
 use super::super::record::packed::{MAX_CHUNKS, NotStored, Packed};
 use super::super::start::Start;
 use super::columns;
-use super::css_sets::CssSets;
 use super::exit_decoder::{Decoder, Exit};
 use super::exit_programs::{ExitFields, ExitPrograms};
 use super::facts::Facts;

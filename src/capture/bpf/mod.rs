@@ -5,7 +5,6 @@ mod btf;
 mod columns;
 mod complete;
 mod cpu_time;
-pub(in crate::capture) mod css_sets;
 pub(in crate::capture) mod exit_decoder;
 mod exit_programs;
 pub(in crate::capture) mod exits;
@@ -26,7 +25,7 @@ mod verifier_log;
 pub(in crate::capture) mod walk;
 
 #[cfg(fuzzing)]
-pub(in crate::capture) use self::path::fuzz;
+pub(in crate::capture) mod fuzz;
 
 #[cfg(test)]
 mod emitted_programs;

@@ -1,7 +1,5 @@
 //! Where the kernel keeps a value: a path such as `signal->nr_threads`, resolved to offsets.
 
-#[cfg(fuzzing)]
-use super::btf::Kind;
 use super::btf::{Btf, TypeId};
 use super::shape::Shape;
 
@@ -46,19 +44,6 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
         };
     }
     walk.value()
-}
-
-/// Resolves every recorded path in any types.
-#[cfg(fuzzing)]
-pub(in crate::capture) fn fuzz(bytes: &[u8]) {
-    let Ok(btf) = Btf::parse(bytes) else { return };
-    btf.find(Kind::Function, "bpf_iter_task");
-    btf.find(Kind::Typedef, "btf_trace_sched_process_free");
-    let task = btf.find(Kind::Struct, "task_struct").unwrap_or(TypeId(1));
-    for path in include_str!("../../../tests/kernels/btf/paths").lines() {
-        let Some(place) = resolve(&btf, task, path) else { continue };
-        assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
-    }
 }
 
 /// The part of a path that is resolved so far.

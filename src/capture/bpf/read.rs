@@ -220,6 +220,7 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Part;
     use super::super::record_builder::RecordBuilder;
     use super::*;
     use crate::model::{CategoricalString, Value};
@@ -403,6 +404,28 @@ mod tests {
         let absent: Vec<_> = METRICS.iter().filter(is_absent).map(|metric| metric.name).collect();
         assert!(absent.iter().all(|name| name.ends_with("_delay_min_ns")), "{absent:?}");
         assert_eq!(thread.state.metrics.policy, Some(CategoricalString("SCHED_BATCH".into())));
+    }
+
+    #[test]
+    fn no_record_stops_the_capture() {
+        let mut reader = Reader::new(&leader().layout, &BTreeSet::new(), Level(0), &facts());
+        let mut read = |record: RecordBuilder| {
+            let Some(mut thread) = reader.thread(record.record()) else { return 0 };
+            let process = thread.facts.process.take();
+            process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.facts.cpu_time)]));
+            1
+        };
+        for word in [0, 1, u64::MAX, u64::MAX >> 1, 1 << 63, 0xffff_ffff] {
+            read(RecordBuilder::new(Level(0)).fill(|| word).with([("pid", PID), ("tgid", PID)]));
+        }
+        let mut random = 1_u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random.rotate_left(21)
+        };
+        let random = (5..=leader().layout.words(Part::Process))
+            .map(|words| read(leader().fill(&mut next).with([("pid", PID), ("tgid", PID)]).cut(words)));
+        assert!(random.sum::<usize>() > 0);
     }
 
     #[test]

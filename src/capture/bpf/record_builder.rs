@@ -65,6 +65,19 @@ impl RecordBuilder {
         self
     }
 
+    /// Sets all words but the length.
+    pub(super) fn fill(mut self, mut word: impl FnMut() -> u64) -> Self {
+        self.words[FOLLOWED..].fill_with(&mut word);
+        self
+    }
+
+    /// Cuts the record.
+    pub(super) fn cut(mut self, words: usize) -> Self {
+        self.words.truncate(words);
+        self.words[LENGTH] = u64::try_from(words).unwrap();
+        self
+    }
+
     pub(super) fn record(&self) -> Record<'_> {
         Record::split(&self.words).unwrap().0
     }

@@ -175,3 +175,52 @@ pub(super) fn without_btf(error: KernelBtfError) -> NoBpf {
         error => NoBpf::with_detail(BpfObstacle::NotKernelBtf, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_reads_divide_are_passed_whole() {
+        let record = |number: u64| [6, 0, 0, 0, number, 42];
+        let bytes: Vec<u8> = (0..5).flat_map(record).flat_map(u64::to_ne_bytes).collect();
+        for length in (8..=bytes.len()).step_by(8) {
+            let (mut words, mut times) = (Vec::new(), Vec::new());
+            for part in bytes.chunks(length) {
+                pass_whole(&mut words, part, &mut |words| times.extend(records(&words).map(Record::time)));
+            }
+            assert_eq!((times, words.len()), ((0..5).collect(), 0), "{length}");
+        }
+        let mut words = Vec::new();
+        pass_whole(&mut words, &bytes[..bytes.len() - 8], &mut |_| ());
+        assert_eq!(words.len(), 5, "the last record is not whole");
+    }
+
+    #[test]
+    fn the_engine_reads_the_calling_thread() {
+        let engine = match Engine::load(Some(std::process::id())) {
+            Ok(engine) => engine,
+            Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
+        };
+        let field = engine.layout.find(&engine.level.tid(), &engine.dropped);
+        let mut tids = BTreeSet::new();
+        engine.read(|words| tids.extend(records(&words).filter_map(|record| record.number(field)))).unwrap();
+        assert!(tids.contains(&u64::from(nix::unistd::gettid().as_raw().cast_unsigned())), "{tids:?}");
+        assert_eq!(engine.dropped_metrics(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn metrics_without_values_are_those_with_a_refused_field() {
+        let engine = Engine::load(None);
+        let Ok(mut engine) = engine else { return eprintln!("skipped: {:?}", engine.err()) };
+        let number = |path| engine.layout.columns.iter().position(|column| column.path == path).unwrap();
+        let dropped = ["nvcsw", "mm->total_vm"].map(|path| u16::try_from(number(path)).unwrap());
+        engine.dropped = dropped.into();
+        assert_eq!(engine.dropped_metrics(), ["voluntary_csw", "hiwater_vm_bytes"]);
+    }
+
+    #[test]
+    fn a_mask_has_a_word_for_each_64_cpus() {
+        assert!((1..=MAX_CPU_WORDS).contains(&cpu_words()));
+    }
+}

@@ -144,3 +144,101 @@ fn count_missing_files(reader: &Reader, threads: usize, tally: &mut Tally) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Instant;
+
+    use super::super::super::css_sets::CssSets;
+    use super::super::super::enrich::Sources;
+    use super::super::super::options::Tree;
+    use super::super::super::procfs::folder::Folder;
+    use super::super::super::procfs::task::WholeNames;
+    use super::super::columns::Level;
+    use super::super::record_builder::RecordBuilder;
+    use super::*;
+    use crate::process::{Progress, workers};
+
+    /// A thread that started at a tick.
+    fn thread(tgid: u32, tid: u32, start: u64) -> ReadThread {
+        let fields = [("pid", tid.into()), ("tgid", tgid.into())];
+        let record = RecordBuilder::new(Level(0)).with(fields);
+        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), Level(0), &Facts::default());
+        let mut thread = reader.thread(record.record()).unwrap();
+        thread.state.start_time_clock_ticks = Some(start);
+        thread
+    }
+
+    #[test]
+    fn of_two_threads_with_one_id_the_later_one_remains() {
+        let threads = vec![thread(9, 9, 1), thread(7, 8, 30), thread(7, 7, 1), thread(7, 8, 40), thread(7, 8, 20)];
+        let ids = |thread: &ThreadState| (thread.tgid, thread.tid, thread.start_time_clock_ticks);
+        let expected = [(7, 7, Some(1)), (7, 8, Some(40)), (9, 9, Some(1))];
+        assert_eq!(in_order(threads).0.iter().map(ids).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn processes_that_were_not_visited_are_missed() {
+        let visited = thread(7, 8, 1).state;
+        assert_eq!(missed(&[1, 7, 8, 9], &[visited]), [1, 8, 9]);
+    }
+
+    #[test]
+    fn a_file_without_any_of_its_fields_is_missing_for_every_thread() {
+        let record = RecordBuilder::new(Level(0));
+        let missing = |is_absent: fn(&str) -> bool| {
+            let absent = (0..).zip(&record.layout.columns).filter(|(_, column)| is_absent(&column.path));
+            let dropped: BTreeSet<_> = absent.map(|(number, _)| number).collect();
+            let mut tally = Tally::default();
+            count_missing_files(&Reader::new(&record.layout, &dropped, Level(0), &Facts::default()), 3, &mut tally);
+            tally.summary().read_failures_by_file
+        };
+        assert!(missing(|_| false).is_empty());
+        assert!(missing(|path| path == "ioac.rchar").is_empty());
+        assert_eq!(missing(|path| path.starts_with("ioac.")), [(SourceFile::Io, 3)].into());
+    }
+
+    /// The threads of these processes by a program for this process only, and how many processes it missed; `None`
+    /// prints why the test is skipped.
+    fn walked(pids: &[u32]) -> Option<BpfWalked> {
+        let engine = Engine::load(Some(std::process::id()));
+        let engine = engine.map_err(|no_bpf| eprintln!("skipped: {no_bpf:?}")).ok()?;
+        let walk = Walk {
+            procfs: &Folder::open("/proc".as_ref()).unwrap(),
+            tree: Tree::Live,
+            whole_names: WholeNames::default(),
+            sources: &Sources { taskstats: None, jemalloc: None },
+            page_size: 4096,
+            start: Instant::now(),
+            capturing_process: None,
+            progress: &Progress::default(),
+            css_sets: &CssSets::default(),
+        };
+        let facts = Facts { online: vec![0], page_size: 4096, ..Facts::default() };
+        Some(engine.walk(&walk, &facts, pids, Which::Selected, &workers(2)))
+    }
+
+    #[test]
+    fn processes_that_the_iterator_hides_are_read_by_procfs_and_counted() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        // The last process does not exist.
+        let pids = [std::process::id(), child.id(), u32::MAX >> 1];
+        let walked = walked(&pids);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let Some(BpfWalked { walked, missed_processes }) = walked else { return };
+        let found: BTreeSet<_> = walked.threads.iter().map(|thread| thread.tgid).collect();
+        assert_eq!(found, pids[..2].iter().copied().collect());
+        assert!(walked.threads.iter().all(|thread| thread.metrics.run_time_ns.is_some()));
+        // Before Linux 6.1, the iterator visits all processes.
+        assert!(missed_processes <= 1, "{missed_processes}");
+        assert_eq!(walked.tally.ghosts, 0);
+    }
+
+    #[test]
+    fn threads_of_processes_that_are_not_selected_are_left_out() {
+        let Some(BpfWalked { walked, missed_processes }) = walked(&[]) else { return };
+        assert_eq!((walked.threads.len(), missed_processes), (0, 0));
+    }
+}

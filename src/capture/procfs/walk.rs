@@ -7,7 +7,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
-use super::super::bpf::css_sets::CssSets;
+use super::super::css_sets::CssSets;
 use super::super::enrich::{Enricher, Part, Sources, guarded};
 use super::super::options::Tree;
 use super::super::process::Process;

@@ -1,0 +1,42 @@
+//! Types, programs and records, exposed to the fuzz target.
+
+use std::collections::BTreeSet;
+
+use super::btf::{Btf, Kind, TypeId};
+use super::columns::{self, Level};
+use super::facts::Facts;
+use super::layout::{Layout, Record};
+use super::path::resolve;
+use super::program::{Emitter, Kernel};
+use super::read::Reader;
+
+/// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
+pub(in crate::capture) fn types(bytes: &[u8]) {
+    let Ok(btf) = Btf::parse(bytes) else { return };
+    btf.find(Kind::Typedef, "btf_trace_sched_process_free");
+    let task = btf.find(Kind::Struct, "task_struct").unwrap_or(TypeId(1));
+    for level in [Level(0), Level(1)] {
+        let wanted = columns::all(level, 2);
+        for path in wanted.iter().map(|wanted| &*wanted.path) {
+            let Some(place) = resolve(&btf, task, path) else { continue };
+            assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
+        }
+        let (layout, dropped) = (Layout::resolve(&btf, task, wanted), BTreeSet::new());
+        if let Some(kernel) = Kernel::find(&btf) {
+            Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
+        }
+        records(bytes, &mut Reader::new(&layout, &dropped, level, Facts::default()));
+    }
+}
+
+fn records(bytes: &[u8], reader: &mut Reader) {
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    let mut words: Vec<_> = bytes.chunks_exact(8).map(word).collect();
+    if let Some(length) = words.len().try_into().ok().filter(|_| !words.is_empty()) {
+        words[0] = length;
+    }
+    let Some((record, _)) = Record::split(&words) else { return };
+    let Some(mut thread) = reader.thread(record) else { return };
+    let process = thread.process.take();
+    process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.cpu_time)]));
+}
