@@ -3,6 +3,7 @@
 mod error;
 mod limit;
 mod lines;
+mod overlap;
 mod source;
 mod target;
 

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 
 use super::args::{Capture, Messages, Sources};
+use super::exit::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
 use crate::capture::{Options, Roots, capture_with};
@@ -42,6 +43,7 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     if args.output.is_none() {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
     }
+    free_at_exit(snapshot);
     Ok(())
 }
 

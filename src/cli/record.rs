@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 
 use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
+use super::exit::free_at_exit;
 use super::output::{Stream, selection, write_page_to};
 use crate::capture::record::{self, ExitListener};
 use crate::capture::{self, Options, Smaps, capture_with};
@@ -43,6 +44,7 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
                 record_summary(&mut io::stderr().lock(), &window, &file, written.bytes)
                     .context("cannot write to standard error")?;
             }
+            free_at_exit(window);
             return Ok(status);
         }
         Some(Err(error)) => Err(error),

@@ -3,7 +3,7 @@
 //! only at the moment of replacing.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +18,10 @@ use tempfile::NamedTempFile;
 
 use super::error::StoreError;
 use super::limit::{Metered, max_threads};
+use super::overlap::overlapped;
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 3;
-const BUFFER: usize = 128 * 1024;
 
 /// The extension of snapshots.
 const EXTENSION: &str = ".ctprof.zst";
@@ -215,11 +215,12 @@ fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64>
     }
     let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;
     encoder.include_checksum(true)?;
-    let mut writer = BufWriter::with_capacity(BUFFER, Metered::new(encoder, limit));
-    let mut json = serde_json::Serializer::with_formatter(&mut writer, Lines::default());
-    snapshot.serialize(&mut json)?;
-    let encoder = writer.into_inner().map_err(io::IntoInnerError::into_error)?.inner;
-    Ok(encoder.finish()?.bytes)
+    let mut metered = Metered::new(encoder, limit);
+    overlapped(&mut metered, |blocks| {
+        let mut json = serde_json::Serializer::with_formatter(blocks, Lines::default());
+        Ok(snapshot.serialize(&mut json)?)
+    })?;
+    Ok(metered.inner.finish()?.bytes)
 }
 
 /// Compact JSON with one line per element of the top-level lists, so that readers can process lines in
