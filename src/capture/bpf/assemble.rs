@@ -4,8 +4,8 @@
 use std::fmt;
 
 use super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION,
-    MAP_DESCRIPTOR, MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, WIDE, atomic, load, store, store_immediate,
+    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, MAP_DESCRIPTOR, MOVE,
+    MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, WIDE, atomic, load, store, store_immediate,
 };
 pub(in crate::capture) use super::instruction::{Helper, Register, Width};
 
@@ -76,13 +76,6 @@ impl Assembler {
         self.push(Instruction { destination: base as u8, source: from as u8, offset, ..opcode });
     }
 
-    pub(in crate::capture) fn load_immediate64(&mut self, to: Register, value: u64) {
-        let [low, high] = [value, value >> 32]
-            .map(|half| u32::try_from(half & u64::from(u32::MAX)).expect("the lower half").cast_signed());
-        self.push(Instruction { destination: to as u8, immediate: low, ..opcode(WIDE) });
-        self.push(Instruction { immediate: high, ..Instruction::default() });
-    }
-
     /// Loads the address of the map with this descriptor of the loading process.
     pub(in crate::capture) fn load_map(&mut self, to: Register, descriptor: i32) {
         let source = MAP_DESCRIPTOR;
@@ -121,10 +114,6 @@ impl Assembler {
 
     pub(in crate::capture) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
         self.push_jump(Instruction { destination: register as u8, immediate: value, ..opcode(JUMP_IF_EQUAL) }, to);
-    }
-
-    pub(in crate::capture) fn jump_if_not_equal(&mut self, register: Register, value: i32, to: Label) {
-        self.push_jump(Instruction { destination: register as u8, immediate: value, ..opcode(JUMP_IF_NOT_EQUAL) }, to);
     }
 
     pub(in crate::capture) fn jump_if_registers_differ(&mut self, one: Register, other: Register, to: Label) {
@@ -187,7 +176,8 @@ impl<N: fmt::Display, F: Fn(u16) -> N> fmt::Display for Listing<'_, F> {
         while let Some((number, instruction)) = code.next() {
             write!(f, "{number}: ")?;
             if instruction.is_wide() {
-                f.write_str(&instruction.wide_text(code.next().map_or(0, |(_, second)| second.immediate)))?;
+                code.next();
+                f.write_str(&instruction.wide_text())?;
             } else {
                 write!(f, "{instruction}")?;
             }
@@ -224,9 +214,8 @@ mod tests {
         program.place(again);
         program.atomic_add(R0, 8, R1);
         program.load_map(R1, 5);
-        program.load_immediate64(R1, 0x1234_5678_9abc_def0);
         program.jump_if_equal(R0, 0, end);
-        program.jump_if_not_equal(R0, -1, again);
+        program.jump_if_registers_differ(R0, R1, again);
         program.call(Helper::SeqWrite);
         program.call_kernel_function(70_000);
         program.jump(end);
@@ -251,10 +240,8 @@ mod tests {
             0x0000_0000_0008_10db,
             0x0000_0005_0000_1118,
             0x0000_0000_0000_0000,
-            0x9abc_def0_0000_0118,
-            0x1234_5678_0000_0000,
             0x0000_0000_0004_0015,
-            0xffff_ffff_fff9_0055,
+            0x0000_0000_fffb_105d,
             0x0000_007f_0000_0085,
             0x0001_1170_0000_2085,
             0x0000_0000_0000_0005,
@@ -281,13 +268,12 @@ mod tests {
 8: (72) *(u8 *)(r10 -1) = 1  ; nice
 9: (db) lock *(u64 *)(r0 +8) += r1
 10: (18) r1 = map[fd:5]
-12: (18) r1 = 0x123456789abcdef0
-14: (15) if r0 == 0x0 goto pc+4
-15: (55) if r0 != 0xffffffff goto pc-7
-16: (85) call bpf_seq_write#127
-17: (85) call kernel-function#70000
-18: (05) goto pc+0
-19: (95) exit
+12: (15) if r0 == 0x0 goto pc+4
+13: (5d) if r0 != r1 goto pc-5
+14: (85) call bpf_seq_write#127
+15: (85) call kernel-function#70000
+16: (05) goto pc+0
+17: (95) exit
 ";
         assert_eq!(listing, expected);
     }

@@ -113,8 +113,7 @@ pub(super) const SHIFT_RIGHT_SIGNED: u8 = ALU64 | 0xc0;
 pub(super) const MOVE_REGISTER: u8 = MOVE | REGISTER_OPERAND;
 pub(super) const JUMP: u8 = JUMP_CLASS;
 pub(super) const JUMP_IF_EQUAL: u8 = JUMP_CLASS | 0x10;
-pub(super) const JUMP_IF_NOT_EQUAL: u8 = JUMP_CLASS | 0x50;
-pub(super) const JUMP_IF_REGISTERS_DIFFER: u8 = JUMP_IF_NOT_EQUAL | REGISTER_OPERAND;
+pub(super) const JUMP_IF_REGISTERS_DIFFER: u8 = JUMP_CLASS | 0x50 | REGISTER_OPERAND;
 pub(super) const CALL: u8 = JUMP_CLASS | 0x80;
 pub(super) const EXIT: u8 = JUMP_CLASS | 0x90;
 /// A load of 64 bits, whose upper half is in a second word.
@@ -176,14 +175,10 @@ impl Instruction {
         self.opcode == WIDE
     }
 
-    /// The text of a load of 64 bits, whose upper half is `upper`.
-    pub(super) fn wide_text(self, upper: i32) -> String {
+    /// The text of a load of the address of a map.
+    pub(super) fn wide_text(self) -> String {
         let Self { destination, immediate, .. } = self;
-        if self.source == MAP_DESCRIPTOR {
-            return format!("(18) r{destination} = map[fd:{immediate}]");
-        }
-        let value = u64::from(upper.cast_unsigned()) << 32 | u64::from(immediate.cast_unsigned());
-        format!("(18) r{destination} = {value:#x}")
+        format!("(18) r{destination} = map[fd:{immediate}]")
     }
 }
 
@@ -202,7 +197,6 @@ impl fmt::Display for Instruction {
             (SHIFT_RIGHT_SIGNED, _) => write!(f, "r{destination} s>>= {immediate}"),
             (JUMP, _) => write!(f, "goto pc{offset:+}"),
             (JUMP_IF_EQUAL, _) => write!(f, "if r{destination} == {immediate:#x} goto pc{offset:+}"),
-            (JUMP_IF_NOT_EQUAL, _) => write!(f, "if r{destination} != {immediate:#x} goto pc{offset:+}"),
             (JUMP_IF_REGISTERS_DIFFER, _) => write!(f, "if r{destination} != r{source} goto pc{offset:+}"),
             (CALL, _) if source == KERNEL_FUNCTION => write!(f, "call kernel-function#{immediate}"),
             (CALL, _) => write!(f, "call bpf_{}#{immediate}", Helper::name(immediate)),

@@ -3,8 +3,8 @@
 
 use super::assemble::{Assembled, Helper};
 use super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION,
-    MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, Width, load, store, store_immediate,
+    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, MOVE, MOVE_REGISTER,
+    SHIFT_LEFT, SHIFT_RIGHT_SIGNED, Width, load, store, store_immediate,
 };
 
 /// What the clock of the machine shows.
@@ -100,7 +100,6 @@ impl Run<'_> {
         match opcode {
             JUMP => return true,
             JUMP_IF_EQUAL => return self.value(to) == constant,
-            JUMP_IF_NOT_EQUAL => return self.value(to) != constant,
             JUMP_IF_REGISTERS_DIFFER => return self.value(to) != self.value(from),
             MOVE => self.registers[to] = Some(constant),
             MOVE_REGISTER => self.registers[to] = Some(self.value(from)),
