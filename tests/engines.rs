@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -145,7 +145,7 @@ fn captured_under(starter: &[&str]) -> Option<[Threads; 3]> {
     let mut script_under = Command::new(starter[0]);
     script_under.args(&starter[1..]).args(["sh", "-c", &script.join("\n")]).stdout(Stdio::null());
     let done = script_under.status();
-    if !done.as_ref().is_ok_and(|status| status.success()) {
+    if !done.as_ref().is_ok_and(ExitStatus::success) {
         eprintln!("skipped: {starter:?} or BPF is not available: {done:?}");
         return None;
     }

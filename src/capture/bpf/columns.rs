@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn every_field_of_the_tables_is_copied() {
         let paths: Vec<_> = all(Level(0), 1).into_iter().map(|wanted| wanted.path).collect();
-        let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(|field| field.paths());
+        let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(KernelField::paths);
         let of_processes = PROCESS.iter().map(|counter| counter.source.field);
         for path in of_metrics.chain(of_processes).chain(RESIDENT.iter().copied()) {
             assert!(paths.iter().any(|known| known == path), "{path}");

@@ -35,7 +35,7 @@ impl Facts {
             boottime_offset_ns: offset_ns(&offsets, "boottime").unwrap_or(0),
             start_monotonic_ns: start
                 .monotonic_ns
-                .map(|ns| ns.saturating_sub_signed(offset_ns(&offsets, "monotonic").unwrap_or(0))),
+                .map(|ns| ns.saturating_add_signed(offset_ns(&offsets, "monotonic").unwrap_or(0).saturating_neg())),
             schedstats: host.sched_schedstats == Some(Switch::On),
             delays: host.task_delayacct != Some(Switch::RuntimeOff),
         }

@@ -79,7 +79,7 @@ impl Layout {
         let mut slot = HEAD;
         for Wanted { path, part, max_words } in wanted {
             let is_known = layout.columns.iter().any(|column| column.path == path);
-            let place = path::resolve(btf, task, &path).filter(|place| is_addressable(place));
+            let place = path::resolve(btf, task, &path).filter(is_addressable);
             let Some(place) = place.filter(|_| !is_known) else { continue };
             if !layout.follow(&place.hops) {
                 continue;
