@@ -439,6 +439,67 @@ mod exit_records {
         assert_eq!(runs, [300, 100]);
     }
 
+    /// A record with an exact start time.
+    fn exact(ids: (u32, u32, u32), (start, end): (u64, u64), fields: &Value) -> ExitedThread {
+        let start_time = json!({"start_time_clock_ticks": start * 100});
+        exit(ids.0, ids.1, ids.2, (start, end), &with(start_time, fields))
+    }
+
+    #[test]
+    fn exact_records_are_of_the_thread_with_their_start_time() {
+        let listed = process(6, 14, SECOND, 1, &json!({}));
+        let (a, b) =
+            sides(&[process(5, 2, 2 * SECOND, 1, &json!({})), process(6, 2, SECOND, 1, &json!({}))], &[listed]);
+        let records = [
+            exact((5, 5, 1), (11, 12), &ran(100)),
+            exact((5, 5, 1), (2, 11), &ran(2300)),
+            exact((6, 6, 1), (2, 13), &ran(1200)),
+            exact((6, 6, 1), (14, 16), &ran(1100)),
+            exact((7, 7, 1), (9, 11), &ran(5000)),
+        ];
+        let window = with_records(a, b, &records);
+        let run = |tid| {
+            let runs = rows_of(&window, tid).into_iter().map(|row| row["run_time_ns"].as_u64().unwrap() / MS);
+            let mut runs: Vec<_> = runs.collect();
+            runs.sort_unstable();
+            runs
+        };
+        assert_eq!([run(5), run(6), run(7)], [vec![100, 300], vec![200, 1000], vec![]]);
+        let alive: Vec<_> = rows_of(&window, 5).iter().map(|row| row["alive_ns"].as_u64().unwrap() / SECOND).collect();
+        assert_eq!(alive, [1, 1], "the process that was alive at the start exited after a second");
+    }
+
+    #[test]
+    fn the_work_of_an_exact_record_is_not_cut_to_what_its_process_counts_in_ticks() {
+        let pool = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks}));
+        let run = |record| {
+            let (a, b) = sides(&[pool(0)], &[pool(100)]);
+            run_of(&with_records(a, b, &[record]))
+        };
+        assert_eq!(run(exact((5, 51, 1), (11, 12), &ran(1300))), 1300);
+        assert_eq!(run(exit(5, 51, 1, (11, 12), &ran(1300))), 1020, "from taskstats");
+    }
+
+    #[test]
+    fn work_whose_living_ancestor_is_unknown_was_counted_twice() {
+        let shell = |ticks: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks, "cstime_clock_ticks": 0}));
+        let (a, b) = sides(&[shell(0)], &[shell(300)]);
+        // The record of process 6, the child of the shell, is lost.
+        let window = with_records(a, b, &[exit(7, 7, 6, (11, 12), &ran(2000))]);
+        assert_eq!(run_of(&window), 3000);
+    }
+
+    #[test]
+    fn the_cgroup_of_an_exact_record_is_not_that_of_an_ancestor() {
+        let parent = with(process(5, 1, 0, 9, &json!({})), &json!({"cgroup": "/a", "start_time_clock_ticks": 1100}));
+        let (a, b) = sides(&[], &[parent]);
+        let own = with(ran(1), &json!({"cgroup": "/b", "pcomm": "make"}));
+        let records = [exact((6, 6, 5), (11, 12), &own), exact((7, 7, 5), (11, 12), &ran(1))];
+        let window = with_records(a, b, &records);
+        assert_eq!((&row(&window, 6)["cgroup"], &row(&window, 6)["pcomm"]), (&json!("/b"), &json!("make")));
+        assert_eq!((&row(&window, 7)["cgroup"], &row(&window, 7)["pcomm"]), (&Value::Null, &json!("t7")));
+    }
+
     #[test]
     fn the_order_of_folded_threads_was_that_of_hashes() {
         let (a, b) = sides(&[], &[]);

@@ -162,8 +162,8 @@ pub(super) struct Record {
     /// File to write the window to, instead of printing it; `-` for stdout
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
-    /// Buffer of the kernel for BPF records of exited threads, which have some 700 bytes each
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = ring_size)]
+    /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND")]
@@ -528,6 +528,15 @@ mod tests {
     fn the_definition_of_the_command_line_is_sound() {
         use clap::CommandFactory;
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_ring_has_the_default_size_of_the_library_and_at_most_1_gib() {
+        use clap::Parser;
+        let Command::Record(record) = Args::parse_from(["ctprof", "record"]).command else { panic!() };
+        assert_eq!(record.ring, crate::capture::record::DEFAULT_RING_BYTES);
+        assert_eq!((ring_size("1G"), ring_size("0")), (Ok(1 << 30), Ok(0)));
+        assert!(ring_size("1025M").is_err() && ring_size("9G").is_err());
     }
 
     #[test]

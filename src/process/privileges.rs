@@ -12,7 +12,7 @@ pub enum Privileges {
     /// root.
     Capture,
     /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
-    /// and forward signals to it even if it changes its user.
+    /// forward signals to it even if it changes its user, and lower the nice value of the thread that receives records.
     Record,
     /// Only read and write files like root. For commands that parse untrusted files.
     Files,
@@ -26,7 +26,7 @@ impl Privileges {
                 let reads = ["net_admin", "sys_ptrace", "checkpoint_restore"];
                 Self::Files.include(name) || reads.contains(&name) || LOADS_BPF.contains(&name)
             }
-            Self::Record => Self::Capture.include(name) || name == "kill",
+            Self::Record => Self::Capture.include(name) || ["kill", "sys_nice"].contains(&name),
         }
     }
 

@@ -36,7 +36,7 @@ impl Fold {
                 all.alive_ns = all.alive_ns.saturating_add(span.alive_ns);
                 all.count = all.count.saturating_add(span.count);
                 add_metrics(&mut same.metrics, &thread.metrics);
-                (same.tid, same.tgid) = (0, 0);
+                (same.tid, same.tgid, same.start_time_clock_ticks) = (0, 0, None);
             }
             None => {
                 thread.name_complete = false;

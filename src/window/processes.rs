@@ -95,6 +95,8 @@ impl Processes {
 /// What processes did beyond their living threads, by process id.
 pub(super) struct Unexplained {
     by_process: BTreeMap<u32, Pools>,
+    /// What exited processes did whose living ancestor is unknown, because the record of one in between was lost.
+    without_ancestor: Work,
     ns_per_tick: u64,
 }
 
@@ -108,6 +110,17 @@ struct Pools {
     living: Work,
     /// What its counters in ticks may lack.
     imprecision: Work,
+}
+
+impl Pools {
+    /// Takes out work of children, and returns the rest.
+    fn give_children(&mut self, work: Work) -> Work {
+        let mut time = work;
+        let io = time.take_io();
+        let (mut rest, io) = (self.children.give(time), self.threads.give(io));
+        rest += io;
+        rest
+    }
 }
 
 /// The first user process, or that of a container: it waits for orphans.
@@ -136,7 +149,7 @@ impl Unexplained {
                 Pools { threads, children, living: process.threads, imprecision: Work::of_ticks(2, ns_per_tick) },
             ))
         });
-        Self { by_process: pools.collect(), ns_per_tick }
+        Self { by_process: pools.collect(), without_ancestor: Work::default(), ns_per_tick }
     }
 
     /// Takes out what an exited thread of a living process did, and returns what is more than the process counts, but
@@ -168,17 +181,29 @@ impl Unexplained {
 
     /// Takes work out of that of a process's children, and returns the rest.
     fn give_children(&mut self, tgid: u32, work: Work) -> Work {
-        let Some(pools) = self.by_process.get_mut(&tgid) else { return work };
-        let mut time = work;
-        let io = time.take_io();
-        let (mut rest, io) = (pools.children.give(time), pools.threads.give(io));
-        rest += io;
-        rest
+        match self.by_process.get_mut(&tgid) {
+            Some(pools) => pools.give_children(work),
+            None => {
+                self.without_ancestor += work;
+                Work::default()
+            }
+        }
+    }
+
+    /// Some process counts this work too: those with the most work of children, probably.
+    fn give_without_ancestor(&mut self) {
+        let mut work = std::mem::take(&mut self.without_ancestor);
+        let mut pools: Vec<_> = self.by_process.values_mut().collect();
+        pools.sort_by_key(|pools| std::cmp::Reverse(pools.children[MetricId::run_time_ns]));
+        for pools in pools {
+            work = pools.give_children(work);
+        }
     }
 
     /// What is left, as work of processes. More CPU time than `most_ns` is that of children that the earlier capture
     /// should have seen, since before the window: it is unknown how much of it is in the window.
-    pub(super) fn into_threads(self, processes: &Processes, most_ns: Option<u64>) -> Vec<ThreadState> {
+    pub(super) fn into_threads(mut self, processes: &Processes, most_ns: Option<u64>) -> Vec<ThreadState> {
+        self.give_without_ancestor();
         let least_ns = 2 * self.ns_per_tick;
         let mut all = Vec::new();
         for (tgid, Pools { threads, mut children, living, .. }) in self.by_process {

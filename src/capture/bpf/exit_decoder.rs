@@ -14,11 +14,11 @@ use crate::model::{Metrics, ThreadState};
 pub(in crate::capture) struct Exit {
     /// Its ids, names, start time and values.
     pub(in crate::capture) state: ThreadState,
-    /// The process id of its parent; `None` if the record of its exit was lost.
-    pub(in crate::capture) ppid: Option<u32>,
+    /// The process id of its parent.
+    pub(in crate::capture) ppid: u32,
     /// `CLOCK_MONOTONIC` at its start, in nanoseconds.
     pub(in crate::capture) started_ns: u64,
-    /// The same at its exit, or, if the record of that was lost, when it was freed.
+    /// The same at its exit.
     pub(in crate::capture) ended_ns: u64,
 }
 
@@ -54,13 +54,10 @@ impl Decoder {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
         self.split_cpu_time(record, &mut state.metrics);
-        let parent = record.number(self.parent);
-        if parent.is_some() {
-            state.pcomm = self.reader.name(record, self.process_name);
-        }
+        state.pcomm = self.reader.name(record, self.process_name);
         let exit = Exit {
             state,
-            ppid: parent.and_then(|parent| u32::try_from(parent).ok()),
+            ppid: record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0),
             started_ns: record.number(self.started)?,
             ended_ns: record.time(),
         };

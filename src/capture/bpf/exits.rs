@@ -22,8 +22,8 @@ use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME};
 use crate::model::{BpfObstacle, NoBpf};
 use crate::sys::priority::prefer_this_thread;
 
-/// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, a hundredth
-/// of the default ring is used meanwhile.
+/// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
+/// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
 const LONGEST_GRACE: Duration = Duration::from_millis(300);
@@ -102,9 +102,7 @@ struct Received {
     words: [usize; 2],
     start: Option<Field>,
     received: u64,
-    /// Threads whose record at the exit is missing.
-    only_freed: u64,
-    /// Records that are not stored.
+    /// Threads without a record.
     lost: u64,
     last_freed: Instant,
 }
@@ -118,7 +116,6 @@ impl Received {
             words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
-            only_freed: 0,
             lost: 0,
             last_freed: Instant::now(),
         }
@@ -140,8 +137,7 @@ impl Received {
         }
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
-        let without_exit = programs.lost.value().unwrap_or(0);
-        self.lost = self.lost.saturating_add(without_exit.saturating_sub(self.only_freed));
+        self.lost = self.lost.saturating_add(programs.lost.value().unwrap_or(0));
         self
     }
 
@@ -176,11 +172,8 @@ impl Received {
                 complete(&mut both, freed);
                 self.store(&both);
             }
-            missed => {
-                missed.into_iter().for_each(|missed| self.store(&missed));
-                self.only_freed += 1;
-                self.store(freed);
-            }
+            // Without its parent, the work of a thread would be counted twice: its ancestors count it too.
+            missed => missed.into_iter().for_each(|missed| self.store(&missed)),
         }
     }
 
@@ -199,7 +192,7 @@ impl Received {
 }
 
 /// Replaces what a thread had at its exit by what it had when it was freed, but for the time and for what it lost
-/// in between.
+/// in between. The pointers that lead to the first part are valid in both.
 fn complete(exiting: &mut [u64], freed: &[u64]) {
     let followed = FOLLOWED..TIME;
     exiting[followed.clone()].iter_mut().zip(&freed[followed]).for_each(|(both, pointers)| *both |= pointers);
@@ -209,4 +202,144 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     bytes.chunks_exact(8).map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::packed::MAX_WORDS;
+    use super::super::columns::Level;
+    use super::super::layout::{Column, Layout};
+    use super::super::path::Place;
+    use super::*;
+
+    /// A layout in which every field has a place, each with a pointer of its own if its path has one.
+    fn fields() -> ExitFields {
+        let mut layout = Layout::default();
+        let mut slot = HEAD;
+        let mut wanted = columns::exits(Level(0));
+        wanted.sort_by_key(|wanted| wanted.part);
+        for wanted in wanted {
+            let pointer = wanted.path.split_once("->").map(|(pointer, _)| pointer.bytes().map(u32::from).sum());
+            let hops = Vec::from_iter(pointer);
+            if !hops.is_empty() && !layout.pointers.contains(&hops) {
+                layout.pointers.push(hops.clone());
+            }
+            if layout.columns.iter().all(|column| column.path != wanted.path) {
+                let place = Place { hops, size: 8, ..Place::default() };
+                let words = wanted.max_words;
+                layout.columns.push(Column { path: wanted.path, part: wanted.part, place, slot, words });
+                slot += words;
+            }
+        }
+        ExitFields { layout, dropped: std::collections::BTreeSet::new() }
+    }
+
+    /// A record with fields by their paths, in which every pointer was followed, and the address of its thread.
+    fn record(fields: &ExitFields, (part, time, address): (Part, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
+        let Layout { columns, pointers } = &fields.layout;
+        let mut words = vec![0; fields.layout.words(part) + 1];
+        words[0] = fields.layout.words(part).try_into().unwrap();
+        for column in columns.iter().filter(|column| column.part <= part && !column.place.hops.is_empty()) {
+            let pointer = pointers.iter().position(|way| *way == column.place.hops).unwrap();
+            words[FOLLOWED + pointer / 8] |= 1 << (8 * (pointer % 8));
+        }
+        words[TIME] = time;
+        for (path, value) in values {
+            let column = columns.iter().find(|column| column.path == *path).unwrap();
+            words[column.slot] = *value;
+        }
+        *words.last_mut().unwrap() = address;
+        words
+    }
+
+    fn name(text: &[u8; 8]) -> u64 {
+        u64::from_ne_bytes(*text)
+    }
+
+    /// The record of thread 41, which started at second 2, at its exit.
+    fn exiting(fields: &ExitFields, run_ns: u64) -> Vec<u64> {
+        let values = [
+            ("pid", 41),
+            ("tgid", 40),
+            ("comm", name(b"worker\0\0")),
+            ("group_leader->comm", name(b"cc1\0\0\0\0\0")),
+            ("real_parent->tgid", 7),
+            (columns::START_TIME, 2_000_000_000),
+            (columns::START_MONOTONIC, 1_900_000_000),
+            (columns::CGROUPS, 0xff00),
+            ("se.sum_exec_runtime", run_ns),
+            ("min_flt", 5),
+            ("delays->blkio_count", 3),
+        ];
+        record(fields, (Part::Process, 5_000_000_000, 0xabc), &values)
+    }
+
+    fn freed(fields: &ExitFields, start_ns: u64, run_ns: u64) -> Vec<u64> {
+        let values = [
+            ("pid", 41),
+            ("tgid", 40),
+            ("comm", name(b"worker\0\0")),
+            (columns::START_TIME, start_ns),
+            (columns::START_MONOTONIC, start_ns - 100_000_000),
+            (columns::CGROUPS, 0xff00),
+            ("se.sum_exec_runtime", run_ns),
+            ("min_flt", 9),
+            ("delays->blkio_count", 4),
+        ];
+        record(fields, (Part::Thread, 6_000_000_000, 0xabc), &values)
+    }
+
+    /// The threads of these records.
+    fn exits(records: &[Vec<u64>]) -> Vec<Exit> {
+        let mut received = Received::new(&fields());
+        records.iter().for_each(|record| received.add(record));
+        let Received { records, received, lost, .. } = received;
+        let css_sets = Arc::new(CssSets::default());
+        css_sets.learn([(0xff00, "/build".into())]);
+        let facts = Facts { delays: true, ..Facts::default() };
+        BpfExits { received, lost, records, facts, fields: fields(), css_sets }.threads().collect()
+    }
+
+    #[test]
+    fn a_freed_thread_has_its_last_counters_and_what_it_lost_after_its_exit() {
+        let fields = fields();
+        let [exit] = exits(&[exiting(&fields, 100), freed(&fields, 2_000_000_000, 130)]).try_into().unwrap();
+        let Exit { state, ppid, started_ns, ended_ns } = exit;
+        assert_eq!((state.tid, state.tgid, &*state.comm, &*state.pcomm, ppid), (41, 40, "worker", "cc1", 7));
+        assert_eq!((started_ns, ended_ns, state.start_time_clock_ticks), (1_900_000_000, 5_000_000_000, Some(200)));
+        let metrics = &state.metrics;
+        assert_eq!((metrics.run_time_ns, metrics.minflt), (Some(130.into()), Some(9.into())));
+        assert_eq!((metrics.blkio_delay_count, state.cgroup.as_deref()), (Some(4.into()), Some("/build")));
+        assert_eq!((state.read_at_ns, &metrics.state, metrics.nr_threads), (None, &None, None));
+    }
+
+    #[test]
+    fn a_thread_whose_address_another_has_without_being_freed_has_the_counters_of_its_exit() {
+        let fields = fields();
+        let runs = |records: &[Vec<u64>]| {
+            exits(records).iter().map(|exit| exit.state.metrics.run_time_ns.unwrap().0).collect::<Vec<_>>()
+        };
+        let freed_as_it_was = freed(&fields, 2_000_000_000, 230);
+        assert_eq!(runs(&[exiting(&fields, 100), exiting(&fields, 200), freed_as_it_was]), [100, 230]);
+        assert_eq!(runs(&[exiting(&fields, 100), freed(&fields, 3_000_000_000, 7)]), [100], "its exit was lost");
+    }
+
+    #[test]
+    fn a_thread_that_exited_before_is_not_known_by_being_freed() {
+        assert_eq!(exits(&[freed(&fields(), 2_000_000_000, 7), vec![], vec![1, 2, 3]]), []);
+    }
+
+    #[test]
+    fn a_record_with_every_field_is_stored_whole() {
+        let words = fields().layout.words(Part::Process);
+        assert!(words <= MAX_WORDS, "{words}");
+    }
+
+    #[test]
+    fn times_of_threads_shorter_than_a_tick_add_up() {
+        let fields = fields();
+        let ticks = |exit: &Exit| exit.state.metrics.utime_clock_ticks.unwrap().0;
+        let short = (0..20).flat_map(|_| [exiting(&fields, 1), freed(&fields, 2_000_000_000, 1_000_000)]);
+        assert_eq!(exits(&short.collect::<Vec<_>>()).iter().map(ticks).sum::<u64>(), 2, "20 times 1 ms");
+    }
 }

@@ -74,7 +74,7 @@ impl From<Exit> for ExitedThread {
         Self {
             tgid: Some(state.tgid),
             state,
-            ppid: ppid.unwrap_or(0),
+            ppid,
             started_monotonic_ns: started_ns,
             elapsed_ns: ended_ns.saturating_sub(started_ns),
         }

@@ -11,8 +11,8 @@ use super::listener_error::ExitListenerError;
 use super::taskstats::TaskstatsListener;
 use crate::model::{BpfObstacle, HostContext, NoBpf};
 
-/// Size of the ring buffer of a [`ExitListener`]: room for 5,000 exits.
-pub const DEFAULT_RING_BYTES: u32 = 4 << 20;
+/// Size of the ring buffer of an [`ExitListener`]: room for 5,000 threads.
+pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 
 /// Receives the records of all threads that exit on this host, in a thread of its own.
 #[derive(Debug)]
