@@ -1,34 +1,7 @@
-//! Threads that exited.
+//! One thread that exited.
 
 use super::super::bpf::exit_decoder::Exit;
-use super::super::bpf::exits::BpfExits;
-use super::decoder::TaskstatsExits;
 use crate::model::ThreadState;
-
-/// Names of sources.
-pub(super) const BPF: &str = "bpf";
-pub(super) const TASKSTATS: &str = "taskstats";
-
-/// The records of threads that exited while an [`ExitListener`](super::ExitListener) was listening.
-///
-/// Records take 100 to 600 bytes each, and 256 MiB at most: those beyond that are counted as lost.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Exits {
-    /// Where the records come from: `bpf` or `taskstats`.
-    pub source: &'static str,
-    /// Number of records: one per thread.
-    pub received: u64,
-    /// Number of records that were lost because a buffer of the kernel or the memory for records was full.
-    pub lost: u64,
-    records: Records,
-}
-
-#[derive(Debug)]
-pub(super) enum Records {
-    Bpf(BpfExits),
-    Taskstats(TaskstatsExits),
-}
 
 /// A thread that exited.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,25 +20,6 @@ pub struct ExitedThread {
     pub started_monotonic_ns: u64,
     /// How long the thread lived, in nanoseconds.
     pub elapsed_ns: u64,
-}
-
-impl Exits {
-    pub(super) fn new(records: Records, received: u64, lost: u64) -> Self {
-        let source = match records {
-            Records::Bpf(_) => BPF,
-            Records::Taskstats(_) => TASKSTATS,
-        };
-        Self { source, received, lost, records }
-    }
-
-    /// The threads, in the order in which their records were received.
-    pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
-        let (bpf, taskstats) = match &self.records {
-            Records::Bpf(exits) => (Some(exits.threads().map(ExitedThread::from)), None),
-            Records::Taskstats(exits) => (None, Some(exits.threads())),
-        };
-        bpf.into_iter().flatten().chain(taskstats.into_iter().flatten())
-    }
 }
 
 impl From<Exit> for ExitedThread {

@@ -6,7 +6,7 @@ use super::super::bpf::exits::BpfListener;
 use super::super::bpf::facts::Facts;
 use super::super::options::{Ask, Engine, Options, Tree};
 use super::super::start::Start;
-use super::exited::{BPF, Exits, Records, TASKSTATS};
+use super::exits::{BPF, Exits, Records, TASKSTATS};
 use super::listener_error::ExitListenerError;
 use super::taskstats::TaskstatsListener;
 use crate::model::{BpfObstacle, HostContext, NoBpf};

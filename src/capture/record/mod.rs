@@ -2,6 +2,7 @@
 
 mod decoder;
 mod exited;
+mod exits;
 mod listener;
 mod listener_error;
 pub(in crate::capture) mod packed;
@@ -9,6 +10,7 @@ mod taskstats;
 
 #[cfg(fuzzing)]
 pub(super) use self::decoder::fuzz;
-pub use self::exited::{ExitedThread, Exits};
+pub use self::exited::ExitedThread;
+pub use self::exits::Exits;
 pub use self::listener::{DEFAULT_RING_BYTES, ExitListener};
 pub use self::listener_error::ExitListenerError;

@@ -18,7 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::super::enrich::taskstats::Kept;
 use super::super::procfs::text::cpu_list;
 use super::decoder::{TaskstatsExits, needed_words};
-use super::exited::{Exits, Records};
+use super::exits::{Exits, Records};
 use super::listener_error::ExitListenerError;
 use super::packed::{MAX_CHUNKS, NotStored, Packed};
 use crate::model::HostContext;
