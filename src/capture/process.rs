@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::enrich::jemalloc::Attachment;
 use super::procfs::folder::{Folder, IdName, Numbered, is_gone};
-use super::procfs::parsers::STAT_START_TIME;
+use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
 use super::procfs::text;
 use super::tally::{File, Tally};
 use crate::model::{Name, printable};
@@ -72,9 +72,19 @@ impl Process {
 
     /// When it started, in ticks; `None` if that cannot be read.
     pub(super) fn start_time(&self) -> Option<u64> {
+        self.stat(STAT_START_TIME)
+    }
+
+    /// Its resident memory, in pages; `None` if that cannot be read.
+    pub(super) fn resident_pages(&self) -> Option<u64> {
+        self.stat(STAT_RSS)
+    }
+
+    /// A field of `stat` by number.
+    fn stat(&self, wanted: u8) -> Option<u64> {
         let mut buffer = Vec::new();
         let (_, mut fields) = text::stat(self.folder.read(File::Stat.name(), &mut buffer).ok()?)?;
-        fields.find(|(number, _)| *number == STAT_START_TIME).and_then(|(_, value)| text::unsigned(value))
+        fields.find(|(number, _)| *number == wanted).and_then(|(_, value)| text::unsigned(value))
     }
 
     /// Whether its thread `tid` has not exited.

@@ -15,11 +15,13 @@ echo $? >>status
 cat /proc/schedstat >>storm.outer
 
 # A process, and a process with several threads, of known CPU time: children of a shell of its own name.
-/ctprof -q record -o exits.ctprof.zst -- ash -c '
-    self() { read -r line </proc/$$/stat; echo "$line" >>exits.inner; }
-    self; awk "BEGIN { for (i = 0; i < 1000000; i++) x += i }"; self
-    /neighbour noise & sleep 1; kill -9 $!; wait $! 2>/dev/null; self' 2>/dev/null
-echo $? >>status
+for engine in bpf procfs; do
+    /ctprof -q record --engine $engine -o exits-$engine.ctprof.zst -- ash -c '
+        self() { read -r line </proc/$$/stat; echo "$line" >>exits-$0.inner; }
+        self; awk "BEGIN { for (i = 0; i < 1000000; i++) x += i }"; self
+        /neighbour noise & sleep 1; kill -9 $!; wait $! 2>/dev/null; self' $engine 2>/dev/null
+    echo $? >>status
+done
 
 # Two captures without a listener: only the shell in between knows what its children did.
 mkfifo /tmp/go /tmp/done

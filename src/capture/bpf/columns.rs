@@ -118,6 +118,7 @@ fn is_of_exited_threads(metric: &Metric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::KernelField;
 
     #[test]
     fn ids_are_those_of_the_namespace() {

@@ -218,7 +218,7 @@ mod tests {
         for path in ["end", "far", "three"] {
             assert_eq!(find(&layout, path), None, "{path}");
         }
-        assert_eq!(layout.words(Part::Thread), HEAD + 1);
+        assert_eq!([Part::Thread, Part::Process].map(|part| layout.words(part)), [HEAD + 1; 2]);
     }
 
     #[test]

@@ -84,7 +84,9 @@ impl Run<'_> {
                 return self.written;
             }
             let jump = if self.execute(instruction) { isize::from(instruction.offset) } else { 0 };
-            next = next.strict_add_signed(jump) + 1 + usize::from(instruction.is_wide());
+            next = next.checked_add_signed(jump).expect("a jump within the program")
+                + 1
+                + usize::from(instruction.is_wide());
         }
         panic!("the program has a loop");
     }
@@ -112,7 +114,7 @@ impl Run<'_> {
             _ if instruction.is_wide() => self.registers[to] = Some(constant),
             _ => {
                 let bytes = usize::try_from(width.expect("a known instruction").bits() / 8).unwrap();
-                let address = |base: u64| base.strict_add_signed(offset.into());
+                let address = |base: u64| base.checked_add_signed(offset.into()).expect("an address");
                 if opcode == load(width.unwrap()) {
                     self.registers[to] = Some(self.load(address(self.value(from)), bytes));
                 } else {

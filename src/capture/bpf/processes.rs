@@ -57,7 +57,8 @@ impl Process<'_> {
         let Some((tgid, kernel_thread)) = threads.first().map(|first| (first.tgid, first.kernel_thread)) else {
             return;
         };
-        if let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) {
+        let leader = facts.iter().position(|facts| facts.process.is_some());
+        if let Some(leader) = leader {
             let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
             let living: Vec<_> = living.collect();
             let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
@@ -68,6 +69,11 @@ impl Process<'_> {
         }
         // Kernel threads have no memory of their own. A process that has exited meanwhile has none left.
         let process = if kernel_thread { None } else { process::Process::open(walk.procfs, tgid).ok() };
+        if let Some(leader) = leader {
+            // Below Linux 6.2, a lockdown keeps the counters from BPF. An exiting process has released its memory.
+            let pages = || process.as_ref().and_then(process::Process::resident_pages).unwrap_or(0);
+            facts[leader].resident_bytes.get_or_insert_with(|| pages().saturating_mul(walk.page_size));
+        }
         let Some(process) = process else { return };
         if let Some(leader) = threads.iter().find(|thread| thread.is_leader()) {
             process.learn_name(&leader.comm);

@@ -11,7 +11,7 @@ use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns::{self, Level};
 use super::layout::{Layout, Part, Record, Wanted, records};
-use super::load::{LoadError, load};
+use super::load::{Attach, LoadError, Spec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
 use crate::model::{BpfObstacle, METRICS, Metric, NoBpf};
@@ -19,7 +19,6 @@ use crate::sys::bpf::iterator::{self, Only};
 use crate::sys::bpf::kernel_btf::{KernelBtf, KernelBtfError};
 use crate::sys::bpf::map::per_cpu_array;
 use crate::sys::bpf::memlock::RaisedMemlock;
-use crate::sys::bpf::program::{Attach, Spec};
 
 /// Target of `/proc/self/ns/pid` in the initial namespace (`PROC_PID_INIT_INO` of include/linux/proc_ns.h).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -42,16 +41,6 @@ impl Engine {
     pub(in crate::capture) fn load(process: Option<u32>) -> Result<Self, NoBpf> {
         obstacle::before_loading()?;
         let begin = Instant::now();
-        match Self::load_once(process, begin) {
-            Err(no_bpf) if no_bpf.cause == BpfObstacle::MemoryLock => {
-                let _raised = RaisedMemlock::new().map_err(|_| no_bpf)?;
-                Self::load_once(process, begin)
-            }
-            result => result,
-        }
-    }
-
-    fn load_once(process: Option<u32>, begin: Instant) -> Result<Self, NoBpf> {
         let bytes = KernelBtf::open().map_err(without_btf)?;
         let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
         let btf = Btf::parse(&bytes).map_err(invalid)?;

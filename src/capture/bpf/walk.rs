@@ -45,11 +45,11 @@ impl Engine {
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
+        let missed = missed(pids, &threads);
+        let counts = processes::complete(walk, &mut threads, &mut facts, pool);
         let resident =
             threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?)));
         let resident_bytes = resident.collect();
-        let missed = missed(pids, &threads);
-        let counts = processes::complete(walk, &mut threads, &mut facts, pool);
         let mut walked = Walked { threads, cgroups, resident_bytes, tally, ..Walked::default() };
         counts.into_iter().for_each(|counts| walked.merge(counts));
         let by_procfs = if missed.is_empty() { Walked::default() } else { walk.run(&missed, pool) };

@@ -11,7 +11,7 @@ use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, p
 /// Fields of `stat` that are not metrics (proc_pid_stat(5)).
 const STAT_FLAGS: u8 = 9;
 pub(in crate::capture) const STAT_START_TIME: u8 = 22;
-const STAT_RSS: u8 = 24;
+pub(in crate::capture) const STAT_RSS: u8 = 24;
 const STAT_FIELDS: usize = 53;
 
 /// Data of `stat` other than metrics.
