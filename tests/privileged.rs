@@ -29,7 +29,9 @@ fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
         });
         let tid = is_done.recv().unwrap();
         let mut options = Options::default();
-        (options.pids, options.engine) = (vec![std::process::id()], Engine::Procfs);
+        // BPF needs no taskstats.
+        options.engine = Engine::Procfs;
+        options.pids = vec![std::process::id()];
         let snapshot = capture_with(&options).unwrap();
         drop(end);
         let thread = snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap();

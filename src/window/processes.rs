@@ -165,6 +165,25 @@ impl Unexplained {
     /// exited ones. Its nearest living ancestor waited for it, or for the process that did. An orphan's work may
     /// be counted by init.
     pub(super) fn explain_process(&mut self, ppid: u32, work: Work, parent_of: &BTreeMap<u32, u32>) {
+        let (ancestor, is_orphan) = self.nearest(ppid, parent_of);
+        let rest = self.give_children(ancestor, work);
+        if is_orphan && ancestor != INIT {
+            self.give_children(INIT, rest);
+        }
+    }
+
+    /// Takes out the work of a record of an exited process. If the record of one of its ancestors was lost, some process
+    /// counts it all the same.
+    pub(super) fn explain_record(&mut self, ppid: u32, work: Work, parent_of: &BTreeMap<u32, u32>) {
+        if self.by_process.contains_key(&self.nearest(ppid, parent_of).0) {
+            self.explain_process(ppid, work, parent_of);
+        } else {
+            self.without_ancestor += work;
+        }
+    }
+
+    /// The nearest living ancestor of an exited process, or the farthest known, and whether others are in between.
+    fn nearest(&self, ppid: u32, parent_of: &BTreeMap<u32, u32>) -> (u32, bool) {
         let (mut ancestor, mut is_orphan) = (ppid, false);
         for _ in 0..MOST_ANCESTORS {
             if self.by_process.contains_key(&ancestor) {
@@ -173,24 +192,15 @@ impl Unexplained {
             let Some(next) = parent_of.get(&ancestor) else { break };
             (ancestor, is_orphan) = (*next, true);
         }
-        let rest = self.give_children(ancestor, work);
-        if is_orphan && ancestor != INIT {
-            self.give_children(INIT, rest);
-        }
+        (ancestor, is_orphan)
     }
 
     /// Takes work out of that of a process's children, and returns the rest.
     fn give_children(&mut self, tgid: u32, work: Work) -> Work {
-        match self.by_process.get_mut(&tgid) {
-            Some(pools) => pools.give_children(work),
-            None => {
-                self.without_ancestor += work;
-                Work::default()
-            }
-        }
+        self.by_process.get_mut(&tgid).map_or(work, |pools| pools.give_children(work))
     }
 
-    /// Some process counts this work too: those with the most work of children, probably.
+    /// Takes out work without a known ancestor: probably, the processes with the most work of children count it.
     fn give_without_ancestor(&mut self) {
         let mut work = std::mem::take(&mut self.without_ancestor);
         let mut pools: Vec<_> = self.by_process.values_mut().collect();

@@ -135,7 +135,7 @@ impl<'s> Records<'s> {
     fn explained(&mut self, processes: &Processes, ppid: u32, state: &mut ThreadState) -> Work {
         let mut work = Work::of_thread(&state.metrics, self.start.clocks.ns_per_tick);
         if processes.describe(state.tgid).is_none() {
-            self.unexplained.explain_process(ppid, work, &self.parent_of);
+            self.unexplained.explain_record(ppid, work, &self.parent_of);
             return work;
         }
         let excess = self.unexplained.explain_thread(state.tgid, work);
