@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -41,7 +42,8 @@ impl Engine {
         let wanted: HashSet<u32> = pids.iter().copied().collect();
         let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
         let mut tally = Tally::default();
-        let (mut threads, mut facts) = self.threads(walk.procfs, reader, is_wanted, pool, &mut tally);
+        let parser = Parser::new(&reader, &is_wanted, number_of_threads(walk.procfs));
+        let (mut threads, mut facts) = self.threads(parser, pool, &mut tally);
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
@@ -62,28 +64,22 @@ impl Engine {
     /// the kernel writes the next ones.
     fn threads(
         &self,
-        procfs: &Folder,
-        reader: impl Fn() -> Reader + Sync,
-        is_wanted: impl Fn(&ThreadState) -> bool + Sync,
+        parser: Parser<'_>,
         pool: &ThreadPool,
         tally: &mut Tally,
     ) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
-        let readers: Mutex<Vec<Reader>> = Mutex::default();
-        let threads: Mutex<Vec<ReadThread>> = Mutex::new(Vec::with_capacity(number_of_threads(procfs)));
-        let tally = Mutex::new(tally);
-        let parse = &|words: &[u64]| {
-            let mut counts = Tally::default();
-            guarded(format_args!("records of the BPF iterator"), &mut counts, |_| {
-                let free = lock(&readers).pop();
-                let mut reader = free.unwrap_or_else(&reader);
-                let read = records(words).filter_map(|record| reader.thread(record));
-                let read: Vec<_> = read.filter(|thread| is_wanted(&thread.state)).collect();
-                lock(&threads).extend(read);
-                lock(&readers).push(reader);
-            });
-            lock(&tally).merge(counts);
-        };
-        let result = pool.in_place_scope(|scope| self.read(|words| scope.spawn(move |_| parse(&words))));
+        let shared = &parser;
+        let result = pool.in_place_scope(|scope| {
+            self.read(|words| {
+                if shared.queued.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED {
+                    scope.spawn(move |_| shared.parse(&words));
+                } else {
+                    shared.parse(&words);
+                }
+            })
+        });
+        let Parser { threads, tally: counts, .. } = parser;
+        tally.merge(counts.into_inner().unwrap_or_else(PoisonError::into_inner));
         let mut threads = threads.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(errno) = result {
             // The iterator visits threads in the order of their ids, so any process can lack some.
@@ -91,6 +87,50 @@ impl Engine {
             threads.clear();
         }
         in_order(threads)
+    }
+}
+
+/// Parses the records of a pass, in any number of workers.
+struct Parser<'a> {
+    reader: &'a (dyn Fn() -> Reader + Sync),
+    is_wanted: &'a (dyn Fn(&ThreadState) -> bool + Sync),
+    /// Readers that no worker uses.
+    readers: Mutex<Vec<Reader>>,
+    threads: Mutex<Vec<ReadThread>>,
+    tally: Mutex<Tally>,
+    /// Parts of the pass that are not parsed yet.
+    queued: AtomicUsize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(
+        reader: &'a (dyn Fn() -> Reader + Sync),
+        is_wanted: &'a (dyn Fn(&ThreadState) -> bool + Sync),
+        expected_threads: usize,
+    ) -> Self {
+        Self {
+            reader,
+            is_wanted,
+            readers: Mutex::default(),
+            threads: Mutex::new(Vec::with_capacity(expected_threads)),
+            tally: Mutex::default(),
+            queued: AtomicUsize::new(0),
+        }
+    }
+
+    /// Parses a part of the pass. A panic loses its threads, and is counted.
+    fn parse(&self, words: &[u64]) {
+        let mut counts = Tally::default();
+        guarded(format_args!("records of the BPF iterator"), &mut counts, |_| {
+            let free = lock(&self.readers).pop();
+            let mut reader = free.unwrap_or_else(self.reader);
+            let read = records(words).filter_map(|record| reader.thread(record));
+            let read: Vec<_> = read.filter(|thread| (self.is_wanted)(&thread.state)).collect();
+            lock(&self.threads).extend(read);
+            lock(&self.readers).push(reader);
+        });
+        lock(&self.tally).merge(counts);
+        self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -114,6 +154,10 @@ fn number_of_threads(procfs: &Folder) -> usize {
     let all = text.split(|&byte| byte == b' ').nth(3).and_then(|field| field.split(|&byte| byte == b'/').nth(1));
     all.and_then(text::unsigned).and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0).min(MAX_RESERVED)
 }
+
+/// Parts of a pass, of [`CHUNK`](crate::sys::bpf::iterator::CHUNK) bytes, that may wait for a worker. The next ones are
+/// parsed by the thread that reads.
+const MAX_QUEUED: usize = 16;
 
 /// Room for more threads is made when they are read.
 const MAX_RESERVED: usize = 1 << 20;
