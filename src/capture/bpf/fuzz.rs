@@ -25,7 +25,7 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
         if let Some(kernel) = Kernel::find(&btf) {
             Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
         }
-        records(bytes, &mut Reader::new(&layout, &dropped, level, Facts::default()));
+        records(bytes, &mut Reader::new(&layout, &dropped, level, &Facts::default()));
     }
 }
 
@@ -37,6 +37,6 @@ fn records(bytes: &[u8], reader: &mut Reader) {
     }
     let Some((record, _)) = Record::split(&words) else { return };
     let Some(mut thread) = reader.thread(record) else { return };
-    let process = thread.process.take();
-    process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.cpu_time)]));
+    let process = thread.facts.process.take();
+    process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.facts.cpu_time)]));
 }
