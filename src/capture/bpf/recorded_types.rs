@@ -53,8 +53,9 @@ fn in_task(btf: &Btf<'_>, path: &str) -> Option<Place> {
 /// Every path that programs can read, for ids of the initial PID namespace and of another one.
 fn paths() -> BTreeSet<Cow<'static, str>> {
     let of_level = |level| columns::all(level, 1).into_iter().map(|wanted| wanted.path);
+    let of_exits = columns::exits(Level(0)).into_iter().map(|wanted| wanted.path);
     let ids = [Level::OF_THREAD, Level::OF_PARENT].map(Cow::from);
-    of_level(Level(0)).chain(of_level(Level(1))).chain(ids).collect()
+    of_level(Level(0)).chain(of_level(Level(1))).chain(of_exits).chain(ids).collect()
 }
 
 #[test]
