@@ -1,6 +1,8 @@
 //! The command line: help, errors, exit statuses, and effects on files.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -145,7 +147,7 @@ fn an_unprivileged_capture_names_its_true_gaps() {
     }
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("ctprof");
-    fs::copy(env!("CARGO_BIN_EXE_ctprof"), &binary).unwrap();
+    support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &binary);
     let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(dir.path(), everyone).unwrap();
     let nobody = Command::new("setpriv")

@@ -2,6 +2,8 @@
 //! each test runs this program again, as a recorder.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -321,7 +323,7 @@ impl AsNobody {
     fn new() -> Self {
         let copy = Self(tempfile::tempdir().unwrap());
         fs::set_permissions(&copy.0, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env::current_exe().unwrap(), copy.path()).unwrap();
+        support::copy_program(env::current_exe().unwrap(), copy.path());
         copy
     }
 

@@ -1,6 +1,8 @@
 //! Output of `ctprof doctor` for an unprivileged user with selected capabilities, on this host.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -12,7 +14,7 @@ use serde_json::Value;
 fn findings(capabilities: &[&str]) -> Option<Vec<Value>> {
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("ctprof");
-    fs::copy(env!("CARGO_BIN_EXE_ctprof"), &binary).unwrap();
+    support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &binary);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut set = String::from("-all");
     capabilities.iter().for_each(|name| set.push_str(&format!(",+{name}")));

@@ -4,6 +4,8 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -97,7 +99,7 @@ fn a_program_agrees_however_it_was_built() {
     }
     let dir = tempfile::tempdir().unwrap();
     let built = |name: &str| dir.path().join(name);
-    fs::copy(heap(), built("whole")).unwrap();
+    support::copy_program(heap(), built("whole"));
     for (name, program, args) in [
         ("without debug information", "strip", &["-g", "-o"][..]),
         ("compressed by zlib", "objcopy", &["--compress-debug-sections=zlib"]),

@@ -1,6 +1,8 @@
 //! Captures of this process's own threads, which do known amounts of work.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -132,7 +134,7 @@ fn a_process_name_of_15_bytes_is_complete_only_if_its_program_has_that_name() {
     let dir = tempfile::tempdir().unwrap();
     for (program, complete) in [("fifteen-bytes-x", true), ("fifteen-bytes-xy", false), ("short", false)] {
         let path = dir.path().join(program);
-        fs::copy("/bin/sleep", &path).unwrap();
+        support::copy_program("/bin/sleep", &path);
         let mut sleeper = Command::new(&path).arg("100").spawn().unwrap();
         let snapshot = capture_pid(sleeper.id());
         sleeper.kill().and_then(|()| sleeper.wait()).unwrap();

@@ -1,6 +1,8 @@
 //! Tests that need root: delay accounting, cgroups, other users. Skipped with the reason otherwise.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::Read;
@@ -82,7 +84,7 @@ fn two_spinners_on_one_cpu_wait_for_it() {
 fn captured_as_nobody(options: &[&str]) -> Option<(String, CtprofSnapshot)> {
     let dir = tempfile::tempdir().unwrap();
     let (program, file) = (dir.path().join("ctprof"), dir.path().join("snapshot"));
-    fs::copy(env!("CARGO_BIN_EXE_ctprof"), &program).unwrap();
+    support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &program);
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let mut capture = Command::new("setpriv");
     let capture = capture.args(["--reuid", "65534", "--clear-groups"]).arg(&program).arg("capture").args(options);

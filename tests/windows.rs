@@ -1,6 +1,8 @@
 //! Windows agree with what the kernel counts for the same processes, whoever asks, and however the work ended.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -64,7 +66,7 @@ impl Lab {
         let programs = [Path::new(env!("CARGO_BIN_EXE_ctprof")), Path::new("/bin/sh"), Path::new("/bin/dd"), &churn];
         for (program, name) in programs.into_iter().zip(["ctprof", "lab-sh", "lab-dd", "lab-churn"]) {
             let program = program.canonicalize().unwrap();
-            fs::hard_link(&program, lab.path(name)).or_else(|_| fs::copy(&program, lab.path(name)).map(drop)).unwrap();
+            fs::hard_link(&program, lab.path(name)).unwrap_or_else(|_| support::copy_program(&program, lab.path(name)));
         }
         lab
     }

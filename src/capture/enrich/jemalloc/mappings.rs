@@ -115,7 +115,8 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("new\nline (deleted) \\ ü");
-        fs::copy("/bin/sleep", &program).unwrap();
+        // By another process: this one may start others meanwhile, and a file open for writing cannot be executed.
+        assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
         let mut child = Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
         fs::remove_file(&program).unwrap();
         let removed = [program.as_os_str().as_bytes(), b" (deleted)"].concat();
