@@ -143,7 +143,9 @@ fn each_thread_that_exits_leaves_a_record_and_its_process_no_second_copy() {
         let own: Vec<_> = exits.threads().filter(|thread| thread.state.comm.starts_with("exiting-")).collect();
         assert_eq!((own.len(), exits.lost), (20, 0));
         assert!(own.iter().all(|thread| thread.state.tgid == std::process::id() || thread.tgid.is_none()));
-        assert!((190_000..260_000).contains(&run_us(&own)), "{} µs of 200 ms", run_us(&own));
+        // Records of taskstats lack time, or count steal and interrupts of threads that never blocked.
+        let expected = if complete == Complete::Yes { 190_000..260_000 } else { 150_000..400_000 };
+        assert!(expected.contains(&run_us(&own)), "{} µs of 200 ms in records of {}", run_us(&own), exits.source);
         let of_child = of_processes(&exits, &[child.id()].into());
         let tids: BTreeSet<_> = of_child.iter().map(|thread| thread.state.tid).collect();
         assert_eq!(tids.len(), of_child.len(), "one record per thread");
@@ -173,8 +175,11 @@ fn of_2000_short_processes_each_leaves_a_record() {
         assert!(found + exits.lost >= 2000, "{found} records, {} lost", exits.lost);
         assert!(exits.received >= found);
         let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
-        assert!(run <= truth + truth / 20, "{run} µs in records of {}, {truth} µs of CPU time", exits.source);
-        let least = if complete == Complete::Yes { truth - truth / 20 } else { truth / 2 };
+        let (least, most) = match complete {
+            Complete::Yes => (truth - truth / 20, truth + truth / 20),
+            Complete::No => (truth / 2, truth + truth / 4),
+        };
+        assert!(run <= most, "{run} µs in records of {}, {truth} µs of CPU time", exits.source);
         assert!(exits.lost > 0 || run >= least, "{run} µs in records, {truth} µs of CPU time");
     });
 }
