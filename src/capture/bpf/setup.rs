@@ -66,7 +66,8 @@ impl Engine {
     /// Passes the records of all threads to `each`, many at once.
     ///
     /// # Errors
-    /// Errors of the iterator, and `EIO` if it ends within a record. The records before are passed.
+    /// Errors of the iterator; `EIO` if it ends within a record, `EOVERFLOW` and `ETIMEDOUT` if it does not end. The
+    /// records before are passed.
     pub(in crate::capture) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         read(&self.link, each)
     }
@@ -107,6 +108,7 @@ fn link(program: &OwnedFd, process: Option<u32>) -> Result<OwnedFd, Errno> {
 /// Passes whole records to `each`, many at once.
 fn read(link: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
     let iterator = iterator::open(link.as_fd())?;
+    let (begin, mut threads) = (Instant::now(), 0);
     let mut buffer = vec![0; iterator::CHUNK];
     let mut words: Vec<u64> = Vec::new();
     loop {
@@ -114,7 +116,25 @@ fn read(link: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         if length == 0 {
             return if words.is_empty() { Ok(()) } else { Err(Errno::EIO) };
         }
-        pass_whole(&mut words, &buffer[..length], &mut each);
+        pass_whole(&mut words, &buffer[..length], &mut |words| {
+            threads += records(&words).count();
+            each(words);
+        });
+        check_progress(threads, begin.elapsed())?;
+    }
+}
+
+/// More threads than a kernel can have (`PID_MAX_LIMIT` of include/linux/threads.h).
+const TOO_MANY_THREADS: usize = (4 << 20) + 1;
+/// A pass over a million threads takes a second.
+const LONGEST_PASS: Duration = Duration::from_secs(10);
+
+/// Fails a pass that does not end.
+fn check_progress(threads: usize, elapsed: Duration) -> Result<(), Errno> {
+    match (threads, elapsed) {
+        (TOO_MANY_THREADS.., _) => Err(Errno::EOVERFLOW),
+        (_, elapsed) if elapsed > LONGEST_PASS => Err(Errno::ETIMEDOUT),
+        _ => Ok(()),
     }
 }
 
@@ -168,6 +188,13 @@ pub(super) fn without_btf(error: KernelBtfError) -> NoBpf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pass_that_does_not_end_fails() {
+        assert_eq!(check_progress(4 << 20, LONGEST_PASS), Ok(()));
+        assert_eq!(check_progress((4 << 20) + 1, Duration::ZERO), Err(Errno::EOVERFLOW));
+        assert_eq!(check_progress(0, LONGEST_PASS + Duration::from_millis(1)), Err(Errno::ETIMEDOUT));
+    }
 
     #[test]
     fn records_that_reads_divide_are_passed_whole() {
