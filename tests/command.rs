@@ -394,7 +394,8 @@ fn a_key_of_the_terminal_reaches_the_command_once() {
     let this = env::current_exe().unwrap().display().to_string();
     let press_ctrl_c = |command: &str| {
         let mut terminal = Command::new("script");
-        let recorder = format!("{this} {command}");
+        // A shell that waits for it, as dash does, would end by the key itself.
+        let recorder = format!("exec {this} {command}");
         terminal.args(["-qec", &recorder, "/dev/null"]).env(RECORDER, "command");
         let mut running = Running::start(terminal.stdin(Stdio::piped()).stdout(Stdio::piped()));
         running.process.stdin.as_ref().unwrap().write_all(b"\x03").unwrap();
