@@ -24,6 +24,8 @@ pub enum FieldForm {
     /// In pages: a largest value so far, which the kernel updates late. The sum of the other fields is the current
     /// one, where a negative field counts as 0 (`get_mm_hiwater_rss`, `get_mm_hiwater_vm` of include/linux/mm.h).
     Pages(&'static [&'static str]),
+    /// The current number of pages of a kind. Since Linux 6.2, every CPU has a part of it, and procfs adds them up.
+    PageCounter,
     /// The number of a scheduling policy.
     Policy,
     /// Bits of `include/linux/sched.h` (`__task_state_index`).
@@ -72,6 +74,7 @@ impl KernelField {
             FieldForm::Less(constant) => format!("{path} − {constant}"),
             FieldForm::LessField(other) => format!("({path}) − ({})", other.replace(" | ", ", else ")),
             FieldForm::Pages(_) => format!("{path}, or the current value"),
+            FieldForm::PageCounter => format!("{path}; since Linux 6.2, procfs"),
             FieldForm::UserTime | FieldForm::SystemTime => format!("{path}, adjusted to the run time"),
             FieldForm::Representative => format!("procfs for one thread of each {path}"),
         }

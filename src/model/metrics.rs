@@ -199,6 +199,20 @@ macro_rules! rows {
             /// Bytes this thread freed through jemalloc, including memory of other threads.
             deallocated_bytes: Bytes = Tsd("thread_deallocated");
         }
+        Primary [] [] {
+            /// Resident anonymous memory of the process.
+            rss_anon_bytes: GaugeBytes = StatusOfLeader("RssAnon");
+                at "mm->rss_stat.count[1].counter" as PageCounter;
+            /// Resident memory of files that the process has mapped.
+            rss_file_bytes: GaugeBytes = StatusOfLeader("RssFile");
+                at "mm->rss_stat.count[0].counter" as PageCounter;
+            /// Resident shared memory of the process: tmpfs, System V and shared anonymous.
+            rss_shmem_bytes: GaugeBytes = StatusOfLeader("RssShmem");
+                at "mm->rss_stat.count[3].counter" as PageCounter;
+            /// Anonymous memory of the process that is swapped out.
+            swap_bytes: GaugeBytes = StatusOfLeader("VmSwap");
+                at "mm->rss_stat.count[2].counter" as PageCounter;
+        }
         TaskstatsDelay ["TASKSTATS", "TASK_DELAY_ACCT"] [] {
             /// Number of run-queue waits.
             cpu_delay_count: MonotonicCount = cpu_delay(16, 1);

@@ -93,8 +93,8 @@ pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;
 pub use unit::{
-    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs, OrdinalI32,
-    OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
+    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
+    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 pub use value::{Mismatch, Value};
 pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::cpus::CpuSet;
 use super::kernel_field::FieldForm::{
-    Cpus, Less, LessField, Pages, Policy, Representative, State, SystemTime, UserTime,
+    Cpus, Less, LessField, PageCounter, Pages, Policy, Representative, State, SystemTime, UserTime,
 };
 use super::kernel_field::{RESIDENT, field};
 use super::metrics;
@@ -23,8 +23,8 @@ use super::source::{
 };
 use super::total::Total;
 use super::unit::{
-    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs, OrdinalI32,
-    OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
+    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
+    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
 use super::value::{Mismatch, Value};
 use super::window_rule::{InWindow, WindowRule};

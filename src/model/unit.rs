@@ -157,6 +157,8 @@ numbers! {
     FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned, IfChanged;
     /// A duration at an instant, in nanoseconds.
     GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned, Later;
+    /// Bytes at an instant.
+    GaugeBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Later;
     /// A number of objects at an instant.
     GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// A signed position on a scale.

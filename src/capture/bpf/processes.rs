@@ -6,10 +6,13 @@ use rayon::ThreadPool;
 
 use super::super::enrich::{Enricher, guarded};
 use super::super::process;
+use super::super::procfs::folder::is_gone;
+use super::super::procfs::parsers::Parsers;
 use super::super::procfs::walk::Walk;
+use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
 use super::read::ThreadFacts;
-use crate::model::{Party, ThreadState};
+use crate::model::{FieldForm, METRICS, Metric, Metrics, Party, ThreadState};
 
 /// The threads of one process, in the order of ids.
 struct Process<'t> {
@@ -42,8 +45,9 @@ pub(super) fn complete(
     let next = || processes.lock().unwrap_or_else(PoisonError::into_inner).next();
     pool.broadcast(|_| {
         let mut enricher = Enricher::without_taskstats(walk.sources);
+        let mut memory = ResidentMemory::new();
         while let Some(process) = next() {
-            process.complete(walk, &mut enricher);
+            process.complete(walk, &mut memory, &mut enricher);
             walk.progress.advance(1);
         }
         enricher.release();
@@ -51,8 +55,42 @@ pub(super) fn complete(
     })
 }
 
+/// Reads the kinds of resident memory that BPF cannot read, from `status`.
+struct ResidentMemory {
+    metrics: Vec<&'static Metric>,
+    parsers: Parsers,
+    buffer: Vec<u8>,
+}
+
+impl ResidentMemory {
+    fn new() -> Self {
+        let is_of_memory =
+            |metric: &&Metric| metric.sources.bpf.is_some_and(|field| field.form == FieldForm::PageCounter);
+        let metrics = METRICS.iter().filter(is_of_memory).collect();
+        Self { metrics, parsers: Parsers::new(), buffer: Vec::new() }
+    }
+
+    /// Fills what a leader lacks. A process that is exiting has released its memory.
+    fn complete(&mut self, process: &process::Process, leader: &mut Metrics, tally: &mut Tally) {
+        if self.metrics.iter().all(|metric| metric.get(leader).is_some()) {
+            return;
+        }
+        let mut read = Metrics::default();
+        match process.folder.read(File::Status.name(), &mut self.buffer) {
+            Ok(text) => self.parsers.put_all(File::Status, text, &mut read),
+            Err(errno) if is_gone(errno) => {}
+            Err(errno) => process.unread(process.id, File::Status, errno, tally),
+        }
+        for metric in &self.metrics {
+            if let Some(value) = metric.get(&read) {
+                metric.set(leader, value).expect("a metric holds its own values");
+            }
+        }
+    }
+}
+
 impl Process<'_> {
-    fn complete(self, walk: &Walk<'_>, enricher: &mut Enricher<'_>) {
+    fn complete(self, walk: &Walk<'_>, memory: &mut ResidentMemory, enricher: &mut Enricher<'_>) {
         let Self { threads, facts } = self;
         let Some((tgid, kernel_thread)) = threads.first().map(|first| (first.tgid, first.kernel_thread)) else {
             return;
@@ -75,6 +113,9 @@ impl Process<'_> {
             facts[leader].resident_bytes.get_or_insert_with(|| pages().saturating_mul(walk.page_size));
         }
         let Some(process) = process else { return };
+        if let Some(leader) = leader {
+            memory.complete(&process, &mut threads[leader].metrics, enricher.tally());
+        }
         if let Some(leader) = threads.iter().find(|thread| thread.is_leader()) {
             process.learn_name(&leader.comm);
         }

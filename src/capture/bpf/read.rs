@@ -151,7 +151,7 @@ impl Reader {
                     metrics.cpu_affinity = mask.map(|mask| cpus(&mut self.cpus, &self.facts.online, mask));
                     continue;
                 }
-                FieldForm::Pages(_) if thread.kernel_thread => continue,
+                FieldForm::Pages(_) | FieldForm::PageCounter if thread.kernel_thread => continue,
                 _ if metric.is_leader_only() && !is_first => continue,
                 _ if metric.class == Some(Class::FairPolicy) && !is_fair(metrics) => continue,
                 _ => {}
@@ -223,7 +223,7 @@ mod tests {
     use super::super::layout::Part;
     use super::super::record_builder::RecordBuilder;
     use super::*;
-    use crate::model::{CategoricalString, Value};
+    use crate::model::{CategoricalString, MetricId, Value};
 
     const PID: u64 = 700;
 
@@ -302,15 +302,18 @@ mod tests {
 
     #[test]
     fn kernel_threads_and_exited_threads_have_no_memory() {
-        let record =
-            |record: RecordBuilder| record.with([("mm->hiwater_rss", 7), (RESIDENT[1], 5), ("mm->total_vm", 9)]);
+        let anonymous = METRICS[MetricId::rss_anon_bytes as usize].sources.bpf.unwrap().path;
+        let fields = [("mm->hiwater_rss", 7), (RESIDENT[1], 5), (anonymous, 4), ("mm->total_vm", 9)];
+        let record = |record: RecordBuilder| record.with(fields);
         let thread = read(&record(leader()));
         assert_eq!(value(&thread, "hiwater_rss_bytes"), Some(Value::Unsigned(7 * 4096)));
         assert_eq!(thread.facts.resident_bytes, Some(5 * 4096));
+        assert_eq!(value(&thread, "rss_anon_bytes"), Some(Value::Unsigned(4 * 4096)));
         // A kernel thread uses the memory of a process at times.
         for thread in [read(&record(kernel_thread())), read(&record(leader()).null("mm"))] {
             assert_eq!(value(&thread, "hiwater_rss_bytes"), None);
             assert_eq!(value(&thread, "hiwater_vm_bytes"), None);
+            assert_eq!(value(&thread, "rss_anon_bytes"), None);
             assert_eq!(thread.facts.resident_bytes, None);
         }
         assert!(read(&kernel_thread()).facts.process.is_none());

@@ -11,8 +11,8 @@ use super::path::{Place, resolve};
 
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
-/// What these kernels lack, by a part of the paths.
-const ABSENT: [(&str, &str); 9] = [
+/// What these kernels lack, by a part of the paths; after `^`, by their start.
+const ABSENT: [(&str, &str); 10] = [
     // Built without CONFIG_SCHEDSTATS.
     ("stats.", "6.18"),
     // Built without CONFIG_SCHED_CORE.
@@ -24,13 +24,15 @@ const ABSENT: [(&str, &str); 9] = [
     ("compact_", "5.10"),
     ("wpcopy_", "5.10"),
     ("irq_", "5.10 6.1"),
+    ("^mm->rss_stat.count", "6.12 6.12-arm64 6.16 6.18 7.3"),
 ];
 
 /// What has to be copied on these kernels, by a part of the paths.
 const COPIED: [(&str, &str); 2] = [("rss_stat", "5.10 6.1"), ("numbers[1]", "5.10")];
 
 fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
-    let lists = |(part, kernels): &(&str, &str)| path.contains(part) && kernels.split(' ').any(|one| one == kernel);
+    let is_in_path = |part: &str| part.strip_prefix('^').map_or(path.contains(part), |start| path.starts_with(start));
+    let lists = |(part, kernels): &(&str, &str)| is_in_path(part) && kernels.split(' ').any(|one| one == kernel);
     table.iter().any(lists)
 }
 

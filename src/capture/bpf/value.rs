@@ -47,6 +47,9 @@ impl Source {
                 let most = number.max(pages(self.others.iter().map(other))?);
                 return (most > 0).then(|| Value::Unsigned(most.saturating_mul(common.page_size)));
             }
+            FieldForm::PageCounter => {
+                Value::Unsigned(pages([Some(number)].into_iter())?.saturating_mul(common.page_size))
+            }
             FieldForm::Policy => policy(number),
             FieldForm::State => Value::Letter(state(number, common.exit_state?)),
             FieldForm::UserTime => Value::Unsigned(common.cpu_time?.0 / NS_PER_TICK),

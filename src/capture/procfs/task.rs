@@ -9,7 +9,7 @@ use super::super::process::Process;
 use super::super::tally::{File, Tally};
 use super::folder::{Folder, Numbered, is_gone};
 use super::parsers::{Parsers, Stat};
-use crate::model::{CpuSet, Metrics, Name, ThreadId, ThreadState, may_be_cut};
+use crate::model::{CpuSet, METRICS, Metrics, Name, ThreadId, ThreadState, may_be_cut};
 use crate::sys::affinity;
 
 /// Flags of `include/linux/sched.h`.
@@ -140,9 +140,8 @@ impl Reader {
                 self.parsers.put_all(file, text, metrics);
             }
         }
-        // A value of the whole process.
         if id.tid != id.tgid {
-            metrics.nr_threads = None;
+            METRICS.iter().filter(|metric| metric.is_leader_only()).for_each(|metric| metric.clear(metrics));
         }
     }
 

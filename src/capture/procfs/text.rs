@@ -44,6 +44,14 @@ pub(in crate::capture) fn dotted_ms(text: &[u8]) -> Option<u64> {
     ms.checked_add(unsigned(six)?.checked_mul(padding)?)
 }
 
+/// A number of bytes, or one of KiB, which the kernel prints as `1024 kB`.
+fn bytes(text: &[u8]) -> Option<u64> {
+    match text.strip_suffix(b" kB") {
+        Some(kib) => unsigned(kib)?.checked_mul(1024),
+        None => unsigned(text),
+    }
+}
+
 /// A list of ranges such as `0-3,8`.
 pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
@@ -95,6 +103,7 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
         Shape::Unsigned if metric.unit == Unit::Ns && memchr(b'.', text).is_some() => {
             dotted_ms(text).map(Value::Unsigned)
         }
+        Shape::Unsigned if metric.unit == Unit::Bytes => bytes(text).map(Value::Unsigned),
         Shape::Unsigned => unsigned(text).map(Value::Unsigned),
         Shape::Signed => signed(text).map(Value::Signed),
         Shape::Letter => text.first().map(|&letter| Value::Letter(letter.into())),
@@ -204,6 +213,17 @@ mod tests {
         }
         for bad in [&b"18446744073709.551616"[..], b"-1.000000", b"1.", b".5", b"1.2x", b"12", b"1.0000000x"] {
             assert_eq!(dotted_ms(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn bytes_are_printed_as_such_or_in_kib() {
+        // Linux 6.12, `status` and `io`.
+        for (name, text, bytes) in [("rss_anon_bytes", &b"1632 kB"[..], 1632 << 10), ("rchar", b"2012", 2012)] {
+            assert_eq!(value(metric(name), text), Some(Value::Unsigned(bytes)), "{name}");
+        }
+        for bad in [&b"kB"[..], b" kB", b"1 MB", b"18446744073709551615 kB"] {
+            assert_eq!(value(metric("swap_bytes"), bad), None, "{}", bad.escape_ascii());
         }
     }
 
