@@ -59,7 +59,11 @@ fn by_hand(tree: &str, thread: &ThreadState, metric: &Metric) -> Option<String> 
         }
         Source::Status("State") => keyed(&task(tree, thread, "status"), "State").map(|s| s[..1].to_owned()),
         Source::Status(key) => keyed(&task(tree, thread, "status"), key),
-        Source::StatusOfLeader(key) => keyed(&task(tree, thread, "status"), key).filter(|_| thread.is_leader()),
+        Source::StatusOfLeader(key) => {
+            let text = keyed(&task(tree, thread, "status"), key).filter(|_| thread.is_leader())?;
+            let kib = text.strip_suffix(" kB").map(|kib| (kib.parse::<u64>().unwrap() * 1024).to_string());
+            Some(kib.unwrap_or(text))
+        }
         Source::Io(key) => keyed(&task(tree, thread, "io"), key),
         Source::Affinity => Some("[0, 1]".to_owned()),
         Source::Sched("ext.enabled") => {

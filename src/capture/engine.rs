@@ -31,17 +31,15 @@ pub(super) struct Used {
 }
 
 impl Chosen {
-    /// BPF if it is wanted and available.
-    pub(super) fn by(options: &Options, procfs: &Folder) -> Result<Self, CaptureError> {
+    /// BPF if it is wanted and available, for so many captures.
+    pub(super) fn by(options: &Options, procfs: &Folder, captures: usize) -> Result<Self, CaptureError> {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
         // Ids of the iterator are those of ctprof's PID namespace, which procfs can be mounted for another one than.
         let own = pids::own(procfs).filter(|&id| options.roots.tree() == Tree::Live && id == std::process::id());
-        let loaded = own.ok_or_else(|| BpfObstacle::NotLive.into()).and_then(|_| match options.pids[..] {
-            [process] => setup::Engine::load(Some(process)),
-            _ => setup::Engine::load(None),
-        });
+        let only = if let [process] = options.pids[..] { Some(process) } else { None };
+        let loaded = own.ok_or_else(|| BpfObstacle::NotLive.into()).and_then(|_| setup::Engine::load(only, captures));
         match loaded {
             Ok(engine) => Ok(Self::Bpf(Box::new(engine))),
             Err(no_bpf) if options.engine == Engine::Bpf => Err(CaptureError::no_bpf(&no_bpf)),
@@ -51,7 +49,7 @@ impl Chosen {
 
     /// Reads the threads of the processes that procfs has listed.
     pub(super) fn walk(
-        self,
+        &self,
         walk: &Walk<'_>,
         options: &Options,
         (host, start): (&HostContext, Start),
@@ -59,7 +57,9 @@ impl Chosen {
         pool: &ThreadPool,
     ) -> (Walked, Used) {
         match self {
-            Self::Procfs(no_bpf) => (walk.run(pids, pool), Used { engine: "procfs", no_bpf, bpf: None }),
+            Self::Procfs(no_bpf) => {
+                (walk.run(pids, pool), Used { engine: "procfs", no_bpf: no_bpf.clone(), bpf: None })
+            }
             Self::Bpf(engine) => {
                 let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
                 let walked = engine.walk(walk, &Facts::read(host, start), pids, which, pool);
@@ -83,7 +83,7 @@ mod tests {
     fn chosen(engine: Engine, procfs: &Path) -> Result<Chosen, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
-        Chosen::by(&options, &Folder::open(procfs).unwrap())
+        Chosen::by(&options, &Folder::open(procfs).unwrap(), 1)
     }
 
     #[test]

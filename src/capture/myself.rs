@@ -9,10 +9,14 @@ use super::engine::Used;
 use super::walked::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
-use crate::process;
 
-/// All but the times.
-pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked, used: Used) -> CaptureInfo {
+/// All but the times and the capabilities.
+pub(super) fn info(
+    (options, smaps): (&Options, Smaps),
+    pool: &rayon::ThreadPool,
+    walked: &Walked,
+    used: Used,
+) -> CaptureInfo {
     let Used { engine, no_bpf, bpf } = used;
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
@@ -22,14 +26,13 @@ pub(super) fn info(options: &Options, pool: &rayon::ThreadPool, walked: &Walked,
         bpf,
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
-        capabilities: process::held(),
-        options: chosen(options),
+        options: chosen(options, smaps),
         self_cost: Some(cost(walked)),
         ..CaptureInfo::default()
     }
 }
 
-fn chosen(options: &Options) -> CaptureOptions {
+fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
     let Roots { procfs, sysfs, cgroupfs } = &options.roots;
     let other = |path: &Path, usual: &str| (path != Path::new(usual)).then(|| path.display().to_string());
     CaptureOptions {
@@ -41,8 +44,8 @@ fn chosen(options: &Options) -> CaptureOptions {
         redacted: false,
         pids: options.pids.clone(),
         engine: options.engine.requested().map(str::to_owned),
-        smaps: options.smaps.name().to_owned(),
-        smaps_max_rss_bytes: match options.smaps {
+        smaps: smaps.name().to_owned(),
+        smaps_max_rss_bytes: match smaps {
             Smaps::Auto { max_rss_bytes } => Some(max_rss_bytes),
             _ => None,
         },

@@ -10,9 +10,10 @@ use super::args::{Capture, Messages, Sources};
 use super::exit::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
-use crate::capture::{Options, Roots, capture_with};
+use crate::capture::{Capturer, Options, Roots};
 use crate::diagnose::gaps;
 use crate::model::{Census, CtprofSnapshot};
+use crate::process::Privileges;
 use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
@@ -27,8 +28,10 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     // A file that nobody named is never overwritten.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
+    let mut capturer = Capturer::new(&options, 1)?;
+    Privileges::Capture.keep_after_loading();
     let watch = progress::watch(&options.progress, messages);
-    let snapshot = capture_with(&options);
+    let snapshot = capturer.capture(options.smaps);
     drop(watch);
     let mut snapshot = snapshot?;
     if args.sources.redact {

@@ -11,10 +11,10 @@ use super::capture::{check_roots, options, redact_key};
 use super::exit::free_at_exit;
 use super::output::{Stream, selection, write_page_to};
 use crate::capture::record::{self, ExitListener};
-use crate::capture::{self, Options, Smaps, capture_with};
+use crate::capture::{self, Capturer, Options, Smaps};
 use crate::compare::{Digest, Sides, show_digest};
 use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand};
-use crate::process::{Child, CommandEnd, RECORD_FAILED, Signals, SpawnError};
+use crate::process::{Child, CommandEnd, Privileges, RECORD_FAILED, Signals, SpawnError};
 use crate::report::{Column, Page, escaped, record_summary};
 use crate::store::Target;
 use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
@@ -63,15 +63,17 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = signals.context("cannot block signals")?;
     let options = options(&args.sources);
     let listener = listen(&options, args.ring);
+    let mut capturer = Capturer::new(&options, 2)?;
+    Privileges::Record.keep_after_loading();
     // Only the later memory of processes is shown.
-    let mut earlier = capture_with(&Options { smaps: Smaps::Never, ..options.clone() })?;
+    let mut earlier = capturer.capture(Smaps::Never)?;
     let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
     let mut recording = Recording { recorder: std::process::id(), ..Recording::default() };
     let (later, status) = match args.command.split_first() {
         None => {
             signals.pause(args.duration.unwrap_or(FOREVER)).context("cannot wait")?;
             drop(signals);
-            (capture_with(&options)?, ExitCode::SUCCESS)
+            (capturer.capture(options.smaps)?, ExitCode::SUCCESS)
         }
         Some((program, arguments)) => {
             let child = match Child::spawn(program, arguments, &signals) {
@@ -80,7 +82,7 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
             };
             let end = child.wait_exited(&signals).context("cannot wait for the command")?;
             drop(signals);
-            let mut later = capture_with(&options)?;
+            let mut later = capturer.capture(options.smaps)?;
             let id = child.id();
             let io = child.reap().context("cannot wait for the command")?;
             let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());

@@ -40,8 +40,17 @@ impl Privileges {
 
     /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
+        self.limit(self.kept(effective()));
+    }
+
+    /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that.
+    pub fn keep_after_loading(self) {
+        self.limit(self.kept(effective()) & !mask(|name| LOADS_BPF.contains(&name)));
+    }
+
+    fn limit(self, kept: u64) {
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        if let Err(errno) = keep(self.kept(effective()), inheritable) {
+        if let Err(errno) = keep(kept, inheritable) {
             tracing::debug!(%errno, "cannot drop capabilities");
         }
     }

@@ -20,6 +20,7 @@ use super::exit_programs::{ExitFields, ExitPrograms};
 use super::facts::Facts;
 use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME};
 use crate::model::{BpfObstacle, NoBpf};
+use crate::process::Privileges;
 use crate::sys::priority::prefer_this_thread;
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
@@ -124,6 +125,7 @@ impl Received {
     /// Receives records until the other end of `stop` is closed and the threads that have exited by then are freed.
     fn listen(mut self, mut programs: ExitPrograms, stop: BorrowedFd<'_>) -> Self {
         prefer_this_thread();
+        Privileges::Record.keep_after_loading();
         let mut stop = [PollFd::new(stop, PollFlags::POLLIN)];
         while matches!(poll(&mut stop, PAUSE_MS), Ok(0) | Err(Errno::EINTR)) {
             self.take(&mut programs);
@@ -137,7 +139,7 @@ impl Received {
         }
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
-        self.lost = self.lost.saturating_add(programs.lost.value().unwrap_or(0));
+        self.lost = self.lost.saturating_add(programs.lost.value());
         self
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -26,6 +27,8 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// A loaded program with the layout of its records.
 pub(in crate::capture) struct Engine {
     link: OwnedFd,
+    /// Iterators for the next captures: before Linux 5.19, opening one needs the capabilities that loading needs.
+    iterators: Mutex<Vec<OwnedFd>>,
     pub(super) layout: Layout,
     /// Columns that the verifier refused.
     pub(super) dropped: BTreeSet<u16>,
@@ -34,11 +37,12 @@ pub(in crate::capture) struct Engine {
 }
 
 impl Engine {
-    /// Loads a program for all threads, or for those of one process where the kernel can select them.
+    /// Loads a program for all threads, or for those of one process where the kernel can select them. So many
+    /// captures need no capability from now on.
     ///
     /// # Errors
     /// [`NoBpf`] says why BPF is not available.
-    pub(in crate::capture) fn load(process: Option<u32>) -> Result<Self, NoBpf> {
+    pub(in crate::capture) fn load(process: Option<u32>, captures: usize) -> Result<Self, NoBpf> {
         obstacle::before_loading()?;
         let begin = Instant::now();
         let bytes = KernelBtf::open().map_err(without_btf)?;
@@ -50,8 +54,10 @@ impl Engine {
         let level = level(&btf, kernel)?;
         let layout = Layout::resolve(&btf, kernel.task, columns::all(level, cpu_words()));
         let (program, dropped) = iterator_program(kernel, &layout)?;
-        let link = link(&program, process).map_err(|errno| obstacle::explain(errno, ""))?;
-        Ok(Self { link, layout, dropped, level, setup: begin.elapsed() })
+        let os = |errno| obstacle::explain(errno, "");
+        let link = link(&program, process).map_err(os)?;
+        let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>().map_err(os)?;
+        Ok(Self { link, iterators: Mutex::new(iterators), layout, dropped, level, setup: begin.elapsed() })
     }
 
     /// Names of the metrics without values because the verifier refused a field.
@@ -69,7 +75,8 @@ impl Engine {
     /// Errors of the iterator; `EIO` if it ends within a record, `EOVERFLOW` and `ETIMEDOUT` if it does not end. The
     /// records before are passed.
     pub(in crate::capture) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
-        read(&self.link, each)
+        let opened = self.iterators.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        read(&opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?, each)
     }
 }
 
@@ -106,13 +113,12 @@ fn link(program: &OwnedFd, process: Option<u32>) -> Result<OwnedFd, Errno> {
 }
 
 /// Passes whole records to `each`, many at once.
-fn read(link: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
-    let iterator = iterator::open(link.as_fd())?;
+fn read(iterator: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
     let (begin, mut threads) = (Instant::now(), 0);
     let mut buffer = vec![0; iterator::CHUNK];
     let mut words: Vec<u64> = Vec::new();
     loop {
-        let length = iterator::read(&iterator, &mut buffer)?;
+        let length = iterator::read(iterator, &mut buffer)?;
         if length == 0 {
             return if words.is_empty() { Ok(()) } else { Err(Errno::EIO) };
         }
@@ -155,11 +161,12 @@ pub(super) fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
     let layout = Layout::resolve(btf, kernel.task, vec![Wanted::number(Part::Thread, Level::OF_THREAD)]);
     let (program, dropped) = iterator_program(kernel, &layout)?;
     let own = Only::Thread(nix::unistd::gettid().as_raw().unsigned_abs());
-    let link = iterator::link(program.as_fd(), Some(own)).map_err(|errno| obstacle::explain(errno, ""))?;
+    let os = |errno| obstacle::explain(errno, "");
+    let link = iterator::link(program.as_fd(), Some(own)).map_err(os)?;
     let field = layout.find(Level::OF_THREAD, &dropped);
     let mut levels = Vec::new();
-    read(&link, |words| levels.extend(records(&words).map(|record| record.number(field))))
-        .map_err(|errno| obstacle::explain(errno, ""))?;
+    let iterator = iterator::open(link.as_fd()).map_err(os)?;
+    read(&iterator, |words| levels.extend(records(&words).map(|record| record.number(field)))).map_err(os)?;
     // Before Linux 6.1, an iterator visits all threads.
     match levels[..] {
         [Some(level)] => u32::try_from(level).map(Level).map_err(|_| BpfObstacle::PidNamespace.into()),
@@ -214,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_engine_reads_the_calling_thread() {
-        let engine = match Engine::load(Some(std::process::id())) {
+        let engine = match Engine::load(Some(std::process::id()), 1) {
             Ok(engine) => engine,
             Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
         };
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn metrics_without_values_are_those_with_a_refused_field() {
-        let engine = Engine::load(None);
+        let engine = Engine::load(None, 1);
         let Ok(mut engine) = engine else { return eprintln!("skipped: {:?}", engine.err()) };
         let number = |path| engine.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = ["nvcsw", "mm->total_vm"].map(|path| u16::try_from(number(path)).unwrap());

@@ -246,7 +246,7 @@ mod tests {
     /// The threads of these processes by a program for this process only, and how many processes it missed; `None`
     /// prints why the test is skipped.
     fn walked(pids: &[u32]) -> Option<BpfWalked> {
-        let engine = Engine::load(Some(std::process::id()));
+        let engine = Engine::load(Some(std::process::id()), 1);
         let engine = engine.map_err(|no_bpf| eprintln!("skipped: {no_bpf:?}")).ok()?;
         let walk = Walk {
             procfs: &Folder::open("/proc".as_ref()).unwrap(),

@@ -22,6 +22,7 @@ use super::exits::{Exits, Records};
 use super::listener_error::ExitListenerError;
 use super::packed::{MAX_CHUNKS, NotStored, Packed};
 use crate::model::HostContext;
+use crate::process::Privileges;
 use crate::sys::taskstats::ExitSockets;
 
 /// Receives the records of all threads that exit on this host, in a thread of its own.
@@ -53,6 +54,7 @@ impl TaskstatsListener {
         let sockets = ExitSockets::open(&possible_cpus())?;
         receives_records(&sockets)?;
         let listen = move || {
+            Privileges::Record.keep_after_loading();
             let mut received = Received { records: Packed::new(MAX_CHUNKS), needed: None, received: 0, lost: 0 };
             let dropped = sockets.listen(stopped.as_fd(), |stats| received.add(stats));
             received.lost += dropped;

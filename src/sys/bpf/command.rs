@@ -6,7 +6,6 @@ use nix::errno::Errno;
 use nix::libc;
 
 pub(super) const MAP_CREATE: u32 = 0;
-pub(super) const MAP_LOOKUP_ELEM: u32 = 1;
 pub(super) const PROG_LOAD: u32 = 5;
 pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
 pub(super) const LINK_CREATE: u32 = 28;

@@ -1,10 +1,12 @@
 //! Maps: memory that programs share with this process.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 
-use super::command::{self, MAP_CREATE, MAP_LOOKUP_ELEM, address, number};
+use super::command::{self, MAP_CREATE};
+use super::mapping::{Access, Mapping, page_size};
 
 /// `enum bpf_map_type`.
 const ARRAY: u32 = 2;
@@ -18,7 +20,11 @@ struct Create {
     key_size: u32,
     value_size: u32,
     max_entries: u32,
+    flags: u32,
 }
+
+/// `BPF_F_MMAPABLE` (Linux 5.5).
+const MAPPABLE: u32 = 1 << 10;
 
 fn create(mut attributes: Create) -> Result<OwnedFd, Errno> {
     // SAFETY: the attributes have no addresses.
@@ -32,26 +38,20 @@ fn create(mut attributes: Create) -> Result<OwnedFd, Errno> {
 /// `EPERM`: denied, or above the limit of locked memory; `E2BIG` above 32 KiB; `ENOMEM`.
 pub(crate) fn per_cpu_array(value_size: u32) -> Result<OwnedFd, Errno> {
     let value_size = value_size.checked_next_multiple_of(8).ok_or(Errno::E2BIG)?;
-    create(Create { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1 })
+    create(Create { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1, flags: 0 })
 }
 
 /// A map for [`Ring`](super::ring::Ring), of `size` bytes.
 pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
-    create(Create { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size })
+    create(Create { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size, flags: 0 })
 }
 
-/// An array of one `u64`, which a program adds to.
+/// An array of one `u64`, which a program adds to. It is read from memory, which needs no capability: before Linux
+/// 5.19, system calls about maps do.
 #[derive(Debug)]
-pub(crate) struct Counter(OwnedFd);
-
-/// The fields for `BPF_MAP_LOOKUP_ELEM`.
-#[repr(C)]
-struct Lookup {
-    map: u32,
-    reserved: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
+pub(crate) struct Counter {
+    map: OwnedFd,
+    value: Mapping,
 }
 
 impl Counter {
@@ -60,32 +60,21 @@ impl Counter {
     /// # Errors
     /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        create(Create { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1 }).map(Self)
+        let map = create(Create { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1, flags: MAPPABLE })?;
+        let value = Mapping::new(map.as_fd(), 0, page_size()?, Access::Read)?;
+        Ok(Self { map, value })
     }
 
     /// The current value.
-    ///
-    /// # Errors
-    /// Errors of the system call.
-    pub(crate) fn value(&self) -> Result<u64, Errno> {
-        let (key, mut value) = (0u32, 0u64);
-        let mut attributes = Lookup {
-            map: number(self.0.as_fd()),
-            reserved: 0,
-            key: address(&raw const key),
-            value: address(&raw mut value),
-            flags: 0,
-        };
-        // SAFETY: the map has keys of 4 and values of 8 bytes, so the kernel reads `key` and writes `value`,
-        // which outlive the call.
-        unsafe { command::run(MAP_LOOKUP_ELEM, &mut attributes) }?;
-        Ok(value)
+    pub(crate) fn value(&self) -> u64 {
+        // SAFETY: the mapping starts at a page with the array's only element, which programs change atomically.
+        unsafe { &*self.value.address().cast::<AtomicU64>() }.load(Ordering::Relaxed)
     }
 }
 
 impl AsFd for Counter {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.map.as_fd()
     }
 }
 
@@ -101,7 +90,7 @@ mod tests {
             Ok(counter) => counter,
             Err(errno) => return eprintln!("skipped: maps cannot be created here: {errno}"),
         };
-        assert_eq!(counter.value(), Ok(0));
+        assert_eq!(counter.value(), 0);
         let flags = fcntl(&counter, FcntlArg::F_GETFD).unwrap();
         assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
     }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::unistd::{SysconfVar, sysconf};
 
 /// What a mapping is for.
 #[derive(Clone, Copy, Debug)]
@@ -61,4 +62,9 @@ impl Drop for Mapping {
         // SAFETY: the range was mapped by `new`, and what was borrowed from this value no longer exists.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
     }
+}
+
+pub(super) fn page_size() -> Result<usize, Errno> {
+    let size = sysconf(SysconfVar::PAGE_SIZE)?.ok_or(Errno::EINVAL)?;
+    usize::try_from(size).map_err(|_| Errno::EINVAL)
 }

@@ -5,10 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
-use nix::unistd::{SysconfVar, sysconf};
 
 use super::map::ring_buffer;
-use super::mapping::{Access, Mapping};
+use super::mapping::{Access, Mapping, page_size};
 
 /// `BPF_RINGBUF_HDR_SZ`: the length of a record with two flags, and a number of the kernel's own.
 const HEADER: usize = 8;
@@ -116,11 +115,6 @@ fn position(mapping: &Mapping) -> &AtomicUsize {
     // SAFETY: a mapping has at least one page and starts at a page; the kernel accesses it atomically too.
     // Nothing stores to the read-only one.
     unsafe { &*mapping.address().cast::<AtomicUsize>() }
-}
-
-fn page_size() -> Result<usize, Errno> {
-    let size = sysconf(SysconfVar::PAGE_SIZE)?.ok_or(Errno::EINVAL)?;
-    usize::try_from(size).map_err(|_| Errno::EINVAL)
 }
 
 #[cfg(test)]

@@ -1,0 +1,161 @@
+//! Captures, one after the other, with the programs of one engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::engine::Chosen;
+use super::enrich::smaps::Smaps;
+use super::enrich::{Sources, guarded, jemalloc, rollup, taskstats};
+use super::error::CaptureError;
+use super::host::mounts::Mounts;
+use super::host::{cgroup, context, cpu_time, psi, sched_ext};
+use super::myself;
+use super::options::{Ask, Options, Tree};
+use super::procfs::folder::Folder;
+use super::procfs::walk::Walk;
+use super::procfs::{pids, whole_process};
+use super::start::{Start, nanoseconds};
+use super::tally::Tally;
+use super::walked::Walked;
+use crate::model::{CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
+use crate::process::{held, workers};
+
+/// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
+/// then needs no capability to load programs.
+pub struct Capturer<'o> {
+    options: &'o Options,
+    procfs: Folder,
+    engine: Chosen,
+    /// Effective capabilities when the engine was chosen.
+    capabilities: Vec<String>,
+    /// How long the preparation took; part of the first capture.
+    preparation: Duration,
+}
+
+impl<'o> Capturer<'o> {
+    /// Prepares so many captures.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if there is no procfs, or not the engine of the options.
+    pub fn new(options: &'o Options, captures: usize) -> Result<Self, CaptureError> {
+        let begin = Instant::now();
+        let root = &options.roots.procfs;
+        let procfs = Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?;
+        let capabilities = held();
+        let engine = Chosen::by(options, &procfs, captures)?;
+        Ok(Self { options, procfs, engine, capabilities, preparation: begin.elapsed() })
+    }
+
+    /// Captures, with this `smaps` in place of that of the options.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if nothing useful can be read.
+    pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
+        let begin = Instant::now();
+        let preparation = std::mem::take(&mut self.preparation);
+        let Self { options, procfs, engine, capabilities, .. } = &*self;
+        let roots = &options.roots;
+        let mounts = Mounts::read(roots);
+        let host = context::read(roots, &mounts);
+        let psi = psi::host(&roots.procfs);
+        let sched_ext = sched_ext::read(&roots.sysfs);
+        let pool = workers(options.workers(&host));
+        let sources = sources(options, &host, &pool);
+        let start = Start::now(roots.tree());
+        let cpu_time = cpu_time::read(&roots.procfs, roots.tree());
+        let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
+        let walk = Walk {
+            procfs,
+            tree: roots.tree(),
+            whole_names: context::whole_names(&host),
+            sources: &sources,
+            page_size: host.page_size.unwrap_or(4096),
+            start: start.instant,
+            capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
+            progress: &options.progress,
+            css_sets: &options.css_sets,
+        };
+        let (mut walked, used) = engine.walk(&walk, options, (&host, start), &pids, &pool);
+        whole_process::reread_parents(procfs, &mut walked.threads);
+        let walk_ns = nanoseconds(start.instant.elapsed());
+        let cpu_time_after = cpu_time::read(&roots.procfs, roots.tree());
+        let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
+        walked.tally.merge(tally);
+        rollup::read(smaps, procfs, &mut walked, &pool);
+        let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
+
+        Ok(CtprofSnapshot {
+            format_version: Some(FORMAT_VERSION),
+            captured_at_unix_ns: start.unix_ns,
+            capture: Some(CaptureInfo {
+                duration_ns: nanoseconds(preparation + begin.elapsed()),
+                monotonic_ns: start.monotonic_ns,
+                boottime_ns: start.boottime_ns,
+                walk_ns: Some(walk_ns),
+                capabilities: capabilities.clone(),
+                ..myself::info((options, smaps), &pool, &walked, used)
+            }),
+            window: None,
+            host: Some(host),
+            cpu_time,
+            cpu_time_after,
+            threads: walked.threads,
+            cgroup_stats,
+            probe_summary,
+            parse_summary: Some(walked.tally.summary()),
+            taskstats_summary: walked.taskstats,
+            psi,
+            sched_ext,
+        })
+    }
+}
+
+/// The enabled sources that this tree and process can use.
+fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources {
+    let live = |ask: Ask| ask == Ask::Yes && options.roots.tree() == Tree::Live;
+    // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
+    // the calling thread alone has no such worker.
+    let traces = pool.current_thread_index().is_none();
+    Sources {
+        taskstats: live(options.taskstats).then(|| taskstats::Kept::by(host)),
+        jemalloc: (live(options.jemalloc) && traces).then(jemalloc::Files::default),
+    }
+}
+
+/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once, and what
+/// failed.
+fn cgroups(walked: &Walked, mounts: &Mounts, pool: &ThreadPool) -> (BTreeMap<String, CgroupStats>, Tally) {
+    let of_threads = walked.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
+    let paths: BTreeSet<&Name> = of_threads.chain(&walked.cgroups).collect();
+    let paths: Vec<_> = paths.into_iter().collect();
+    let read = |path: &&Name| {
+        let (mut stats, mut tally) = (None, Tally::default());
+        guarded(format_args!("cgroup {path:?}"), &mut tally, |_| {
+            #[cfg(test)]
+            assert_ne!(&***path, "/panics", "on purpose");
+            stats = Some((path.to_string(), cgroup::read(mounts, path)));
+        });
+        (stats, tally)
+    };
+    let all: Vec<_> = pool.install(|| paths.par_iter().map(read).collect());
+    let (stats, tallies): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let mut tally = Tally::default();
+    tallies.into_iter().for_each(|one| tally.merge(one));
+    (stats.into_iter().flatten().collect(), tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Roots;
+
+    #[test]
+    fn a_panic_in_one_cgroup_ends_the_capture() {
+        let walked = Walked { cgroups: ["/panics", "/other"].map(Name::from).into(), ..Walked::default() };
+        let (stats, tally) = cgroups(&walked, &Mounts::read(&Roots::default()), &workers(2));
+        assert_eq!((stats.into_keys().collect::<Vec<_>>(), tally.panics), (vec!["/other".to_owned()], 1));
+    }
+}
