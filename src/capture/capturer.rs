@@ -28,7 +28,7 @@ use crate::process::{held, workers};
 pub struct Capturer<'o> {
     options: &'o Options,
     procfs: Folder,
-    engine: Chosen,
+    pub(super) engine: Chosen,
     /// Effective capabilities when the engine was chosen.
     capabilities: Vec<String>,
     /// How long the preparation took; part of the first capture.

@@ -4,7 +4,7 @@ use rayon::ThreadPool;
 
 use super::bpf::facts::Facts;
 use super::bpf::setup;
-use super::bpf::walk::Which;
+use super::bpf::walk::{BpfWalked, Which};
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
 use super::procfs::folder::Folder;
@@ -56,19 +56,21 @@ impl Chosen {
         pids: &[u32],
         pool: &ThreadPool,
     ) -> (Walked, Used) {
-        match self {
-            Self::Procfs(no_bpf) => {
-                (walk.run(pids, pool), Used { engine: "procfs", no_bpf: no_bpf.clone(), bpf: None })
+        let by_procfs = |no_bpf| (walk.run(pids, pool), Used { engine: "procfs", no_bpf, bpf: None });
+        let engine = match self {
+            Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
+            Self::Bpf(engine) => engine,
+        };
+        let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
+        match engine.walk(walk, &Facts::read(host, start), pids, which, pool) {
+            Ok(BpfWalked { walked, missed_processes }) => {
+                let used =
+                    BpfUse { setup_ns: nanoseconds(engine.setup), dropped: engine.dropped_metrics(), missed_processes };
+                (walked, Used { engine: "bpf", no_bpf: None, bpf: Some(used) })
             }
-            Self::Bpf(engine) => {
-                let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
-                let walked = engine.walk(walk, &Facts::read(host, start), pids, which, pool);
-                let used = BpfUse {
-                    setup_ns: nanoseconds(engine.setup),
-                    dropped: engine.dropped_metrics(),
-                    missed_processes: walked.missed_processes,
-                };
-                (walked.walked, Used { engine: "bpf", no_bpf: None, bpf: Some(used) })
+            Err(errno) => {
+                tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
+                by_procfs(Some(NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}"))))
             }
         }
     }
@@ -76,14 +78,35 @@ impl Chosen {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
 
+    use super::super::capturer::Capturer;
+    use super::super::enrich::smaps::Smaps;
     use super::*;
 
     fn chosen(engine: Engine, procfs: &Path) -> Result<Chosen, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
         Chosen::by(&options, &Folder::open(procfs).unwrap(), 1)
+    }
+
+    #[test]
+    fn processes_are_read_by_procfs_if_the_iterator_fails() {
+        let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
+        options.engine = Engine::Bpf;
+        let mut capturer = match Capturer::new(&options, 1) {
+            Ok(capturer) => capturer,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let Chosen::Bpf(engine) = &capturer.engine else { panic!("the options demand it") };
+        let unreadable = File::open("/").unwrap();
+        engine.replace_iterators(unreadable.into());
+        let snapshot = capturer.capture(Smaps::Never).unwrap();
+        let capture = snapshot.capture.unwrap();
+        let no_bpf = NoBpf::with_detail(BpfObstacle::Failed, "EISDIR");
+        assert_eq!((&*capture.engine, capture.no_bpf, capture.bpf), ("procfs", Some(no_bpf), None));
+        assert!(snapshot.threads.iter().any(|thread| thread.tid == std::process::id()));
     }
 
     #[test]

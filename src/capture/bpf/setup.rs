@@ -69,6 +69,12 @@ impl Engine {
         METRICS.iter().filter(lacks_field).map(|metric| metric.name.to_owned()).collect()
     }
 
+    /// Makes the next captures read another file.
+    #[cfg(test)]
+    pub(in crate::capture) fn replace_iterators(&self, file: OwnedFd) {
+        *self.iterators.lock().unwrap_or_else(PoisonError::into_inner) = vec![file];
+    }
+
     /// Passes the records of all threads to `each`, many at once.
     ///
     /// # Errors

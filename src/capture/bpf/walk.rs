@@ -29,6 +29,9 @@ pub(in crate::capture) struct BpfWalked {
 
 impl Engine {
     /// Reads all threads of `pids`, which procfs has listed before, or of every process that there is.
+    ///
+    /// # Errors
+    /// Errors of the iterator, which visits threads in the order of their ids, so that any process can lack some.
     pub(in crate::capture) fn walk(
         &self,
         walk: &Walk<'_>,
@@ -36,14 +39,14 @@ impl Engine {
         pids: &[u32],
         which: Which,
         pool: &ThreadPool,
-    ) -> BpfWalked {
+    ) -> Result<BpfWalked, Errno> {
         walk.progress.announce(u64::try_from(pids.len()).unwrap_or(u64::MAX));
         let reader = || Reader::new(&self.layout, &self.dropped, self.level, facts);
         let wanted: HashSet<u32> = pids.iter().copied().collect();
         let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
         let mut tally = Tally::default();
         let parser = Parser::new(&reader, &is_wanted, number_of_threads(walk.procfs));
-        let (mut threads, mut facts) = self.threads(parser, pool, &mut tally);
+        let (mut threads, mut facts) = self.threads(parser, pool, &mut tally)?;
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
@@ -57,7 +60,8 @@ impl Engine {
         let by_procfs = if missed.is_empty() { Walked::default() } else { walk.run(&missed, pool) };
         let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
         walked.merge(by_procfs);
-        BpfWalked { walked: walked.in_order(), missed_processes: u64::try_from(processes).unwrap_or(u64::MAX) }
+        let missed_processes = u64::try_from(processes).unwrap_or(u64::MAX);
+        Ok(BpfWalked { walked: walked.in_order(), missed_processes })
     }
 
     /// The threads of one pass in the order of processes, and what later steps need of each. Workers parse records while
@@ -67,9 +71,9 @@ impl Engine {
         parser: Parser<'_>,
         pool: &ThreadPool,
         tally: &mut Tally,
-    ) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
+    ) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
         let shared = &parser;
-        let result = pool.in_place_scope(|scope| {
+        pool.in_place_scope(|scope| {
             self.read(|words| {
                 if shared.queued.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED {
                     scope.spawn(move |_| shared.parse(&words));
@@ -77,16 +81,10 @@ impl Engine {
                     shared.parse(&words);
                 }
             })
-        });
+        })?;
         let Parser { threads, tally: counts, .. } = parser;
         tally.merge(counts.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let mut threads = threads.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Err(errno) = result {
-            // The iterator visits threads in the order of their ids, so any process can lack some.
-            tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
-            threads.clear();
-        }
-        in_order(threads)
+        Ok(in_order(threads.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -260,7 +258,7 @@ mod tests {
             css_sets: &CssSets::default(),
         };
         let facts = Facts { online: vec![0], page_size: 4096, ..Facts::default() };
-        Some(engine.walk(&walk, &facts, pids, Which::Selected, &workers(2)))
+        Some(engine.walk(&walk, &facts, pids, Which::Selected, &workers(2)).unwrap())
     }
 
     #[test]
