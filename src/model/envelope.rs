@@ -1,15 +1,19 @@
-//! Reads the JSON of a snapshot in bounded memory, whatever the text contains.
+//! The JSON of a snapshot: written with what is usual before the threads; read in bounded memory, whatever the text
+//! contains.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::cgroup::CgroupStats;
-use super::snapshot::{CtprofSnapshot, NEWEST_FORMAT_VERSION};
+use super::compact::Unusual;
+use super::snapshot::{CtprofSnapshot, FORMAT_VERSION};
 use super::thread::ThreadState;
-use super::wire::Learned;
+use super::usual::Usual;
+use super::wire::{Learned, present};
 
 /// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
@@ -17,7 +21,7 @@ const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 /// Why JSON with the right types is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("format version {0}; this ctprof reads versions up to {NEWEST_FORMAT_VERSION}")]
+    #[error("format version {0}; this ctprof reads versions up to {FORMAT_VERSION}")]
     NewerFormat(u32),
     #[error("no `threads`")]
     NoThreads,
@@ -25,21 +29,64 @@ pub(crate) enum Refusal {
     TooMany { what: &'static str, max: usize },
 }
 
+impl Serialize for CtprofSnapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize_without(&Usual::default(), serializer)
+    }
+}
+
+/// A snapshot to write in less space: threads leave out what is usual.
+pub(crate) struct Compact<'s>(pub(crate) &'s CtprofSnapshot);
+
+impl Serialize for Compact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize_without(&Usual::of(&self.0.threads), serializer)
+    }
+}
+
+impl CtprofSnapshot {
+    fn serialize_without<S: Serializer>(&self, usual: &Usual, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        present(&mut map, "format_version", self.format_version.as_ref())?;
+        map.serialize_entry("captured_at_unix_ns", &self.captured_at_unix_ns)?;
+        present(&mut map, "capture", self.capture.as_ref())?;
+        present(&mut map, "window", self.window.as_ref())?;
+        present(&mut map, "host", self.host.as_ref())?;
+        present(&mut map, "cpu_time", self.cpu_time.as_ref())?;
+        present(&mut map, "cpu_time_after", self.cpu_time_after.as_ref())?;
+        present(&mut map, "usual", Some(usual).filter(|usual| !usual.is_empty()))?;
+        map.serialize_entry("threads", &Unusual { threads: &self.threads, usual })?;
+        present(&mut map, "cgroup_stats", Some(&self.cgroup_stats).filter(|cgroups| !cgroups.is_empty()))?;
+        present(&mut map, "probe_summary", self.probe_summary.as_ref())?;
+        present(&mut map, "parse_summary", self.parse_summary.as_ref())?;
+        present(&mut map, "taskstats_summary", self.taskstats_summary.as_ref())?;
+        present(&mut map, "psi", self.psi.as_ref())?;
+        present(&mut map, "sched_ext", self.sched_ext.as_ref())?;
+        map.end()
+    }
+}
+
 /// Reads a snapshot with a limited number of threads and of cgroups, because each takes more memory
 /// than its shortest text.
 pub(crate) struct Bounds {
     max: usize,
     refusal: Cell<Option<Refusal>>,
+    usual: RefCell<Usual>,
 }
 
 impl Bounds {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::new(None) }
+        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::default(), usual: RefCell::default() }
     }
 
     /// Why the last snapshot was refused, if its JSON had the right types.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal.get()
+    }
+
+    /// What threads of the last snapshot leave out.
+    pub(crate) fn into_usual(self) -> Usual {
+        self.usual.into_inner()
     }
 
     fn refuse<E: de::Error>(&self, refusal: Refusal) -> E {
@@ -54,7 +101,7 @@ impl Bounds {
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
         match version {
-            Some(newer) if newer > NEWEST_FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
+            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
             _ => Ok(version),
         }
     }
@@ -84,6 +131,7 @@ enum Field {
     Host,
     CpuTime,
     CpuTimeAfter,
+    Usual,
     Threads,
     CgroupStats,
     ProbeSummary,
@@ -117,6 +165,11 @@ impl<'de> Visitor<'de> for &Bounds {
                 Field::CpuTime => snapshot.cpu_time = map.next_value()?,
                 Field::CpuTimeAfter => snapshot.cpu_time_after = map.next_value()?,
                 Field::Host => snapshot.host = map.next_value()?,
+                // Threads that came before have been read without it.
+                Field::Usual if read.contains(&Field::Threads) => {
+                    return Err(de::Error::custom("`usual` must precede `threads`"));
+                }
+                Field::Usual => *self.usual.borrow_mut() = map.next_value()?,
                 Field::Threads => snapshot.threads = map.next_value_seed(ThreadList(self))?,
                 Field::CgroupStats => snapshot.cgroup_stats = map.next_value_seed(CgroupMap(self))?,
                 Field::ProbeSummary => snapshot.probe_summary = map.next_value()?,
@@ -150,7 +203,8 @@ impl<'de> Visitor<'de> for ThreadList<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut threads = Vec::new();
-        let mut learned = Learned::default();
+        let usual = self.0.usual.borrow();
+        let mut learned = Learned::new(&usual);
         while let Some(thread) = seq.next_element_seed(&mut learned)? {
             threads.push(thread);
             self.0.check(threads.len(), "threads")?;
@@ -208,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn usual_values_after_the_threads_are_an_error() {
+        let read = |json: &str| serde_json::from_str::<CtprofSnapshot>(json);
+        let minflt = |snapshot: CtprofSnapshot| snapshot.threads[0].metrics.minflt.map(u64::from);
+        let (usual, threads) = (r#""usual":{"minflt":7}"#, r#""threads":[{"tid":1,"tgid":1}]"#);
+        assert_eq!(minflt(read(&format!("{{{usual},{threads}}}")).unwrap()), Some(7));
+        let error = read(&format!("{{{threads},{usual}}}")).unwrap_err().to_string();
+        assert!(error.contains("`usual` must precede `threads`"), "{error}");
+    }
+
+    #[test]
     fn a_file_without_threads_is_no_snapshot() {
         assert_eq!(refusal("{}", 9), Some(Refusal::NoThreads));
         assert_eq!(refusal("[]", 9), None);
@@ -239,7 +303,7 @@ mod tests {
     #[test]
     fn every_field_reads_back_as_it_was_written() {
         let full = CtprofSnapshot {
-            format_version: Some(NEWEST_FORMAT_VERSION),
+            format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: 7,
             capture: Some(CaptureInfo::default()),
             window: Some(WindowInfo::default()),
@@ -254,7 +318,8 @@ mod tests {
             psi: Some(Psi::default()),
             sched_ext: Some(SchedExtSysfs::default()),
         };
-        let json = serde_json::to_string(&full).unwrap();
-        assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json).unwrap(), full);
+        for json in [serde_json::to_string(&full), serde_json::to_string(&Compact(&full))] {
+            assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json.unwrap()).unwrap(), full);
+        }
     }
 }

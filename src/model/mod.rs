@@ -15,6 +15,7 @@ macro_rules! optional_record {
 mod census;
 mod cgroup;
 mod cgroup_source;
+mod compact;
 mod cpu_time;
 mod cpus;
 mod derived;
@@ -45,6 +46,7 @@ mod thread;
 mod threads;
 mod total;
 mod unit;
+mod usual;
 mod value;
 mod window;
 mod window_rule;
@@ -61,7 +63,7 @@ pub use cpu_time::HostCpuTime;
 pub use cpus::{CpuSet, CpuSets};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub use engine::{BpfObstacle, BpfUse, NoBpf};
-pub(crate) use envelope::{Bounds, Refusal};
+pub(crate) use envelope::{Bounds, Compact, Refusal};
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
 pub(crate) use host::at_least;
@@ -82,9 +84,7 @@ pub use reduce::{
 };
 pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
 pub use section::Section;
-pub use snapshot::{
-    CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, NEWEST_FORMAT_VERSION, SelfCost, WINDOW_FORMAT_VERSION,
-};
+pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
 pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
@@ -96,6 +96,7 @@ pub use unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
+pub(crate) use usual::Usual;
 pub use value::{Mismatch, Value};
 pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};
 pub use window_rule::{InWindow, WindowRule};

@@ -15,58 +15,41 @@ use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};
 use super::thread::ThreadState;
 use super::window::WindowInfo;
 
-/// Version of the file format of snapshots.
-pub const FORMAT_VERSION: u32 = 1;
-
-/// Version of the file format of windows: readers of totals must not read increases.
-pub const WINDOW_FORMAT_VERSION: u32 = 2;
-
-/// The newest version that this code reads.
-pub const NEWEST_FORMAT_VERSION: u32 = WINDOW_FORMAT_VERSION;
+/// Version of the file format. Version 1 has neither windows, whose values are increases, nor usual values, which
+/// threads leave out.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// A snapshot of a host: all threads, their cgroups, and the host's settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CtprofSnapshot {
     /// Version of the file format; `None` in files of other tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<u32>,
     /// Wall clock just before the threads were read, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// How the capture was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureInfo>,
     /// The window whose increases this is; `None` if the values are those of one capture.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowInfo>,
     /// The host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,
     /// CPU time of the host, before the threads were read; in a window its increase.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<HostCpuTime>,
     /// CPU time of the host, after the threads were read; `None` in windows.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time_after: Option<HostCpuTime>,
     /// All threads, sorted by process id, then thread id.
     pub threads: Vec<ThreadState>,
     /// Values of every cgroup that a captured thread is in, by path.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
     /// Results of the jemalloc probe; `None` if it was disabled.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_summary: Option<CtprofProbeSummary>,
     /// What could not be read from procfs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parse_summary: Option<CtprofParseSummary>,
     /// How taskstats answered; `None` if it was not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub taskstats_summary: Option<TaskstatsSummary>,
     /// The host's pressure.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<Psi>,
     /// The state of `sched_ext`; `None` if the kernel lacks it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext: Option<SchedExtSysfs>,
 }
 

@@ -199,6 +199,15 @@ macro_rules! define {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Metrics { $($(#[doc = $doc] pub $name: Option<$type>,)+)+ }
 
+        impl Metrics {
+            /// Whether each metric, in the order of the table, has another value than in `other`.
+            pub(crate) fn differences(&self, other: &Self) -> [bool; METRIC_COUNT] {
+                [$($(self.$name != other.$name,)+)+]
+            }
+        }
+
+        const METRIC_COUNT: usize = [$($(stringify!($name),)+)+].len();
+
         /// The totals of a group, each with the reduction of its type.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Totals { $($(#[doc = $doc] pub $name: Total<$type>,)+)+ }

@@ -17,16 +17,28 @@ use super::foreign::Flags;
 use super::name::Name;
 use super::table::{METRICS, Metric, Metrics};
 use super::thread::ThreadState;
+use super::usual::Usual;
 use super::value::Value;
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize_without(&NOTHING_USUAL, serializer)
+    }
+}
+
+static NOTHING_USUAL: LazyLock<Usual> = LazyLock::new(Usual::default);
+
+impl ThreadState {
+    /// Leaves out what is usual. A usual value that the thread lacks is null.
+    pub(super) fn serialize_without<S: Serializer>(&self, usual: &Usual, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("tid", &self.tid)?;
         map.serialize_entry("tgid", &self.tgid)?;
         map.serialize_entry("pcomm", &self.pcomm)?;
         map.serialize_entry("comm", &self.comm)?;
-        present(&mut map, "cgroup", self.cgroup.as_ref())?;
+        if self.cgroup != usual.cgroup {
+            map.serialize_entry("cgroup", &self.cgroup)?;
+        }
         present(&mut map, "start_time_clock_ticks", self.start_time_clock_ticks.as_ref())?;
         present(&mut map, "kernel_thread", Some(&true).filter(|_| self.kernel_thread))?;
         present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
@@ -37,8 +49,9 @@ impl Serialize for ThreadState {
         present(&mut map, "exited", Some(&true).filter(|_| self.span.is_some_and(|span| span.exited)))?;
         present(&mut map, "exited_work", self.exited_work.as_ref())?;
         present(&mut map, "party", self.party.as_ref())?;
-        for metric in METRICS {
-            present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
+        let differences = self.metrics.differences(&usual.metrics);
+        for (metric, _) in METRICS.iter().zip(differences).filter(|(_, differs)| *differs) {
+            map.serialize_entry(metric.name, &metric.get(&self.metrics))?;
         }
         present(&mut map, "process", self.process.as_ref())?;
         present(&mut map, "process_after", self.process_after.as_ref())?;
@@ -47,7 +60,12 @@ impl Serialize for ThreadState {
     }
 }
 
-fn present<M: SerializeMap, T: Serialize>(map: &mut M, key: &str, value: Option<&T>) -> Result<(), M::Error> {
+/// Writes a value that is there.
+pub(super) fn present<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    key: &str,
+    value: Option<&T>,
+) -> Result<(), M::Error> {
     value.map_or(Ok(()), |value| map.serialize_entry(key, value))
 }
 
@@ -111,21 +129,21 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
 });
 
 /// State from the threads read so far: threads usually have the same order of fields, and share names.
-pub(crate) struct Learned {
+pub(crate) struct Learned<'u> {
+    /// What threads have unless they say otherwise.
+    usual: &'u Usual,
     fields: &'static Fields,
     /// By the index of a field, the index of the field that followed it; the last is for the first field.
     next: Vec<usize>,
     names: HashSet<Name>,
 }
 
-impl Default for Learned {
-    fn default() -> Self {
+impl<'u> Learned<'u> {
+    pub(crate) fn new(usual: &'u Usual) -> Self {
         let fields = &*FIELDS;
-        Self { fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
+        Self { usual, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
     }
-}
 
-impl Learned {
     /// A name that must be present.
     fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
         let name = map.next_value_seed(Known(&mut self.names))?;
@@ -133,7 +151,7 @@ impl Learned {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Learned {
+impl<'de> DeserializeSeed<'de> for &mut Learned<'_> {
     type Value = ThreadState;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ThreadState, D::Error> {
@@ -143,20 +161,43 @@ impl<'de> DeserializeSeed<'de> for &mut Learned {
 
 impl<'de> Deserialize<'de> for ThreadState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Learned::default().deserialize(deserializer)
+        Learned::new(&NOTHING_USUAL).deserialize(deserializer)
     }
 }
 
-impl<'de> Visitor<'de> for &mut Learned {
+/// A thread without ids.
+pub(super) fn without_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadState, D::Error> {
+    deserializer.deserialize_map(Values(&mut Learned::new(&NOTHING_USUAL)))
+}
+
+impl<'de> Visitor<'de> for &mut Learned<'_> {
     type Value = ThreadState;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a thread")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ThreadState, A::Error> {
-        let mut thread = ThreadState::default();
-        let (mut tid, mut tgid) = (None, None);
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThreadState, A::Error> {
+        let (mut thread, ids) = self.thread(map)?;
+        thread.tid = ids.tid.ok_or_else(|| de::Error::missing_field("tid"))?;
+        thread.tgid = ids.tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
+        Ok(thread)
+    }
+}
+
+/// Ids that were read.
+#[derive(Default)]
+struct Ids {
+    tid: Option<u32>,
+    tgid: Option<u32>,
+}
+
+impl Learned<'_> {
+    fn thread<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(ThreadState, Ids), A::Error> {
+        let Usual { cgroup, metrics } = self.usual;
+        let metrics = Box::new(metrics.clone());
+        let mut thread = ThreadState { cgroup: cgroup.clone(), metrics, ..ThreadState::default() };
+        let mut ids = Ids::default();
         let mut flags = Flags::default();
         let mut before = self.fields.list.len();
         while let Some(place) = map.next_key_seed(Key { fields: self.fields, expected: self.next[before] })? {
@@ -167,8 +208,8 @@ impl<'de> Visitor<'de> for &mut Learned {
             self.next[before] = place;
             before = place;
             match self.fields.list[place].1 {
-                Field::Tid => tid = Some(map.next_value()?),
-                Field::Tgid => tgid = Some(map.next_value()?),
+                Field::Tid => ids.tid = Some(map.next_value()?),
+                Field::Tgid => ids.tgid = Some(map.next_value()?),
                 Field::Pcomm => thread.pcomm = self.name(&mut map)?,
                 Field::Comm => thread.comm = self.name(&mut map)?,
                 Field::Cgroup => thread.cgroup = map.next_value_seed(Known(&mut self.names))?,
@@ -189,10 +230,23 @@ impl<'de> Visitor<'de> for &mut Learned {
                 Field::Foreign(at) => flags.set(at, map.next_value()?),
             }
         }
-        thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
-        thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
         flags.apply(&mut thread);
-        Ok(thread)
+        Ok((thread, ids))
+    }
+}
+
+/// Reads a thread without ids.
+struct Values<'l, 'u>(&'l mut Learned<'u>);
+
+impl<'de> Visitor<'de> for Values<'_, '_> {
+    type Value = ThreadState;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("values of threads")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThreadState, A::Error> {
+        self.0.thread(map).map(|(thread, _)| thread)
     }
 }
 

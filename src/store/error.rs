@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::model::NEWEST_FORMAT_VERSION;
+use crate::model::FORMAT_VERSION;
 
 /// Why a snapshot could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum StoreError {
     NoThreads(PathBuf),
     /// A newer ctprof wrote the file.
     #[error(
-        "{} has format version {version}; this ctprof reads versions up to {NEWEST_FORMAT_VERSION}. Upgrade ctprof.",
+        "{} has format version {version}; this ctprof reads versions up to {FORMAT_VERSION}. Upgrade ctprof.",
         shown(path)
     )]
     NewerFormat {

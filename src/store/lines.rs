@@ -13,7 +13,7 @@ use memchr::{memchr, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads};
+use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads, Usual};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
@@ -26,24 +26,32 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 /// layout.
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
-    let (mut json, _) = text.head(max)?;
-    let parsed = Parsed::new(max, empty);
+    let Head { mut json, usual, .. } = text.head(max)?;
+    let parsed = Parsed::new(max, &usual, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
-    Some((parse(&json, max)?, parsed.finish()?))
+    Some((parse(&json, max)?.0, parsed.finish()?))
 }
 
 /// What precedes the threads; `None` for an error or another layout.
 pub(super) fn head(source: impl Read, max: usize) -> Option<CtprofSnapshot> {
-    Text { source, rest: Vec::new() }.head(max).map(|(_, snapshot)| snapshot)
+    Text { source, rest: Vec::new() }.head(max).map(|head| head.snapshot)
 }
 
-/// Parses a snapshot without threads.
-fn parse(json: &[u8], max: usize) -> Option<CtprofSnapshot> {
+/// Parses a snapshot without threads, and what these leave out.
+fn parse(json: &[u8], max: usize) -> Option<(CtprofSnapshot, Usual)> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let snapshot = Bounds::new(max).deserialize(&mut json).ok()?;
+    let bounds = Bounds::new(max);
+    let snapshot = bounds.deserialize(&mut json).ok()?;
     json.end().ok()?;
-    snapshot.threads.is_empty().then_some(snapshot)
+    snapshot.threads.is_empty().then(|| (snapshot, bounds.into_usual()))
+}
+
+/// What precedes the threads.
+struct Head {
+    json: Vec<u8>,
+    snapshot: CtprofSnapshot,
+    usual: Usual,
 }
 
 /// A text that is read by whole lines.
@@ -54,14 +62,14 @@ struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    /// The text up to the threads, and what it says.
-    fn head(&mut self, max: usize) -> Option<(Vec<u8>, CtprofSnapshot)> {
+    /// The text up to the threads.
+    fn head(&mut self, max: usize) -> Option<Head> {
         let json = self.until_newline(memchr)?;
         // If only this is missing, the text ends inside the list of threads.
-        let start = parse(&[&json, &b"]}"[..]].concat(), max)?;
+        let (snapshot, usual) = parse(&[&json, &b"]}"[..]].concat(), max)?;
         // In files of other tools, the whole file decides which zeros are values.
-        start.format_version?;
-        Some((json, start))
+        snapshot.format_version?;
+        Some(Head { json, snapshot, usual })
     }
 
     /// The text up to the newline that `find` chooses; empty after the last newline.
@@ -86,6 +94,8 @@ impl<R: Read> Text<R> {
 
 /// The batches of lines parsed so far.
 struct Parsed<'e, T> {
+    /// What threads leave out.
+    usual: &'e Usual,
     /// What batches start from.
     empty: &'e T,
     /// Runs of consecutive batches, by the number of the first batch.
@@ -122,9 +132,9 @@ impl<T: Threads> Run<T> {
 }
 
 impl<'e, T: Threads> Parsed<'e, T> {
-    fn new(max: usize, empty: &'e T) -> Self {
+    fn new(max: usize, usual: &'e Usual, empty: &'e T) -> Self {
         let (waiting, threads, failed) = Default::default();
-        Self { empty, runs: Mutex::default(), waiting, threads, max, failed }
+        Self { usual, empty, runs: Mutex::default(), waiting, threads, max, failed }
     }
 
     /// Reads batches of lines to the end, and starts a task to parse each.
@@ -157,7 +167,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
     /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
     /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
-        let (threads, mut run) = batch(number, lines, self.empty.another())?;
+        let (threads, mut run) = batch(number, lines, self.usual, self.empty.another())?;
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
             return None;
         }
@@ -190,8 +200,8 @@ impl<'e, T: Threads> Parsed<'e, T> {
 }
 
 /// The number of threads in the lines, and these threads; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8], mut threads: T) -> Option<(usize, Run<T>)> {
-    let mut learned = Learned::default();
+fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T) -> Option<(usize, Run<T>)> {
+    let mut learned = Learned::new(usual);
     let (mut count, mut ids, mut ends_in_comma) = (0, None, true);
     for line in lines.strip_suffix(b"\n").unwrap_or(lines).split(|&b| b == b'\n') {
         let comma = line.strip_suffix(b",");

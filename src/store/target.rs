@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 use super::error::StoreError;
 use super::limit::{Metered, max_threads};
 use super::overlap::overlapped;
-use crate::model::CtprofSnapshot;
+use crate::model::{Compact, CtprofSnapshot};
 
 const LEVEL: i32 = 3;
 
@@ -218,7 +218,7 @@ fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64>
     let mut metered = Metered::new(encoder, limit);
     overlapped(&mut metered, |blocks| {
         let mut json = serde_json::Serializer::with_formatter(blocks, Lines::default());
-        Ok(snapshot.serialize(&mut json)?)
+        Ok(Compact(snapshot).serialize(&mut json)?)
     })?;
     Ok(metered.inner.finish()?.bytes)
 }

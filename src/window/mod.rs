@@ -26,7 +26,7 @@ pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
 pub use self::recorded::{EachExit, ExitedThread, Exits};
-use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState, Threads, WINDOW_FORMAT_VERSION};
+use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, ThreadState, Threads};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 ///
@@ -133,7 +133,7 @@ fn join<T: Threads>(
 pub fn into_window<T>(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, ends: Ends<T>) -> T {
     let Ends { threads, window, cpu_time, .. } = ends;
     records::subtract(earlier, later);
-    later.format_version = Some(WINDOW_FORMAT_VERSION);
+    later.format_version = Some(FORMAT_VERSION);
     later.window = Some(window);
     later.cpu_time = cpu_time;
     later.cpu_time_after = None;

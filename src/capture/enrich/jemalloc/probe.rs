@@ -347,7 +347,9 @@ mod tests {
         let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), id).unwrap();
         let thread = |&tid: &u32| ThreadState { tgid: id, tid, ..ThreadState::default() };
         let mut threads: Vec<_> = heap.counters.keys().map(thread).collect();
-        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, LEAST_TIMEOUT, &mut Vec::new());
+        // A thread that has not stopped in time is attached to until this one exits, so that `heap` cannot be reaped.
+        let timeout = Duration::from_secs(60);
+        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, timeout, &mut Vec::new());
         let mut pointers: Vec<_> = threads.iter().map(|thread| stopped(thread).ok()).collect();
         if pointers.contains(&None) {
             return eprintln!("skipped: processes cannot be attached to here");

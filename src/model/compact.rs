@@ -1,0 +1,78 @@
+//! The JSON of threads without their usual values, and of these.
+
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::table::METRICS;
+use super::thread::ThreadState;
+use super::usual::Usual;
+use super::wire::{self, present};
+
+impl Serialize for Usual {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        present(&mut map, "cgroup", self.cgroup.as_ref())?;
+        for metric in METRICS {
+            present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Usual {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let thread = wire::without_ids(deserializer)?;
+        Ok(Self { cgroup: thread.cgroup, metrics: *thread.metrics })
+    }
+}
+
+/// Threads without the values that are usual.
+pub(super) struct Unusual<'s> {
+    pub(super) threads: &'s [ThreadState],
+    pub(super) usual: &'s Usual,
+}
+
+impl Serialize for Unusual<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.threads.iter().map(|thread| UnusualThread { thread, usual: self.usual }))
+    }
+}
+
+struct UnusualThread<'s> {
+    thread: &'s ThreadState,
+    usual: &'s Usual,
+}
+
+impl Serialize for UnusualThread<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.thread.serialize_without(self.usual, serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: u32, cgroup: &str, minflt: Option<u64>) -> ThreadState {
+        let mut thread = ThreadState { tid, tgid: 1, cgroup: Some(cgroup.into()), ..ThreadState::default() };
+        thread.metrics.minflt = minflt.map(Into::into);
+        thread.metrics.majflt = Some(0.into());
+        thread
+    }
+
+    #[test]
+    fn threads_leave_out_what_is_usual_and_say_what_they_lack() {
+        let threads = [thread(1, "/a", Some(7)), thread(2, "/a", None), thread(3, "/b", Some(7))];
+        let usual = Usual::of(&threads);
+        assert_eq!(serde_json::to_string(&usual).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
+        let json = serde_json::to_value(Unusual { threads: &threads, usual: &usual }).unwrap();
+        let expected = serde_json::json!([
+            {"tid": 1, "tgid": 1, "pcomm": "", "comm": ""},
+            {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "minflt": null},
+            {"tid": 3, "tgid": 1, "pcomm": "", "comm": "", "cgroup": "/b"},
+        ]);
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<Usual>(&serde_json::to_string(&usual).unwrap()).unwrap(), usual);
+        assert!(Usual::of(&[]).is_empty());
+    }
+}

@@ -1,0 +1,61 @@
+//! Values that most threads of a file have: their lines leave them out.
+
+use super::name::Name;
+use super::table::{METRICS, Metrics};
+use super::thread::ThreadState;
+
+/// Threads that are asked for the usual values.
+const ASKED: usize = 63;
+
+/// The cgroup and the metrics that a thread has unless its line says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Usual {
+    pub(super) cgroup: Option<Name>,
+    pub(super) metrics: Metrics,
+}
+
+impl Usual {
+    /// What more than half of some of the threads have.
+    pub(crate) fn of(threads: &[ThreadState]) -> Self {
+        let asked: Vec<_> = threads.iter().step_by(threads.len().div_ceil(ASKED).max(1)).collect();
+        let cgroup = majority(asked.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
+        let mut metrics = Metrics::default();
+        for metric in METRICS {
+            if let Some(value) = majority(asked.iter().map(|thread| metric.get(&thread.metrics))).flatten() {
+                metric.set(&mut metrics, value).expect("a metric holds its own values");
+            }
+        }
+        Self { cgroup, metrics }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The value of more than half, if there is one (Boyer and Moore, 1981).
+fn majority<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<T> {
+    let (mut candidate, mut lead) = (None, 0_usize);
+    for value in values.clone() {
+        match &candidate {
+            Some(known) if *known == value => lead += 1,
+            _ if lead == 0 => (candidate, lead) = (Some(value), 1),
+            _ => lead -= 1,
+        }
+    }
+    let candidate = candidate?;
+    let (same, other): (Vec<_>, Vec<_>) = values.partition(|value| *value == candidate);
+    (same.len() > other.len()).then_some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_more_than_half_is_usual() {
+        assert_eq!(majority([1, 2, 1].into_iter()), Some(1));
+        assert_eq!(majority([1, 2, 3, 3].into_iter()), None);
+        assert_eq!(majority([0_u8; 0].into_iter()), None);
+    }
+}
