@@ -1,6 +1,8 @@
 //! Tests that need root: delay accounting, cgroups, other users. Skipped with the reason otherwise.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+#[path = "support/host.rs"]
+mod host;
 mod support;
 
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +10,7 @@ use std::hint::black_box;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +20,8 @@ use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs, SourceFile};
 use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
+
+use host::{CgroupFolder, Killed, Sysctl};
 
 /// The values of a thread of this process after it has done `work`, from procfs and taskstats.
 fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
@@ -157,23 +161,6 @@ fn memory_high_water_marks_are_those_of_status() {
     assert!(read > 32 << 10 && read.abs_diff(peak) < 128 << 10, "{read} KiB, VmPeak {peak} KiB");
 }
 
-/// A sysctl, restored at the end.
-struct Sysctl(&'static str, String);
-
-impl Sysctl {
-    fn set(path: &'static str, value: &str) -> Option<Self> {
-        let before = fs::read_to_string(path).ok()?;
-        fs::write(path, value).ok()?;
-        Some(Self(path, before))
-    }
-}
-
-impl Drop for Sysctl {
-    fn drop(&mut self) {
-        let _ = fs::write(self.0, &self.1);
-    }
-}
-
 #[test]
 fn a_thread_that_waits_for_the_disk_shows_it() {
     let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
@@ -205,7 +192,7 @@ fn read_past_the_cache(path: &Path) {
 /// A cgroup in every hierarchy that the test needs, removed at the end.
 struct Cgroup {
     name: String,
-    folders: Vec<PathBuf>,
+    folders: Vec<CgroupFolder>,
 }
 
 impl Cgroup {
@@ -224,41 +211,22 @@ impl Cgroup {
                 .filter(|p| p.is_dir())
                 .collect()
         };
-        let folders = parents.into_iter().map(|parent| parent.join(&name)).collect::<Vec<_>>();
-        let cgroup = Self { name, folders };
-        let made = cgroup.folders.iter().all(|folder| fs::create_dir(folder).is_ok());
-        (made && !cgroup.folders.is_empty()).then_some(cgroup)
+        let folders = parents.iter().map(|parent| CgroupFolder::create(parent, &name));
+        let folders = folders.collect::<Option<Vec<_>>>()?;
+        (!folders.is_empty()).then_some(Self { name, folders })
     }
 
     /// Writes to the first of the given files that exists.
     fn set(&self, files: &[(&str, &str)]) {
         let written = files.iter().any(|(file, value)| {
-            self.folders.iter().any(|folder| folder.join(file).exists() && fs::write(folder.join(file), value).is_ok())
+            let paths = self.folders.iter().map(|folder| folder.0.join(file));
+            paths.filter(|path| path.exists()).any(|path| fs::write(path, value).is_ok())
         });
         assert!(written, "{files:?}");
     }
 
     fn take(&self, pid: u32) {
-        self.folders.iter().for_each(|folder| fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap());
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for folder in &self.folders {
-            while folder.exists() && fs::remove_dir(folder).is_err() {
-                thread::sleep(Duration::from_millis(10));
-            }
-        }
-    }
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.folders.iter().for_each(|folder| fs::write(folder.0.join("cgroup.procs"), pid.to_string()).unwrap());
     }
 }
 
@@ -309,10 +277,10 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
 #[test]
 fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     let name = format!("ctprof-test-quota-{}", std::process::id());
-    let folder = Path::new("/sys/fs/cgroup/cpu").join(&name);
-    if fs::create_dir(&folder).is_err() || !folder.join("cpu.cfs_quota_us").exists() {
+    let folder = CgroupFolder::create(Path::new("/sys/fs/cgroup/cpu"), &name);
+    let Some(folder) = folder.filter(|folder| folder.0.join("cpu.cfs_quota_us").exists()) else {
         return eprintln!("skipped: no cgroup of version 1 can be created here");
-    }
+    };
     let cgroup = Cgroup { name, folders: vec![folder] };
     cgroup.set(&[("cpu.cfs_quota_us", "20000")]);
     let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();

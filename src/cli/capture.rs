@@ -58,9 +58,11 @@ pub(super) fn redact_key() -> String {
     })
 }
 
-/// Roots that were named have to be there: an empty tree would pass for a kernel without these files.
+/// Roots that were named have to be there: an empty tree would pass for a kernel without these files. A container may
+/// have no `/sys`.
 pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
-    let named = [("--sysfs", Some(&args.sysfs)), ("--cgroupfs", args.cgroupfs.as_ref())];
+    let sysfs = Some(&args.sysfs).filter(|path| **path != Roots::default().sysfs);
+    let named = [("--sysfs", sysfs), ("--cgroupfs", args.cgroupfs.as_ref())];
     for (option, path) in named.into_iter().filter_map(|(option, path)| Some((option, path?))) {
         std::fs::read_dir(path).with_context(|| format!("cannot open {} ({option})", path.display()))?;
     }
