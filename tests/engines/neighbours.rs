@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ctprof::CtprofSnapshot;
 
-use crate::captures::{Fields, Threads, has_bpf, threads};
+use crate::captures::{Threads, has_bpf, threads};
 use crate::histories::{Histories, compile};
 use crate::{alone, support};
 
@@ -113,19 +113,18 @@ fn check_objects(lister: &Path, before: &BTreeSet<String>) {
     }
 }
 
-/// Threads of this name that exited, and what a window has of them.
-fn exited(window: &CtprofSnapshot, name: &str) -> (u64, Vec<Fields>) {
+/// Counters of exited threads that a window has in full.
+const COUNTERS: [&str; 6] = ["run_time_ns", "wait_time_ns", "timeslices", "voluntary_csw", "minflt", "syscr"];
+
+/// The number of threads of this name that exited, and the sums of their counters.
+fn exited(window: &CtprofSnapshot, name: &str) -> (u64, [u64; COUNTERS.len()]) {
     let records = window.window.as_ref().unwrap().exit_records.as_ref().unwrap();
     assert_eq!((&*records.source, records.lost), ("bpf", 0));
     let exited = window.threads.iter().filter(|thread| &*thread.comm == name && thread.exited_work.is_none());
     let count = exited.clone().map(|thread| thread.span.unwrap().count).sum();
-    let fields = exited.map(|thread| {
-        let mut fields = serde_json::to_value(thread).unwrap().as_object().unwrap().clone();
-        // Depends on when the window's own threads were read. Ticks are rounded in the order of the records.
-        fields.retain(|field, _| !["alive_ns", "utime_clock_ticks", "stime_clock_ticks"].contains(&&**field));
-        fields
-    });
-    (count, fields.collect())
+    let fields: Vec<_> = exited.map(|thread| serde_json::to_value(thread).unwrap()).collect();
+    let sum = |counter| fields.iter().map(|fields| fields[counter].as_u64().unwrap()).sum();
+    (count, COUNTERS.map(sum))
 }
 
 #[test]
@@ -147,7 +146,6 @@ fn two_recordings_at_the_same_time_each_have_all_exits() {
     assert!(done.success());
     let [outer, inner] = [outer, inner].map(|file| exited(&CtprofSnapshot::load(&file).unwrap(), NAME));
     assert_eq!((outer.0, inner.0), (EXITS, EXITS));
-    assert_eq!(outer.1, inner.1);
-    let run: u64 = inner.1.iter().map(|thread| thread["run_time_ns"].as_u64().unwrap()).sum();
-    eprintln!("{EXITS} exits with {} ms of CPU time in both windows", run / 1_000_000);
+    assert_eq!(outer.1, inner.1, "{COUNTERS:?}");
+    eprintln!("{EXITS} exits in both windows, {COUNTERS:?}: {:?}", inner.1);
 }

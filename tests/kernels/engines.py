@@ -6,6 +6,7 @@ does not have must not be in BPF's.
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 import guests
@@ -14,9 +15,13 @@ from guests import require
 COUNTERS = {"MonotonicNs", "MonotonicCount", "ClockTicks", "Bytes", "PeakNs", "PeakBytes"}
 # User and system time are parts of a sum, each rounded down.
 CPU_TICKS = ("utime_clock_ticks", "stime_clock_ticks")
+# What threads with a history show of it.
+TRACES = Path(__file__).resolve().parents[1] / "engines/traces.tsv"
 IDENTITY = ("comm", "pcomm", "cgroup", "kernel_thread")
 # What a check must have compared at least: quiescent threads, their metrics, and counters that changed.
 MIN_THREADS, MIN_METRICS, MIN_CHANGED = 20, 25, 5
+# Of threads with a history.
+MIN_HISTORIES = 200
 
 
 class Kernel(NamedTuple):
@@ -63,7 +68,7 @@ def differences(types, before, bpf, after, quiescent):
             wrong = not first - 1 <= value <= last + 1
         elif value is None:
             # Of a thread that started while delays were disabled, taskstats says 0.
-            wrong = "_delay_" not in name or "blkio_delay_count" in bpf or last != 0
+            wrong = "_delay_" not in name or has_delays(bpf) or last != 0
         elif first == last:
             wrong = value != first and (quiescent or kind in COUNTERS)
         else:
@@ -83,7 +88,12 @@ def identity(before, bpf, after):
         yield f"counters of process {bpf['tgid']}: {before.get('process')}, by BPF {bpf.get('process')}"
 
 
-def parity(guest, name, least=MIN_CHANGED):
+def has_delays(thread):
+    """Whether the kernel counts delays of the thread. If not, taskstats says 0."""
+    return "blkio_delay_count" in thread
+
+
+def parity(guest, name, least=MIN_CHANGED, quiescent_least=MIN_THREADS):
     """Compares all values of three captures, the second of which is by BPF."""
     captures, types = Captures(guest, name), metrics(guest)
     require(captures.capture["engine"] == "bpf", f"{captures.capture['engine']}: {captures.capture.get('no_bpf')}")
@@ -101,14 +111,46 @@ def parity(guest, name, least=MIN_CHANGED):
             counters = dict.fromkeys(before["process"], "MonotonicCount") | {"ppid": "OrdinalU32"}
             wrong += differences(counters, *processes, quiescent)
     require(not wrong, f"{len(wrong)} differences: " + "; ".join(wrong[:12]))
-    compared = {name for name in types if any(name in before and name in bpf for before, bpf, _ in captures.quiescent)}
+    compared = {name for name in types if any(name in before and name in bpf and before[name] == after.get(name)
+                                              for before, bpf, after in captures.quiescent)}
+    known = {name for name in types for before, bpf, _ in captures.quiescent
+             if name in before and ("_delay_" not in name or has_delays(bpf))}
+    require(known <= compared, f"not compared: {' '.join(sorted(known - compared))}")
     not_zero = {name for name in compared if any(bpf.get(name) for _, bpf, _ in captures.quiescent)}
     changed = {name for name in types for before, bpf, after in captures.threads
                if types[name] in COUNTERS and (before.get(name) or 0) < (after.get(name) or 0) and name in bpf}
     text = f"{len(captures.quiescent)} of {len(captures.threads)} threads quiescent, {len(compared)} metrics equal, " \
            f"{len(not_zero)} of them not 0, {len(changed)} between"
-    require(len(captures.quiescent) >= MIN_THREADS and len(not_zero) >= MIN_METRICS and len(changed) >= least, text)
+    require(len(captures.quiescent) >= quiescent_least and len(not_zero) >= MIN_METRICS and len(changed) >= least, text)
     return text
+
+
+def is_left(value, expected):
+    """Whether a value is as in a row of the table of traces."""
+    if expected == ">0":
+        return value is not None and value > 0
+    return isinstance(value, list) and len(value) == 1 if expected == "one" else json.dumps(value) == expected
+
+
+def value_at(thread, field):
+    for key in field.split("/"):
+        thread = (thread or {}).get(key)
+    return thread
+
+
+def histories(guest, name):
+    """Compares threads with a history, and checks that they have it, or said why they cannot."""
+    text = parity(guest, name, 0, MIN_HISTORIES)
+    threads = [thread for thread in guest.snapshot(f"{name}-bpf")["threads"] if thread["pcomm"] == "history"]
+    said = "".join(guest.text(f"{name}.{number}") for number in (1, 2, 3))
+    absent = dict(re.findall(r"^absent (.*?): (.*)$", said, re.MULTILINE))
+    rows = [line.split("\t") for line in TRACES.read_text().splitlines()[2:]]
+    rows = [row for row in rows if len(row) == 3 or any(map(has_delays, threads))]
+    without = {comm for comm, field, expected, *_ in rows
+               if not any(is_left(value_at(thread, field), expected) for thread in threads if thread["comm"] == comm)}
+    require(without <= absent.keys(), f"no history: {without - absent.keys()}")
+    require(len(without) < len(rows) / 2, f"no history: {absent}")
+    return text + "".join(f"; no {comm}: {absent[comm]}" for comm in sorted(without))
 
 
 def is_used(guest, name, reason):
@@ -168,7 +210,7 @@ def rejected(guest, kernel):
 def commands(guest, _):
     status = [line.split() for line in guest.text("status").splitlines()]
     failed = [" ".join(line) for line in status if line[1] != "0" and line[0] != "refused"]
-    require(not failed and len(status) == 25, f"{len(status)} of 25, failed: {failed}; {guest.text('log')[-500:]}")
+    require(not failed and len(status) == 31, f"{len(status)} of 31, failed: {failed}; {guest.text('log')[-500:]}")
     return f"{len(status) - 1} succeeded"
 
 
@@ -184,6 +226,8 @@ CHECKS = {
     "bpf, sched_ext": under_sched_ext,
     "bpf, cost": cost,
     "bpf, rejected fields": rejected,
+    "bpf, histories, enabled": lambda guest, _: histories(guest, "history"),
+    "bpf, histories, disabled": lambda guest, _: histories(guest, "history-disabled"),
 }
 
 

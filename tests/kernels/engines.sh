@@ -47,15 +47,33 @@ end_threads() {
     rm /tmp/hold /tmp/full; swapoff $disk
 }
 
+switch() {
+    [ ! -e /proc/sys/kernel/sched_schedstats ] || echo "$1" >/proc/sys/kernel/sched_schedstats
+    [ ! -e /proc/sys/kernel/task_delayacct ] || echo "$1" >/proc/sys/kernel/task_delayacct
+}
+
+# histories NAME SWITCH: threads with a history of each kind, in three processes and two cgroups. See history.c.
+histories() {
+    switch "$2"; mkfifo /tmp/hold; exec 8<>/tmp/hold; pids= number=0
+    mkdir -p $cg/history
+    for cgroup in $cg/history $cg $cg; do
+        number=$((number + 1))
+        /history 3 $disk "$cgroup" </tmp/hold >"$1.$number" & pids="$pids $!"
+    done
+    while [ "$(cat "$1".[0-9]* | grep -c '^ready')" -lt 3 ]; do usleep 100000; done
+    captures "$1"
+    kill -9 $pids; wait; rm /tmp/hold
+}
+
+if [ "$2" = history ]; then
+    histories history 1; histories history-disabled 0; switch 1
+    exit
+fi
 if [ "$2" = namespace ]; then
     threads 2 20; captures namespace; end_threads
     exit
 fi
 chmod 1777 "$out"
-switch() {
-    echo "$1" >/proc/sys/kernel/sched_schedstats
-    [ ! -e /proc/sys/kernel/task_delayacct ] || echo "$1" >/proc/sys/kernel/task_delayacct
-}
 switch 1
 mkdir -p $cg/engines/inner $cg/little; echo 4M >$cg/little/memory.max
 threads 10 50
@@ -70,3 +88,4 @@ $nobody /ctprof -q capture --engine bpf -o refused.ctprof.zst 2>refused.log; ech
 switch 0; captures disabled; switch 1
 end_threads
 unshare --pid --fork --mount-proc sh "$0" "$out" namespace
+sh "$0" "$out" history

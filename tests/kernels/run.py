@@ -23,7 +23,7 @@ RELEASE = ROOT / "target" / "release"
 CTPROF = RELEASE / "ctprof"
 # Those of busybox lack options, or are not built in.
 HOST_PROGRAMS = [shutil.which(name) for name in ("chrt", "nice", "setpriv")]
-BOOT_SECONDS = 600
+BOOT_SECONDS = 900
 # An emulator may crash a kernel before the first process starts.
 BOOT_ATTEMPTS = 4
 
@@ -83,6 +83,7 @@ def initramfs(work, kernels, setup):
     tree = work / "tree"
     (tree / "bin").mkdir(parents=True)
     shutil.copy("/bin/busybox", tree / "bin/busybox")
+    subprocess.run(["cc", "-O1", "-static", "-pthread", "-o", tree / "history", ROOT / "tests/engines/history.c"], check=True)
     for script in ("engines.sh", "windows.sh", "suspend.sh"):
         shutil.copy(ROOT / "tests/kernels" / script, tree / script)
     for program in (CTPROF, *(RELEASE / "examples" / name for name in ("churn", "load", "neighbour")), *HOST_PROGRAMS):
@@ -200,6 +201,7 @@ def matrix(kernels):
     yield series("6.12"), "psi=0", "psi=0", SWITCHED_ON, {**on, "psi": "off"}
     # Without bpf_probe_read_kernel, these are out of reach.
     locked = "psi=1 lockdown=confidentiality"
+    yield series("5.10"), "lockdown", locked, SWITCHED_ON, {**on, "taskstats": 10, "rejected": ["hiwater_rss_bytes"]}
     yield series("6.1"), "lockdown", locked, SWITCHED_ON, {**on, "rejected": ["hiwater_rss_bytes"]}
     yield series("6.12"), "lockdown", locked, SWITCHED_ON, on
     yield series("6.16"), "sched_ext", "psi=1", SWITCHED_ON, {**scx, "taskstats": 16}
