@@ -98,7 +98,7 @@ static const char *truncates(void)
     struct statfs kind;
     char path[4096];
     void *memory = calloc(1, MIB);
-    snprintf(path, sizeof path, "%s.%ld", file, number);
+    snprintf(path, sizeof path, "%s.%d.%ld", file, getpid(), number);
     int opened = open(path, O_RDWR | O_CREAT, 0600);
     if (opened < 0 || write(opened, memory, MIB) != MIB || ftruncate(opened, 0) || unlink(path) || fstatfs(opened, &kind))
         return strerror(errno);
