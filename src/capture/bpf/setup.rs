@@ -15,7 +15,7 @@ use super::layout::{Layout, Part, Record, Wanted, records};
 use super::load::{Attach, LoadError, Spec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
-use crate::model::{BpfObstacle, METRICS, Metric, NoBpf};
+use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
 use crate::sys::bpf::iterator::{self, Only};
 use crate::sys::bpf::kernel_btf::{KernelBtf, KernelBtfError};
 use crate::sys::bpf::map::per_cpu_array;
@@ -60,12 +60,15 @@ impl Engine {
         Ok(Self { link, iterators: Mutex::new(iterators), layout, dropped, level, setup: begin.elapsed() })
     }
 
-    /// Names of the metrics without values because the verifier refused a field.
+    /// Names of the metrics without values because the verifier refused a field. Where it refused those of
+    /// [`FieldForm::PageCounter`], procfs has the values.
     pub(in crate::capture) fn dropped_metrics(&self) -> Vec<String> {
         let dropped = self.dropped.iter().filter_map(|&column| self.layout.columns.get(usize::from(column)));
         let paths: Vec<_> = dropped.map(|column| &*column.path).collect();
-        let lacks_field =
-            |metric: &&Metric| metric.sources.bpf.is_some_and(|field| field.paths().any(|path| paths.contains(&path)));
+        let lacks_field = |metric: &&Metric| {
+            let field = metric.sources.bpf.filter(|field| field.form != FieldForm::PageCounter);
+            field.is_some_and(|field| field.paths().any(|path| paths.contains(&path)))
+        };
         METRICS.iter().filter(lacks_field).map(|metric| metric.name.to_owned()).collect()
     }
 
