@@ -20,6 +20,7 @@
 //! | [`diagnose`] | what is missing in a snapshot, why, and how to fix it |
 //! | [`capture`](mod@capture) | from the kernel to a snapshot |
 //! | [`store`] | snapshots as files |
+//! | [`statistics`] | how far two sides of several runs differ |
 //! | [`window`] | what happened between two snapshots of one boot |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
 //! | [`report`] | output as table, Markdown, CSV and JSON |
@@ -38,6 +39,8 @@ pub mod diagnose;
 pub mod capture;
 
 pub mod store;
+
+pub mod statistics;
 
 pub mod window;
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -18,10 +18,14 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("diagnose", &["model"]),
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
     ("store", &["model", "process"]),
+    ("statistics", &[]),
     ("window", &["model"]),
-    ("compare", &["model", "names", "diagnose", "window"]),
-    ("report", &["model", "names", "diagnose", "compare"]),
-    ("cli", &["model", "process", "names", "diagnose", "capture", "store", "window", "compare", "report"]),
+    ("compare", &["model", "names", "diagnose", "statistics", "window"]),
+    ("report", &["model", "names", "diagnose", "statistics", "compare"]),
+    (
+        "cli",
+        &["model", "process", "names", "diagnose", "capture", "store", "statistics", "window", "compare", "report"],
+    ),
 ];
 
 /// Segments of a path.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ctprof::compare::{compare, show};
-use ctprof::model::{DERIVED, Formula, METRICS, MetricId, Reduction, Source, Totals, Unit, procfs_sources};
+use ctprof::model::{DERIVED, Direction, Formula, METRICS, MetricId, Reduction, Source, Totals, Unit, procfs_sources};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 #[test]
@@ -141,4 +141,15 @@ fn every_metric_is_a_row_of_every_group() {
     let view = show(&snapshot, &options);
     let shown: usize = view.tables[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
     assert_eq!([compared, shown], [METRICS.len() + DERIVED.len(); 2]);
+}
+
+#[test]
+fn only_sums_and_maxima_have_a_direction() {
+    for metric in METRICS.iter().filter(|metric| metric.direction != Direction::Neither) {
+        assert!(matches!(metric.reduction, Reduction::Sum | Reduction::Max), "{}", metric.name);
+    }
+    let efficiency = DERIVED.iter().find(|derived| derived.name == "cpu_efficiency").unwrap();
+    let waits = [MetricId::wait_time_ns.metric().direction, MetricId::voluntary_csw.metric().direction];
+    assert_eq!(efficiency.direction, Direction::LessIsWorse, "more of it is useful work");
+    assert_eq!(waits, [Direction::MoreIsWorse, Direction::Neither]);
 }

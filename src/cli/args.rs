@@ -11,7 +11,9 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::capture::{Ask, Engine, Smaps};
-use crate::compare::{Flatten, Form, GroupBy, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey};
+use crate::compare::{
+    Flatten, Form, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey,
+};
 use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
 use crate::report::{Column, Unchanged};
@@ -259,6 +261,9 @@ pub(super) struct View {
     /// Show the whole host, or only the recorded command and its descendants
     #[arg(long, value_enum, value_name = "SCOPE", default_value = "host")]
     scope: ThreadScope,
+    /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
+    #[arg(long, value_name = "GLOB", value_parser = group_glob)]
+    only: Vec<GroupGlob>,
     /// Also show unchanged rows and rows without data
     #[arg(short, long)]
     unchanged: bool,
@@ -343,6 +348,7 @@ impl View {
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
+            only: self.only.clone(),
             scope: match self.scope {
                 ThreadScope::Host => Scope::Host,
                 ThreadScope::Command => Scope::Command,
@@ -435,6 +441,10 @@ pub(super) enum ListingFormat {
     Table,
     Json,
     Markdown,
+}
+
+fn group_glob(glob: &str) -> Result<GroupGlob, String> {
+    GroupGlob::new(glob).map_err(|error| error.msg.to_owned())
 }
 
 fn flatten(glob: &str) -> Result<Flatten, String> {

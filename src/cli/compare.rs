@@ -2,7 +2,7 @@
 
 use super::args::{Compare, Messages};
 use super::input::Input;
-use super::output::{selection, write_page};
+use super::output::{groups_exist, selection, write_page};
 use crate::compare::{Sides, compare_digests};
 use crate::report::{Column, Page};
 
@@ -14,5 +14,6 @@ pub(super) fn run(args: &Compare, messages: Messages) -> anyhow::Result<()> {
     let sides = input.sides(paths)?.map(|digest| vec![digest]);
     drop(input);
     let comparison = compare_digests(sides, &options);
+    groups_exist(&comparison.unmatched)?;
     write_page(&Page::of_comparison(&comparison, selection(&args.view)), &args.view, &columns)
 }

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use anyhow::Context;
 
 use super::args::{ColourWhen, Format, View};
+use crate::compare::NoSuchGroup;
 use crate::report::{self, Colour, Column, Page, Selection, Terminal, Unchanged};
 
 /// Default maximum of rows per section on a terminal, so that its heading stays visible.
@@ -48,6 +49,11 @@ pub(super) fn selection(view: &View) -> Selection {
         groups: given(usual(groups)),
         unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown },
     }
+}
+
+/// Fails if `--only` selects no group.
+pub(super) fn groups_exist(unmatched: &[NoSuchGroup]) -> anyhow::Result<()> {
+    unmatched.first().map_or(Ok(()), |error| Err(anyhow::Error::new(error.clone()).context("--only")))
 }
 
 fn height() -> u16 {

@@ -152,6 +152,7 @@ fn print(args: &Record, window: CtprofSnapshot, columns: &[Column]) -> anyhow::R
     let digest = Digest::of_snapshot(&window, &options);
     drop(window);
     let view = show_digest(digest, &options);
+    view.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
     write_page_to(stream, &Page::of_view(&view, selection(&args.view)), &args.view, columns)
 }

@@ -2,7 +2,7 @@
 
 use super::args::{Messages, Show};
 use super::input::Input;
-use super::output::{selection, write_page};
+use super::output::{groups_exist, selection, write_page};
 use crate::compare::{Sides, show_digest};
 use crate::report::{Column, Page};
 
@@ -19,5 +19,6 @@ pub(super) fn run(args: &Show, messages: Messages) -> anyhow::Result<()> {
     };
     drop(input);
     let view = show_digest(digest, &options);
+    groups_exist(&view.unmatched)?;
     write_page(&Page::of_view(&view, selection(&args.view)), &args.view, &columns)
 }

@@ -10,6 +10,7 @@ mod flatten;
 mod group;
 mod host;
 mod notes;
+mod only;
 mod options;
 mod overview;
 mod pipeline;
@@ -30,6 +31,7 @@ pub use self::digest::{Digest, ThreadTotals, Turnover};
 pub use self::entry::Population;
 pub use self::flatten::Flatten;
 pub use self::host::{CommandTotals, Difference, Header, Side, WindowSide};
+pub use self::only::{GroupGlob, NoSuchGroup};
 pub use self::options::{Form, GroupBy, Names, Options, Per, Scope};
 pub use self::overview::{OVERVIEW, OverviewColumn};
 pub use self::quantity::Quantity;
@@ -53,6 +55,8 @@ pub struct Comparison {
     pub tables: Vec<ComparisonTable>,
     /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
+    /// Selections of groups that match none.
+    pub unmatched: Vec<NoSuchGroup>,
 }
 
 /// The groups of one snapshot.
@@ -71,6 +75,8 @@ pub struct View {
     pub per: Per,
     /// The sections, in order.
     pub tables: Vec<ViewTable>,
+    /// Selections of groups that match none.
+    pub unmatched: Vec<NoSuchGroup>,
 }
 
 /// Compares two snapshots.
@@ -128,6 +134,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
         per,
         tables,
         renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
+        unmatched: grouped.unmatched,
     }
 }
 
@@ -171,6 +178,7 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
         group_by: options.group_by,
         per,
         tables,
+        unmatched: grouped.unmatched,
         gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::flatten::Flatten;
+use super::only::GroupGlob;
 use super::quantity::Quantity;
 use super::select::SortKey;
 use super::sides::Sides;
@@ -97,6 +98,8 @@ pub struct Options {
     pub renamed_cgroups: Names,
     /// The threads that are looked at.
     pub scope: Scope,
+    /// Globs of the groups that are reported; empty for all groups.
+    pub only: Vec<GroupGlob>,
     /// What values of the overview are divided by; `None` for what suits the snapshots.
     pub per: Option<Per>,
     /// Whether groups have one line each, or one per value, if no sections are selected.
@@ -119,6 +122,11 @@ impl Options {
             Form::Overview => matches!(section, Section::Host | Section::Overview),
             Form::Long => section != Section::Overview,
         }
+    }
+
+    /// Whether a group is reported, by its path.
+    pub(super) fn wants_group(&self, path: &[String]) -> bool {
+        self.only.is_empty() || self.only.iter().any(|glob| glob.includes(path))
     }
 
     /// The number of threads is a column of every row, and a row of its own only if selected.

@@ -12,6 +12,7 @@ use super::rank::is_own_name;
 use super::rows::{ComparisonTable, OfGroup, Row, Table, ViewTable};
 use super::sides::Sides;
 use crate::diagnose::Note;
+use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, Totals, Unit};
 
 /// What an amount counts.
@@ -30,6 +31,8 @@ pub struct OverviewColumn {
     pub name: &'static str,
     /// The meaning.
     pub doc: &'static str,
+    /// Whether a larger value is worse.
+    pub direction: Direction,
     kind: Kind,
     amount: fn(&Totals, Times) -> Option<u64>,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
@@ -52,7 +55,11 @@ const fn column(
     amount: fn(&Totals, Times) -> Option<u64>,
     doc: &'static str,
 ) -> OverviewColumn {
-    OverviewColumn { name, doc, kind, amount, weight, full_rate }
+    OverviewColumn { name, doc, kind, amount, weight, full_rate, direction: MoreIsWorse }
+}
+
+const fn neither(column: OverviewColumn) -> OverviewColumn {
+    OverviewColumn { direction: Neither, ..column }
 }
 
 /// The columns, in order.
@@ -60,8 +67,14 @@ pub static OVERVIEW: &[OverviewColumn] = &[
     column("run", Kind::Time, (1.0, 0.0), |t, _| run(t), "Time on a CPU."),
     column("wait", Kind::Time, (1.0, 0.0), |t, _| t.wait_time_ns.sum(), "Time runnable but waiting for a CPU."),
     column("block", Kind::Time, (1.0, 0.0), |_, times| times.blocked, "Time blocked on I/O, memory or kernel locks."),
-    column("sleep", Kind::Time, (0.0, 0.0), sleep, "The rest of the time."),
-    column("csw", Kind::Events, (0.1, 2e3), |t, _| both(t, M::voluntary_csw, M::nonvoluntary_csw), "Context switches."),
+    neither(column("sleep", Kind::Time, (0.0, 0.0), sleep, "The rest of the time.")),
+    neither(column(
+        "csw",
+        Kind::Events,
+        (0.1, 2e3),
+        |t, _| both(t, M::voluntary_csw, M::nonvoluntary_csw),
+        "Context switches.",
+    )),
     column("faults", Kind::Events, (0.1, 2e4), |t, _| both(t, M::minflt, M::majflt), "Page faults."),
     column("read", Kind::Bytes, (0.3, 1e7), |t, _| t.read_bytes.sum(), "Bytes fetched from storage."),
     column("write", Kind::Bytes, (0.3, 1e7), |t, _| t.write_bytes.sum(), "Bytes sent to storage."),

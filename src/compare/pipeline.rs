@@ -1,12 +1,13 @@
 //! From digests to the sections of each side: groups, then the values of every group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, Memory, ThreadNames};
 use super::entry::{SideSection, middle_of_runs};
 use super::group::{self, Groups, Naming};
+use super::only::{GroupGlob, NoSuchGroup};
 use super::options::{GroupBy, Options, Per};
 use super::sides::Sides;
 use super::{captures, overview, records, smaps};
@@ -21,6 +22,7 @@ pub(super) struct Reduced {
     pub(super) digests: Sides<Vec<Digest>>,
     pub(super) sections: Sides<Vec<Sections>>,
     pub(super) renamed: Vec<Renamed>,
+    pub(super) unmatched: Vec<NoSuchGroup>,
 }
 
 /// Reduces every capture. The keys of names depend on the names of all captures together.
@@ -53,6 +55,8 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     if options.group_by == GroupBy::All {
         group::drop_only_children(groups.baseline.iter_mut().chain(&mut groups.candidate));
     }
+    let keys = Sides::<Key<'_>> { baseline: &baseline, candidate: &candidate };
+    let unmatched = unmatched(&digests, &groups, keys, options);
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| -> Vec<Sections> {
         let captures = digests.iter().zip(groups).zip(memory);
         captures
@@ -64,8 +68,9 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
         || reduce(&digests.candidate, groups.candidate, memory.candidate, &candidate),
     ));
     mark_renamed(&mut sections, &cgroups);
-    let renamed = cgroups.list;
-    Reduced { digests, sections, renamed }
+    let mut renamed = cgroups.list;
+    renamed.retain(|pair| options.wants_group(std::slice::from_ref(&pair.baseline)));
+    Reduced { digests, sections, renamed, unmatched }
 }
 
 /// Maps the path of a cgroup to the key of its group.
@@ -83,6 +88,28 @@ fn mark_renamed(sections: &mut Sides<Vec<Sections>>, cgroups: &CgroupKeys<'_>) {
     for (path, group) in runs.filter(|(section, _)| by_cgroup(section)).flat_map(|(_, groups)| groups) {
         group.renamed = path.first().is_some_and(|cgroup| cgroups.is_renamed(cgroup));
     }
+}
+
+/// The selections of groups that match none, of threads or of cgroups.
+fn unmatched(
+    digests: &Sides<Vec<Digest>>,
+    groups: &Sides<Vec<Groups>>,
+    keys: Sides<Key<'_>>,
+    options: &Options,
+) -> Vec<NoSuchGroup> {
+    if options.only.is_empty() {
+        return Vec::new();
+    }
+    let mut names: BTreeSet<String> =
+        groups.as_ref().into_iter().flatten().flat_map(Groups::keys).flatten().cloned().collect();
+    if options.group_by.is_by_cgroup() {
+        for (side, key) in digests.as_ref().into_iter().zip(keys) {
+            names.extend(side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()).map(|path| key(path)));
+        }
+    }
+    let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
+    let unmatched = options.only.iter().filter(is_unmatched);
+    unmatched.map(|glob| NoSuchGroup::new(glob, names.iter().map(String::as_str))).collect()
 }
 
 /// The sections of one capture.
@@ -109,6 +136,10 @@ fn sections(
             _ => continue,
         };
         sections.insert(section, groups);
+    }
+    let named = |section: &Section| section.has_named_groups();
+    for groups in sections.iter_mut().filter(|(section, _)| named(section)).map(|(_, groups)| groups) {
+        groups.retain(|path, _| options.wants_group(path));
     }
     sections
 }

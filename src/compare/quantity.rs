@@ -1,6 +1,6 @@
 //! Quantities of a group of threads: its number of threads, metrics, derived metrics.
 
-use crate::model::{DERIVED, Derived, METRICS, Metric, Reduction, Section, Unit};
+use crate::model::{DERIVED, Derived, Direction, METRICS, Metric, Reduction, Section, Unit};
 
 /// A quantity of a group of threads.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,16 @@ impl Quantity {
             Self::ThreadCount => Unit::Count,
             Self::Metric(metric) => metric.unit,
             Self::Derived(derived) => derived.unit,
+        }
+    }
+
+    /// Whether a larger value is worse.
+    #[must_use]
+    pub fn direction(self) -> Direction {
+        match self {
+            Self::ThreadCount => Direction::Neither,
+            Self::Metric(metric) => metric.direction,
+            Self::Derived(derived) => derived.direction,
         }
     }
 

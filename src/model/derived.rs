@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::direction::Direction::{self, LessIsWorse, MoreIsWorse, Neither};
 use super::reduce::Cell;
 use super::section::Section;
 use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
@@ -120,6 +121,8 @@ pub struct Derived {
     pub unit: Unit,
     /// The section that reports it.
     pub section: Section,
+    /// Whether a larger value is worse.
+    pub direction: Direction,
 }
 
 impl fmt::Debug for Derived {
@@ -130,11 +133,15 @@ impl fmt::Debug for Derived {
 
 impl Derived {
     const fn new(name: &'static str, formula: Formula, doc: &'static str) -> Self {
-        Self { name, doc, unit: formula.unit(), formula, section: Section::Derived }
+        Self { name, doc, unit: formula.unit(), formula, section: Section::Derived, direction: Neither }
     }
 
     const fn delay(name: &'static str, formula: Formula, doc: &'static str) -> Self {
-        Self { section: Section::TaskstatsDelay, ..Self::new(name, formula, doc) }
+        Self { section: Section::TaskstatsDelay, direction: MoreIsWorse, ..Self::new(name, formula, doc) }
+    }
+
+    const fn with(self, direction: Direction) -> Self {
+        Self { direction, ..self }
     }
 
     /// The value of a group, if all inputs have one.
@@ -167,29 +174,33 @@ pub static DERIVED: &[Derived] = &[
         Ratio(M::nr_wakeups_affine, &[M::nr_wakeups_affine_attempts]),
         "Share of tries in which the cache-affine heuristic placed a wake-up.",
     ),
-    Derived::new("avg_wait_ns", Average(M::wait_sum, M::wait_count), "Average run-queue wait."),
+    Derived::new("avg_wait_ns", Average(M::wait_sum, M::wait_count), "Average run-queue wait.").with(MoreIsWorse),
     Derived::new(
         "cpu_efficiency",
         Ratio(M::run_time_ns, &[M::run_time_ns, M::wait_time_ns]),
         "Time on a CPU as a share of the time on or waiting for one.",
-    ),
+    )
+    .with(LessIsWorse),
     Derived::new("avg_slice_ns", Average(M::run_time_ns, M::timeslices), "Average time on a CPU per timeslice."),
     Derived::new(
         "involuntary_csw_ratio",
         Ratio(M::nonvoluntary_csw, &[M::nonvoluntary_csw, M::voluntary_csw]),
         "Share of context switches that were involuntary.",
-    ),
+    )
+    .with(MoreIsWorse),
     Derived::new(
         "disk_io_fraction",
         Ratio(M::read_bytes, &[M::rchar]),
         "Bytes fetched from storage per byte requested; above 1 with read-ahead.",
-    ),
+    )
+    .with(MoreIsWorse),
     Derived::new(
         "live_heap_estimate",
         Difference(M::allocated_bytes, M::deallocated_bytes),
         "Bytes allocated and not yet freed by the group's threads.",
-    ),
-    Derived::new("avg_iowait_ns", Average(M::iowait_sum, M::iowait_count), "Average I/O wait."),
+    )
+    .with(MoreIsWorse),
+    Derived::new("avg_iowait_ns", Average(M::iowait_sum, M::iowait_count), "Average I/O wait.").with(MoreIsWorse),
     Derived::delay("avg_cpu_delay_ns", Average(M::cpu_delay_total_ns, M::cpu_delay_count), "Average run-queue wait."),
     Derived::delay(
         "avg_blkio_delay_ns",

@@ -1,8 +1,11 @@
 //! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type = sources => field of an exit record; at "field of the kernel" as form;`. If a
+//! A row is `/// meaning`, `name: Type, Direction = sources => field of an exit record; at "field of the kernel" as form;`. If a
 //! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the scheduling class
 //! if not all classes count the metrics.
+//!
+//! The direction is `MoreIsWorse` for resources that were used up and time that was lost. Rows without one say how a thread
+//! worked (sleeps, wake-ups, calls) or how it is configured: more of it can be good or bad.
 //!
 //! The kernel sends a record with a `struct taskstats` for every thread that exits. It has the metrics with
 //! a field after `=>`, and those with a source in taskstats. Not its `read_syscalls` and `write_syscalls`:
@@ -50,10 +53,10 @@ macro_rules! rows {
         }
         Primary ["SCHED_INFO"] [] {
             /// Time on a CPU.
-            run_time_ns: MonotonicNs = Schedstat(1) => exit_cpu(72);
+            run_time_ns: MonotonicNs, MoreIsWorse = Schedstat(1) => exit_cpu(72);
                 at "se.sum_exec_runtime";
             /// Time runnable but waiting for a CPU.
-            wait_time_ns: MonotonicNs = Schedstat(2) => exit_cpu(24);
+            wait_time_ns: MonotonicNs, MoreIsWorse = Schedstat(2) => exit_cpu(24);
                 at "sched_info.run_delay";
             /// Times put on a CPU.
             timeslices: MonotonicCount = Schedstat(3) => exit_cpu(16);
@@ -64,16 +67,16 @@ macro_rules! rows {
             voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches") => exit_basic(272, Number);
                 at "nvcsw";
             /// Involuntary context switches: the thread was preempted.
-            nonvoluntary_csw: MonotonicCount = Status("nonvoluntary_ctxt_switches") => exit_basic(280, Number);
+            nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches") => exit_basic(280, Number);
                 at "nivcsw";
             /// Migrations to another CPU.
             nr_migrations: MonotonicCount = Sched("nr_migrations");
                 at "se.nr_migrations";
             /// User CPU time.
-            utime_clock_ticks: ClockTicks = Stat(14) => exit_basic(152, Microseconds);
+            utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14) => exit_basic(152, Microseconds);
                 at "utime" as UserTime;
             /// Kernel CPU time.
-            stime_clock_ticks: ClockTicks = Stat(15) => exit_basic(160, Microseconds);
+            stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15) => exit_basic(160, Microseconds);
                 at "stime" as SystemTime;
         }
         Primary [] [FairPolicy] {
@@ -120,13 +123,13 @@ macro_rules! rows {
         }
         Primary ["SCHEDSTATS"] [NonExt] {
             /// Total of run-queue waits.
-            wait_sum: MonotonicNs = Sched("wait_sum");
+            wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum");
                 at "stats.wait_sum | se.statistics.wait_sum";
             /// Run-queue waits.
             wait_count: MonotonicCount = Sched("wait_count");
                 at "stats.wait_count | se.statistics.wait_count";
             /// Longest run-queue wait.
-            wait_max: PeakNs = Sched("wait_max");
+            wait_max: PeakNs, MoreIsWorse = Sched("wait_max");
                 at "stats.wait_max | se.statistics.wait_max";
             /// Time in voluntary sleep: the kernel's sleep sum minus blocked time.
             voluntary_sleep_ns: MonotonicNs = SchedDifference("sum_sleep_runtime", "sum_block_runtime");
@@ -135,16 +138,16 @@ macro_rules! rows {
             sleep_max: PeakNs = Sched("sleep_max");
                 at "stats.sleep_max | se.statistics.sleep_max";
             /// Time blocked uninterruptibly (disk, swap, kernel locks).
-            block_sum: MonotonicNs = Sched("sum_block_runtime");
+            block_sum: MonotonicNs, MoreIsWorse = Sched("sum_block_runtime");
                 at "stats.sum_block_runtime | se.statistics.sum_block_runtime";
             /// Longest block.
-            block_max: PeakNs = Sched("block_max");
+            block_max: PeakNs, MoreIsWorse = Sched("block_max");
                 at "stats.block_max | se.statistics.block_max";
             /// Part of block_sum spent on I/O.
-            iowait_sum: MonotonicNs = Sched("iowait_sum");
+            iowait_sum: MonotonicNs, MoreIsWorse = Sched("iowait_sum");
                 at "stats.iowait_sum | se.statistics.iowait_sum";
             /// I/O waits.
-            iowait_count: MonotonicCount = Sched("iowait_count");
+            iowait_count: MonotonicCount, MoreIsWorse = Sched("iowait_count");
                 at "stats.iowait_count | se.statistics.iowait_count";
         }
         Primary ["SCHEDSTATS"] [] {
@@ -159,15 +162,15 @@ macro_rules! rows {
         }
         Primary ["SCHEDSTATS", "SCHED_CORE"] [] {
             /// Time it forced its SMT sibling idle.
-            core_forceidle_sum: MonotonicNs = Sched("core_forceidle_sum");
+            core_forceidle_sum: MonotonicNs, MoreIsWorse = Sched("core_forceidle_sum");
                 at "stats.core_forceidle_sum";
         }
         Primary [] [] {
             /// Page faults served without disk.
-            minflt: MonotonicCount = Stat(10) => exit_basic(168, Number);
+            minflt: MonotonicCount, MoreIsWorse = Stat(10) => exit_basic(168, Number);
                 at "min_flt";
             /// Page faults that read from disk.
-            majflt: MonotonicCount = Stat(12) => exit_basic(176, Number);
+            majflt: MonotonicCount, MoreIsWorse = Stat(12) => exit_basic(176, Number);
                 at "maj_flt";
         }
         Primary ["TASK_IO_ACCOUNTING"] [] {
@@ -184,10 +187,10 @@ macro_rules! rows {
             syscw: MonotonicCount = Io("syscw");
                 at "ioac.syscw";
             /// Bytes fetched from storage.
-            read_bytes: Bytes = Io("read_bytes") => exit_io(248, Number);
+            read_bytes: Bytes, MoreIsWorse = Io("read_bytes") => exit_io(248, Number);
                 at "ioac.read_bytes";
             /// Bytes sent to storage.
-            write_bytes: Bytes = Io("write_bytes") => exit_io(256, Number);
+            write_bytes: Bytes, MoreIsWorse = Io("write_bytes") => exit_io(256, Number);
                 at "ioac.write_bytes";
             /// Dirty bytes dropped before write-back, whoever wrote them.
             cancelled_write_bytes: Bytes = Io("cancelled_write_bytes") => exit_io(264, Number);
@@ -195,7 +198,7 @@ macro_rules! rows {
         }
         Primary [] [] {
             /// Bytes this thread allocated through jemalloc.
-            allocated_bytes: Bytes = Tsd("thread_allocated");
+            allocated_bytes: Bytes, MoreIsWorse = Tsd("thread_allocated");
             /// Bytes this thread freed through jemalloc, including memory of other threads.
             deallocated_bytes: Bytes = Tsd("thread_deallocated");
         }
@@ -218,94 +221,94 @@ macro_rules! rows {
             cpu_delay_count: MonotonicCount = cpu_delay(16, 1);
                 at "sched_info.pcount";
             /// Time in run-queue waits.
-            cpu_delay_total_ns: MonotonicNs = cpu_delay(24, 1);
+            cpu_delay_total_ns: MonotonicNs, MoreIsWorse = cpu_delay(24, 1);
                 at "sched_info.run_delay";
             /// Longest run-queue wait.
-            cpu_delay_max_ns: PeakNs = cpu_delay(432, 16);
+            cpu_delay_max_ns: PeakNs, MoreIsWorse = cpu_delay(432, 16);
                 at "sched_info.max_run_delay";
             /// Shortest run-queue wait.
             cpu_delay_min_ns: FloorNs = cpu_delay(440, 16);
                 at "sched_info.min_run_delay";
             /// Number of waits for block I/O.
-            blkio_delay_count: MonotonicCount = delay(32, 1);
+            blkio_delay_count: MonotonicCount, MoreIsWorse = delay(32, 1);
                 at "delays->blkio_count";
             /// Time in waits for block I/O.
-            blkio_delay_total_ns: MonotonicNs = delay(40, 1);
+            blkio_delay_total_ns: MonotonicNs, MoreIsWorse = delay(40, 1);
                 at "delays->blkio_delay";
             /// Longest wait for block I/O.
-            blkio_delay_max_ns: PeakNs = delay(448, 16);
+            blkio_delay_max_ns: PeakNs, MoreIsWorse = delay(448, 16);
                 at "delays->blkio_delay_max";
             /// Shortest wait for block I/O.
             blkio_delay_min_ns: FloorNs = delay(456, 16);
                 at "delays->blkio_delay_min";
             /// Number of waits for swap-in.
-            swapin_delay_count: MonotonicCount = delay(48, 1);
+            swapin_delay_count: MonotonicCount, MoreIsWorse = delay(48, 1);
                 at "delays->swapin_count";
             /// Time in waits for swap-in.
-            swapin_delay_total_ns: MonotonicNs = delay(56, 1);
+            swapin_delay_total_ns: MonotonicNs, MoreIsWorse = delay(56, 1);
                 at "delays->swapin_delay";
             /// Longest wait for swap-in.
-            swapin_delay_max_ns: PeakNs = delay(464, 16);
+            swapin_delay_max_ns: PeakNs, MoreIsWorse = delay(464, 16);
                 at "delays->swapin_delay_max";
             /// Shortest wait for swap-in.
             swapin_delay_min_ns: FloorNs = delay(472, 16);
                 at "delays->swapin_delay_min";
             /// Number of direct reclaims.
-            freepages_delay_count: MonotonicCount = delay(312, 8);
+            freepages_delay_count: MonotonicCount, MoreIsWorse = delay(312, 8);
                 at "delays->freepages_count";
             /// Time in direct reclaims.
-            freepages_delay_total_ns: MonotonicNs = delay(320, 8);
+            freepages_delay_total_ns: MonotonicNs, MoreIsWorse = delay(320, 8);
                 at "delays->freepages_delay";
             /// Longest direct reclaim.
-            freepages_delay_max_ns: PeakNs = delay(480, 16);
+            freepages_delay_max_ns: PeakNs, MoreIsWorse = delay(480, 16);
                 at "delays->freepages_delay_max";
             /// Shortest direct reclaim.
             freepages_delay_min_ns: FloorNs = delay(488, 16);
                 at "delays->freepages_delay_min";
             /// Number of refaults of pages just evicted.
-            thrashing_delay_count: MonotonicCount = delay(328, 9);
+            thrashing_delay_count: MonotonicCount, MoreIsWorse = delay(328, 9);
                 at "delays->thrashing_count";
             /// Time in refaults of pages just evicted.
-            thrashing_delay_total_ns: MonotonicNs = delay(336, 9);
+            thrashing_delay_total_ns: MonotonicNs, MoreIsWorse = delay(336, 9);
                 at "delays->thrashing_delay";
             /// Longest refault of a page just evicted.
-            thrashing_delay_max_ns: PeakNs = delay(496, 16);
+            thrashing_delay_max_ns: PeakNs, MoreIsWorse = delay(496, 16);
                 at "delays->thrashing_delay_max";
             /// Shortest refault of a page just evicted.
             thrashing_delay_min_ns: FloorNs = delay(504, 16);
                 at "delays->thrashing_delay_min";
             /// Number of memory compactions.
-            compact_delay_count: MonotonicCount = delay(352, 11);
+            compact_delay_count: MonotonicCount, MoreIsWorse = delay(352, 11);
                 at "delays->compact_count";
             /// Time in memory compactions.
-            compact_delay_total_ns: MonotonicNs = delay(360, 11);
+            compact_delay_total_ns: MonotonicNs, MoreIsWorse = delay(360, 11);
                 at "delays->compact_delay";
             /// Longest memory compaction.
-            compact_delay_max_ns: PeakNs = delay(512, 16);
+            compact_delay_max_ns: PeakNs, MoreIsWorse = delay(512, 16);
                 at "delays->compact_delay_max";
             /// Shortest memory compaction.
             compact_delay_min_ns: FloorNs = delay(520, 16);
                 at "delays->compact_delay_min";
             /// Number of write-protect copies (copy on write).
-            wpcopy_delay_count: MonotonicCount = delay(400, 13);
+            wpcopy_delay_count: MonotonicCount, MoreIsWorse = delay(400, 13);
                 at "delays->wpcopy_count";
             /// Time in write-protect copies (copy on write).
-            wpcopy_delay_total_ns: MonotonicNs = delay(408, 13);
+            wpcopy_delay_total_ns: MonotonicNs, MoreIsWorse = delay(408, 13);
                 at "delays->wpcopy_delay";
             /// Longest write-protect copy (copy on write).
-            wpcopy_delay_max_ns: PeakNs = delay(528, 16);
+            wpcopy_delay_max_ns: PeakNs, MoreIsWorse = delay(528, 16);
                 at "delays->wpcopy_delay_max";
             /// Shortest write-protect copy (copy on write).
             wpcopy_delay_min_ns: FloorNs = delay(536, 16);
                 at "delays->wpcopy_delay_min";
             /// Number of interrupts charged to the thread.
-            irq_delay_count: MonotonicCount = delay(416, 14);
+            irq_delay_count: MonotonicCount, MoreIsWorse = delay(416, 14);
                 at "delays->irq_count";
             /// Time in interrupts charged to the thread.
-            irq_delay_total_ns: MonotonicNs = delay(424, 14);
+            irq_delay_total_ns: MonotonicNs, MoreIsWorse = delay(424, 14);
                 at "delays->irq_delay";
             /// Longest interrupt charged to the thread.
-            irq_delay_max_ns: PeakNs = delay(544, 16);
+            irq_delay_max_ns: PeakNs, MoreIsWorse = delay(544, 16);
                 at "delays->irq_delay_max";
             /// Shortest interrupt charged to the thread.
             irq_delay_min_ns: FloorNs = delay(552, 16);
@@ -313,7 +316,7 @@ macro_rules! rows {
         }
         TaskstatsDelay ["TASKSTATS", "TASK_XACCT"] [] {
             /// Largest resident set of the process.
-            hiwater_rss_bytes: PeakBytes = watermark(200, 3);
+            hiwater_rss_bytes: PeakBytes, MoreIsWorse = watermark(200, 3);
                 at "mm->hiwater_rss" as Pages(RESIDENT);
             /// Largest virtual size of the process.
             hiwater_vm_bytes: PeakBytes = watermark(208, 3);

@@ -74,6 +74,12 @@ impl Section {
         (Self::Primary..=Self::Derived).contains(&self)
     }
 
+    /// Whether its groups have names of threads, processes or cgroups. The others have one group, of the host.
+    #[must_use]
+    pub fn has_named_groups(self) -> bool {
+        self == Self::Overview || self.is_of_threads() || self.is_of_cgroups() || self == Self::SmapsRollup
+    }
+
     /// Whether it is about single cgroups.
     #[must_use]
     pub fn is_of_cgroups(self) -> bool {

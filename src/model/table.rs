@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::cpus::CpuSet;
+use super::direction::Direction;
 use super::kernel_field::FieldForm::{
     Cpus, Less, LessField, PageCounter, Pages, Policy, Representative, State, SystemTime, UserTime,
 };
@@ -47,6 +48,8 @@ pub struct Metric {
     pub shape: Shape,
     /// How a value of a window comes from those of its captures.
     pub window: WindowRule,
+    /// Whether a larger value is worse.
+    pub direction: Direction,
     /// The sources per engine.
     pub sources: Sources,
     /// The section that reports it.
@@ -193,7 +196,7 @@ const fn only<T: Copy>(items: &[T]) -> Option<T> {
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
-        $(#[doc = $doc:literal] $name:ident: $type:ty = $($procfs:expr),+ $(=> $exit:expr)?; $(at $path:literal $(as $form:expr)?;)?)+
+        $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+ $(=> $exit:expr)?; $(at $path:literal $(as $form:expr)?;)?)+
     })+) => {
         /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -239,6 +242,7 @@ macro_rules! define {
             id: MetricId::$name, name: stringify!($name), doc: $doc.trim_ascii(),
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
+            direction: [$(Direction::$direction,)? Direction::Neither][0],
             sources: Sources { procfs: &[$($procfs),+], exit_record: only(&[$($exit)?]), bpf: field(&[$($path)?], &[$($($form)?)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),

@@ -1,0 +1,115 @@
+//! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
+
+use super::estimate::quotient;
+use super::rank_sum;
+use super::sample::{Sample, median};
+
+/// What a gate forbids.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Candidate / baseline is above this factor.
+    RatioAbove(f64),
+    /// Candidate / baseline is below this factor.
+    RatioBelow(f64),
+    /// Candidate - baseline is above this amount.
+    DifferenceAbove(f64),
+    /// Candidate - baseline is below this amount.
+    DifferenceBelow(f64),
+}
+
+impl Bound {
+    /// Whether these values are beyond the bound; of two zeros the ratio is 1.
+    #[must_use]
+    pub fn is_exceeded(self, baseline: f64, candidate: f64) -> bool {
+        match self {
+            Self::RatioAbove(factor) => quotient(candidate, baseline) > factor,
+            Self::RatioBelow(factor) => quotient(candidate, baseline) < factor,
+            Self::DifferenceAbove(amount) => candidate - baseline > amount,
+            Self::DifferenceBelow(amount) => candidate - baseline < amount,
+        }
+    }
+
+    fn is_upper(self) -> bool {
+        matches!(self, Self::RatioAbove(_) | Self::DifferenceAbove(_))
+    }
+
+    fn is_ratio(self) -> bool {
+        matches!(self, Self::RatioAbove(_) | Self::RatioBelow(_))
+    }
+}
+
+/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`ratio`](super::ratio) or
+/// [`difference`](super::difference) has none. It is at most 0.025 if and only if the 95 % interval lies beyond the
+/// bound, and 1 if the medians do not exceed it.
+#[must_use]
+pub fn probability(baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
+    let is_valid = |side: Sample<'_>| side.is_enough() && (side.is_amount() || !bound.is_ratio());
+    if !is_valid(baseline) || !is_valid(candidate) {
+        return None;
+    }
+    if !bound.is_exceeded(median(baseline.values)?, median(candidate.values)?) {
+        return Some(1.0);
+    }
+    // Values off by their quantum in the direction that favours no change.
+    let quanta = if bound.is_upper() { 1.0 } else { -1.0 };
+    let amount = |value: f64| if bound.is_ratio() { value.max(0.0) } else { value };
+    let pairs = candidate.shifted(-quanta).flat_map(|a| baseline.shifted(quanta).map(move |b| (amount(a), amount(b))));
+    let exceeding = pairs.filter(|(candidate, baseline)| bound.is_exceeded(*baseline, *candidate)).count();
+    let (m, n) = (baseline.values.len(), candidate.values.len());
+    // By symmetry, as many orders have at least so many pairs as have at most the rest.
+    Some(rank_sum::at_most(m * n - exceeding, (m, n)))
+}
+
+/// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
+/// most α rejects any true hypothesis with a probability of at most α.
+#[must_use]
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut adjusted = vec![0.0; p.len()];
+    let mut largest = 0.0_f64;
+    for (rank, place) in order.into_iter().enumerate() {
+        largest = largest.max(p[place] * (p.len() - rank) as f64).min(1.0);
+        adjusted[place] = largest;
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(values: &[f64]) -> Sample<'_> {
+        Sample { values, quantum: 0.0 }
+    }
+
+    #[test]
+    fn the_smallest_probability_is_that_of_one_order_of_all() {
+        let (low, high) = ([1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
+        let of = |bound| probability(exact(&low), exact(&high), bound).unwrap();
+        assert_eq!(of(Bound::RatioAbove(1.1)), 1.0 / 70.0);
+        assert_eq!(of(Bound::DifferenceAbove(5.0)), 1.0 / 70.0);
+        assert_eq!(of(Bound::RatioBelow(0.9)), 1.0);
+        assert_eq!(probability(exact(&high), exact(&low), Bound::DifferenceBelow(-5.0)), Some(1.0 / 70.0));
+        assert_eq!(probability(exact(&low[1..]), exact(&high), Bound::RatioAbove(1.0)), None);
+    }
+
+    #[test]
+    fn ties_and_quanta_count_against_the_bound() {
+        let of = |quantum| {
+            let (baseline, candidate) = ([10.0; 4], [12.0; 4]);
+            let side = |values| Sample { values, quantum };
+            probability(side(&baseline), side(&candidate), Bound::RatioAbove(1.05)).unwrap()
+        };
+        assert_eq!((of(0.0), of(1.0)), (1.0 / 70.0, 1.0));
+        let zeros = exact(&[0.0; 4]);
+        assert_eq!(probability(zeros, zeros, Bound::RatioAbove(1.0)), Some(1.0));
+    }
+
+    #[test]
+    fn the_smallest_probability_is_multiplied_by_the_number_of_tests() {
+        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+        assert!(holm(&[]).is_empty());
+    }
+}

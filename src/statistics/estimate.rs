@@ -1,0 +1,167 @@
+//! The ratio and the difference of two sides, with their intervals.
+
+use super::rank_sum;
+use super::sample::{Sample, median};
+
+/// A 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end; infinite if a ratio has no upper limit, because the baseline can be 0.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Half the width of an interval of ratios, relative to its middle on a logarithmic scale: 0.1 from 1/1.1 to 1.1;
+    /// `None` if it has no end.
+    #[must_use]
+    pub fn half_width(self) -> Option<f64> {
+        let is_bounded = self.low > 0.0 && self.high.is_finite();
+        is_bounded.then(|| (self.high / self.low).sqrt() - 1.0)
+    }
+
+    fn widened_to(self, value: f64) -> Self {
+        Self { low: self.low.min(value), high: self.high.max(value) }
+    }
+}
+
+/// A ratio, candidate over baseline, with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The ratio of the medians. It is infinite if only the baseline's is 0, 1 if both are 0, and never NaN.
+    pub ratio: f64,
+    /// Its 95 % interval, which contains it.
+    pub interval: Interval,
+}
+
+/// A difference, candidate minus baseline, with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// The difference of the medians.
+    pub amount: f64,
+    /// Its 95 % interval, which contains it.
+    pub interval: Interval,
+}
+
+/// The ratio of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side,
+/// or with values that are negative or not finite.
+///
+/// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
+/// nothing was counted on either side.
+#[must_use]
+pub fn ratio(baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+    let is_valid = |side: Sample<'_>| side.is_enough() && side.is_amount();
+    if !is_valid(baseline) || !is_valid(candidate) {
+        return None;
+    }
+    if baseline.is_zero() && candidate.is_zero() {
+        return Some(Estimate { ratio: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
+    }
+    let ratio = quotient(median(candidate.values)?, median(baseline.values)?);
+    let interval = interval(baseline, candidate, |candidate, baseline| quotient(candidate.max(0.0), baseline.max(0.0)));
+    Some(Estimate { ratio, interval: interval.widened_to(ratio) })
+}
+
+/// The difference of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a
+/// side, or with values that are not finite.
+#[must_use]
+pub fn difference(baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Difference> {
+    if !baseline.is_enough() || !candidate.is_enough() {
+        return None;
+    }
+    let amount = median(candidate.values)? - median(baseline.values)?;
+    let interval = interval(baseline, candidate, |candidate, baseline| candidate - baseline);
+    Some(Difference { amount, interval: interval.widened_to(amount) })
+}
+
+/// Candidate over baseline; 1 if both are 0.
+pub(super) fn quotient(candidate: f64, baseline: f64) -> f64 {
+    if candidate == baseline { 1.0 } else { candidate / baseline }
+}
+
+/// The interval of what `compare` says of a candidate's and a baseline's value: it grows with the first and falls
+/// with the second.
+fn interval(baseline: Sample<'_>, candidate: Sample<'_>, compare: impl Fn(f64, f64) -> f64) -> Interval {
+    let place = rank_sum::place_of_end((baseline.values.len(), candidate.values.len()));
+    let pairs = |quanta: f64| -> Vec<f64> {
+        let of_candidate = |value| baseline.shifted(-quanta).map(move |other| (value, other));
+        candidate.shifted(quanta).flat_map(of_candidate).map(|(a, b)| compare(a, b)).collect()
+    };
+    let (mut lowest, mut highest) = (pairs(-1.0), pairs(1.0));
+    let last = highest.len() - place;
+    let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
+    let high = *highest.select_nth_unstable_by(last, f64::total_cmp).1;
+    Interval { low, high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(values: &[f64]) -> Sample<'_> {
+        Sample { values, quantum: 0.0 }
+    }
+
+    fn estimate(baseline: &[f64], candidate: &[f64]) -> (f64, f64, f64) {
+        let Estimate { ratio, interval } = ratio(exact(baseline), exact(candidate)).unwrap();
+        (ratio, interval.low, interval.high)
+    }
+
+    #[test]
+    fn of_four_runs_a_side_the_interval_is_that_of_all_pairs() {
+        assert_eq!(estimate(&[10.0, 8.0, 10.0, 16.0], &[20.0, 16.0, 24.0, 40.0]), (2.2, 1.0, 5.0));
+        assert_eq!(ratio(exact(&[1.0; 3]), exact(&[1.0; 9])), None);
+    }
+
+    #[test]
+    fn one_outlier_does_not_move_the_interval_of_ten_runs() {
+        let mut runs: Vec<f64> = (0..10).map(|run| 100.0 + f64::from(run)).collect();
+        let baseline = [100.0; 10];
+        let (ratio, low, high) = estimate(&baseline, &runs);
+        assert!((ratio, low, high) == (1.045, 1.02, 1.07), "{ratio} {low} {high}");
+        runs[9] = 1e9;
+        assert_eq!(estimate(&baseline, &runs), (1.045, 1.02, 1.07));
+    }
+
+    #[test]
+    fn a_side_of_constant_values_has_an_interval_without_width() {
+        assert_eq!(estimate(&[5.0; 4], &[10.0; 4]), (2.0, 2.0, 2.0));
+        assert_eq!(estimate(&[5.0; 4], &[5.0; 5]), (1.0, 1.0, 1.0));
+    }
+
+    #[test]
+    fn zeros_are_no_change_against_zeros_and_have_no_upper_limit_as_a_baseline() {
+        assert_eq!(estimate(&[0.0; 4], &[0.0; 4]), (1.0, 1.0, 1.0));
+        assert_eq!(estimate(&[0.0; 4], &[3.0; 4]), (f64::INFINITY, f64::INFINITY, f64::INFINITY));
+        assert_eq!(estimate(&[3.0; 4], &[0.0; 4]), (0.0, 0.0, 0.0));
+        assert_eq!(estimate(&[0.0, 0.0, 0.0, 3.0], &[0.0, 0.0, 0.0, 3.0]), (1.0, 0.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn a_quantum_widens_the_interval_by_what_each_value_can_be_off() {
+        let ticks = |values| Sample { values, quantum: 1.0 };
+        let estimate = ratio(ticks(&[9.0; 4]), ticks(&[10.0; 4])).unwrap();
+        assert_eq!(estimate.interval, Interval { low: 0.9, high: 11.0 / 8.0 });
+        let estimate = ratio(ticks(&[1.0; 4]), ticks(&[1.0; 4])).unwrap();
+        assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
+        let zero = ratio(ticks(&[0.0; 4]), ticks(&[0.0; 4])).unwrap();
+        assert_eq!(zero.interval, Interval { low: 1.0, high: 1.0 });
+    }
+
+    #[test]
+    fn values_that_no_ratio_can_have_get_none() {
+        assert_eq!(ratio(exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
+        assert_eq!(ratio(exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
+        let change = difference(exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
+        assert_eq!((change.amount, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
+    }
+
+    #[test]
+    fn the_ratio_of_the_medians_is_in_the_interval() {
+        // The medians differ by a factor of 100, though most pairs are equal.
+        let (ratio, low, high) =
+            estimate(&[1.0, 1.0, 1.0, 1.0, 100.0, 100.0, 100.0], &[1.0, 1.0, 1.0, 100.0, 100.0, 100.0, 100.0]);
+        assert!(low <= ratio && ratio <= high, "{ratio} {low} {high}");
+    }
+}
