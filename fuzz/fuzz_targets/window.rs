@@ -3,7 +3,7 @@
 //! where the second snapshot and the records begin; the records are the threads of a third snapshot.
 #![no_main]
 
-use ctprof::compare::{Digest, GroupBy, Options, Sides, ThreadTotals, compare_digests, show};
+use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, compare_digests, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
 use ctprof::report::{Page, Selection};
 use ctprof::window::{Earlier, ExitedThread, Exits, Recording, recorded, totals};
@@ -68,7 +68,7 @@ fn compared(mut earlier: CtprofSnapshot, mut later: CtprofSnapshot) {
     all.into_iter().for_each(|thread| join.add(thread));
     let ends = join.finish(&later, &Exits::default());
     let candidate = Digest::new(later, ends.threads).since_baseline(ends.window);
-    let sides = Sides { baseline: vec![Digest::new(earlier, ends.before)], candidate: vec![candidate] };
+    let sides = Sides { baseline: Digest::new(earlier, ends.before), candidate }.map(Runs::from);
     let comparison = compare_digests(sides, &options);
     formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
 }

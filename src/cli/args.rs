@@ -12,7 +12,8 @@ use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, Valu
 
 use crate::capture::{Ask, Engine, Smaps};
 use crate::compare::{
-    Flatten, Form, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey,
+    Flatten, Form, Gate, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, SelectError, Sides, SortKey,
+    Threshold,
 };
 use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
@@ -57,7 +58,10 @@ Examples:
   thread pools, whatever runs   ctprof compare a b --group-by comm
   cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
   for a pull request            ctprof compare a b --format markdown --limit 20
-  for a script                  ctprof compare a b --format json | jq '.rows[]'";
+  for a script                  ctprof compare a b --format json | jq '.rows[]'
+  fail if a program gets slower ctprof compare a b --fail-on 'make*:run>10%'
+
+Exit status: 0 success, 1 failure (also if a gate has no data), 2 wrong usage, 3 a gate of --fail-on failed";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -230,12 +234,34 @@ pub(super) struct Show {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Compare {
-    /// Earlier snapshot, or window that `record` wrote; `-` for stdin
+    /// Earlier snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Later snapshot or window; `-` for stdin
+    /// Later snapshot, window or directory of runs; `-` for stdin
     pub(super) candidate: PathBuf,
     #[command(flatten)]
+    pub(super) verdicts: Verdicts,
+    #[command(flatten)]
+    pub(super) gates: Gates,
+    #[command(flatten)]
     pub(super) view: View,
+}
+
+/// What makes a comparison fail.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Gates {
+    /// Exit with status 3 if [GROUP:]METRIC rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
+    #[arg(long, value_name = "GATE", help_heading = "Gates")]
+    pub(super) fail_on: Vec<Gate>,
+    /// Also exit with status 3 if the runs vary too much to say
+    #[arg(long, requires = "fail_on", help_heading = "Gates")]
+    pub(super) fail_on_unclear: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Verdicts {
+    /// Change below which several runs count as the same
+    #[arg(long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
+    pub(super) threshold: Threshold,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -249,7 +275,7 @@ pub(super) struct View {
     /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
     sort_by: Vec<SortKey>,
-    /// Maximum rows per section (0: no limit) [default: 50 on a terminal, else no limit]
+    /// Maximum rows per section (0: no limit) [default: 10 in Markdown, 50 on a terminal, else no limit]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
@@ -362,7 +388,9 @@ impl View {
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
+            gates: Vec::new(),
             labels,
+            threshold: Threshold::default(),
         }
     }
 
@@ -509,6 +537,13 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
 
+/// A percentage such as `5%`, up to 1000%.
+fn threshold(text: &str) -> Result<Threshold, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.0..=1000.0).contains(percent));
+    percent.map(|percent| Threshold(percent / 100.0)).ok_or_else(|| "expected a percentage such as 5%".to_owned())
+}
+
 /// A number of bytes, or one with a suffix K, M, G or T of powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -547,6 +582,15 @@ mod tests {
         assert_eq!(record.ring, crate::capture::record::DEFAULT_RING_BYTES);
         assert_eq!((ring_size("1G"), ring_size("0")), (Ok(1 << 30), Ok(0)));
         assert!(ring_size("1025M").is_err() && ring_size("9G").is_err());
+    }
+
+    #[test]
+    fn a_threshold_is_a_percentage() {
+        assert_eq!(threshold("5%"), Ok(Threshold::default()));
+        assert_eq!(threshold("2.5 %"), Ok(Threshold(0.025)));
+        for bad in ["5", "0.05", "-1%", "%", "NaN%", "1001%"] {
+            assert!(threshold(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

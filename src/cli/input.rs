@@ -1,15 +1,16 @@
 //! Reads snapshot files into digests.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::args::{Args, Messages, View};
 use super::progress::{self, Watch};
-use crate::compare::{Digest, Options, Scope, Sides, ThreadTotals};
+use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{CtprofSnapshot, Threads};
 use crate::process::Progress;
 use crate::store::{StoreError, Stored};
@@ -75,13 +76,39 @@ impl<'o> Input<'o> {
         self.in_scope(Digest::new(later, threads), paths.candidate)
     }
 
-    /// Both sides of a comparison. Of two snapshots of one boot, the later one has what happened in between.
-    pub(super) fn sides(&self, paths: Sides<&Path>) -> Result<Sides<Digest>> {
+    /// Both sides of a comparison, each of which is a file or a directory of runs.
+    pub(super) fn sides(&self, paths: Sides<&Path>) -> Result<Sides<Runs>> {
+        if paths.into_iter().any(Path::is_dir) {
+            let baseline = self.runs(paths.baseline)?;
+            let candidate = self.runs(paths.candidate)?;
+            like(paths.baseline, baseline.is_of_windows(), paths.candidate, candidate.is_of_windows())?;
+            return Ok(Sides { baseline, candidate });
+        }
+        Ok(self.two(paths)?.map(Runs::from))
+    }
+
+    /// The runs of a directory, read one after the other; a file is a run.
+    fn runs(&self, path: &Path) -> Result<Runs> {
+        if !path.is_dir() {
+            let digest = self.digest(self.open(path)?)?;
+            return Ok(self.in_scope(digest, path)?.into());
+        }
+        let mut runs = Runs::default();
+        let files = run_files(path)?;
+        for file in &files {
+            let opened = self.open(file)?;
+            like(&files[0], runs.is_of_windows(), file, Some(opened.head().window.is_some()))?;
+            let digest = self.digest(opened)?;
+            runs.add(self.in_scope(digest, file)?);
+        }
+        runs.checked().with_context(|| path.display().to_string())
+    }
+
+    /// Two captures. Of two snapshots of one boot, the later one has what happened in between.
+    fn two(&self, paths: Sides<&Path>) -> Result<Sides<Digest>> {
         let (earlier, later) = self.open_both(paths)?;
         let (a, b) = (earlier.head(), later.head());
-        if a.window.is_some() != b.window.is_some() {
-            return Err(one_window(paths, a));
-        }
+        like(paths.baseline, Some(a.window.is_some()), paths.candidate, Some(b.window.is_some()))?;
         // The wall clock can be set back in between, so that it does not say which one is later.
         let are_two = a.captured_at_unix_ns != b.captured_at_unix_ns;
         if are_two && window::check(a, b).is_ok() {
@@ -145,12 +172,41 @@ fn as_usage(error: NoWindow) -> anyhow::Error {
     Args::command().error(ErrorKind::ValueValidation, error).into()
 }
 
-/// A window and a snapshot have nothing to compare.
-fn one_window(paths: Sides<&Path>, baseline: &CtprofSnapshot) -> anyhow::Error {
-    let Sides { baseline: a, candidate: b } = paths.map(|path| path.display().to_string());
-    let (window, snapshot) = if baseline.window.is_some() { (a, b) } else { (b, a) };
+/// A window and a snapshot cannot be compared. What is not read yet can be either.
+fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Option<bool>) -> Result<()> {
+    let (Some(is_window), Some(is_other_window)) = (is_window, is_other_window) else { return Ok(()) };
+    if is_window == is_other_window {
+        return Ok(());
+    }
+    let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
     let message = format!(
-        "{window} is a window and {snapshot} is a snapshot: compare two windows (ctprof record), or two snapshots"
+        "{} is a window and {} is a snapshot: compare two windows (ctprof record), or two snapshots",
+        window.display(),
+        snapshot.display()
     );
-    Args::command().error(ErrorKind::ValueValidation, message).into()
+    Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+}
+
+/// How the files of runs end; others in a directory are left alone.
+const RUN_ENDINGS: [&str; 2] = [".ctprof.zst", ".json"];
+
+/// The files of the runs in a directory, by name.
+fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = || format!("cannot read directory {}", directory.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).with_context(unreadable)? {
+        let path = entry.with_context(unreadable)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if RUN_ENDINGS.iter().any(|ending| name.ends_with(ending)) && path.is_file() {
+            files.push(path);
+        } else {
+            tracing::debug!("{}: not a run", path.display());
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let endings = RUN_ENDINGS.join(" or *");
+        bail!("{} has no runs (*{endings}); record one with `ctprof record -o`", directory.display());
+    }
+    Ok(files)
 }

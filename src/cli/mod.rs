@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 mod doctor;
 mod exit;
+mod gates;
 mod input;
 mod metrics;
 mod output;
@@ -51,7 +52,9 @@ pub fn run() -> ExitCode {
             return ended(done, status);
         }
         Command::Show(command) => all_cpus().install(|| show::run(&command, messages)),
-        Command::Compare(command) => all_cpus().install(|| compare::run(&command, messages)),
+        Command::Compare(command) => {
+            return ended(all_cpus().install(|| compare::run(&command, messages)), FAILED);
+        }
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
         Command::Doctor(command) => return ended(doctor::run(&command), FAILED),

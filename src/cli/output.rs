@@ -12,6 +12,9 @@ use crate::report::{self, Colour, Column, Page, Selection, Terminal, Unchanged};
 /// Default maximum of rows per section on a terminal, so that its heading stays visible.
 const TERMINAL_LIMIT: usize = 50;
 
+/// Default maximum of rows per section in Markdown, so that a page with 1,000 groups has less than 64 KiB.
+const MARKDOWN_LIMIT: usize = 10;
+
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
     print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
@@ -45,7 +48,11 @@ pub(super) fn selection(view: &View) -> Selection {
     };
     let groups = usize::from(height()).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
     Selection {
-        limit: given(width().and_then(|_| usual(TERMINAL_LIMIT))),
+        limit: given(match (view.format, width()) {
+            (Format::Markdown, _) => Some(MARKDOWN_LIMIT),
+            (Format::Table, Some(_)) => Some(TERMINAL_LIMIT),
+            _ => None,
+        }),
         groups: given(usual(groups)),
         unchanged: if is_for_people { view.unchanged() } else { Unchanged::Shown },
     }

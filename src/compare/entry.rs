@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::delta::number;
 use super::digest::Turnover;
 use super::quantity::Quantity;
 use crate::model::{Cell, ExitedWork, Unit};
@@ -23,12 +22,29 @@ pub(super) struct Entry {
     pub(super) partial: bool,
     /// The quantity, in sections about threads.
     pub(super) quantity: Option<Quantity>,
+    /// Whether it is a total of the members, so that it is 0 without any.
+    pub(super) is_total: bool,
+    /// The unit in which the kernel counts it, in its own unit; 0 if it is exact.
+    pub(super) quantum: f64,
+    /// The numbers of several runs; NaN where there is none.
+    pub(super) runs: Option<Box<[f64]>>,
 }
 
 impl Entry {
     /// A value that every one of `members` has.
     pub(super) fn whole(name: impl Into<Cow<'static, str>>, unit: Unit, cell: Cell, members: u64) -> Self {
-        Self { name: name.into(), unit, cell: Some(cell), covered: members, partial: false, quantity: None }
+        let quantum = if unit == Unit::Ticks { 1.0 } else { 0.0 };
+        Self {
+            name: name.into(),
+            unit,
+            cell: Some(cell),
+            covered: members,
+            partial: false,
+            quantity: None,
+            is_total: false,
+            quantum,
+            runs: None,
+        }
     }
 }
 
@@ -73,96 +89,4 @@ pub(super) type SideSection = BTreeMap<Vec<String>, SideGroup>;
 pub(super) fn one_group(name: &str, entries: Vec<Entry>) -> SideSection {
     let population = Population::of(1);
     SideSection::from([(vec![name.to_owned()], SideGroup { population, entries, ..SideGroup::default() })])
-}
-
-/// The groups of several runs as one: the median of each value, the lower one of an even number.
-pub(super) fn middle_of_runs(mut runs: Vec<SideSection>) -> SideSection {
-    if runs.len() < 2 {
-        return runs.pop().unwrap_or_default();
-    }
-    let mut groups: BTreeMap<Vec<String>, Vec<SideGroup>> = BTreeMap::new();
-    for (path, group) in runs.into_iter().flatten() {
-        groups.entry(path).or_default().push(group);
-    }
-    groups.into_iter().map(|(path, runs)| (path, middle_group(runs))).collect()
-}
-
-fn middle_group(runs: Vec<SideGroup>) -> SideGroup {
-    let members = middle(runs.iter().map(|run| run.population.members).collect(), |members| *members as f64);
-    let turnover = middle(runs.iter().map(|run| run.population.turnover).collect(), |turnover| turnover.started as f64);
-    let uptime = middle(runs.iter().filter_map(|run| run.population.uptime).collect(), |uptime| *uptime);
-    let sort_keys = runs.first().map_or(0, |run| run.sort_values.len());
-    let sort_value = |key: usize| middle_cell(runs.iter().filter_map(|run| run.sort_values[key].clone()).collect());
-    let sort_values = (0..sort_keys).map(sort_value).collect();
-    let exited_work = runs.iter().find_map(|run| run.population.exited_work);
-    let runs_are_own = runs.iter().all(|run| run.population.own);
-    let (name_cut, renamed) = (runs.iter().any(|run| run.name_cut), runs.iter().any(|run| run.renamed));
-    let mut by_name: Vec<Vec<Entry>> = Vec::new();
-    let mut places = BTreeMap::new();
-    for entry in runs.into_iter().flat_map(|run| run.entries) {
-        let place = *places.entry(entry.name.clone()).or_insert(by_name.len());
-        by_name.resize_with(by_name.len().max(place + 1), Vec::new);
-        by_name[place].push(entry);
-    }
-    let entries = by_name.into_iter().filter_map(middle_entry).collect();
-    SideGroup {
-        population: Population {
-            members: members.unwrap_or(0),
-            turnover: turnover.unwrap_or_default(),
-            uptime,
-            own: runs_are_own,
-            exited_work,
-        },
-        name_cut,
-        renamed,
-        sort_values,
-        entries,
-    }
-}
-
-fn middle_entry(runs: Vec<Entry>) -> Option<Entry> {
-    let cell = middle_cell(runs.iter().filter_map(|entry| entry.cell.clone()).collect());
-    let covered = runs.iter().map(|entry| entry.covered).min().unwrap_or(0);
-    let partial = runs.iter().any(|entry| entry.partial);
-    let first = runs.into_iter().next()?;
-    Some(Entry { cell, covered, partial, ..first })
-}
-
-/// The middle number; of words and sets, the one that most runs have, of equally many the first.
-fn middle_cell(runs: Vec<Cell>) -> Option<Cell> {
-    if runs.iter().all(|cell| number(cell).is_some()) {
-        return middle(runs, |cell| number(cell).unwrap_or(0.0));
-    }
-    let frequency = |cell: &Cell| runs.iter().filter(|other| *other == cell).count();
-    runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
-}
-
-fn middle<T>(mut values: Vec<T>, number: impl Fn(&T) -> f64) -> Option<T> {
-    values.sort_by(|a, b| number(a).total_cmp(&number(b)));
-    let place = values.len().checked_sub(1)? / 2;
-    Some(values.swap_remove(place))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(members: u64, run_time: Option<u64>) -> SideSection {
-        let entry = |value| Entry::whole("run_time_ns", Unit::Ns, Cell::Number(value), members);
-        let population = Population::of(members);
-        let group =
-            SideGroup { population, entries: run_time.map(entry).into_iter().collect(), ..SideGroup::default() };
-        BTreeMap::from([(vec!["app".to_owned()], group)])
-    }
-
-    #[test]
-    fn several_runs_have_the_middle_value_of_each_that_has_one() {
-        let section = middle_of_runs(vec![run(1, Some(900)), run(2, Some(5)), run(3, None), run(9, Some(7))]);
-        let group = &section[&vec!["app".to_owned()]];
-        assert_eq!(group.entries[0].cell, Some(Cell::Number(7)));
-        assert_eq!(group.population.members, 2);
-        assert!(middle_of_runs(Vec::new()).is_empty());
-        let word = |word: &str| Cell::Word(word.to_owned());
-        assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
-    }
 }

@@ -168,7 +168,7 @@ pub(super) fn cell(quantity: Quantity, members: &Members, context: Context) -> O
 }
 
 /// The value of a quantity with what is known of its coverage.
-fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
+pub(super) fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {
         Quantity::ThreadCount => (threads, false),
@@ -178,6 +178,11 @@ fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
         }
         Quantity::Derived(derived) => (derived.covered(totals, context), derived.is_partial(totals, context, threads)),
     };
-    let cell = cell(quantity, members, context);
-    Entry { name: quantity.name().into(), unit: quantity.unit(), cell, covered, partial, quantity: Some(quantity) }
+    Entry {
+        cell: cell(quantity, members, context),
+        partial,
+        quantity: Some(quantity),
+        is_total: quantity.is_total(),
+        ..Entry::whole(quantity.name(), quantity.unit(), Cell::Number(0), covered)
+    }
 }

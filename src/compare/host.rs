@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::digest::Digest;
-use super::options::Per;
+use super::options::{Options, Per};
 use super::overview::{HostSize, Measure};
+use super::runs::RunCount;
 use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
 use crate::model::{CtprofSnapshot, HostContext, WindowInfo};
@@ -34,6 +35,9 @@ pub struct Side {
     pub engine: Option<String>,
     /// The program that wrote it, and its version.
     pub tool: Option<String>,
+    /// The runs, if there are several of which this is the first; `None` for a single capture.
+    #[serde(flatten)]
+    pub runs: Option<RunCount>,
     /// The window, if it is one; of the candidate, the window since a baseline of the same boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSide>,
@@ -114,7 +118,7 @@ pub struct Header {
     pub warnings: Vec<Warning>,
 }
 
-pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header {
+pub(super) fn header(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &Options) -> Header {
     let snapshots = digests.map(|digest| &digest.snapshot);
     let Sides { baseline, candidate } = snapshots;
     let times = snapshots.map(|snapshot| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0));
@@ -134,10 +138,11 @@ pub(super) fn header(digests: Sides<&Digest>, labels: &Sides<String>) -> Header 
     }));
     warnings.extend(Warning::one_sided_sources(&digests.baseline.census, &digests.candidate.census));
     warnings.extend(Warning::different_options(baseline, candidate));
+    let side = |digest: &Digest, label: &str, runs| Side { runs, ..side(digest, label) };
     Header {
         sides: Sides {
-            baseline: side(digests.baseline, &labels.baseline),
-            candidate: side(digests.candidate, &labels.candidate),
+            baseline: side(digests.baseline, &options.labels.baseline, runs.baseline),
+            candidate: side(digests.candidate, &options.labels.candidate, runs.candidate),
         },
         apart_ns: apart,
         differences,
@@ -172,6 +177,7 @@ pub(super) fn side(digest: &Digest, file: &str) -> Side {
         processes: digest.census.processes,
         engine: capture.map(|capture| capture.engine.clone()),
         tool: capture.map(|capture| format!("{} {}", capture.tool, capture.version)),
+        runs: None,
         window: window_of(digest),
     }
 }

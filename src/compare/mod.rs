@@ -7,8 +7,14 @@ mod delta;
 mod digest;
 mod entry;
 mod flatten;
+mod gate;
+mod gate_metric;
+mod gate_outcome;
+mod gate_values;
 mod group;
 mod host;
+mod judge;
+mod merge;
 mod notes;
 mod only;
 mod options;
@@ -18,9 +24,12 @@ mod quantity;
 mod rank;
 mod records;
 mod rows;
+mod runs;
 mod select;
 mod sides;
+mod similar;
 mod smaps;
+mod word;
 
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
@@ -30,16 +39,22 @@ pub use self::delta::{Change, Delta};
 pub use self::digest::{Digest, ThreadTotals, Turnover};
 pub use self::entry::Population;
 pub use self::flatten::Flatten;
+pub use self::gate::{Gate, GateError, WORSE};
+pub use self::gate_outcome::{GateChange, GateFault, GateOutcome, GateResult};
 pub use self::host::{CommandTotals, Difference, Header, Side, WindowSide};
+use self::judge::Judge;
+pub use self::judge::{RowRuns, RunsNeeded};
 pub use self::only::{GroupGlob, NoSuchGroup};
-pub use self::options::{Form, GroupBy, Names, Options, Per, Scope};
+pub use self::options::{Form, GroupBy, Names, Options, Per, Scope, Threshold};
 pub use self::overview::{OVERVIEW, OverviewColumn};
 pub use self::quantity::Quantity;
 pub use self::rows::{ComparisonTable, Group, Row, Table, ViewRow, ViewTable};
+pub use self::runs::{Elapsed, RunCount, Runs, RunsError};
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::sides::Sides;
 use self::sides::joined;
 pub use self::smaps::collect_smaps_rollup;
+pub use self::word::{direction, word};
 
 /// The comparison of two sides.
 #[derive(Debug)]
@@ -51,12 +66,18 @@ pub struct Comparison {
     pub group_by: GroupBy,
     /// What values of the overview are divided by.
     pub per: Per,
+    /// Whether a side has several runs, so that rows have the values of each.
+    pub is_repeated: bool,
+    /// What intervals are compared with; `None` for two single captures.
+    pub threshold: Option<Threshold>,
     /// The sections, in order.
     pub tables: Vec<ComparisonTable>,
     /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
     /// Selections of groups that match none.
     pub unmatched: Vec<NoSuchGroup>,
+    /// The results of the gates, in their order.
+    pub gates: Vec<GateResult>,
 }
 
 /// The groups of one snapshot.
@@ -82,9 +103,9 @@ pub struct View {
 /// Compares two snapshots.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
-    let digest = |snapshot| vec![Digest::of_snapshot(snapshot, options)];
-    let sides = rayon::join(|| digest(baseline), || digest(candidate));
-    compare_digests(sides.into(), options)
+    let digest = |snapshot| Digest::of_snapshot(snapshot, options);
+    let sides = Sides::from(rayon::join(|| digest(baseline), || digest(candidate)));
+    compare_digests(sides.map(Runs::from), options)
 }
 
 /// Groups one snapshot. Groups with the most CPU time come first, unless `options` has another order.
@@ -93,22 +114,27 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
     show_digest(Digest::of_snapshot(snapshot, options), options)
 }
 
-/// Compares two sides of one or more captures each, made with these options. Of several captures, each value
-/// is the middle one, and the host is that of the first.
+/// Compares two sides of one or more runs each, made with these options. Of several runs, each value is the
+/// median, with the values of all runs in its row; the host is that of the first.
 ///
 /// # Panics
 /// If a side is empty.
 #[must_use]
-pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparison {
+pub fn compare_digests(sides: Sides<Runs>, options: &Options) -> Comparison {
+    let counts = sides.as_ref().map(Runs::count);
+    let sides = sides.map(|side| side.digests);
     let all = sides.baseline.iter().chain(&sides.candidate);
     let per = options.per.unwrap_or_else(|| overview::per_of_comparison(all));
     let grouped = pipeline::reduce(sides, per, options);
     let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
     let snapshots = first.map(|digest| &digest.snapshot);
-    let sides = grouped.sections.map(pipeline::middle);
-    let tables = joined(sides).into_iter().map(|(section, sides)| {
-        let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
-        rows::comparison_table(section, sides.map(Option::unwrap_or_default), keys)
+    let tables = joined(grouped.sections).into_iter().map(|(section, sides)| {
+        let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
+        let Sides { baseline: (before, known_before), candidate: (after, known_after) } =
+            sides.map(Option::unwrap_or_default);
+        let known = Sides { baseline: known_before, candidate: known_after };
+        let judge = grouped.is_repeated.then_some(Judge { known, threshold: options.threshold });
+        rows::comparison_table(section, Sides { baseline: before, candidate: after }, keys, judge.as_ref())
     });
     let mut tables: Vec<_> = tables.collect();
     let findings = first.map(|digest| findings_of(&digest.snapshot, &digest.census));
@@ -116,9 +142,7 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     for table in &mut tables {
         match table.section {
             Section::Overview => {
-                if options.sort_by.is_empty() {
-                    overview::rank(table, host::size(snapshots, per));
-                }
+                overview::rank(table, host::size(snapshots, per), &options.sort_by);
                 let populations = table.groups.iter().flat_map(|group| group.population.as_ref()).flatten();
                 table.notes.extend(overview::unnamed_children(populations, snapshots.into_iter()));
             }
@@ -129,12 +153,15 @@ pub fn compare_digests(sides: Sides<Vec<Digest>>, options: &Options) -> Comparis
     }
     notes::finish(&mut tables, sides, findings.as_ref(), options);
     Comparison {
-        header: options.wants(Section::Host).then(|| host::header(first, &options.labels)),
+        header: options.wants(Section::Host).then(|| host::header(first, counts, options)),
         group_by: options.group_by,
         per,
+        is_repeated: grouped.is_repeated,
+        threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         tables,
         renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
         unmatched: grouped.unmatched,
+        gates: grouped.gates,
     }
 }
 
@@ -150,8 +177,8 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
     let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options);
     let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
     let (snapshot, census) = (&digest.snapshot, &digest.census);
-    let tables = pipeline::middle(grouped.sections.baseline).into_iter().map(|(section, side)| {
-        let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
+    let tables = grouped.sections.baseline.into_iter().map(|(section, (side, _))| {
+        let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
         rows::view_table(section, side, keys)
     });
     let mut tables: Vec<_> = tables.collect();
@@ -181,9 +208,4 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
         unmatched: grouped.unmatched,
         gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
     }
-}
-
-/// Whether groups of a section can be sorted by quantities of threads.
-fn is_sorted(section: Section) -> bool {
-    section == Section::Overview || section.is_of_threads()
 }

@@ -5,10 +5,10 @@ use std::fmt;
 
 use glob::{Pattern, PatternError};
 
+use super::similar::similar;
+
 /// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;
-/// Names less similar than this are not suggested.
-const LEAST_SIMILARITY: f64 = 0.7;
 
 /// A glob over names of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +73,7 @@ impl NoSuchGroup {
     pub(super) fn new<'n>(glob: &GroupGlob, names: impl IntoIterator<Item = &'n str>) -> Self {
         let glob = glob.to_string();
         let distinct: BTreeSet<&str> = names.into_iter().collect();
-        let scored = distinct.into_iter().map(|name| (strsim::jaro_winkler(&glob, name), name));
-        let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
-        similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        let nearest = similar.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_owned()).collect();
+        let nearest = similar(&glob, distinct, SUGGESTIONS).into_iter().map(str::to_owned).collect();
         Self { glob, nearest }
     }
 }

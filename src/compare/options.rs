@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::flatten::Flatten;
+use super::gate::Gate;
 use super::only::GroupGlob;
 use super::quantity::Quantity;
 use super::select::SortKey;
@@ -82,6 +83,17 @@ pub enum Per {
     CpuSecond,
 }
 
+/// A relative change below which sides count as the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Threshold(pub f64);
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self(0.05)
+    }
+}
+
 /// How to group threads, and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -110,6 +122,10 @@ pub struct Options {
     pub metrics: Vec<Quantity>,
     /// Order of the groups; empty for the largest change first, or the most CPU time first in a view.
     pub sort_by: Vec<SortKey>,
+    /// The relative change below which several runs count as the same.
+    pub threshold: Threshold,
+    /// Bounds on how much values of a comparison may change.
+    pub gates: Vec<Gate>,
     /// Labels of the snapshots: their paths.
     pub labels: Sides<String>,
 }

@@ -10,10 +10,12 @@ use super::group::{Groups, cell, context, population};
 use super::options::{Options, Per};
 use super::rank::is_own_name;
 use super::rows::{ComparisonTable, OfGroup, Row, Table, ViewTable};
+use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, Totals, Unit};
+use crate::statistics::Verdict;
 
 /// What an amount counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,17 @@ pub struct OverviewColumn {
 struct Times {
     alive: Option<u64>,
     blocked: Option<u64>,
+}
+
+impl OverviewColumn {
+    /// The unit of values that are not divided.
+    pub(super) fn unit_of_amounts(&self) -> Unit {
+        match self.kind {
+            Kind::Time => Unit::Ns,
+            Kind::Events => Unit::Count,
+            Kind::Bytes => Unit::Bytes,
+        }
+    }
 }
 
 const fn column(
@@ -81,9 +94,11 @@ pub static OVERVIEW: &[OverviewColumn] = &[
     column("alloc", Kind::Bytes, (0.05, 1e8), |t, _| t.allocated_bytes.sum(), "Bytes allocated through jemalloc."),
 ];
 
-/// Without scheduler statistics, CPU time in ticks of the usual length.
+/// The usual length of a tick of `USER_HZ`.
+const NS_PER_TICK: u64 = 10_000_000;
+
+/// Without scheduler statistics, CPU time in ticks.
 fn run(totals: &Totals) -> Option<u64> {
-    const NS_PER_TICK: u64 = 10_000_000;
     let ticks = || both(totals, M::utime_clock_ticks, M::stime_clock_ticks);
     totals.run_time_ns.sum().or_else(|| Some(ticks()?.saturating_mul(NS_PER_TICK)))
 }
@@ -103,7 +118,7 @@ fn both(totals: &Totals, a: M, b: M) -> Option<u64> {
 
 /// What the values of one capture are divided by.
 #[derive(Clone, Copy, Debug)]
-enum Divisor {
+pub(super) enum Divisor {
     /// The length of a window, in nanoseconds.
     Window(u64),
     /// How long the threads of a group have existed on average.
@@ -131,27 +146,11 @@ pub(super) fn per_of_view(digest: &Digest) -> Per {
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
 pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, options: &Options) -> SideSection {
-    let window = snapshot.window.as_ref().map(|window| window.duration_ns);
-    let divisor = match (per, window) {
-        (Per::Run, _) => Divisor::One,
-        (Per::Second, Some(duration)) => Divisor::Window(duration),
-        (Per::Second, None) => Divisor::Lifetime,
-        (Per::CpuSecond, _) => {
-            let tops = groups.iter().filter(|(path, _)| path.len() == 1);
-            Divisor::CpuTime(tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add))
-        }
-    };
+    let divisor = divisor(snapshot, groups, per);
     let mut section = SideSection::new();
     for (path, grouped) in groups {
         let members = &grouped.members;
-        let lived = members.lifetimes.lived(snapshot);
-        let alive = match window {
-            Some(duration) => Some(members.alive_within(duration)),
-            None => lived.and_then(|(ns, _)| ns.try_into().ok()),
-        };
-        let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
-        let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-        let side = Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } };
+        let side = side(snapshot, members, divisor);
         let mut group = side.group(&members.totals, members.threads);
         group.population = population(snapshot, members);
         group.name_cut = grouped.name_cut;
@@ -161,6 +160,41 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
         section.extend(exited(path, members, side, options.sort_by.len()));
     }
     section
+}
+
+/// What the values of a capture with these groups are divided by.
+pub(super) fn divisor(snapshot: &CtprofSnapshot, groups: &Groups, per: Per) -> Divisor {
+    match (per, &snapshot.window) {
+        (Per::Run, _) => Divisor::One,
+        (Per::Second, Some(window)) => Divisor::Window(window.duration_ns),
+        (Per::Second, None) => Divisor::Lifetime,
+        (Per::CpuSecond, _) => {
+            let tops = groups.iter().filter(|(path, _)| path.len() == 1);
+            Divisor::CpuTime(tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add))
+        }
+    }
+}
+
+/// The value of a column for these threads.
+pub(super) fn value(
+    snapshot: &CtprofSnapshot,
+    members: &Members,
+    divisor: Divisor,
+    column: &OverviewColumn,
+) -> Option<Entry> {
+    let group = side(snapshot, members, divisor).group(&members.totals, members.threads);
+    group.entries.into_iter().find(|entry| entry.name == column.name)
+}
+
+fn side(snapshot: &CtprofSnapshot, members: &Members, divisor: Divisor) -> Side {
+    let lived = members.lifetimes.lived(snapshot);
+    let alive = match &snapshot.window {
+        Some(window) => Some(members.alive_within(window.duration_ns)),
+        None => lived.and_then(|(ns, _)| ns.try_into().ok()),
+    };
+    let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
+    let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
+    Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } }
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
@@ -209,7 +243,10 @@ impl Side {
     fn group(self, totals: &Totals, members: u64) -> SideGroup {
         let value = |column: &OverviewColumn| {
             let (unit, cell) = self.value(column.kind, (column.amount)(totals, self.times));
-            Entry { name: column.name.into(), unit, cell, covered: members, partial: false, quantity: None }
+            let in_ticks = column.name == "run" && totals.run_time_ns.sum().is_none();
+            let quantum = if in_ticks { self.value(column.kind, Some(NS_PER_TICK)).1 } else { None };
+            let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
+            Entry { cell, is_total: true, quantum, ..Entry::whole(column.name, unit, Cell::Number(0), members) }
         };
         SideGroup { entries: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
     }
@@ -257,19 +294,62 @@ pub(super) enum Measure {
     Changes,
 }
 
-/// Sorts the groups of a comparison by how much they changed as a share of the host. Groups of the capturing
-/// process come last.
-pub(super) fn rank(table: &mut ComparisonTable, host: HostSize) {
+/// How much the values of a group changed as a share of the host.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    /// The sum over its values, without those that are the same in several runs.
+    all: f64,
+    /// The value that stands for the group: a clear change before an unclear one, then the largest.
+    leader: Option<(Weight, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Weight {
+    is_clear: bool,
+    changed: f64,
+}
+
+/// A change below this share of the host neither stands for its group nor puts it before others.
+const LEAST_WEIGHT: f64 = 1e-3;
+
+impl Score {
+    fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
+        let is_same = verdict == Some(Verdict::Same);
+        let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
+        let weight = match changed {
+            _ if is_same || changed < LEAST_WEIGHT => Weight { is_clear: false, changed: 0.0 },
+            changed => Weight { is_clear, changed },
+        };
+        // Of values that changed little, it is the first one: time on a CPU.
+        if self.leader.is_none_or(|(most, _)| most < weight) {
+            self.leader = Some((weight, place));
+        }
+        self.all += if is_same { 0.0 } else { changed };
+    }
+
+    fn is_clear(&self) -> bool {
+        self.leader.is_some_and(|(weight, _)| weight.is_clear)
+    }
+}
+
+/// Sorts the groups of a comparison, unless there are `keys`: clear changes of several runs come first, then groups are
+/// sorted by how much they changed as a share of the host. Groups of the capturing process come last.
+pub(super) fn rank(table: &mut ComparisonTable, host: HostSize, keys: &[SortKey]) {
     let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, whole(table, column, host))).collect();
-    let mut scores = vec![0.0; table.groups.len()];
-    for row in &table.rows {
+    let mut scores = vec![Score::default(); table.groups.len()];
+    for (place, row) in table.rows.iter().enumerate() {
         let column = OVERVIEW.iter().find(|column| column.name == row.name).expect("an overview has these rows");
         let whole = wholes[column.name];
-        if whole > 0.0 {
-            scores[row.group] += column.weight * changed(row) / whole;
-        }
+        let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
+        scores[row.group].add(place, row.verdict(), column.weight * share);
     }
-    sort_groups(table, |a, b| scores[b].total_cmp(&scores[a]));
+    scores.iter().filter_map(|score| score.leader).for_each(|(_, place)| table.rows[place].leads = true);
+    if keys.is_empty() {
+        sort_groups(table, |a, b| {
+            let (a, b) = (scores[a], scores[b]);
+            b.is_clear().cmp(&a.is_clear()).then(b.all.total_cmp(&a.all))
+        });
+    }
 }
 
 /// Sorts the groups of a view by run time. Groups of the capturing process come last.

@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, Memory, ThreadNames};
-use super::entry::{SideSection, middle_of_runs};
+use super::entry::SideSection;
+use super::gate_outcome::{self, GateResult};
+use super::gate_values::{GatedRun, RunValues};
 use super::group::{self, Groups, Naming};
+use super::judge::KnownValues;
+use super::merge::SectionRuns;
 use super::only::{GroupGlob, NoSuchGroup};
 use super::options::{GroupBy, Options, Per};
+use super::select::SortKey;
 use super::sides::Sides;
 use super::{captures, overview, records, smaps};
 use crate::model::{CtprofSnapshot, Section};
@@ -16,13 +21,19 @@ use crate::model::{CtprofSnapshot, Section};
 /// Every section of one capture.
 type Sections = BTreeMap<Section, SideSection>;
 
+/// Every section of a side, and which values each of its runs has.
+pub(super) type SideSections = BTreeMap<Section, (SideSection, KnownValues)>;
+
 /// Both sides, each capture of a side reduced to its sections.
 pub(super) struct Reduced {
     /// The captures, without their threads.
     pub(super) digests: Sides<Vec<Digest>>,
-    pub(super) sections: Sides<Vec<Sections>>,
+    pub(super) sections: Sides<SideSections>,
+    /// Whether a side has several runs.
+    pub(super) is_repeated: bool,
     pub(super) renamed: Vec<Renamed>,
     pub(super) unmatched: Vec<NoSuchGroup>,
+    pub(super) gates: Vec<GateResult>,
 }
 
 /// Reduces every capture. The keys of names depend on the names of all captures together.
@@ -57,11 +68,22 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     }
     let keys = Sides::<Key<'_>> { baseline: &baseline, candidate: &candidate };
     let unmatched = unmatched(&digests, &groups, keys, options);
-    let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| -> Vec<Sections> {
-        let captures = digests.iter().zip(groups).zip(memory);
-        captures
-            .map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, per, options))
+    let gated = |digests: &[Digest], groups: &[Groups], key| -> Vec<RunValues> {
+        let runs = digests.iter().zip(groups);
+        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values())
             .collect()
+    };
+    let gated = Sides {
+        baseline: gated(&digests.baseline, &groups.baseline, &baseline),
+        candidate: gated(&digests.candidate, &groups.candidate, &candidate),
+    };
+    let gates = gate_outcome::judge(&options.gates, &gated);
+    let is_repeated = digests.as_ref().into_iter().any(|side| side.len() > 1);
+    let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| {
+        let captures = digests.iter().zip(groups).zip(memory);
+        let runs =
+            captures.map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, per, options));
+        if is_repeated { merged(digests.len(), runs, &options.sort_by) } else { only(runs) }
     };
     let mut sections = Sides::from(rayon::join(
         || reduce(&digests.baseline, groups.baseline, memory.baseline, &baseline),
@@ -70,7 +92,7 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     mark_renamed(&mut sections, &cgroups);
     let mut renamed = cgroups.list;
     renamed.retain(|pair| options.wants_group(std::slice::from_ref(&pair.baseline)));
-    Reduced { digests, sections, renamed, unmatched }
+    Reduced { digests, sections, is_repeated, renamed, unmatched, gates }
 }
 
 /// Maps the path of a cgroup to the key of its group.
@@ -81,11 +103,11 @@ fn take_each<T: Default>(digests: &mut [Digest], part: fn(&mut Digest) -> &mut T
 }
 
 /// Marks the groups of cgroups that have another name in the candidate.
-fn mark_renamed(sections: &mut Sides<Vec<Sections>>, cgroups: &CgroupKeys<'_>) {
+fn mark_renamed(sections: &mut Sides<SideSections>, cgroups: &CgroupKeys<'_>) {
     let by_cgroup =
         |section: &Section| *section == Section::Overview || section.is_of_threads() || section.is_of_cgroups();
-    let runs = sections.baseline.iter_mut().chain(&mut sections.candidate).flatten();
-    for (path, group) in runs.filter(|(section, _)| by_cgroup(section)).flat_map(|(_, groups)| groups) {
+    let all = sections.baseline.iter_mut().chain(&mut sections.candidate);
+    for (path, group) in all.filter(|(section, _)| by_cgroup(section)).flat_map(|(_, (groups, _))| groups) {
         group.renamed = path.first().is_some_and(|cgroup| cgroups.is_renamed(cgroup));
     }
 }
@@ -144,14 +166,26 @@ fn sections(
     sections
 }
 
-/// The captures of a side as one.
-pub(super) fn middle(mut runs: Vec<Sections>) -> Sections {
-    if runs.len() < 2 {
-        return runs.pop().unwrap_or_default();
+/// The sections of the only capture of a side.
+fn only(mut captures: impl Iterator<Item = Sections>) -> SideSections {
+    let sections = captures.next().unwrap_or_default();
+    sections.into_iter().map(|(section, groups)| (section, (groups, KnownValues::default()))).collect()
+}
+
+/// The sections of several runs of a side, of which each is reduced when its turn comes.
+fn merged(count: usize, runs: impl Iterator<Item = Sections>, keys: &[SortKey]) -> SideSections {
+    let mut all: BTreeMap<Section, SectionRuns> = BTreeMap::new();
+    for (run, sections) in runs.enumerate() {
+        for (section, groups) in sections {
+            all.entry(section).or_insert_with(|| SectionRuns::new(count)).add(run, groups);
+        }
     }
-    let mut sections: BTreeMap<Section, Vec<SideSection>> = BTreeMap::new();
-    for (section, groups) in runs.into_iter().flatten() {
-        sections.entry(section).or_default().push(groups);
-    }
-    sections.into_iter().map(|(section, runs)| (section, middle_of_runs(runs))).collect()
+    let merged =
+        |(section, runs): (Section, SectionRuns)| (section, runs.merged(if is_sorted(section) { keys } else { &[] }));
+    all.into_iter().map(merged).collect()
+}
+
+/// Whether groups of a section can be sorted by quantities of threads.
+pub(super) fn is_sorted(section: Section) -> bool {
+    section == Section::Overview || section.is_of_threads()
 }

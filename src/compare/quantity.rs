@@ -1,6 +1,6 @@
 //! Quantities of a group of threads: its number of threads, metrics, derived metrics.
 
-use crate::model::{DERIVED, Derived, Direction, METRICS, Metric, Reduction, Section, Unit};
+use crate::model::{DERIVED, Derived, Direction, Formula, METRICS, Metric, Reduction, Section, Unit};
 
 /// A quantity of a group of threads.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,15 @@ impl Quantity {
             Self::ThreadCount => Direction::Neither,
             Self::Metric(metric) => metric.direction,
             Self::Derived(derived) => derived.direction,
+        }
+    }
+
+    /// Whether the value of a group is a total of its threads, so that it is 0 without any.
+    pub(super) fn is_total(self) -> bool {
+        match self {
+            Self::ThreadCount => true,
+            Self::Metric(metric) => metric.reduction == Reduction::Sum,
+            Self::Derived(derived) => matches!(derived.formula, Formula::Difference(..) | Formula::SumOfLargest(_)),
         }
     }
 

@@ -17,6 +17,15 @@ pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: i
     groups.into_iter().map(|(name, collected)| (vec![name], collected.reduced())).collect()
 }
 
+/// The values of a section about cgroups for all wanted cgroups together.
+pub(super) fn cgroup_total(snapshot: &CtprofSnapshot, section: Section, is_wanted: impl Fn(&str) -> bool) -> SideGroup {
+    let mut all = Collected::default();
+    for (path, stats) in snapshot.cgroup_stats.iter().filter(|(path, _)| is_wanted(path)) {
+        all.add(path, stats.values(section));
+    }
+    all.reduced()
+}
+
 /// The host-pressure section on one side.
 pub(super) fn host_pressure(snapshot: &CtprofSnapshot) -> SideSection {
     one_group("host", snapshot.psi.as_ref().map(Psi::values).unwrap_or_default())

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 use super::delta::{self, Change, Delta};
 use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::judge::{Judge, RowRuns};
 use super::quantity::Quantity;
 use super::rank;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section, Unit};
+use crate::statistics::Verdict;
 
 /// One section of a report.
 #[derive(Debug)]
@@ -91,14 +93,24 @@ pub struct Row {
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
     pub percent: Option<f64>,
-    /// How the sides differ.
+    /// How the sides differ; of several runs, how their medians differ.
     pub change: Change,
+    /// Of several runs, the numbers of all, and what they say.
+    pub runs: Option<Box<RowRuns>>,
+    /// Whether the group has its place in the overview of several runs because of this value.
+    pub leads: bool,
     /// How much the row changed, for the order of rows.
     score: f64,
 }
 
 impl Row {
-    fn new(group: usize, entries: Sides<Option<Entry>>, exists: Sides<bool>) -> Option<Self> {
+    fn new(
+        group: usize,
+        mut entries: Sides<Option<Entry>>,
+        exists: Sides<bool>,
+        judge: Option<&Judge>,
+    ) -> Option<Self> {
+        let runs = judge.and_then(|judge| judge.row(&mut entries));
         let covered = |entry: &Option<Entry>| entry.as_ref().map_or(0, |entry| entry.covered);
         let covered = Sides {
             baseline: exists.baseline.then(|| covered(&entries.baseline)),
@@ -116,7 +128,14 @@ impl Row {
         let percent = percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta));
         let change = Change::new(&values, delta.as_ref(), exists);
         let score = rank::score(quantity, unit, values.as_ref().map(Option::as_ref));
-        Some(Self { group, name, unit, quantity, values, covered, partial, delta, percent, change, score })
+        let leads = false;
+        Some(Self { group, name, unit, quantity, values, covered, partial, delta, percent, change, runs, leads, score })
+    }
+
+    /// What several runs say of the threshold.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.runs.as_ref().and_then(|runs| runs.verdict)
     }
 }
 
@@ -174,7 +193,12 @@ impl ReportRow for Row {
     }
 
     fn is_silent(&self) -> bool {
-        self.change.is_silent()
+        let is_zero = |cell: &Cell| delta::number(cell) == Some(0.0);
+        match self.verdict() {
+            None => self.change.is_silent(),
+            Some(Verdict::Unclear) => self.values.as_ref().into_iter().flatten().all(is_zero),
+            Some(verdict) => verdict == Verdict::Same,
+        }
     }
 }
 
@@ -195,13 +219,18 @@ pub(super) fn view_table(section: Section, side: SideSection, keys: &[SortKey]) 
 }
 
 fn view_row(group: usize, entry: Entry) -> ViewRow {
-    let Entry { name, unit, cell: value, covered, partial, quantity } = entry;
+    let Entry { name, unit, cell: value, covered, partial, quantity, .. } = entry;
     ViewRow { group, name, unit, quantity, value, covered, partial }
 }
 
 /// The table of a section of two sides. Changed rows come first, ordered by group according to `keys`,
-/// if there are any, then by how much they changed.
-pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys: &[SortKey]) -> ComparisonTable {
+/// if there are any, then by whether the change is clear, then by how much they changed.
+pub(super) fn comparison_table(
+    section: Section,
+    sides: Sides<SideSection>,
+    keys: &[SortKey],
+    judge: Option<&Judge>,
+) -> ComparisonTable {
     let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
     let mut sort_values = Vec::new();
     for (place, (path, mut group)) in joined(sides).into_iter().enumerate() {
@@ -219,7 +248,7 @@ pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys
             population: group.as_ref().map(|side| side.as_ref().map(|group| group.population)),
         });
         let entries = group.map(|side| side.map(|group| group.entries).unwrap_or_default());
-        table.rows.extend(joined_entries(entries).filter_map(|entries| Row::new(place, entries, exists)));
+        table.rows.extend(joined_entries(entries).filter_map(|entries| Row::new(place, entries, exists, judge)));
     }
     let weights: Vec<_> = table.groups.iter().map(|group| rank::weight(&group.path)).collect();
     table.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
@@ -230,7 +259,10 @@ pub(super) fn comparison_table(section: Section, sides: Sides<SideSection>, keys
     }
     // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
     // keys are sorted, and each row moves once.
-    table.rows.sort_by_cached_key(|row| (row.is_silent(), places[row.group], Reverse(row.score.to_bits())));
+    table.rows.sort_by_cached_key(|row| {
+        let is_clear = matches!(row.verdict(), Some(Verdict::More | Verdict::Less));
+        (row.is_silent(), places[row.group], Reverse(is_clear), Reverse(row.score.to_bits()))
+    });
     table
 }
 
@@ -301,7 +333,7 @@ mod tests {
     fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
         let keys = [parse_sort_key(keys).unwrap()];
         let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
-        let table = comparison_table(Section::Primary, sides, &keys);
+        let table = comparison_table(Section::Primary, sides, &keys, None);
         table.rows.iter().map(|row| table.groups[row.group].name.clone()).collect()
     }
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::quantity::Quantity;
+use super::similar::similar;
 use crate::model::Section;
 
 /// Direction of a sort key.
@@ -51,9 +52,7 @@ pub enum SelectError {
 impl SelectError {
     /// The error for an unknown `name` of a kind with these known `names`.
     pub fn unknown(kind: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> Self {
-        let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
-        let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let nearest = best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known);
+        let nearest = similar(name, names, 1).first().copied();
         Self::Unknown { kind, name: name.to_owned(), nearest }
     }
 }

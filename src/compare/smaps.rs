@@ -39,6 +39,7 @@ pub(super) fn section(memory: BTreeMap<String, Memory>, options: &Options) -> Si
         let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Entry {
             covered,
             partial: covered < processes,
+            is_total: true,
             ..Entry::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
         };
         let population = Population::of(processes);

@@ -2,6 +2,7 @@
 
 use super::page::{Page, PageGroup, PageRow, Sided};
 use super::scale::{cell_text, delta_text, percent_text};
+use super::verdict::{interval_text, verdict_text};
 use crate::compare::{Delta, Quantity, Sides};
 use crate::model::{Cell, Section, Unit};
 
@@ -40,6 +41,10 @@ columns! {
     Delta = "delta";
     /// The difference in percent of the baseline.
     Percent = "%";
+    /// The 95 % interval of the change of several runs, in percent.
+    Interval = "interval";
+    /// What the interval says of the threshold.
+    Verdict = "verdict";
     /// The value, in reports of one snapshot.
     Value = "value";
     /// Kernel options and scheduling class that the value depends on.
@@ -81,12 +86,20 @@ impl Column {
     pub const COMPARISON: &'static [Self] =
         &[Self::Group, Self::Threads, Self::Metric, Self::Baseline, Self::Candidate, Self::Delta, Self::Percent];
 
+    /// Default columns of a comparison of several runs.
+    pub const VERDICTS: &'static [Self] =
+        &[Self::Group, Self::Metric, Self::Baseline, Self::Candidate, Self::Percent, Self::Interval, Self::Verdict];
+
     /// Default columns of one snapshot.
     pub const VIEW: &'static [Self] = &[Self::Group, Self::Threads, Self::Metric, Self::Value];
 
     /// The default columns of a page.
     pub(super) fn usual(page: &Page<'_>) -> &'static [Self] {
-        if page.renamed.is_some() { Self::COMPARISON } else { Self::VIEW }
+        match page.renamed {
+            None => Self::VIEW,
+            Some(_) if page.has_verdicts() => Self::VERDICTS,
+            Some(_) => Self::COMPARISON,
+        }
     }
 
     /// The column of that name; `percent` is `%`.
@@ -99,7 +112,7 @@ impl Column {
     /// Whether a report of one snapshot has this column.
     #[must_use]
     pub fn is_of_views(self) -> bool {
-        !matches!(self, Self::Baseline | Self::Candidate | Self::Delta | Self::Percent)
+        !matches!(self, Self::Baseline | Self::Candidate | Self::Delta | Self::Percent | Self::Interval | Self::Verdict)
     }
 
     /// Its heading above the rows of a section.
@@ -114,7 +127,7 @@ impl Column {
     }
 
     pub(super) fn is_numeric(self) -> bool {
-        !matches!(self, Self::Group | Self::Metric | Self::Tags)
+        !matches!(self, Self::Group | Self::Metric | Self::Verdict | Self::Tags)
     }
 
     /// The cell of a row.
@@ -136,6 +149,8 @@ impl Column {
             Self::Percent => {
                 PageCell { number: row.percent.map(Number::Real), unit: Unit::None, text: percent_text(row.percent) }
             }
+            Self::Interval => PageCell::text(interval_text(row.runs)),
+            Self::Verdict => PageCell::text(verdict_text(row.runs)),
             Self::Tags => PageCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
             Self::Coverage => PageCell::text(coverage(group, row)),
             Self::Uptime => PageCell::text(sided_text(&group.uptime, |share| format!("{:.1}%", share * 100.0))),

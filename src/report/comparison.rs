@@ -6,9 +6,10 @@ use super::page::{Fact, Line, Page, PageGroup, PageRow, PageSection, Selection, 
 use super::scale::spaced;
 use super::view::described;
 use super::window;
-use crate::compare::{Comparison, ComparisonTable, Difference, Header, Per, Row, Side, Sides};
+use crate::compare::{Comparison, ComparisonTable, Difference, Header, Per, Row, Side, Sides, Threshold};
 use crate::diagnose::Warning;
 use crate::model::{Section, Unit};
+use crate::statistics::MIN_RUNS;
 
 impl<'r> Page<'r> {
     /// The page of a comparison.
@@ -16,10 +17,18 @@ impl<'r> Page<'r> {
     pub fn of_comparison(comparison: &'r Comparison, selection: Selection) -> Self {
         let header = comparison.header.as_ref();
         Self {
-            facts: header.map(facts).into_iter().flatten().chain([per(comparison)]).collect(),
+            facts: header
+                .map(facts)
+                .into_iter()
+                .flatten()
+                .chain([per(comparison)])
+                .chain(threshold(comparison))
+                .collect(),
             group_by: comparison.group_by,
             sections: comparison.tables.iter().map(|table| section(table, selection)).collect(),
+            is_repeated: comparison.is_repeated,
             renamed: Some(&comparison.renamed),
+            gates: Some(&comparison.gates),
         }
     }
 }
@@ -47,6 +56,8 @@ fn section<'r>(table: &'r ComparisonTable, selection: Selection) -> PageSection<
         delta: row.delta.as_ref(),
         percent: row.percent,
         change: Some(row.change),
+        runs: row.runs.as_deref(),
+        leads: row.leads,
     };
     PageSection::new(table.section, &table.notes, groups.collect(), table.rows.iter().map(row), selection)
 }
@@ -56,22 +67,21 @@ fn facts(header: &Header) -> Vec<Fact> {
     let side = |key, side: &Side| Fact {
         key,
         data: json!(side),
-        lines: match &side.window {
-            Some(window) if !window.since_baseline => window::lines(key, side, window),
+        lines: match (&side.runs, &side.window) {
+            (Some(runs), window) => window::lines_of_runs(key, side, runs, window.as_ref()),
+            (None, Some(window)) if !window.since_baseline => window::lines(key, side, window),
             _ => vec![Line { label: key, text: described(side), tone: Tone::Fact }],
         },
     };
     let since = candidate.window.as_ref().filter(|window| window.since_baseline);
     let since = since.map(|window| window::lines("activity", candidate, window));
     let warning = |warning: &Warning| Line { label: "warning", text: warning.to_string(), tone: Tone::Warning };
+    let is_repeated = header.sides.as_ref().into_iter().any(|side| side.runs.is_some());
+    let apart_lines = if is_repeated { Vec::new() } else { vec![apart(header.apart_ns)] };
     vec![
         side("baseline", baseline),
         side("candidate", candidate),
-        Fact {
-            key: "apart_ns",
-            data: json!(header.apart_ns),
-            lines: since.unwrap_or_else(|| vec![apart(header.apart_ns)]),
-        },
+        Fact { key: "apart_ns", data: json!(header.apart_ns), lines: since.unwrap_or(apart_lines) },
         Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
         Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
     ]
@@ -89,6 +99,20 @@ fn per(comparison: &Comparison) -> Fact {
     };
     let line = text.filter(|_| has_overview).map(|text| Line { label: "", text: text.to_owned(), tone: Tone::Fact });
     Fact { key: "per", data: json!(comparison.per), lines: line.into_iter().collect() }
+}
+
+/// What verdicts are about, or why there are none.
+fn threshold(comparison: &Comparison) -> Option<Fact> {
+    let Threshold(threshold) = comparison.threshold?;
+    let has_verdicts = comparison.tables.iter().flat_map(|table| &table.rows).any(|row| row.verdict().is_some());
+    let (label, text, tone) = if has_verdicts {
+        let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
+        let text = format!("against {within}, by 95% intervals of the ratio of medians (--long shows them)");
+        ("verdicts", text, Tone::Fact)
+    } else {
+        ("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"), Tone::Warning)
+    };
+    Some(Fact { key: "threshold", data: json!(threshold), lines: vec![Line { label, text, tone }] })
 }
 
 fn apart(apart_ns: Option<i128>) -> Line {

@@ -8,6 +8,7 @@ use csv::{Terminator, Writer, WriterBuilder};
 use super::columns::{Column, Number, PageCell};
 use super::escape::escaped;
 use super::page::{Page, PageGroup, PageRow, Sided};
+use crate::statistics::Estimate;
 
 /// Writes a page as CSV.
 ///
@@ -19,10 +20,16 @@ pub fn write_csv(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
         Some(_) => &[("baseline", Column::Baseline), ("candidate", Column::Candidate)],
         None => &[("value", Column::Value)],
     };
-    record(&mut csv, heading(sides))?;
+    let runs = if page.is_repeated { RUNS } else { &[] };
+    let names = heading(sides).into_iter().chain(runs.iter().map(|name| (*name).to_owned()));
+    record(&mut csv, names.collect())?;
     for section in &page.sections {
         for row in &section.rows {
-            record(&mut csv, fields(&section.groups[row.group], row, sides))?;
+            let mut fields = fields(&section.groups[row.group], row, sides);
+            if page.is_repeated {
+                fields.extend(fields_of_runs(row));
+            }
+            record(&mut csv, fields)?;
         }
     }
     csv.flush()
@@ -60,6 +67,32 @@ fn fields(group: &PageGroup<'_>, row: &PageRow<'_>, sides: &[(&str, Column)]) ->
         fields.extend([change.name().to_owned(), number(&delta), word, number(&Column::Percent.cell(group, row))]);
     }
     fields
+}
+
+/// The columns about several runs.
+const RUNS: &[&str] =
+    &["baseline_runs", "candidate_runs", "ratio", "interval_low", "interval_high", "verdict", "runs_needed"];
+
+/// Numbers of runs are separated by spaces. A run without a value is `-`, and no upper limit is empty.
+fn fields_of_runs(row: &PageRow<'_>) -> Vec<String> {
+    let Some(runs) = row.runs else { return vec![String::new(); RUNS.len()] };
+    let number = |number: &f64| match number {
+        number if number.is_nan() => "-".to_owned(),
+        number if number.fract() == 0.0 => format!("{number:.0}"),
+        number => format!("{number:.6}"),
+    };
+    let values = |values: &[f64]| values.iter().map(number).collect::<Vec<_>>().join(" ");
+    let ratio = |ratio: f64| if ratio.is_finite() { format!("{ratio:.6}") } else { String::new() };
+    let estimate = |part: fn(Estimate) -> f64| runs.estimate.map(part).map(ratio).unwrap_or_default();
+    vec![
+        values(&runs.values.baseline),
+        values(&runs.values.candidate),
+        estimate(|estimate| estimate.ratio),
+        estimate(|estimate| estimate.interval.low),
+        estimate(|estimate| estimate.interval.high),
+        runs.verdict.map(|verdict| verdict.name().to_owned()).unwrap_or_default(),
+        runs.needed.map(|needed| needed.runs.to_string()).unwrap_or_default(),
+    ]
 }
 
 fn count(count: &Option<u64>) -> String {

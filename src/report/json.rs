@@ -6,10 +6,12 @@ use std::io::{self, Write};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::REPORT_FORMAT_VERSION;
+use super::gates::Gates;
 use super::page::{Page, PageSection, Sided};
 use crate::compare::Sides;
 use crate::diagnose::Note;
 use crate::model::Section;
+use crate::statistics::{Interval, Verdict};
 
 /// Writes a page as JSON.
 ///
@@ -37,6 +39,9 @@ impl Serialize for Document<'_> {
         map.serialize_entry("rows", &Rows(&page.sections))?;
         if let Some(renamed) = page.renamed {
             map.serialize_entry("renamed", renamed)?;
+        }
+        if let Some(gates) = page.gates {
+            map.serialize_entry("gates", &Gates(gates))?;
         }
         map.serialize_entry("notes", &notes(&page.sections))?;
         map.end()
@@ -94,6 +99,35 @@ impl Serialize for Row<'_> {
                 map.serialize_entry("percent", &row.percent)?;
             }
         }
+        if let Some(runs) = row.runs {
+            map.serialize_entry("runs", &runs.values.as_ref().map(|values| Numbers(values)))?;
+            map.serialize_entry("ratio", &runs.estimate.map(|estimate| estimate.ratio))?;
+            let ends = |Interval { low, high }| BTreeMap::from([("low", low), ("high", high)]);
+            map.serialize_entry("interval", &runs.estimate.map(|estimate| ends(estimate.interval)))?;
+            map.serialize_entry("verdict", &runs.verdict.map(Verdict::name))?;
+            map.serialize_entry("runs_needed", &runs.needed)?;
+        }
         map.end()
+    }
+}
+
+/// Numbers of runs: whole ones without a point, and null for those that are unknown.
+struct Numbers<'n>(&'n [f64]);
+
+/// Larger whole numbers are not exact.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut numbers = serializer.serialize_seq(Some(self.0.len()))?;
+        for number in self.0 {
+            if number.fract() == 0.0 && number.abs() <= MOST_EXACT {
+                #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
+                numbers.serialize_element(&(*number as i64))?;
+            } else {
+                numbers.serialize_element(number)?;
+            }
+        }
+        numbers.end()
     }
 }

@@ -17,6 +17,8 @@ pub(super) enum Shape {
     Name,
     /// A sentence: cut at its end.
     Prose,
+    /// A few words, the first of which matter most: cut at their end.
+    Phrase,
 }
 
 /// A column: its heading, and how it shrinks.
@@ -32,6 +34,8 @@ pub(super) struct Head<'h> {
 const SHORT_NAME: usize = 20;
 /// The minimum width of a sentence.
 const SHORT_PROSE: usize = 24;
+/// The minimum width of a few words: `unclear: ±246%`.
+const SHORT_PHRASE: usize = 14;
 /// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
 /// Between columns.
@@ -69,6 +73,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     loop {
         let mut narrow = widths.clone();
         shrink(&mut narrow, heads, Shape::Prose, SHORT_PROSE, room);
+        shrink(&mut narrow, heads, Shape::Phrase, SHORT_PHRASE, room);
         shrink(&mut narrow, heads, Shape::Name, SHORT_NAME, room);
         if total(&narrow) <= room {
             return narrow;
@@ -78,7 +83,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
             None => break,
         }
     }
-    for shape in [Shape::Prose, Shape::Name, Shape::Whole] {
+    for shape in [Shape::Prose, Shape::Phrase, Shape::Name, Shape::Whole] {
         shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
     }
     while total(&widths) > room && widths.len() > 1 {
@@ -134,7 +139,7 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String 
         let blanks = " ".repeat(width - text.width().min(width));
         match head.shape {
             Shape::Number => line.extend([blanks.as_str(), &text]),
-            Shape::Whole | Shape::Name | Shape::Prose => line.extend([&text, blanks.as_str()]),
+            Shape::Whole | Shape::Name | Shape::Prose | Shape::Phrase => line.extend([&text, blanks.as_str()]),
         }
         line.extend([" "; GAP]);
     }
@@ -148,7 +153,7 @@ fn cut(text: &str, shape: Shape, width: usize) -> String {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    let back = if shape == Shape::Prose { 0 } else { room / 2 };
+    let back = if matches!(shape, Shape::Prose | Shape::Phrase) { 0 } else { room / 2 };
     let front = taken(text.graphemes(true), room - back);
     let back = taken(text.graphemes(true).rev(), back);
     format!("{}…{}", front.concat(), back.into_iter().rev().collect::<String>())

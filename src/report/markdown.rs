@@ -4,16 +4,33 @@ use std::io::{self, Write};
 
 use super::columns::Column;
 use super::escape::escaped;
+use super::gates::write_gate_table;
 use super::overview;
 use super::page::{Page, PageSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 use crate::model::Section;
+
+/// Renamed cgroups in a page.
+const MOST_RENAMED: usize = 20;
 
 /// Writes a page as Markdown.
 ///
 /// # Errors
 /// Errors of `out`.
 pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
+    let gates = page.gates.unwrap_or_default();
+    let others = if gates.is_empty() { 0 } else { write_gate_table(out, gates, inline)? };
+    if others > 0 {
+        writeln!(out, "<details><summary>Comparison</summary>\n")?;
+    }
+    write_report(out, page, columns)?;
+    if others > 0 {
+        writeln!(out, "\n</details>")?;
+    }
+    Ok(())
+}
+
+fn write_report(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
     for line in page.facts.iter().flat_map(|fact| &fact.lines) {
         match line.label {
             "" => writeln!(out, "- {}", inline(&line.text)),
@@ -35,9 +52,12 @@ pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) 
     }
     if let Some(renamed) = page.renamed.filter(|renamed| !renamed.is_empty()) {
         writeln!(out, "\n### {RENAMED}\n")?;
-        for pair in renamed {
+        for pair in renamed.iter().take(MOST_RENAMED) {
             let (baseline, candidate) = (inline(&pair.baseline), inline(&pair.candidate));
             writeln!(out, "- **{:.0}%** {baseline} → {candidate}", pair.similarity * 100.0)?;
+        }
+        if renamed.len() > MOST_RENAMED {
+            writeln!(out, "\n{} more", renamed.len() - MOST_RENAMED)?;
         }
     }
     Ok(())

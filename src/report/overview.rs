@@ -8,8 +8,10 @@ use super::columns::{indent, label};
 use super::layout::GAP;
 use super::page::{ListLine, PageGroup, PageRow, PageSection, Sided};
 use super::scale::cell_text;
+use super::verdict::short_text;
 use crate::compare::{OVERVIEW, OverviewColumn, Turnover};
 use crate::model::Unit;
+use crate::statistics::Verdict;
 
 /// The overview, as headings and texts.
 pub(super) struct Pivot {
@@ -66,17 +68,24 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
         let is_rate = values(column).next().is_some_and(|row| per_second(row.unit));
         format!("{}{}", column.name, if is_rate { "/s" } else { "" })
     };
+    let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
+    let verdict = has_verdicts.then(|| VERDICT.to_owned());
     let by_group: HashMap<usize, &[PageRow<'_>]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
     let lines = section.in_tree(shown.iter().map(|rows| &rows[0]).collect()).into_iter().map(|line| match line {
         ListLine::Ancestor { name, depth } => {
-            let mut cells = vec![String::new(); columns.len() + 2];
+            let mut cells = vec![String::new(); columns.len() + 2 + verdict.iter().len()];
             cells[0] = format!("{}{name}", indent(depth));
             cells
         }
-        ListLine::Row(row) => cells(&section.groups[row.group], by_group[&row.group], &columns),
+        ListLine::Row(row) => {
+            let rows = by_group[&row.group];
+            let cells = cells(&section.groups[row.group], rows, &columns);
+            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
+        }
     });
+    let heads = ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading));
     Pivot {
-        heads: ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading)).collect(),
+        heads: heads.chain(verdict.clone()).collect(),
         lines: lines.collect(),
         zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
@@ -89,6 +98,17 @@ fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn
         |column: &&OverviewColumn| rows.iter().find(|row| row.name == column.name).map_or_else(String::new, value);
     let threads = if group.exited_work.is_some() { String::new() } else { threads(&group.members, &group.turnover) };
     [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
+}
+
+/// The heading of the verdicts on groups.
+pub(super) const VERDICT: &str = "verdict";
+
+/// The verdict on the value that changed most.
+fn group_verdict(rows: &[PageRow<'_>]) -> String {
+    match rows.iter().find(|row| row.leads) {
+        Some(row) => short_text(row.name, row.runs),
+        None => Verdict::Same.name().to_owned(),
+    }
 }
 
 /// A value, or those of both sides.
@@ -125,9 +145,12 @@ pub(super) fn hidden(section: &PageSection<'_>, pivot: &Pivot) -> Option<String>
     let groups = |count: usize| if count == 1 { "group" } else { "groups" };
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
+    let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);
     let parts = [
         cut.map(|cut| format!("{cut} more {} (--limit 0)", groups(cut))),
-        idle.map(|idle| format!("{idle} idle {} (--unchanged)", groups(idle))),
+        idle.map(|idle| {
+            format!("{idle} idle{} {} (--unchanged)", if has_verdicts { " or unchanged" } else { "" }, groups(idle))
+        }),
         (!pivot.zeros.is_empty()).then(|| format!("all 0: {}", pivot.zeros.join(", "))),
         (!pivot.no_data.is_empty()).then(|| format!("no data: {} (ctprof doctor)", pivot.no_data.join(", "))),
     ];

@@ -6,9 +6,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::compare::{Change, Delta, GroupBy, Quantity, Renamed, Sides, Turnover};
+use crate::compare::{Change, Delta, GateResult, GroupBy, Quantity, Renamed, RowRuns, Sides, Turnover};
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Section, Unit};
+use crate::statistics::Verdict;
 
 /// Whether tables show rows that are unchanged, zero or without data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +62,19 @@ pub struct Page<'r> {
     pub group_by: GroupBy,
     /// The sections, in order.
     pub sections: Vec<PageSection<'r>>,
+    /// Whether rows have the values of several runs.
+    pub is_repeated: bool,
     /// Renamed cgroups; `None` in a report of one snapshot.
     pub renamed: Option<&'r [Renamed]>,
+    /// The results of gates; `None` in a report of one snapshot.
+    pub gates: Option<&'r [GateResult]>,
+}
+
+impl Page<'_> {
+    /// Whether there are enough runs for verdicts.
+    pub(super) fn has_verdicts(&self) -> bool {
+        self.is_repeated && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())
+    }
 }
 
 /// A fact before the sections: as data, and as lines of text.
@@ -142,6 +154,10 @@ pub struct PageRow<'r> {
     pub percent: Option<f64>,
     /// How the sides differ.
     pub change: Option<Change>,
+    /// Of several runs, the numbers of all, and what they say.
+    pub runs: Option<&'r RowRuns>,
+    /// Whether the group has its place in the overview of several runs because of this value.
+    pub leads: bool,
 }
 
 /// Why tables hide a row.
@@ -149,6 +165,8 @@ pub struct PageRow<'r> {
 pub enum Silence {
     /// Both sides have the same value.
     Unchanged,
+    /// In several runs, both sides have the same value up to the threshold.
+    Same,
     /// The value is 0.
     Zero,
     /// There is no value.
@@ -157,13 +175,14 @@ pub enum Silence {
 
 impl Silence {
     /// All reasons, in display order.
-    pub const ALL: [Self; 3] = [Self::Unchanged, Self::Zero, Self::Absent];
+    pub const ALL: [Self; 4] = [Self::Unchanged, Self::Same, Self::Zero, Self::Absent];
 
     /// The word after a count: "12 unchanged".
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Unchanged => "unchanged",
+            Self::Same => "same",
             Self::Zero => "zero",
             Self::Absent => "without data",
         }
@@ -181,11 +200,24 @@ impl PageRow<'_> {
         are_zero || self.silence().is_some()
     }
 
+    /// What several runs say of the threshold.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.runs?.verdict
+    }
+
     /// Why tables hide the row, if they do.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
         let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0);
         let mut values = self.values.values().flatten();
+        match (self.verdict(), self.change) {
+            (Some(Verdict::Same), change) if change != Some(Change::Unchanged) => return Some(Silence::Same),
+            (Some(Verdict::Unclear), _) if self.values.values().flatten().all(|cell| is_zero(cell)) => {
+                return Some(Silence::Zero);
+            }
+            (Some(Verdict::More | Verdict::Less | Verdict::Unclear), _) => return None,
+            _ => {}
+        }
         match self.change {
             Some(Change::Unchanged) => Some(Silence::Unchanged),
             Some(Change::Changed | Change::Incomparable) => None,
@@ -285,13 +317,15 @@ impl<'r> PageSection<'r> {
         self.rows.chunk_by(|a, b| a.group == b.group).collect()
     }
 
-    /// Whether tables hide a group of the overview: it did nothing, or nothing else than before.
+    /// Whether tables hide a group of the overview: it did nothing, or nothing else than before. Of several runs,
+    /// threads that start and exit in the same way do nothing else.
     pub(super) fn is_hidden(&self, rows: &[PageRow<'r>]) -> bool {
         let group = &self.groups[rows[0].group];
+        let has_verdict = rows.iter().any(|row| row.verdict().is_some());
         let turnover = group.turnover.values().flatten().any(|turnover| *turnover != Turnover::default());
         // Time asleep is not what a group did, and switches without run time are those of idle kernel threads.
         let mut rows = rows.iter().filter(|row| !matches!(row.name, "sleep" | "csw"));
-        self.unchanged == Unchanged::Hidden && !turnover && rows.all(PageRow::is_next_to_nothing)
+        self.unchanged == Unchanged::Hidden && (has_verdict || !turnover) && rows.all(PageRow::is_next_to_nothing)
     }
 
     /// How many rows tables hide, by reason.
@@ -389,6 +423,8 @@ mod tests {
             delta: None,
             percent: None,
             change: None,
+            runs: None,
+            leads: false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::columns::{Column, indent};
 use super::escape::escaped;
 use super::layout::{self, Head, Shape};
-use super::overview;
+use super::overview::{self, VERDICT};
 use super::page::{Fact, List, ListLine, Page, PageRow, PageSection, Tone};
 use crate::compare::{Change, Renamed};
 use crate::diagnose::Note;
@@ -87,9 +87,15 @@ fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Term
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
-    let shape = |place| if place == 0 { Shape::Name } else { Shape::Number };
-    let heads = pivot.heads.iter().enumerate();
-    let heads: Vec<_> = heads.map(|(place, text)| Head { text, shape: shape(place), essential: place < 3 }).collect();
+    let verdict = pivot.heads.iter().position(|head| head == VERDICT);
+    let shape = |place| match place {
+        0 => Shape::Name,
+        _ if Some(place) == verdict => Shape::Phrase,
+        _ => Shape::Number,
+    };
+    let is_essential = |place| place < 3 || Some(place) == verdict;
+    let head = |(place, text)| Head { text, shape: shape(place), essential: is_essential(place) };
+    let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
     let lines: Vec<Vec<_>> =
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
     writeln!(out)?;
@@ -148,9 +154,13 @@ fn write_list(
 
 /// The columns that a narrow terminal still shows: group, metric and one value.
 fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'static> {
-    let shape = if column.is_numeric() { Shape::Number } else { Shape::Name };
+    let shape = match column {
+        Column::Verdict => Shape::Phrase,
+        _ if column.is_numeric() => Shape::Number,
+        _ => Shape::Name,
+    };
     let essential = match column {
-        Column::Group | Column::Metric | Column::Baseline | Column::Value => true,
+        Column::Group | Column::Metric | Column::Baseline | Column::Value | Column::Verdict => true,
         Column::Candidate => only_in == Some(Change::CandidateOnly),
         _ => false,
     };

@@ -19,7 +19,9 @@ impl<'r> Page<'r> {
             facts: facts(view),
             group_by: view.group_by,
             sections: view.tables.iter().map(|table| section(table, selection)).collect(),
+            is_repeated: false,
             renamed: None,
+            gates: None,
         }
     }
 }
@@ -47,6 +49,8 @@ fn section<'r>(table: &'r ViewTable, selection: Selection) -> PageSection<'r> {
         delta: None,
         percent: None,
         change: None,
+        runs: None,
+        leads: false,
     };
     PageSection::new(table.section, &table.notes, groups.collect(), table.rows.iter().map(row), selection)
 }

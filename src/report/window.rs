@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::page::{Line, Tone};
 use super::scale::spaced;
-use crate::compare::{CommandTotals, Side, WindowSide};
+use crate::compare::{CommandTotals, Elapsed, RunCount, Side, WindowSide};
 use crate::diagnose::Kind;
 use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
 
@@ -20,6 +20,36 @@ pub(super) fn lines(label: &'static str, side: &Side, window: &WindowSide) -> Ve
     let note = |text| Line { label: "note", text, tone: Tone::Warning };
     lines.extend(notes(&window.info).into_iter().map(note));
     lines
+}
+
+/// The lines about several runs: how many there are, how long they took, and the command.
+pub(super) fn lines_of_runs(
+    label: &'static str,
+    side: &Side,
+    runs: &RunCount,
+    window: Option<&WindowSide>,
+) -> Vec<Line> {
+    let fact = |label, text| Line { label, text, tone: Tone::Fact };
+    let counted = |runs: usize| format!("{runs} run{}", if runs == 1 { "" } else { "s" });
+    let mut text = format!("{}  {}", side.file, counted(runs.runs));
+    if let Some(host) = &side.hostname {
+        let _ = write!(text, " on {host}");
+    }
+    if let Some(Elapsed { least, median, most, .. }) = runs.elapsed_ns {
+        let [least, median, most] = [least, median, most].map(|ns| spaced(ns.into(), Unit::Ns));
+        let _ = write!(text, ", median {median} ({least} to {most})");
+    }
+    if runs.excluded > 0 {
+        let _ = write!(text, "; {} excluded because the command failed", counted(runs.excluded));
+    }
+    let command = window.and_then(|window| window.info.command.as_ref());
+    let command = command.filter(|command| !command.arguments.is_empty());
+    let lost = (runs.lost_exit_records > 0).then(|| {
+        format!("exit records were lost in {}: some exited threads are missing", counted(runs.lost_exit_records))
+    });
+    let lines =
+        [fact(label, text)].into_iter().chain(command.map(|command| fact("command", command.arguments.join(" "))));
+    lines.chain(lost.map(|text| Line { label: "note", text, tone: Tone::Warning })).collect()
 }
 
 /// Twenty ticks: the precision is a few percent of that.

@@ -60,6 +60,12 @@ pub fn probability(baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) ->
     Some(rank_sum::at_most(m * n - exceeding, (m, n)))
 }
 
+/// The smallest p-value that so many runs of the baseline and the candidate can have.
+#[must_use]
+pub fn least_probability(runs: (usize, usize)) -> f64 {
+    rank_sum::at_most(0, runs)
+}
+
 /// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
 /// most α rejects any true hypothesis with a probability of at most α.
 #[must_use]

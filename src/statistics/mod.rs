@@ -40,7 +40,7 @@ mod rank_sum;
 mod sample;
 mod verdict;
 
-pub use self::bound::{Bound, holm, probability};
+pub use self::bound::{Bound, holm, least_probability, probability};
 pub use self::estimate::{Difference, Estimate, Interval, difference, ratio};
 pub use self::sample::{MIN_RUNS, Sample, median};
 pub use self::verdict::{Verdict, runs_needed};

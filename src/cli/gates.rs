@@ -1,0 +1,36 @@
+//! Gates: what they say on standard error, and the exit status.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::args::{Args, Gates, Messages};
+use super::exit::{FAILED, GATE_FAILED};
+use crate::compare::{GateOutcome, GateResult, Options};
+use crate::report::write_gate_lines;
+
+/// Checks that gates fit the grouping, before any file is read.
+pub(super) fn check(options: &Options) -> anyhow::Result<()> {
+    let misfit = options.gates.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
+    misfit.map_or(Ok(()), |(gate, error)| {
+        let message = format!("--fail-on '{}': {error}", gate.text);
+        Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+    })
+}
+
+/// Says which gates failed, and returns the exit status, whether standard error is open or not.
+pub(super) fn finish(results: &[GateResult], gates: &Gates, messages: Messages) -> ExitCode {
+    let has = |is: fn(&GateOutcome) -> bool| results.iter().any(|result| is(&result.outcome));
+    let status = match () {
+        () if has(GateOutcome::is_error) => ExitCode::from(FAILED),
+        () if has(GateOutcome::is_failed) => ExitCode::from(GATE_FAILED),
+        () if has(GateOutcome::is_unclear) && gates.fail_on_unclear => ExitCode::from(GATE_FAILED),
+        () => ExitCode::SUCCESS,
+    };
+    if status != ExitCode::SUCCESS || messages == Messages::All {
+        let _ = write_gate_lines(&mut io::stderr().lock(), results);
+    }
+    status
+}

@@ -1,0 +1,139 @@
+//! What the values of a row in several runs say.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::options::Threshold;
+use super::sides::Sides;
+use crate::statistics::{Estimate, Sample, Verdict, ratio, runs_needed};
+
+/// The values of a row in several runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RowRuns {
+    /// The value in each run, in the order of the runs; NaN where it is unknown.
+    pub values: Sides<Box<[f64]>>,
+    /// The unit in which the kernel counts them, in the unit of the row; 0 if they are exact.
+    pub quantum: f64,
+    /// The ratio of the medians, with its interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
+    /// known values on a side, if most runs of a side lack the value, or with negative values.
+    pub estimate: Option<Estimate>,
+    /// What the interval says about the threshold; `None` without an interval.
+    pub verdict: Option<Verdict>,
+    /// What would make an unclear verdict clear; `None` if the interval has no end, or the verdict is clear.
+    pub needed: Option<RunsNeeded>,
+}
+
+/// About how many runs per side have an interval of a width.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RunsNeeded {
+    /// Runs per side.
+    pub runs: usize,
+    /// Half the width of the interval, relative to the ratio.
+    pub half_width: f64,
+}
+
+impl RunsNeeded {
+    /// For the threshold; or if the interval is as narrow, for the distance of the ratio from the threshold.
+    fn new(runs: usize, estimate: Estimate, Threshold(threshold): Threshold) -> Option<Self> {
+        let ratio = estimate.ratio.max(1.0 / estimate.ratio);
+        let distance = (ratio / (1.0 + threshold)).max((1.0 + threshold) / ratio) - 1.0;
+        let is_wide = estimate.interval.half_width()? > threshold;
+        let half_width = if is_wide { threshold } else { distance };
+        Some(Self { runs: runs_needed(runs, estimate.interval, half_width)?, half_width })
+    }
+}
+
+impl RowRuns {
+    /// The known values.
+    #[must_use]
+    pub fn known(&self) -> Sides<Vec<f64>> {
+        self.values.as_ref().map(|side| side.iter().copied().filter(|value| !value.is_nan()).collect())
+    }
+
+    fn new(values: Sides<Box<[f64]>>, quantum: f64, threshold: Threshold) -> Self {
+        let mut runs = Self { values, quantum, estimate: None, verdict: None, needed: None };
+        let known = runs.known();
+        let fewest = known.baseline.len().min(known.candidate.len());
+        let sample = |values| Sample { values, quantum };
+        let are_usual = are_most(known.baseline.len(), runs.values.baseline.len())
+            && are_most(known.candidate.len(), runs.values.candidate.len());
+        runs.estimate = ratio(sample(&known.baseline), sample(&known.candidate)).filter(|_| are_usual);
+        runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
+        let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
+        runs.needed = unclear.and_then(|estimate| RunsNeeded::new(fewest, estimate, threshold));
+        runs
+    }
+}
+
+/// Whether so many runs are at least half of all.
+pub(super) fn are_most(some: usize, all: usize) -> bool {
+    some > 0 && some * 2 >= all
+}
+
+/// In which runs of a side any group has a value, by the name of the value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownValues {
+    runs: usize,
+    by_name: HashMap<Cow<'static, str>, Box<[bool]>>,
+}
+
+impl KnownValues {
+    pub(super) fn of_runs(runs: usize) -> Self {
+        Self { runs, by_name: HashMap::new() }
+    }
+
+    pub(super) fn add(&mut self, run: usize, entry: &Entry) {
+        if !self.by_name.contains_key(&entry.name) {
+            self.by_name.insert(entry.name.clone(), vec![false; self.runs].into_boxed_slice());
+        }
+        if let Some(known) = self.by_name.get_mut(&entry.name) {
+            known[run] = true;
+        }
+    }
+
+    pub(super) fn is_known(&self, run: usize, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|known| known[run])
+    }
+
+    /// The values of a group that is in no run.
+    fn of_no_group(&self, entry: &Entry) -> Box<[f64]> {
+        (0..self.runs).map(|run| self.without_group(run, entry)).collect()
+    }
+
+    /// The value of a run without the group: the total of no members is 0.
+    pub(super) fn without_group(&self, run: usize, entry: &Entry) -> f64 {
+        if entry.is_total && self.is_known(run, &entry.name) { 0.0 } else { f64::NAN }
+    }
+}
+
+/// What rows of a section are judged by.
+pub(super) struct Judge {
+    pub(super) known: Sides<KnownValues>,
+    pub(super) threshold: Threshold,
+}
+
+impl Judge {
+    /// The values of a row in all runs; `None` if they are not numbers.
+    pub(super) fn row(&self, entries: &mut Sides<Option<Entry>>) -> Option<Box<RowRuns>> {
+        let entry = entries.baseline.as_ref().or(entries.candidate.as_ref())?;
+        let quantum = entry.quantum;
+        let absent = Sides {
+            baseline: self.known.baseline.of_no_group(entry),
+            candidate: self.known.candidate.of_no_group(entry),
+        };
+        let values = |entry: &mut Option<Entry>, absent| match entry {
+            Some(entry) => entry.runs.take(),
+            None => Some(absent),
+        };
+        let values = Sides {
+            baseline: values(&mut entries.baseline, absent.baseline)?,
+            candidate: values(&mut entries.candidate, absent.candidate)?,
+        };
+        Some(Box::new(RowRuns::new(values, quantum, self.threshold)))
+    }
+}

@@ -1,0 +1,290 @@
+//! The runs of a side as one: the median of each value, and its values in all runs.
+//!
+//! Runs are added one by one, so that of each only its numbers are kept.
+
+use std::collections::BTreeMap;
+
+use super::delta::number;
+use super::digest::Turnover;
+use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::judge::{KnownValues, are_most};
+use super::select::SortKey;
+use crate::model::Cell;
+use crate::statistics::median;
+
+/// The groups of a section in several runs.
+pub(super) struct SectionRuns {
+    runs: usize,
+    groups: BTreeMap<Vec<String>, GroupRuns>,
+    known: KnownValues,
+}
+
+/// A group in several runs.
+#[derive(Default)]
+struct GroupRuns {
+    /// The members in the runs that have the group.
+    populations: Vec<(usize, Population)>,
+    name_cut: bool,
+    renamed: bool,
+    sort_values: Vec<Vec<Option<Cell>>>,
+    entries: Vec<EntryRuns>,
+}
+
+/// A value of a group in several runs. The entry is that of the first run.
+struct EntryRuns {
+    entry: Entry,
+    cells: Cells,
+}
+
+/// The values of runs.
+enum Cells {
+    /// Numbers by run; NaN where there is none.
+    Numbers(Box<[f64]>),
+    /// Of other kinds, in the order of runs.
+    Others(Vec<Cell>),
+}
+
+impl SectionRuns {
+    pub(super) fn new(runs: usize) -> Self {
+        Self { runs, groups: BTreeMap::new(), known: KnownValues::of_runs(runs) }
+    }
+
+    pub(super) fn add(&mut self, run: usize, groups: SideSection) {
+        for (path, group) in groups {
+            for entry in group.entries.iter().filter(|entry| entry.cell.is_some()) {
+                self.known.add(run, entry);
+            }
+            self.groups.entry(path).or_default().add(run, self.runs, group);
+        }
+    }
+
+    /// The groups, and which values each run has.
+    pub(super) fn merged(self, keys: &[SortKey]) -> (SideSection, KnownValues) {
+        let Self { runs, groups, known } = self;
+        let groups = groups.into_iter().map(|(path, group)| (path, group.merged(runs, &known, keys)));
+        (groups.collect(), known)
+    }
+}
+
+impl GroupRuns {
+    fn add(&mut self, run: usize, runs: usize, group: SideGroup) {
+        self.populations.push((run, group.population));
+        self.name_cut |= group.name_cut;
+        self.renamed |= group.renamed;
+        self.sort_values.push(group.sort_values);
+        for (place, entry) in group.entries.into_iter().enumerate() {
+            // Most runs have the same values in the same order.
+            let is_it = |known: &EntryRuns| known.entry.name == entry.name;
+            let known = if self.entries.get(place).is_some_and(is_it) {
+                Some(place)
+            } else {
+                self.entries.iter().position(is_it)
+            };
+            match known {
+                Some(place) => self.entries[place].add(run, runs, entry),
+                None => self.entries.push(EntryRuns::new(run, runs, entry)),
+            }
+        }
+    }
+
+    fn merged(self, runs: usize, known: &KnownValues, keys: &[SortKey]) -> SideGroup {
+        let without: Vec<usize> =
+            (0..runs).filter(|run| self.populations.iter().all(|(present, _)| present != run)).collect();
+        let sort_value = |(place, key): (usize, &SortKey)| {
+            let cells = self.sort_values.iter().filter_map(|values| values[place].clone());
+            let zeros = without.iter().filter(|_| key.by.is_total()).map(|_| Cell::Number(0));
+            middle_cell(cells.chain(zeros).collect())
+        };
+        SideGroup {
+            population: population(&self.populations, runs),
+            name_cut: self.name_cut,
+            renamed: self.renamed,
+            sort_values: keys.iter().enumerate().map(sort_value).collect(),
+            entries: self.entries.into_iter().map(|entry| entry.merged(runs, &without, known)).collect(),
+        }
+    }
+}
+
+/// The medians of all runs; a run without the group has no members.
+fn population(populations: &[(usize, Population)], runs: usize) -> Population {
+    let counts = |count: fn(&Population) -> u64| {
+        let mut counts: Vec<f64> = populations.iter().map(|(_, population)| count(population) as f64).collect();
+        counts.resize(runs, 0.0);
+        median(&counts).map_or(0, whole)
+    };
+    let uptimes: Vec<f64> = populations.iter().filter_map(|(_, population)| population.uptime).collect();
+    Population {
+        members: counts(|population| population.members),
+        turnover: Turnover {
+            started: counts(|population| population.turnover.started),
+            exited: counts(|population| population.turnover.exited),
+        },
+        uptime: median(&uptimes),
+        own: populations.iter().all(|(_, population)| population.own),
+        exited_work: populations.iter().find_map(|(_, population)| population.exited_work),
+    }
+}
+
+impl EntryRuns {
+    fn new(run: usize, runs: usize, mut entry: Entry) -> Self {
+        let cell = entry.cell.clone();
+        entry.cell = None;
+        let mut new = Self { entry, cells: Cells::Numbers(vec![f64::NAN; runs].into_boxed_slice()) };
+        new.add_cell(run, cell);
+        new
+    }
+
+    fn add(&mut self, run: usize, runs: usize, entry: Entry) {
+        debug_assert!(run < runs);
+        self.entry.covered = self.entry.covered.min(entry.covered);
+        self.entry.partial |= entry.partial;
+        self.entry.quantum = self.entry.quantum.max(entry.quantum);
+        self.add_cell(run, entry.cell);
+    }
+
+    fn add_cell(&mut self, run: usize, cell: Option<Cell>) {
+        let Some(cell) = cell else { return };
+        let plain = plain_number(&cell);
+        match (&mut self.cells, plain) {
+            (Cells::Numbers(numbers), Some(number)) => {
+                numbers[run] = number;
+                // Of which kind the numbers are.
+                self.entry.cell.get_or_insert(cell);
+            }
+            (Cells::Others(cells), _) => cells.push(cell),
+            (Cells::Numbers(numbers), None) => {
+                let known = numbers.iter().filter(|number| !number.is_nan());
+                let kind = self.entry.cell.take();
+                let cells = known.filter_map(|number| Some(of_kind(kind.as_ref()?, *number)));
+                self.cells = Cells::Others(cells.chain([cell]).collect());
+            }
+        }
+    }
+
+    /// The median. A value that most runs lack has none.
+    fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Entry {
+        let Self { entry, cells } = self;
+        match cells {
+            Cells::Others(cells) if are_most(cells.len(), runs) => {
+                Entry { cell: middle_cell(cells), runs: None, ..entry }
+            }
+            Cells::Others(_) => Entry { cell: None, runs: None, ..entry },
+            Cells::Numbers(mut numbers) => {
+                for &run in without {
+                    numbers[run] = known.without_group(run, &entry);
+                }
+                let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+                let median = median(&known).filter(|_| are_most(known.len(), runs));
+                let cell = entry.cell.as_ref().zip(median).map(|(kind, median)| of_kind(kind, median));
+                Entry { cell, runs: Some(numbers), ..entry }
+            }
+        }
+    }
+}
+
+/// The number of a cell that is nothing but a number.
+fn plain_number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Number(_) | Cell::Signed(_) | Cell::Ratio(_) => number(cell),
+        _ => None,
+    }
+}
+
+/// A cell of the same kind with another number, rounded if the kind has only whole numbers.
+fn of_kind(kind: &Cell, number: f64) -> Cell {
+    match kind {
+        Cell::Ratio(_) => Cell::Ratio(number),
+        Cell::Signed(_) if number < 0.0 => Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number))),
+        Cell::Signed(_) => Cell::Signed(0_i64.saturating_add_unsigned(whole(number))),
+        _ => Cell::Number(whole(number)),
+    }
+}
+
+/// The nearest whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+/// Of ranges and CPU sets, the middle one; of words, the one that most runs have, of equally many the first.
+fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
+    if let Some(numbers) = runs.iter().map(plain_number).collect::<Option<Vec<f64>>>() {
+        return runs.first().zip(median(&numbers)).map(|(kind, median)| of_kind(kind, median));
+    }
+    if runs.iter().all(|cell| number(cell).is_some()) {
+        runs.sort_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let place = (runs.len() - 1) / 2;
+        return Some(runs.swap_remove(place));
+    }
+    let frequency = |cell: &Cell| runs.iter().filter(|other| *other == cell).count();
+    runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Unit;
+
+    fn run(members: u64, run_time: Option<u64>, wait_max: Option<u64>) -> SideSection {
+        let entry = |name, value: Option<u64>, is_total| Entry {
+            cell: value.map(Cell::Number),
+            is_total,
+            ..Entry::whole(name, Unit::Ns, Cell::Number(0), members)
+        };
+        let group = SideGroup {
+            population: Population::of(members),
+            entries: vec![entry("run_time_ns", run_time, true), entry("wait_max", wait_max, false)],
+            ..SideGroup::default()
+        };
+        BTreeMap::from([(vec!["app".to_owned()], group)])
+    }
+
+    fn merged(runs: Vec<SideSection>) -> SideSection {
+        let mut section = SectionRuns::new(runs.len());
+        runs.into_iter().enumerate().for_each(|(place, run)| section.add(place, run));
+        section.merged(&[]).0
+    }
+
+    #[test]
+    fn several_runs_have_the_median_of_each_value() {
+        let section = merged(vec![
+            run(1, Some(900), None),
+            run(2, Some(5), Some(8)),
+            run(9, Some(7), Some(9)),
+            run(4, Some(8), None),
+        ]);
+        let group = &section[&vec!["app".to_owned()]];
+        assert_eq!(group.entries[0].cell, Some(Cell::Number(8)), "7.5, rounded");
+        assert_eq!(group.entries[0].runs.as_deref(), Some(&[900.0, 5.0, 7.0, 8.0][..]));
+        assert_eq!(group.entries[1].cell, Some(Cell::Number(9)), "of two that know it");
+        assert_eq!(group.population.members, 3);
+        let section = merged(vec![run(1, Some(1), None), run(1, Some(1), None), run(1, Some(1), Some(8))]);
+        assert_eq!(section[&vec!["app".to_owned()]].entries[1].cell, None, "most runs do not know it");
+        assert!(merged(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_run_without_the_group_did_no_work_in_it_and_has_no_maximum() {
+        let mut other = run(1, Some(3), Some(3));
+        let (_, group) = other.pop_first().unwrap();
+        let without = BTreeMap::from([(vec!["other".to_owned()], group)]);
+        let nothing_read = || BTreeMap::from([(vec!["other".to_owned()], run(1, None, None).pop_first().unwrap().1)]);
+        let section = merged(vec![run(2, Some(6), Some(4)), without.clone(), run(2, Some(6), Some(4)), nothing_read()]);
+        let app = &section[&vec!["app".to_owned()]];
+        let runs = |entry: &Entry| entry.runs.as_deref().unwrap().to_vec();
+        assert_eq!(runs(&app.entries[0])[..3], [6.0, 0.0, 6.0]);
+        assert!(runs(&app.entries[0])[3].is_nan(), "a run that did not read the value does not know it");
+        assert_eq!(app.entries[0].cell, Some(Cell::Number(6)));
+        assert!(runs(&app.entries[1])[1].is_nan());
+        assert_eq!((&app.entries[1].cell, app.population.members), (&Some(Cell::Number(4)), 1));
+    }
+
+    #[test]
+    fn words_have_the_most_frequent_one_and_ranges_the_middle_one() {
+        let word = |word: &str| Cell::Word(word.to_owned());
+        assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
+        let range = |max| Cell::Range { min: 0, max };
+        assert_eq!(middle_cell(vec![range(3), range(1), range(9), range(2)]), Some(range(2)));
+        assert_eq!(middle_cell(vec![Cell::Signed(-3), Cell::Signed(-4)]), Some(Cell::Signed(-4)));
+    }
+}

@@ -1,0 +1,136 @@
+//! The runs of one side.
+
+use serde::Serialize;
+
+use super::digest::Digest;
+
+/// The runs of one side.
+#[derive(Debug)]
+pub struct Runs {
+    pub(super) digests: Vec<Digest>,
+    /// How many runs were left out because their command failed.
+    excluded: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One capture or window, whatever its command did.
+    One,
+    /// Runs that are repetitions of one another.
+    Repeated,
+}
+
+/// Why the runs of a side cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunsError {
+    /// There is no run.
+    #[error("no runs")]
+    None,
+    /// More than a tenth of the commands failed.
+    #[error("the command failed in {failed} of {all} runs; at most a tenth may fail")]
+    Failed {
+        /// Number of runs with an exit status other than 0.
+        failed: usize,
+        /// Number of all runs.
+        all: usize,
+    },
+}
+
+/// One run in so many may fail.
+const RUNS_PER_FAILURE: usize = 10;
+
+impl From<Digest> for Runs {
+    fn from(digest: Digest) -> Self {
+        Self { digests: vec![digest], excluded: 0, kind: Kind::One }
+    }
+}
+
+impl Default for Runs {
+    /// Repeated runs, none yet.
+    fn default() -> Self {
+        Self { digests: Vec::new(), excluded: 0, kind: Kind::Repeated }
+    }
+}
+
+impl Runs {
+    /// Adds a run. If its command failed, it is only counted.
+    pub fn add(&mut self, run: Digest) {
+        let command = run.snapshot.window.as_ref().and_then(|window| window.command.as_ref());
+        if command.is_some_and(|command| command.status != Some(0)) {
+            self.excluded += 1;
+        } else {
+            self.digests.push(run);
+        }
+    }
+
+    /// Whether they are windows, and not snapshots; `None` before the first run.
+    #[must_use]
+    pub fn is_of_windows(&self) -> Option<bool> {
+        let first = self.digests.first().map(|run| run.snapshot.window.is_some());
+        // Only windows have commands, which can fail.
+        first.or((self.excluded > 0).then_some(true))
+    }
+
+    /// The runs, if enough of them succeeded.
+    ///
+    /// # Errors
+    /// [`RunsError`] without any run, and if the commands of more than a tenth failed.
+    pub fn checked(self) -> Result<Self, RunsError> {
+        let (failed, all) = (self.excluded, self.excluded + self.digests.len());
+        match () {
+            () if all == 0 => Err(RunsError::None),
+            () if failed * RUNS_PER_FAILURE > all => Err(RunsError::Failed { failed, all }),
+            () => Ok(self),
+        }
+    }
+
+    /// How many runs there are; `None` for a single capture.
+    pub(super) fn count(&self) -> Option<RunCount> {
+        (self.kind == Kind::Repeated).then(|| RunCount::new(&self.digests, self.excluded))
+    }
+}
+
+/// The repeated runs of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RunCount {
+    /// Number of runs that are compared.
+    pub runs: usize,
+    /// Number of runs left out because their command failed.
+    pub excluded: usize,
+    /// How long they took, in nanoseconds: the commands, or the windows without a command; `None` for snapshots.
+    pub elapsed_ns: Option<Elapsed>,
+    /// Number of runs in which exit records were lost.
+    pub lost_exit_records: usize,
+}
+
+/// How long runs took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Elapsed {
+    /// The shortest.
+    pub least: u64,
+    /// The median, the lower one of an even number.
+    pub median: u64,
+    /// The longest.
+    pub most: u64,
+}
+
+impl RunCount {
+    fn new(digests: &[Digest], excluded: usize) -> Self {
+        let windows = || digests.iter().filter_map(|digest| digest.snapshot.window.as_ref());
+        let elapsed = windows().map(|window| window.command.as_ref().map_or(window.duration_ns, |ran| ran.elapsed_ns));
+        let mut elapsed: Vec<u64> = elapsed.collect();
+        elapsed.sort_unstable();
+        let elapsed_ns = elapsed.first().zip(elapsed.last()).map(|(&least, &most)| Elapsed {
+            least,
+            median: elapsed[(elapsed.len() - 1) / 2],
+            most,
+        });
+        let has_lost = |lost: &u64| *lost > 0;
+        let lost = windows().filter_map(|window| window.exit_records.as_ref()).map(|records| records.lost);
+        Self { runs: digests.len(), excluded, elapsed_ns, lost_exit_records: lost.filter(has_lost).count() }
+    }
+}

@@ -1,0 +1,208 @@
+//! The results of gates as lines, as a Markdown table and as JSON.
+
+use std::io::{self, Write};
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::escape::escaped;
+use super::scale::{cell_text, delta_text, percent_text, signed};
+use crate::compare::{Delta, GateChange, GateFault, GateOutcome, GateResult, Sides};
+use crate::model::{Cell, Unit};
+use crate::statistics::Interval;
+
+/// Rows of a Markdown table of gates. Lines on standard error have no limit.
+const MOST_ROWS: usize = 20;
+
+/// What is in place of a group's name for all groups together.
+const ALL_GROUPS: &str = "all groups";
+
+/// Writes how many gates passed, and a line per result that did not: failed gates last.
+///
+/// # Errors
+/// Errors of `out`.
+pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Result<()> {
+    if !results.is_empty() {
+        writeln!(out, "{}", counts(results))?;
+    }
+    for is_next in [GateOutcome::is_unclear, GateOutcome::is_error, GateOutcome::is_failed] {
+        for result in results.iter().filter(|result| is_next(&result.outcome)) {
+            writeln!(out, "ctprof: gate {}: {}", result.outcome.name(), escaped(&line(result)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of gates with each outcome, the worst of their results: `1 gate failed, 2 passed`.
+fn counts(results: &[GateResult]) -> String {
+    type Is = fn(&GateOutcome) -> bool;
+    let outcomes: [(Is, &str); 4] = [
+        (GateOutcome::is_failed, "failed"),
+        (GateOutcome::is_error, "without a result"),
+        (GateOutcome::is_unclear, "unclear"),
+        (|_| true, "passed"),
+    ];
+    let mut counts = [0_usize; 4];
+    for gate in results.chunk_by(|a, b| a.gate == b.gate) {
+        let is_worst = |(is, _): &(Is, &str)| gate.iter().any(|result| is(&result.outcome));
+        counts[outcomes.iter().position(is_worst).unwrap_or(3)] += 1;
+    }
+    let named = counts.into_iter().zip(outcomes).filter(|(count, _)| *count > 0);
+    let texts = named.enumerate().map(|(place, (count, (_, word)))| match (place, count) {
+        (0, 1) => format!("1 gate {word}"),
+        (0, _) => format!("{count} gates {word}"),
+        _ => format!("{count} {word}"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0% to +21.0%), bound >10%`.
+fn line(result: &GateResult) -> String {
+    let mut text = format!("{} {}: ", group(result), result.metric);
+    if let GateOutcome::Error(fault) = &result.outcome {
+        return text + &format!("{fault}, bound {}", result.bound);
+    }
+    text += &format!("{} → {}", value(result, |sides| sides.baseline), value(result, |sides| sides.candidate));
+    let interval = interval(result).map_or_else(String::new, |interval| format!(", 95% interval {interval}"));
+    text += &format!(" ({}{interval}), bound {}", change(result), result.bound);
+    if let (GateOutcome::Unclear, Some(runs)) = (&result.outcome, result.runs_needed) {
+        text += &format!("; about {runs} runs per side would decide");
+    }
+    text
+}
+
+/// The name of the group; in a tree, those of the groups above it too.
+fn group(result: &GateResult) -> String {
+    if result.group.is_empty() { ALL_GROUPS.to_owned() } else { result.group.join(" » ") }
+}
+
+/// A value; `*` marks a total without some members.
+fn value(result: &GateResult, side: fn(Sides<Option<&Cell>>) -> Option<&Cell>) -> String {
+    let mark = if result.partial { "*" } else { "" };
+    format!("{}{mark}", cell_text(side(result.values.as_ref().map(Option::as_ref)), result.unit))
+}
+
+fn change(result: &GateResult) -> String {
+    match result.change {
+        None => "-".to_owned(),
+        Some(GateChange::Ratio(ratio, _)) => ratio_text(ratio),
+        Some(GateChange::Difference(difference, _)) => difference_text(difference, result.unit),
+    }
+}
+
+fn interval(result: &GateResult) -> Option<String> {
+    match result.change? {
+        GateChange::Ratio(_, interval) => interval.map(|Interval { low, high }| (ratio_text(low), ratio_text(high))),
+        GateChange::Difference(_, interval) => interval
+            .map(|Interval { low, high }| (difference_text(low, result.unit), difference_text(high, result.unit))),
+    }
+    .map(|(low, high)| format!("{low} to {high}"))
+}
+
+fn ratio_text(ratio: f64) -> String {
+    if ratio.is_finite() { percent_text(Some((ratio - 1.0) * 100.0)) } else { "from 0".to_owned() }
+}
+
+fn difference_text(difference: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ratio | Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond => {
+            delta_text(Some(&Delta::Points(difference)), unit)
+        }
+        _ => {
+            #[expect(clippy::cast_possible_truncation, reason = "differences of 64-bit numbers")]
+            let whole = difference.round() as i128;
+            signed(whole, unit)
+        }
+    }
+}
+
+/// Writes how many gates passed, and a table of the others. Returns how many others there are.
+pub(super) fn write_gate_table(
+    out: &mut dyn Write,
+    results: &[GateResult],
+    inline: fn(&str) -> String,
+) -> io::Result<usize> {
+    let others: Vec<_> = results.iter().filter(|result| result.outcome != GateOutcome::Passed).collect();
+    writeln!(out, "**{}**\n", inline(&counts(results)))?;
+    if others.is_empty() {
+        return Ok(0);
+    }
+    writeln!(out, "| result | group | metric | baseline | candidate | change | 95% interval | bound |")?;
+    writeln!(out, "|---|---|---|---:|---:|---:|---:|---|")?;
+    for result in others.iter().take(MOST_ROWS) {
+        let interval = interval(result).unwrap_or_default();
+        let baseline = value(result, |sides| sides.baseline);
+        let candidate = value(result, |sides| sides.candidate);
+        let outcome = match &result.outcome {
+            GateOutcome::Error(fault) => format!("error: {fault}"),
+            other => other.name().to_owned(),
+        };
+        let cells = [
+            outcome,
+            group(result),
+            result.metric.clone(),
+            baseline,
+            candidate,
+            change(result),
+            interval,
+            result.bound.clone(),
+        ];
+        writeln!(out, "| {} |", cells.map(|cell| inline(&cell)).join(" | "))?;
+    }
+    if others.len() > MOST_ROWS {
+        writeln!(out, "\n{} more", others.len() - MOST_ROWS)?;
+    }
+    writeln!(out)?;
+    Ok(others.len())
+}
+
+/// The results as JSON.
+pub(super) struct Gates<'r>(pub(super) &'r [GateResult]);
+
+impl Serialize for Gates<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Gate))
+    }
+}
+
+struct Gate<'r>(&'r GateResult);
+
+impl Serialize for Gate<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(result) = self;
+        let (change, interval) = match result.change {
+            Some(GateChange::Ratio(ratio, interval)) => (Some(ratio), interval),
+            Some(GateChange::Difference(difference, interval)) => (Some(difference), interval),
+            None => (None, None),
+        };
+        let fault = match &result.outcome {
+            GateOutcome::Error(fault) => Some(GateFault::to_string(fault)),
+            _ => None,
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("gate", &result.text)?;
+        map.serialize_entry("group", &result.group.last())?;
+        map.serialize_entry("path", &result.group)?;
+        map.serialize_entry("metric", &result.metric)?;
+        map.serialize_entry("unit", result.unit.name())?;
+        map.serialize_entry("bound", &result.bound)?;
+        map.serialize_entry("runs", &result.runs)?;
+        map.serialize_entry("baseline", &result.values.baseline)?;
+        map.serialize_entry("candidate", &result.values.candidate)?;
+        map.serialize_entry("partial", &result.partial)?;
+        map.serialize_entry(
+            "measure",
+            match result.change {
+                Some(GateChange::Ratio(..)) => "ratio",
+                Some(GateChange::Difference(..)) => "difference",
+                None => "none",
+            },
+        )?;
+        map.serialize_entry("change", &change)?;
+        map.serialize_entry("interval", &interval.map(|Interval { low, high }| [low, high]))?;
+        map.serialize_entry("p", &result.p)?;
+        map.serialize_entry("runs_needed", &result.runs_needed)?;
+        map.serialize_entry("outcome", result.outcome.name())?;
+        map.serialize_entry("error", &fault)?;
+        map.end()
+    }
+}

@@ -1,0 +1,91 @@
+//! What several runs say, as text.
+
+use super::scale::percent_text;
+use crate::compare::{RowRuns, RunsNeeded};
+use crate::statistics::{Estimate, Interval, Verdict};
+
+/// The interval of the change in percent: `+8.2..+11.5%`; empty if there is none.
+pub(super) fn interval_text(runs: Option<&RowRuns>) -> String {
+    let Some(Estimate { interval: Interval { low, high }, .. }) = runs.and_then(|runs| runs.estimate) else {
+        return String::new();
+    };
+    let (low, high) = (change_text(low), change_text(high));
+    let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
+    format!("{low}..{high}")
+}
+
+/// The verdict: `more`, or `unclear: ±31%; about 60 runs for ±5%`; empty if there is none.
+pub(super) fn verdict_text(runs: Option<&RowRuns>) -> String {
+    let Some((runs, verdict)) = runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+    if verdict != Verdict::Unclear {
+        return verdict.name().to_owned();
+    }
+    let needed =
+        |RunsNeeded { runs, half_width, .. }| format!("; {} runs for {}", runs_text(runs), half_width_text(half_width));
+    match half_width(runs) {
+        Some(half_width) => {
+            format!("unclear: {}{}", half_width_text(half_width), runs.needed.map(needed).unwrap_or_default())
+        }
+        None if runs.quantum > 0.0 => "unclear: too few clock ticks".to_owned(),
+        None => "unclear: 0 in some runs".to_owned(),
+    }
+}
+
+/// The verdict on a named value of the overview: `more run +9.8%`, `unclear run ±31%`.
+pub(super) fn short_text(name: &str, runs: Option<&RowRuns>) -> String {
+    let Some((runs, verdict)) = runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+    let size = match verdict {
+        Verdict::Unclear => half_width(runs).map(half_width_text),
+        _ => runs.estimate.map(|estimate| change_text(estimate.ratio)),
+    };
+    format!("{} {name} {}", verdict.name(), size.unwrap_or_default()).trim_end().to_owned()
+}
+
+fn half_width(runs: &RowRuns) -> Option<f64> {
+    runs.estimate?.interval.half_width()
+}
+
+/// A ratio as a change in percent; a large one as a factor.
+fn change_text(ratio: f64) -> String {
+    match ratio {
+        f64::INFINITY => "∞".to_owned(),
+        LEAST_FACTOR.. => format!("×{ratio:.0}"),
+        _ => percent_text(Some((ratio - 1.0) * 100.0)),
+    }
+}
+
+const LEAST_FACTOR: f64 = 10.0;
+
+fn half_width_text(half_width: f64) -> String {
+    let percent = half_width * 100.0;
+    match percent {
+        ..9.95 => format!("±{}%", (percent * 10.0).round() / 10.0),
+        ..999.5 => format!("±{percent:.0}%"),
+        _ => ">±999%".to_owned(),
+    }
+}
+
+/// Runs that nobody does.
+const MANY_RUNS: usize = 1000;
+
+/// About how many runs, with two digits.
+fn runs_text(runs: usize) -> String {
+    match runs {
+        ..100 => format!("about {runs}"),
+        100..MANY_RUNS => format!("about {}", runs.div_ceil(10) * 10),
+        _ => format!("over {MANY_RUNS}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_percentages_up_to_a_factor_of_ten() {
+        let texts = [0.0, 0.9, 1.0, 1.098, 9.0, 53.8, f64::INFINITY].map(change_text);
+        assert_eq!(texts, ["−100.0%", "−10.0%", "+0.0%", "+9.8%", "+800.0%", "×54", "∞"]);
+        assert_eq!([0.05, 0.0123, 0.314, 12.0].map(half_width_text), ["±5%", "±1.2%", "±31%", ">±999%"]);
+        assert_eq!([60, 233, 1000].map(runs_text), ["about 60", "about 240", "over 1000"]);
+    }
+}
