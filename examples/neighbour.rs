@@ -1,8 +1,10 @@
 //! A noisy neighbour: `neighbour worker` computes on the first CPU that it may run on, `neighbour noise`
-//! starts three threads that compute on the same CPU. It runs until it is killed.
+//! starts three threads that compute on the same CPU, and `neighbour half` computes half of the time, on any CPU.
+//! It runs until it is killed.
 
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -11,7 +13,8 @@ fn main() -> io::Result<()> {
     let (name, threads) = match std::env::args().nth(1).as_deref() {
         Some("worker") => ("worker", 1),
         Some("noise") => ("noise", 3),
-        _ => return Err(io::Error::other("usage: neighbour worker|noise")),
+        Some("half") => compute_half(),
+        _ => return Err(io::Error::other("usage: neighbour worker|noise|half")),
     };
     let me = Pid::from_raw(0);
     let allowed = sched_getaffinity(me)?;
@@ -24,6 +27,19 @@ fn main() -> io::Result<()> {
     }
     loop {
         thread::park();
+    }
+}
+
+/// A few of the scheduler's time slices.
+const HALF: Duration = Duration::from_millis(20);
+
+fn compute_half() -> ! {
+    loop {
+        let begin = Instant::now();
+        while begin.elapsed() < HALF {
+            std::hint::spin_loop();
+        }
+        thread::sleep(HALF);
     }
 }
 

@@ -9,7 +9,7 @@ mod target;
 
 pub use self::error::StoreError;
 pub use self::source::{Stored, load, load_into};
-pub use self::target::{Target, Written};
+pub use self::target::{EXTENSION, Target, Written};
 
 use std::path::Path;
 

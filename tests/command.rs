@@ -16,7 +16,7 @@ use std::process::{self, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::process::{Child, Ended, Privileges, Signals};
+use ctprof::process::{Child, Ended, Invocation, Privileges, Signals};
 use nix::errno::Errno;
 use nix::sys::signal::Signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -95,7 +95,7 @@ fn record_command() -> ExitCode {
     let signals = Signals::for_command().unwrap();
     wait_for_stdin();
     let command: Vec<OsString> = env::args_os().skip(1).collect();
-    let child = match Child::spawn(&command[0], &command[1..], &signals) {
+    let child = match Child::spawn(&Invocation::new(&command[0], &command[1..]), &signals) {
         Ok(child) => child,
         Err(error) => {
             eprintln!("{error}");

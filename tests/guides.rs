@@ -197,7 +197,7 @@ struct Runner(tempfile::TempDir);
 impl Runner {
     /// `make -C DIR bench` takes the CPU time that the file `loops` of the directory says.
     const MAKE: &str = "dir=.; while [ $# -gt 0 ]; do [ \"$1\" = -C ] && dir=$2; shift; done
-        i=0; loops=$(cat \"$dir/loops\"); while [ $i -lt \"$loops\" ]; do i=$((i + 1)); done";
+        i=0; loops=$(cat \"$dir/loops\") || exit 1; while [ $i -lt \"$loops\" ]; do i=$((i + 1)); done";
     /// The last run on the main branch has the artefact in `artefact`, if there is one.
     const GH: &str = "case $2 in list) test ! -d artefact || echo 1 ;; download) cp -r artefact baseline ;; esac";
 
@@ -255,6 +255,46 @@ fn the_steps_of_the_workflow_work_one_after_the_other() {
     {
         assert!(summary.contains(part), "{part}: {summary}");
     }
+}
+
+/// Fewer runs than the guide has, to save time: enough for its gates.
+fn with_few_runs(script: &str) -> String {
+    assert!(script.contains("--runs 10"), "{script}");
+    script.replace("--runs 10", "--runs 5")
+}
+
+#[test]
+fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
+    let runner = Runner::new();
+    runner.checkout("baseline", 30_000);
+    runner.checkout("candidate", 120_000);
+    let steps = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
+    let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["Install ctprof", "Build both", "Compare"]);
+    succeeded(&runner.run(&steps[1].1));
+    let compared = runner.run(&with_few_runs(&steps[2].1));
+    let said = String::from_utf8_lossy(&compared.stderr);
+    assert_eq!(compared.status.code(), Some(3), "{said}");
+    assert!(said.lines().last().unwrap().starts_with("ctprof: gate failed: all groups run: "), "{said}");
+    assert!(runner.summary().starts_with("**1 gate failed"), "{}", runner.summary());
+    assert!(runner.0.path().join("runs/candidate").is_dir());
+}
+
+#[test]
+fn the_script_for_other_services_tells_slower_from_not_slower_and_from_no_result() {
+    let runner = Runner::new();
+    runner.checkout("old", 30_000);
+    runner.checkout("slow", 120_000);
+    let script = with_few_runs(&commands(&guide("ci.md"), "## Other services"));
+    fs::write(runner.0.path().join("compare.sh"), script).unwrap();
+    let status = |candidate: &str| {
+        let done = runner.run(&format!("sh compare.sh old {candidate}"));
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let text = |text: &str| format!("{text}\n");
+    assert_eq!(status("slow"), (Some(3), text("slower; report.md starts with the failed gates")));
+    assert_eq!(status("old"), (Some(0), text("not slower; report.md has the comparison")));
+    assert_eq!(status("none"), (Some(1), text("cannot compare")));
 }
 
 #[test]

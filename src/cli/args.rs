@@ -17,6 +17,7 @@ use crate::compare::{
 };
 use crate::compare::{parse_metric, parse_section, parse_sort_key};
 use crate::model::Section;
+use crate::process::Streams;
 use crate::report::{Column, Unchanged};
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
@@ -69,6 +70,8 @@ pub(super) enum Command {
     Capture(Capture),
     /// Record what happens in a time or while a command runs, and show it
     Record(Box<Record>),
+    /// Run two commands in turn, several times, and compare what they do
+    Ab(Box<Ab>),
     /// Show a window, a snapshot, or what happened between two snapshots
     Show(Show),
     /// Compare two windows or two snapshots and list what changed
@@ -165,9 +168,12 @@ pub(super) struct Record {
     /// Record for this long: 10s, 500ms, 2m [default: until Ctrl-C, or until COMMAND exits]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
     pub(super) duration: Option<Duration>,
-    /// File to write the window to, instead of printing it; `-` for stdout
+    /// File to write the window to, instead of printing it; `-` for stdout. With --runs, a directory
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
+    /// Record so many windows, one after the other, into a directory (-o) that `compare` reads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output")]
+    pub(super) runs: Option<u32>,
     /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
@@ -181,14 +187,75 @@ pub(super) struct Record {
 }
 
 const RECORD_HELP: &str = "\
-Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed, 126 if COMMAND cannot be executed, 127 if it was not found
+Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed, 126 if COMMAND cannot be executed, 127 if it was not found. With --runs, that of the first run that failed, and 0 if none did. Ctrl-C keeps the runs so far
 
 Examples:
   what runs here now            ctprof record -d 10s
   what a build does             ctprof record -- make -j8
   only the build                ctprof record --scope command -- make -j8
   into a file                   ctprof record -o w.ctprof.zst -- make; ctprof show w.ctprof.zst
-  before and after a change     ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b";
+  before and after a change     ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b
+  with several runs of each     ctprof record --runs 10 -o a -- make; ctprof record --runs 10 -o b -- make; ctprof compare a b";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = AB_HELP, mut_arg("scope", |scope| scope.default_value("command")))]
+pub(super) struct Ab {
+    /// Command to compare with, run by `sh -c`
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) baseline: String,
+    /// Command to compare, run by `sh -c`
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) candidate: String,
+    /// Number of runs of each command; intervals and verdicts need 4
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "10")]
+    pub(super) runs: u32,
+    /// Keep the windows in baseline/ and candidate/ of this directory
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+    /// Do not run each command once before the recorded runs
+    #[arg(long)]
+    pub(super) no_warmup: bool,
+    /// Run this before each run, by `sh -c`, without recording it
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) prepare: Option<String>,
+    /// Run the commands on these CPUs, for example 0,2-3, and ctprof on others
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuSet>,
+    /// Show the output of the commands on stderr instead of discarding it
+    #[arg(long)]
+    show_output: bool,
+    /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
+    pub(super) ring: u32,
+    #[command(flatten)]
+    pub(super) sources: Sources,
+    #[command(flatten)]
+    pub(super) comparing: Comparing,
+}
+
+impl Ab {
+    /// The CPUs of the commands; empty for all.
+    pub(super) fn cpus(&self) -> &[u32] {
+        self.cpus.as_deref().unwrap_or_default()
+    }
+
+    /// The standard streams of the commands.
+    pub(super) fn streams(&self) -> Streams {
+        if self.show_output { Streams::ToStderr } else { Streams::Discarded }
+    }
+}
+
+const AB_HELP: &str = "\
+The commands run in the order A B B A A B B A …, so that a host that becomes slower or faster meanwhile does so for both. A run whose command fails is kept, and left out of the comparison; it is an error if more than a tenth of a side fail. Ctrl-C compares the runs so far
+
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 if a gate (--fail-on) failed, 130 after Ctrl-C
+
+Examples:
+  which one is faster           ctprof ab --baseline 'gzip -kf data' --candidate 'pigz -kf data'
+  keep the runs                 ctprof ab -o runs --baseline ./old --candidate ./new; ctprof compare runs/baseline runs/candidate
+  on one CPU, less noise        ctprof ab --cpus 1 --baseline ./old --candidate ./new
+  fail if it is slower          ctprof ab --fail-on 'run>10%' --baseline ./old --candidate ./new
+  from a clean state            ctprof ab --prepare 'make clean' --baseline 'make' --candidate 'make -j8'";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SmapsWhen {
@@ -239,6 +306,13 @@ pub(super) struct Compare {
     /// Later snapshot, window or directory of runs; `-` for stdin
     pub(super) candidate: PathBuf,
     #[command(flatten)]
+    pub(super) comparing: Comparing,
+}
+
+/// How two sides are compared and shown.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Comparing {
+    #[command(flatten)]
     pub(super) verdicts: Verdicts,
     #[command(flatten)]
     pub(super) gates: Gates,
@@ -249,7 +323,7 @@ pub(super) struct Compare {
 /// What makes a comparison fail.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Gates {
-    /// Exit with status 3 if [GROUP:]METRIC rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
+    /// Exit with status 3 if a metric of all groups or of each matching group rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
     #[arg(long, value_name = "GATE", help_heading = "Gates")]
     pub(super) fail_on: Vec<Gate>,
     /// Also exit with status 3 if the runs vary too much to say
@@ -388,7 +462,6 @@ impl View {
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
-            gates: Vec::new(),
             labels,
             threshold: Threshold::default(),
         }
@@ -559,6 +632,24 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
+/// CPU numbers, ascending.
+type CpuSet = std::sync::Arc<[u32]>;
+
+/// A list of CPU numbers and ranges such as `0,2-3`.
+fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let range = first.parse::<u32>().ok()?..=last.parse().ok()?;
+        (!range.is_empty() && *range.end() < MOST_CPUS).then_some(range)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let expected = || "expected CPU numbers such as 0,2-3".to_owned();
+    Ok(ranges.ok_or_else(expected)?.into_iter().flatten().collect::<BTreeSet<u32>>().into_iter().collect())
+}
+
+/// Kernels have at most 8,192 CPUs (`NR_CPUS`).
+const MOST_CPUS: u32 = 8192;
+
 /// The size of a ring buffer: at most 1 GiB, because the kernel doubles what is no power of two.
 fn ring_size(text: &str) -> Result<u32, String> {
     let bytes = u32::try_from(size(text)?).ok().filter(|bytes| *bytes <= 1 << 30);
@@ -582,6 +673,15 @@ mod tests {
         assert_eq!(record.ring, crate::capture::record::DEFAULT_RING_BYTES);
         assert_eq!((ring_size("1G"), ring_size("0")), (Ok(1 << 30), Ok(0)));
         assert!(ring_size("1025M").is_err() && ring_size("9G").is_err());
+    }
+
+    #[test]
+    fn cpus_are_numbers_and_ranges_in_any_order() {
+        let parsed = |text| cpu_list(text).map(|cpus| cpus.to_vec());
+        assert_eq!(parsed("8,0-2,1"), Ok(vec![0, 1, 2, 8]));
+        for bad in ["", ",", "1,", "a", "3-1", "-1", "0-8192", "0 1"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::compare::{GateOutcome, GateResult, Options};
 use crate::report::write_gate_lines;
 
 /// Checks that gates fit the grouping, before any file is read.
-pub(super) fn check(options: &Options) -> anyhow::Result<()> {
-    let misfit = options.gates.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
+pub(super) fn check(gates: &Gates, options: &Options) -> anyhow::Result<()> {
+    let misfit = gates.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
     misfit.map_or(Ok(()), |(gate, error)| {
         let message = format!("--fail-on '{}': {error}", gate.text);
         Err(Args::command().error(ErrorKind::ValueValidation, message).into())

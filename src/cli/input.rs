@@ -190,6 +190,11 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
 /// How the files of runs end; others in a directory are left alone.
 const RUN_ENDINGS: [&str; 2] = [".ctprof.zst", ".json"];
 
+/// Whether a file of this name is a run of its directory.
+pub(super) fn is_run(name: &str) -> bool {
+    RUN_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
 /// The files of the runs in a directory, by name.
 fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("cannot read directory {}", directory.display());
@@ -197,7 +202,7 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory).with_context(unreadable)? {
         let path = entry.with_context(unreadable)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if RUN_ENDINGS.iter().any(|ending| name.ends_with(ending)) && path.is_file() {
+        if is_run(&name) && path.is_file() {
             files.push(path);
         } else {
             tracing::debug!("{}: not a run", path.display());

@@ -1,5 +1,6 @@
 //! The command line: arguments to plain options to one call.
 
+mod ab;
 mod args;
 mod capture;
 mod compare;
@@ -12,10 +13,13 @@ mod metrics;
 mod output;
 mod progress;
 mod record;
+mod run_progress;
+mod runs;
 mod show;
+mod turns;
+mod window;
 
 use std::io::{self, IsTerminal};
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -24,7 +28,7 @@ use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
 use self::exit::FAILED;
-use crate::process::{Privileges, RECORD_FAILED, workers};
+use crate::process::{Privileges, RECORD_FAILED, worker_per_cpu};
 use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -39,6 +43,7 @@ pub fn run() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| usage(&error));
     log(&args);
     match &args.command {
+        Command::Ab(_) => Privileges::Record.keep(),
         Command::Record(record) if !record.command.is_empty() => Privileges::Record.keep(),
         Command::Record(_) | Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
         _ => Privileges::Files.keep(),
@@ -51,20 +56,16 @@ pub fn run() -> ExitCode {
             let status = done.as_ref().err().map_or(FAILED, record::status_of);
             return ended(done, status);
         }
-        Command::Show(command) => all_cpus().install(|| show::run(&command, messages)),
+        Command::Ab(command) => return ended(ab::run(&command, messages), FAILED),
+        Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
         Command::Compare(command) => {
-            return ended(all_cpus().install(|| compare::run(&command, messages)), FAILED);
+            return ended(worker_per_cpu().install(|| compare::run(&command, messages)), FAILED);
         }
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
         Command::Doctor(command) => return ended(doctor::run(&command), FAILED),
     };
     ended(done.map(|()| ExitCode::SUCCESS), FAILED)
-}
-
-/// Workers for reports, which a user waits for.
-fn all_cpus() -> rayon::ThreadPool {
-    workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 /// Prints a usage error and exits. The usual exit status could be that of a recorded command.

@@ -1,6 +1,7 @@
 //! `ctprof record`.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,25 +11,32 @@ use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
 use super::exit::free_at_exit;
 use super::output::{Stream, selection, write_page_to};
-use crate::capture::record::{self, ExitListener};
-use crate::capture::{self, Capturer, Options, Smaps};
+use super::run_progress::RunProgress;
+use super::runs::{Recorder, RunDirectory, Tally, interruption};
+use super::window::{self, Loading, NotStarted, Settings, Span};
 use crate::compare::{Digest, Sides, show_digest};
-use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand};
-use crate::process::{Child, CommandEnd, Privileges, RECORD_FAILED, Signals, SpawnError};
+use crate::model::CtprofSnapshot;
+use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
 use crate::report::{Column, Page, escaped, record_summary};
 use crate::store::Target;
-use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
 
 /// Longer than any recording.
 const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
-/// Records a window; the exit status is that of the command.
+/// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
     let columns = args.view.columns(Column::is_of_views)?;
     if args.view.is_of_command() && args.command.is_empty() {
         bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
     }
+    match (args.runs, &args.output) {
+        (Some(runs), Some(output)) => several(args, runs, output, messages),
+        _ => one(args, &columns, messages),
+    }
+}
+
+fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<ExitCode> {
     let target = args.output.as_deref().map(Target::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         eprintln!("recording until Ctrl-C");
@@ -51,7 +59,7 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
         None => Ok(()),
     };
     // What a full disk refuses is still printed.
-    let printed = print(args, window, &columns);
+    let printed = print(args, window, columns);
     written?;
     printed?;
     Ok(status)
@@ -59,91 +67,76 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
 
 /// The window, and the exit status.
 fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
+    let signals = signals(args)?;
+    let span = span(args);
+    let settings = Settings { options: options(&args.sources), ring_bytes: args.ring, loading: Loading::Once };
+    let open = window::open(&settings)?;
+    let end = span.pass(&signals)?;
+    drop(signals);
+    let status = end.of_command().map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
+    Ok((open.close(end)?, status))
+}
+
+/// Blocks signals, before other threads start.
+fn signals(args: &Record) -> anyhow::Result<Signals> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
-    let signals = signals.context("cannot block signals")?;
-    let options = options(&args.sources);
-    let listener = listen(&options, args.ring);
-    let mut capturer = Capturer::new(&options, 2)?;
-    Privileges::Record.keep_after_loading();
-    // Only the later memory of processes is shown.
-    let mut earlier = capturer.capture(Smaps::Never)?;
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    let mut recording = Recording { recorder: std::process::id(), ..Recording::default() };
-    let (later, status) = match args.command.split_first() {
-        None => {
-            signals.pause(args.duration.unwrap_or(FOREVER)).context("cannot wait")?;
-            drop(signals);
-            (capturer.capture(options.smaps)?, ExitCode::SUCCESS)
-        }
-        Some((program, arguments)) => {
-            let child = match Child::spawn(program, arguments, &signals) {
-                Ok(child) => child,
-                Err(error) => return Err(NotStarted(error).into()),
-            };
-            let end = child.wait_exited(&signals).context("cannot wait for the command")?;
-            drop(signals);
-            let mut later = capturer.capture(options.smaps)?;
-            let id = child.id();
-            let io = child.reap().context("cannot wait for the command")?;
-            let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
-            if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
-                process.read_bytes.get_or_insert(io.read_bytes.into());
-                process.write_bytes.get_or_insert(io.write_bytes.into());
-            }
-            recording.command = Some(command(args, &end));
-            (later, ExitCode::from(end.exit_status()))
-        }
-    };
-    let records = listener.map(ExitListener::finish).filter(name_processes);
-    let each = |add: &mut dyn FnMut(ExitedThread)| {
-        records.iter().flat_map(record::Exits::threads).map(exited).for_each(add);
-    };
-    recording.exits = Exits { summary: records.as_ref().map(summary), each: Some(&each) };
-    Ok((window::recorded(&earlier, threads, later, recording)?, status))
+    signals.context("cannot block signals")
 }
 
-/// Listens to records of exited threads, where the kernel has them.
-fn listen(options: &Options, ring_bytes: u32) -> Option<ExitListener> {
-    let listener = ExitListener::start(options, &capture::host(&options.roots), ring_bytes);
-    listener.inspect_err(|error| tracing::info!("{error}")).ok()
-}
-
-/// Whether records say of which process a thread was. Otherwise their work can't be told from what processes
-/// count.
-fn name_processes(records: &record::Exits) -> bool {
-    let known = records.threads().next().is_none_or(|first| first.tgid.is_some());
-    if !known {
-        tracing::info!("no exit records: those of kernels before Linux 5.19 don't name the process");
+fn span(args: &Record) -> Span {
+    match args.command.split_first() {
+        None => Span::Time(args.duration.unwrap_or(FOREVER)),
+        Some((program, arguments)) => Span::Command(Invocation::new(program, arguments)),
     }
-    known
 }
 
-fn summary(records: &record::Exits) -> ExitRecords {
-    ExitRecords { source: records.source.to_owned(), received: records.received, lost: records.lost }
+/// Records so many runs into a directory.
+fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
+    if args.duration.is_none() && args.command.is_empty() {
+        bail!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
+    }
+    if output == Path::new("-") {
+        bail!("--runs needs a directory: ctprof record --runs {runs} -o DIRECTORY");
+    }
+    let directory = RunDirectory::create(output, runs)?;
+    let signals = signals(args)?;
+    let span = span(args);
+    let recorder = Recorder {
+        sources: &args.sources,
+        ring_bytes: args.ring,
+        signals: &signals,
+        redact_key: args.sources.redact.then(redact_key),
+        max_snapshot_bytes: args.view.limits.max_snapshot_bytes,
+    };
+    let mut progress = RunProgress::new(usize::try_from(runs)?, Streams::Inherited, messages);
+    let mut tally = Tally::default();
+    let recorded = (1..=runs).try_for_each(|number| {
+        progress.start(&format!("run {number} of {runs}"));
+        tally.add(number, recorder.record(&span, &directory.file(number))?);
+        Ok(())
+    });
+    let interrupted = interruption(recorded)?;
+    if messages == Messages::All {
+        summarize(&directory, runs, &tally);
+    }
+    let failed = || tally.first_failure().map(CommandEnd::exit_status);
+    Ok(interrupted.map(killed).or_else(failed).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn exited(record: record::ExitedThread) -> ExitedThread {
-    let record::ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, .. } = record;
-    ExitedThread::new(state, ppid, started_monotonic_ns, elapsed_ns)
+fn summarize(directory: &RunDirectory, runs: u32, tally: &Tally) {
+    let path = directory.path.to_string_lossy();
+    let wanted = if tally.recorded < runs { format!(" of {runs}") } else { String::new() };
+    let plural = if runs == 1 { "" } else { "s" };
+    eprintln!("Recorded {}{wanted} run{plural}: {}", tally.recorded, escaped(&path));
+    if !tally.failed.is_empty() {
+        let each = tally.failed.iter().map(|(number, end)| format!("run {number} {end}"));
+        eprintln!("failed: {} ({})", tally.failures(), each.collect::<Vec<_>>().join(", "));
+    }
 }
-
-/// A command that did not start decides the exit status.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub(super) struct NotStarted(#[from] SpawnError);
 
 /// The exit status after an error.
 pub(super) fn status_of(error: &anyhow::Error) -> u8 {
     error.downcast_ref::<NotStarted>().map_or(RECORD_FAILED, |NotStarted(error)| error.exit_status())
-}
-
-fn command(args: &Record, end: &CommandEnd) -> RecordedCommand {
-    RecordedCommand {
-        arguments: args.command.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-        elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
-        status: end.status,
-        signal: end.signal,
-    }
 }
 
 /// Prints the window: beside a command's output to standard error, like perf stat.

@@ -122,13 +122,10 @@ impl GateMetric {
     }
 
     fn of_quantity(quantity: Quantity) -> Result<Self, NoMetric> {
-        let (is_number, is_sum) = match quantity {
-            Quantity::ThreadCount => (true, true),
-            Quantity::Metric(metric) => (is_number(metric.reduction), metric.reduction == Reduction::Sum),
-            Quantity::Derived(_) => (true, false),
-        };
+        let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
         let source = MetricSource::Quantity(quantity);
-        Self::new(quantity.name(), source, quantity.unit(), is_sum).filter(|_| is_number).ok_or(NoMetric::NotANumber)
+        let metric = Self::new(quantity.name(), source, quantity.unit(), quantity.is_total());
+        metric.filter(|_| is_number).ok_or(NoMetric::NotANumber)
     }
 
     fn of_record(name: &str, row_name: String, row: &RecordRow) -> Result<Self, NoMetric> {
@@ -138,8 +135,8 @@ impl GateMetric {
         metric.filter(|_| is_number(value_type.reduction)).ok_or(NoMetric::NotANumber)
     }
 
-    fn new(name: &str, source: MetricSource, unit: Unit, is_sum: bool) -> Option<Self> {
-        let absence = if is_sum { Absence::Zero } else { Absence::Unknown };
+    fn new(name: &str, source: MetricSource, unit: Unit, is_total: bool) -> Option<Self> {
+        let absence = if is_total { Absence::Zero } else { Absence::Unknown };
         Some(Self { name: name.to_owned(), source, measure: Measure::new(unit)?, absence })
     }
 

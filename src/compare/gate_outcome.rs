@@ -7,6 +7,7 @@ use super::entry::Entry;
 use super::gate::{Gate, WORSE};
 use super::gate_metric::{Absence, GateMetric};
 use super::gate_values::{GroupValues, RunValues};
+use super::merge::of_kind;
 use super::only::{GroupGlob, NoSuchGroup};
 use super::sides::Sides;
 use crate::model::{Cell, Unit};
@@ -148,7 +149,7 @@ pub(super) fn judge(gates: &[Gate], runs: &Sides<Vec<RunValues>>) -> Vec<GateRes
         decide(result, limit);
     }
     let tests = results.iter().filter(|result| result.p.is_some()).count();
-    results.iter_mut().for_each(|result| refuse_what_never_fails(result, tests));
+    refuse_what_never_fails(&mut results, tests);
     results
 }
 
@@ -241,17 +242,7 @@ impl Values {
 
     fn median(&self, like: Option<&Cell>) -> Option<(f64, Cell)> {
         let median = statistics::median(&self.numbers)?;
-        Some((median, cell_like(like?, median)))
-    }
-}
-
-/// A value of the same kind.
-fn cell_like(kind: &Cell, number: f64) -> Cell {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a median of such integers")]
-    match kind {
-        Cell::Number(_) => Cell::Number(number.round() as u64),
-        Cell::Signed(_) => Cell::Signed(number.round() as i64),
-        _ => Cell::Ratio(number),
+        Some((median, of_kind(like?, median)))
     }
 }
 
@@ -281,7 +272,7 @@ fn compare(
     if is_ratio(gate.limit) && sides.as_ref().into_iter().any(|side| side.numbers.iter().any(|value| *value < 0.0)) {
         return Err(GateFault::Negative);
     }
-    let quantum = entries.iter().map(|entry| quantum(entry)).fold(0.0, f64::max);
+    let quantum = entries.iter().map(|entry| entry.quantum).fold(0.0, f64::max);
     let samples = sides.as_ref().map(|side| Sample { values: &side.numbers, quantum });
     result.change = Some(change(gate.limit, samples, (before, after)));
     result.p = statistics::probability(samples.baseline, samples.candidate, gate.limit);
@@ -304,11 +295,6 @@ fn check_groups(gate: &Gate, sides: &Sides<Values>) -> Result<(), GateFault> {
 
 fn is_ratio(limit: Bound) -> bool {
     matches!(limit, Bound::RatioAbove(_) | Bound::RatioBelow(_))
-}
-
-/// The unit in which the kernel counts the value.
-fn quantum(entry: &Entry) -> f64 {
-    if entry.unit == Unit::Ticks { 1.0 } else { 0.0 }
 }
 
 fn change(limit: Bound, samples: Sides<Sample<'_>>, (before, after): (f64, f64)) -> GateChange {
@@ -361,12 +347,15 @@ fn runs_needed(result: &GateResult, limit: Bound) -> Option<usize> {
     statistics::runs_needed(runs, interval, distance).filter(|needed| *needed > runs)
 }
 
-/// A gate that could not fail with so few runs does not pass either.
-fn refuse_what_never_fails(result: &mut GateResult, tests: usize) {
-    let Sides { baseline, candidate } = result.runs;
-    let can_decide = |sizes| statistics::least_probability(sizes) * tests as f64 <= SIGNIFICANT;
-    if result.outcome == GateOutcome::Unclear && !can_decide((baseline, candidate)) {
-        let needed = (MIN_RUNS..).find(|runs| can_decide((*runs, *runs))).unwrap_or(usize::MAX);
+/// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
+fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
+    let can_decide = |runs: Sides<usize>| {
+        statistics::least_probability((runs.baseline, runs.candidate)) * tests as f64 <= SIGNIFICANT
+    };
+    let undecided = |result: &&mut GateResult| result.outcome == GateOutcome::Unclear && !can_decide(result.runs);
+    if let Some(result) = results.iter_mut().find(undecided) {
+        let needed = (MIN_RUNS..).find(|runs| can_decide(Sides { baseline: *runs, candidate: *runs }));
+        let needed = needed.unwrap_or(usize::MAX);
         result.outcome = GateOutcome::Error(GateFault::TooFewRuns { runs: result.runs, tests, needed });
     }
 }
@@ -490,7 +479,8 @@ mod tests {
         let gates = |count| of_runs(&vec!["run_time_ns>10%"; count], &LOW[..4], &HIGH[..4]);
         assert_eq!(gates(1)[0].outcome, Failed);
         let fault = GateFault::TooFewRuns { runs: Sides { baseline: 4, candidate: 4 }, tests: 2, needed: 5 };
-        assert_eq!(gates(2)[0].outcome, Error(fault.clone()));
+        let outcomes: Vec<_> = gates(2).into_iter().map(|result| result.outcome).collect();
+        assert_eq!(outcomes, [Error(fault.clone()), Unclear], "it is said once");
         let text = "4 runs per side cannot decide 2 comparisons; record at least 5 per side, or use fewer gates";
         assert_eq!(fault.to_string(), text);
         assert_eq!(of_runs(&["run_time_ns>10%"; 2], &LOW[..4], &LOW[..4])[0].outcome, Passed);

@@ -42,8 +42,7 @@ pub(super) struct RunValues {
 
 impl GatedRun<'_> {
     /// The values of all gates.
-    pub(super) fn values(&self) -> RunValues {
-        let gates = &self.options.gates;
+    pub(super) fn values(&self, gates: &[Gate]) -> RunValues {
         let of_gate = |gate: &Gate| gate.metrics.iter().map(|metric| self.of_metric(gate, metric)).collect();
         let names = self.groups.keys().filter(|path| self.options.wants_group(path)).filter_map(|path| path.last());
         RunValues {

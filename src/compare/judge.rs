@@ -120,19 +120,13 @@ pub(super) struct Judge {
 impl Judge {
     /// The values of a row in all runs; `None` if they are not numbers.
     pub(super) fn row(&self, entries: &mut Sides<Option<Entry>>) -> Option<Box<RowRuns>> {
-        let entry = entries.baseline.as_ref().or(entries.candidate.as_ref())?;
-        let quantum = entry.quantum;
-        let absent = Sides {
-            baseline: self.known.baseline.of_no_group(entry),
-            candidate: self.known.candidate.of_no_group(entry),
-        };
-        let values = |entry: &mut Option<Entry>, absent| match entry {
-            Some(entry) => entry.runs.take(),
-            None => Some(absent),
-        };
-        let values = Sides {
-            baseline: values(&mut entries.baseline, absent.baseline)?,
-            candidate: values(&mut entries.candidate, absent.candidate)?,
+        let Sides { baseline, candidate } = entries;
+        let quantum = baseline.as_ref().or(candidate.as_ref())?.quantum;
+        let values = match (baseline, candidate) {
+            (Some(a), Some(b)) => Sides { baseline: a.runs.take()?, candidate: b.runs.take()? },
+            (Some(a), None) => Sides { candidate: self.known.candidate.of_no_group(a), baseline: a.runs.take()? },
+            (None, Some(b)) => Sides { baseline: self.known.baseline.of_no_group(b), candidate: b.runs.take()? },
+            (None, None) => return None,
         };
         Some(Box::new(RowRuns::new(values, quantum, self.threshold)))
     }

@@ -191,7 +191,7 @@ fn plain_number(cell: &Cell) -> Option<f64> {
 }
 
 /// A cell of the same kind with another number, rounded if the kind has only whole numbers.
-fn of_kind(kind: &Cell, number: f64) -> Cell {
+pub(super) fn of_kind(kind: &Cell, number: f64) -> Cell {
     match kind {
         Cell::Ratio(_) => Cell::Ratio(number),
         Cell::Signed(_) if number < 0.0 => Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number))),

@@ -66,8 +66,8 @@ pub struct Comparison {
     pub group_by: GroupBy,
     /// What values of the overview are divided by.
     pub per: Per,
-    /// Whether a side has several runs, so that rows have the values of each.
-    pub is_repeated: bool,
+    /// Number of runs of each side.
+    pub runs: Sides<usize>,
     /// What intervals are compared with; `None` for two single captures.
     pub threshold: Option<Threshold>,
     /// The sections, in order.
@@ -78,6 +78,14 @@ pub struct Comparison {
     pub unmatched: Vec<NoSuchGroup>,
     /// The results of the gates, in their order.
     pub gates: Vec<GateResult>,
+}
+
+impl Comparison {
+    /// Whether a side has several runs, so that rows have the values of each.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.runs.into_iter().any(|runs| runs > 1)
+    }
 }
 
 /// The groups of one snapshot.
@@ -121,11 +129,20 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
 /// If a side is empty.
 #[must_use]
 pub fn compare_digests(sides: Sides<Runs>, options: &Options) -> Comparison {
+    compare_with_gates(sides, options, &[])
+}
+
+/// Compares two sides as [`compare_digests`] does, and judges gates.
+///
+/// # Panics
+/// If a side is empty.
+#[must_use]
+pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Comparison {
     let counts = sides.as_ref().map(Runs::count);
     let sides = sides.map(|side| side.digests);
     let all = sides.baseline.iter().chain(&sides.candidate);
     let per = options.per.unwrap_or_else(|| overview::per_of_comparison(all));
-    let grouped = pipeline::reduce(sides, per, options);
+    let grouped = pipeline::reduce(sides, per, options, gates);
     let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
     let snapshots = first.map(|digest| &digest.snapshot);
     let tables = joined(grouped.sections).into_iter().map(|(section, sides)| {
@@ -156,7 +173,7 @@ pub fn compare_digests(sides: Sides<Runs>, options: &Options) -> Comparison {
         header: options.wants(Section::Host).then(|| host::header(first, counts, options)),
         group_by: options.group_by,
         per,
-        is_repeated: grouped.is_repeated,
+        runs: grouped.digests.as_ref().map(Vec::len),
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         tables,
         renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
@@ -174,7 +191,7 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
         options.sort_by = vec![SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc }];
     }
     let per = options.per.unwrap_or_else(|| overview::per_of_view(&digest));
-    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options);
+    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options, &[]);
     let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
     let (snapshot, census) = (&digest.snapshot, &digest.census);
     let tables = grouped.sections.baseline.into_iter().map(|(section, (side, _))| {

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::flatten::Flatten;
-use super::gate::Gate;
 use super::only::GroupGlob;
 use super::quantity::Quantity;
 use super::select::SortKey;
@@ -124,8 +123,6 @@ pub struct Options {
     pub sort_by: Vec<SortKey>,
     /// The relative change below which several runs count as the same.
     pub threshold: Threshold,
-    /// Bounds on how much values of a comparison may change.
-    pub gates: Vec<Gate>,
     /// Labels of the snapshots: their paths.
     pub labels: Sides<String>,
 }

@@ -6,6 +6,7 @@ use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, Memory, ThreadNames};
 use super::entry::SideSection;
+use super::gate::Gate;
 use super::gate_outcome::{self, GateResult};
 use super::gate_values::{GatedRun, RunValues};
 use super::group::{self, Groups, Naming};
@@ -37,7 +38,7 @@ pub(super) struct Reduced {
 }
 
 /// Reduces every capture. The keys of names depend on the names of all captures together.
-pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Options) -> Reduced {
+pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Options, gates: &[Gate]) -> Reduced {
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
     let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
@@ -70,14 +71,14 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     let unmatched = unmatched(&digests, &groups, keys, options);
     let gated = |digests: &[Digest], groups: &[Groups], key| -> Vec<RunValues> {
         let runs = digests.iter().zip(groups);
-        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values())
+        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values(gates))
             .collect()
     };
     let gated = Sides {
         baseline: gated(&digests.baseline, &groups.baseline, &baseline),
         candidate: gated(&digests.candidate, &groups.candidate, &candidate),
     };
-    let gates = gate_outcome::judge(&options.gates, &gated);
+    let gates = gate_outcome::judge(gates, &gated);
     let is_repeated = digests.as_ref().into_iter().any(|side| side.len() > 1);
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| {
         let captures = digests.iter().zip(groups).zip(memory);

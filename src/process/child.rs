@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
 use std::time::Instant;
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use super::command_end::{CommandEnd, SpawnError};
+use super::invocation::Invocation;
 use super::signals::{Received, Sender, Signals};
 use crate::sys::signals::inherit;
 use crate::sys::wait::{ExitCause, reap, zombie};
 
 /// A command that ctprof has started.
 ///
-/// It keeps ctprof's standard streams, working directory, environment and process group, and the signal mask
-/// and dispositions that ctprof was started with. After its exit it is a zombie until [`reap`](Self::reap).
+/// It keeps ctprof's working directory, environment and process group, and the signal mask and dispositions that
+/// ctprof was started with. After its exit it is a zombie until [`reap`](Self::reap).
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -28,27 +28,25 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `program`, found in `PATH` if it has no slash. From now on, ctprof is the parent of processes
-    /// whose parent exited, so that those of the command are found among its descendants.
+    /// Starts the command. From now on, ctprof is the parent of processes whose parent exited, so that those of
+    /// the command are found among its descendants.
     ///
     /// Capabilities: start ctprof with [`Privileges::Record`](super::Privileges::Record).
     ///
     /// # Errors
     /// If the command cannot be started, or a signal that would have ended ctprof has arrived meanwhile.
-    pub fn spawn(program: &OsStr, arguments: &[OsString], signals: &Signals) -> Result<Self, SpawnError> {
-        while let Ok(Some(Received { signal, .. })) = signals.arrived() {
-            if signal != Signal::SIGCHLD {
-                return Err(SpawnError::Interrupted(signal as i32));
-            }
+    pub fn spawn(invocation: &Invocation, signals: &Signals) -> Result<Self, SpawnError> {
+        if let Some(signal) = signals.interruption() {
+            return Err(SpawnError::Interrupted(signal));
         }
         if let Err(errno) = set_child_subreaper(true) {
             tracing::debug!(%errno, "cannot become a subreaper");
         }
-        let mut command = Command::new(program);
-        command.args(arguments).envs(removed_variables());
+        let mut command = invocation.prepared();
+        command.envs(removed_variables());
         inherit(&mut command, signals.mask, signals.ignored.clone());
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| SpawnError::of_spawn(program, error))?;
+        let child = command.spawn().map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
         let pid = i32::try_from(child.id()).expect("process ids are positive i32");
         Ok(Self { pid: Pid::from_raw(pid), started })
     }
@@ -68,6 +66,7 @@ impl Child {
     /// # Errors
     /// Errors of the system calls: out of memory, or the command was reaped elsewhere.
     pub fn wait_exited(&self, signals: &Signals) -> io::Result<CommandEnd> {
+        let mut interrupted = None;
         loop {
             let seen = Instant::now();
             while let Some(child) = zombie()? {
@@ -76,11 +75,14 @@ impl Child {
                         ExitCause::Exit(status) => (Some(status), None),
                         ExitCause::Signal(signal) => (None, Some(signal)),
                     };
-                    return Ok(CommandEnd { status, signal, elapsed: seen - self.started });
+                    // The key that ended the command can arrive here after its exit is seen.
+                    let interrupted = interrupted.or_else(|| signals.interruption());
+                    return Ok(CommandEnd { status, signal, elapsed: seen - self.started, interrupted });
                 }
                 reap(child.pid)?;
             }
             if let Some(received) = signals.receive(None)? {
+                interrupted = interrupted.or(received.interrupts());
                 self.forward(received);
             }
         }

@@ -1,6 +1,7 @@
 //! How a command ended, or why it did not start, and the exit status that reports it.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -28,6 +29,8 @@ pub struct CommandEnd {
     pub signal: Option<i32>,
     /// Time from its start until its exit was seen, by the monotonic clock.
     pub elapsed: Duration,
+    /// A signal that would have ended ctprof meanwhile; of several, the first.
+    pub interrupted: Option<i32>,
 }
 
 impl CommandEnd {
@@ -36,6 +39,22 @@ impl CommandEnd {
     pub fn exit_status(&self) -> u8 {
         let own = self.status.and_then(|status| u8::try_from(status).ok());
         own.unwrap_or_else(|| self.signal.map_or(RECORD_FAILED, killed))
+    }
+
+    /// Whether the command exited with status 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status == Some(0)
+    }
+}
+
+impl fmt::Display for CommandEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status, self.signal) {
+            (Some(status), _) => write!(f, "exit status {status}"),
+            (None, Some(signal)) => write!(f, "killed by signal {signal}"),
+            (None, None) => f.write_str("unknown exit status"),
+        }
     }
 }
 
@@ -102,7 +121,8 @@ impl SpawnError {
     }
 }
 
-/// The kernel has at most 64 signals.
-fn killed(signal: i32) -> u8 {
+/// The exit status that reports a signal. The kernel has at most 64 of them.
+#[must_use]
+pub fn killed(signal: i32) -> u8 {
     KILLED.saturating_add(u8::try_from(signal).unwrap_or(0))
 }

@@ -2,17 +2,21 @@
 
 mod child;
 mod command_end;
+mod cpus;
+mod invocation;
 mod privileges;
 mod progress;
 mod signals;
 mod workers;
 
 pub use self::child::{Child, StorageIo};
-pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError};
+pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
+pub use self::cpus::{allowed_cpus, run_on};
+pub use self::invocation::{Invocation, Streams};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::Privileges;
 pub(crate) use self::privileges::held;
 pub use self::progress::Progress;
 pub use self::signals::{Ended, Signals};
-pub use self::workers::workers;
+pub use self::workers::{worker_per_cpu, workers};

@@ -60,6 +60,13 @@ pub(super) enum Sender {
     Process,
 }
 
+impl Received {
+    /// The signal, if it would have ended ctprof.
+    pub(super) fn interrupts(self) -> Option<i32> {
+        (self.signal != Signal::SIGCHLD).then_some(self.signal as i32)
+    }
+}
+
 impl Signals {
     /// Blocks SIGINT, SIGTERM and SIGHUP, which end a [pause](Self::pause).
     ///
@@ -120,6 +127,12 @@ impl Signals {
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// A signal that has arrived and would have ended ctprof; of several, the first. All are consumed.
+    pub fn interruption(&self) -> Option<i32> {
+        let arrived = std::iter::from_fn(|| self.arrived().ok().flatten());
+        arrived.filter_map(Received::interrupts).fold(None, |first, signal| first.or(Some(signal)))
     }
 
     /// A signal that has arrived, if any.

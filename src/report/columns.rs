@@ -150,7 +150,7 @@ impl Column {
                 PageCell { number: row.percent.map(Number::Real), unit: Unit::None, text: percent_text(row.percent) }
             }
             Self::Interval => PageCell::text(interval_text(row.runs)),
-            Self::Verdict => PageCell::text(verdict_text(row.runs)),
+            Self::Verdict => PageCell::text(verdict_text(row)),
             Self::Tags => PageCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
             Self::Coverage => PageCell::text(coverage(group, row)),
             Self::Uptime => PageCell::text(sided_text(&group.uptime, |share| format!("{:.1}%", share * 100.0))),

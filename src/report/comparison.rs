@@ -26,7 +26,7 @@ impl<'r> Page<'r> {
                 .collect(),
             group_by: comparison.group_by,
             sections: comparison.tables.iter().map(|table| section(table, selection)).collect(),
-            is_repeated: comparison.is_repeated,
+            is_repeated: comparison.is_repeated(),
             renamed: Some(&comparison.renamed),
             gates: Some(&comparison.gates),
         }
@@ -104,8 +104,7 @@ fn per(comparison: &Comparison) -> Fact {
 /// What verdicts are about, or why there are none.
 fn threshold(comparison: &Comparison) -> Option<Fact> {
     let Threshold(threshold) = comparison.threshold?;
-    let has_verdicts = comparison.tables.iter().flat_map(|table| &table.rows).any(|row| row.verdict().is_some());
-    let (label, text, tone) = if has_verdicts {
+    let (label, text, tone) = if comparison.runs.into_iter().all(|runs| runs >= MIN_RUNS) {
         let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
         let text = format!("against {within}, by 95% intervals of the ratio of medians (--long shows them)");
         ("verdicts", text, Tone::Fact)

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::escape::escaped;
-use super::scale::{cell_text, delta_text, percent_text, signed};
+use super::scale::{cell_text, delta_text, signed};
+use super::verdict::{change_text, range_text, runs_text};
 use crate::compare::{Delta, GateChange, GateFault, GateOutcome, GateResult, Sides};
 use crate::model::{Cell, Unit};
 use crate::statistics::Interval;
@@ -24,12 +25,13 @@ pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Resu
     if !results.is_empty() {
         writeln!(out, "{}", counts(results))?;
     }
-    for is_next in [GateOutcome::is_unclear, GateOutcome::is_error, GateOutcome::is_failed] {
-        for result in results.iter().filter(|result| is_next(&result.outcome)) {
-            writeln!(out, "ctprof: gate {}: {}", result.outcome.name(), escaped(&line(result)))?;
-        }
-    }
-    Ok(())
+    in_order([GateOutcome::is_unclear, GateOutcome::is_error, GateOutcome::is_failed], results)
+        .try_for_each(|result| writeln!(out, "ctprof: gate {}: {}", result.outcome.name(), escaped(&line(result))))
+}
+
+/// The results with one of these outcomes, in their order.
+fn in_order(outcomes: [fn(&GateOutcome) -> bool; 3], results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
+    outcomes.into_iter().flat_map(move |is| results.iter().filter(move |result| is(&result.outcome)))
 }
 
 /// The number of gates with each outcome, the worst of their results: `1 gate failed, 2 passed`.
@@ -55,7 +57,7 @@ fn counts(results: &[GateResult]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0% to +21.0%), bound >10%`.
+/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`.
 fn line(result: &GateResult) -> String {
     let mut text = format!("{} {}: ", group(result), result.metric);
     if let GateOutcome::Error(fault) = &result.outcome {
@@ -65,7 +67,7 @@ fn line(result: &GateResult) -> String {
     let interval = interval(result).map_or_else(String::new, |interval| format!(", 95% interval {interval}"));
     text += &format!(" ({}{interval}), bound {}", change(result), result.bound);
     if let (GateOutcome::Unclear, Some(runs)) = (&result.outcome, result.runs_needed) {
-        text += &format!("; about {runs} runs per side would decide");
+        text += &format!("; {} runs per side would decide", runs_text(runs));
     }
     text
 }
@@ -84,22 +86,20 @@ fn value(result: &GateResult, side: fn(Sides<Option<&Cell>>) -> Option<&Cell>) -
 fn change(result: &GateResult) -> String {
     match result.change {
         None => "-".to_owned(),
-        Some(GateChange::Ratio(ratio, _)) => ratio_text(ratio),
+        Some(GateChange::Ratio(ratio, _)) => change_text(ratio),
         Some(GateChange::Difference(difference, _)) => difference_text(difference, result.unit),
     }
 }
 
 fn interval(result: &GateResult) -> Option<String> {
+    let ends = |interval: Option<Interval>| interval.map(|Interval { low, high }| [low, high]);
     match result.change? {
-        GateChange::Ratio(_, interval) => interval.map(|Interval { low, high }| (ratio_text(low), ratio_text(high))),
-        GateChange::Difference(_, interval) => interval
-            .map(|Interval { low, high }| (difference_text(low, result.unit), difference_text(high, result.unit))),
+        GateChange::Ratio(_, interval) => ends(interval).map(|ends| ends.map(change_text)),
+        GateChange::Difference(_, interval) => {
+            ends(interval).map(|ends| ends.map(|difference| difference_text(difference, result.unit)))
+        }
     }
-    .map(|(low, high)| format!("{low} to {high}"))
-}
-
-fn ratio_text(ratio: f64) -> String {
-    if ratio.is_finite() { percent_text(Some((ratio - 1.0) * 100.0)) } else { "from 0".to_owned() }
+    .map(range_text)
 }
 
 fn difference_text(difference: f64, unit: Unit) -> String {
@@ -121,7 +121,8 @@ pub(super) fn write_gate_table(
     results: &[GateResult],
     inline: fn(&str) -> String,
 ) -> io::Result<usize> {
-    let others: Vec<_> = results.iter().filter(|result| result.outcome != GateOutcome::Passed).collect();
+    let order = [GateOutcome::is_failed, GateOutcome::is_error, GateOutcome::is_unclear];
+    let others: Vec<_> = in_order(order, results).collect();
     writeln!(out, "**{}**\n", inline(&counts(results)))?;
     if others.is_empty() {
         return Ok(0);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::columns::Column;
 use super::escape::escaped;
 use super::gates::write_gate_table;
-use super::overview;
+use super::overview::{self, VERDICT};
 use super::page::{Page, PageSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 use crate::model::Section;
@@ -66,7 +66,9 @@ fn write_report(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io:
 fn write_overview(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<()> {
     let pivot = overview::pivot(section);
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
-    let rules = pivot.heads.iter().enumerate().map(|(place, _)| if place == 0 { "---" } else { "---:" });
+    let is_text = |place, head| place == 0 || head == VERDICT;
+    let heads = pivot.heads.iter().map(String::as_str).enumerate();
+    let rules = heads.map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
     writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
     for cells in &pivot.lines {
         writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;

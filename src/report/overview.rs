@@ -106,7 +106,7 @@ pub(super) const VERDICT: &str = "verdict";
 /// The verdict on the value that changed most.
 fn group_verdict(rows: &[PageRow<'_>]) -> String {
     match rows.iter().find(|row| row.leads) {
-        Some(row) => short_text(row.name, row.runs),
+        Some(row) => short_text(row),
         None => Verdict::Same.name().to_owned(),
     }
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::compare::{Change, Delta, GateResult, GroupBy, Quantity, Renamed, RowRuns, Sides, Turnover};
+use crate::compare::{Change, Delta, GateResult, GroupBy, Quantity, Renamed, RowRuns, Sides, Turnover, direction};
 use crate::diagnose::Note;
-use crate::model::{Cell, ExitedWork, Section, Unit};
+use crate::model::{Cell, Direction, ExitedWork, Section, Unit};
 use crate::statistics::Verdict;
 
 /// Whether tables show rows that are unchanged, zero or without data.
@@ -193,6 +193,11 @@ impl Silence {
 const LEAST_PERCENT: f64 = 0.05;
 
 impl PageRow<'_> {
+    /// Whether a larger value is worse.
+    pub(super) fn direction(&self) -> Direction {
+        direction(self.section, self.name, self.quantity)
+    }
+
     /// Whether the row says nothing, or only percentages that are shown as 0.
     pub(super) fn is_next_to_nothing(&self) -> bool {
         let is_zero = |cell: &&Cell| matches!(cell, Cell::Ratio(percent) if *percent < LEAST_PERCENT);

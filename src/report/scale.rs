@@ -95,7 +95,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         Some(Cell::Range { min, max }) => format!("{min}..{max}"),
         Some(Cell::Mode { value, count, total }) if count == total => value.clone(),
         Some(Cell::Mode { value, count, total }) => format!("{value} ({count}/{total})"),
-        Some(Cell::Cpus { fewest, cpus: Some(cpus), .. }) => format!("{fewest} cpus ({})", ranges(cpus)),
+        Some(Cell::Cpus { fewest, cpus: Some(cpus), .. }) => format!("{fewest} cpus ({})", cpu_ranges(cpus)),
         Some(Cell::Cpus { fewest, most, .. }) if fewest == most => format!("{fewest} cpus (mixed)"),
         Some(Cell::Cpus { fewest, most, .. }) => format!("{fewest}-{most} cpus (mixed)"),
     }
@@ -144,7 +144,8 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
 }
 
 /// CPU numbers in the kernel's list format: `0-3,8`.
-pub(super) fn ranges(cpus: &[u32]) -> String {
+#[must_use]
+pub fn cpu_ranges(cpus: &[u32]) -> String {
     let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let run = |run: &[u32]| match run {
         [first, .., last] => format!("{first}-{last}"),

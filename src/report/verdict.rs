@@ -1,7 +1,8 @@
 //! What several runs say, as text.
 
+use super::page::PageRow;
 use super::scale::percent_text;
-use crate::compare::{RowRuns, RunsNeeded};
+use crate::compare::{RowRuns, RunsNeeded, word};
 use crate::statistics::{Estimate, Interval, Verdict};
 
 /// The interval of the change in percent: `+8.2..+11.5%`; empty if there is none.
@@ -9,16 +10,20 @@ pub(super) fn interval_text(runs: Option<&RowRuns>) -> String {
     let Some(Estimate { interval: Interval { low, high }, .. }) = runs.and_then(|runs| runs.estimate) else {
         return String::new();
     };
-    let (low, high) = (change_text(low), change_text(high));
+    range_text([low, high].map(change_text))
+}
+
+/// Both ends of an interval; a unit that both have is only at the end.
+pub(super) fn range_text([low, high]: [String; 2]) -> String {
     let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
     format!("{low}..{high}")
 }
 
-/// The verdict: `more`, or `unclear: ±31%; about 60 runs for ±5%`; empty if there is none.
-pub(super) fn verdict_text(runs: Option<&RowRuns>) -> String {
-    let Some((runs, verdict)) = runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+/// The verdict: `worse`, `more`, or `unclear: ±31%; about 60 runs for ±5%`; empty if there is none.
+pub(super) fn verdict_text(row: &PageRow<'_>) -> String {
+    let Some((runs, verdict)) = row.runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
     if verdict != Verdict::Unclear {
-        return verdict.name().to_owned();
+        return word(verdict, row.direction()).to_owned();
     }
     let needed =
         |RunsNeeded { runs, half_width, .. }| format!("; {} runs for {}", runs_text(runs), half_width_text(half_width));
@@ -31,14 +36,14 @@ pub(super) fn verdict_text(runs: Option<&RowRuns>) -> String {
     }
 }
 
-/// The verdict on a named value of the overview: `more run +9.8%`, `unclear run ±31%`.
-pub(super) fn short_text(name: &str, runs: Option<&RowRuns>) -> String {
-    let Some((runs, verdict)) = runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+/// The verdict on a named value of the overview: `worse run +9.8%`, `unclear run ±31%`.
+pub(super) fn short_text(row: &PageRow<'_>) -> String {
+    let Some((runs, verdict)) = row.runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
     let size = match verdict {
         Verdict::Unclear => half_width(runs).map(half_width_text),
         _ => runs.estimate.map(|estimate| change_text(estimate.ratio)),
     };
-    format!("{} {name} {}", verdict.name(), size.unwrap_or_default()).trim_end().to_owned()
+    format!("{} {} {}", word(verdict, row.direction()), row.name, size.unwrap_or_default()).trim_end().to_owned()
 }
 
 fn half_width(runs: &RowRuns) -> Option<f64> {
@@ -46,7 +51,7 @@ fn half_width(runs: &RowRuns) -> Option<f64> {
 }
 
 /// A ratio as a change in percent; a large one as a factor.
-fn change_text(ratio: f64) -> String {
+pub(super) fn change_text(ratio: f64) -> String {
     match ratio {
         f64::INFINITY => "∞".to_owned(),
         LEAST_FACTOR.. => format!("×{ratio:.0}"),
@@ -69,7 +74,7 @@ fn half_width_text(half_width: f64) -> String {
 const MANY_RUNS: usize = 1000;
 
 /// About how many runs, with two digits.
-fn runs_text(runs: usize) -> String {
+pub(super) fn runs_text(runs: usize) -> String {
     match runs {
         ..100 => format!("about {runs}"),
         100..MANY_RUNS => format!("about {}", runs.div_ceil(10) * 10),

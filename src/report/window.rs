@@ -31,7 +31,8 @@ pub(super) fn lines_of_runs(
 ) -> Vec<Line> {
     let fact = |label, text| Line { label, text, tone: Tone::Fact };
     let counted = |runs: usize| format!("{runs} run{}", if runs == 1 { "" } else { "s" });
-    let mut text = format!("{}  {}", side.file, counted(runs.runs));
+    let gap = if side.file.is_empty() { "" } else { "  " };
+    let mut text = format!("{}{gap}{}", side.file, counted(runs.runs));
     if let Some(host) = &side.hostname {
         let _ = write!(text, " on {host}");
     }

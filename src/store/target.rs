@@ -24,7 +24,7 @@ use crate::model::{Compact, CtprofSnapshot};
 const LEVEL: i32 = 3;
 
 /// The extension of snapshots.
-const EXTENSION: &str = ".ctprof.zst";
+pub const EXTENSION: &str = ".ctprof.zst";
 
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]

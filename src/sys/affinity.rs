@@ -1,4 +1,9 @@
-//! `sched_getaffinity(2)` for hosts of any size: the safe wrappers are limited to 1024 CPUs.
+//! `sched_getaffinity(2)` and `sched_setaffinity(2)` for hosts of any size: the safe wrappers are limited to 1024
+//! CPUs.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -42,6 +47,36 @@ fn numbers(mask: &[u64]) -> Vec<u32> {
     cpus
 }
 
+/// Limits the calling thread, and those that it starts, to `cpus`.
+///
+/// # Errors
+/// Errors of the system call: `EINVAL` if none of the CPUs is available.
+pub(crate) fn limit(cpus: &[u32]) -> Result<(), Errno> {
+    set(&mask_of(cpus))
+}
+
+/// Makes `command` start with `cpus`.
+pub(crate) fn start_on(command: &mut Command, cpus: &[u32]) {
+    let mask = mask_of(cpus);
+    let limit = move || set(&mask).map_err(io::Error::from);
+    // SAFETY: between fork and exec, the function makes one system call and allocates nothing.
+    unsafe { command.pre_exec(limit) };
+}
+
+fn set(mask: &[u64]) -> Result<(), Errno> {
+    // SAFETY: the kernel reads the given number of bytes, which is the slice's size. Thread 0 is the calling one.
+    Errno::result(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) }).map(drop)
+}
+
+fn mask_of(cpus: &[u32]) -> Vec<u64> {
+    let word_of = |cpu: u32| usize::try_from(cpu / 64).unwrap_or(MAX_WORDS);
+    let mut mask = vec![0; cpus.iter().map(|&cpu| word_of(cpu) + 1).max().unwrap_or(0)];
+    for &cpu in cpus {
+        mask[word_of(cpu)] |= 1 << (cpu % 64);
+    }
+    mask
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +85,9 @@ mod tests {
     fn bits_become_cpu_numbers() {
         assert_eq!(numbers(&[0b1011, 0, 1 << 63]), [0, 1, 3, 191]);
         assert_eq!(numbers(&[]), [] as [u32; 0]);
+        for cpus in [&[][..], &[0, 1, 3, 191], &[64], &[8191]] {
+            assert_eq!(numbers(&mask_of(cpus)), cpus);
+        }
     }
 
     #[test]

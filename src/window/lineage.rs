@@ -13,16 +13,21 @@ pub(super) struct Lineage {
     recorder: u32,
 }
 
+/// The parent of processes that have none: no process has this id.
+const NO_PARENT: u32 = 0;
+
 /// More generations than this are not followed: a corrupt snapshot can have a circle.
 const MOST_GENERATIONS: usize = 4096;
 
 impl Lineage {
-    /// The processes of both captures. A later parent counts, since orphans get another one.
+    /// The processes of both captures. A later parent counts, since orphans get another one. Children that the
+    /// recorder had before the window, of an earlier command or of the shell that it replaced, are no descendants.
     pub(super) fn of(recorder: u32, earlier: &Earlier, later: &[ThreadState]) -> Self {
         let before =
-            earlier.threads().iter().filter_map(|thread| Some((thread.id.tgid, thread.process.as_ref()?.ppid?)));
+            || earlier.threads().iter().filter_map(|thread| Some((thread.id.tgid, thread.process.as_ref()?.ppid?)));
         let after = later.iter().filter_map(|thread| Some((thread.tgid, thread.process.as_ref()?.ppid?)));
-        Self { parent_of: before.chain(after).collect(), recorder }
+        let disowned = before().filter(|(_, ppid)| *ppid == recorder).map(|(tgid, _)| (tgid, NO_PARENT));
+        Self { parent_of: before().chain(after).chain(disowned).collect(), recorder }
     }
 
     /// Learns the parent of an exited process, unless it is known.
@@ -71,5 +76,14 @@ mod tests {
         let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.party(tgid));
         let command = Some(Party::Command);
         assert_eq!(parties, [None, Some(Party::Ctprof), command, command, command, None]);
+    }
+
+    #[test]
+    fn a_child_that_an_earlier_command_left_is_not_of_the_command() {
+        let before = Earlier::of_threads(vec![process(9, 1), process(10, 9), process(11, 10)]);
+        let later = [process(9, 1), process(10, 9), process(11, 10), process(12, 9), process(13, 10)];
+        let mut lineage = Lineage::of(9, &before, &later);
+        lineage.learn(10, 9);
+        assert_eq!([10, 11, 12, 13].map(|tgid| lineage.party(tgid)), [None, None, Some(Party::Command), None]);
     }
 }

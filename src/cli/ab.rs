@@ -1,0 +1,106 @@
+//! `ctprof ab`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use tempfile::TempDir;
+
+use super::args::{Ab, Args, Messages};
+use super::capture::{check_roots, redact_key};
+use super::compare::Prepared;
+use super::runs::{Recorder, interruption};
+use super::turns::{BASELINE, CANDIDATE, Side, Turns, sides};
+use crate::compare::Sides;
+use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
+use crate::report::cpu_ranges;
+
+/// Runs two commands in turn, and compares their windows.
+pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
+    check_roots(&args.sources)?;
+    let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
+    check_cpus(args.cpus(), &allowed)?;
+    let comparison = Prepared::new(&args.comparing, labels(args.output.as_deref()))?;
+    let parent = Parent::create(args.output.as_deref())?;
+    let mut sides = sides(args, parent.path())?;
+    // Blocked until the end: a temporary directory is removed whatever happens.
+    let signals = Signals::for_command().context("cannot block signals")?;
+    leave(args.cpus(), &allowed);
+    let interrupted = interruption(record(args, &signals, &mut sides, messages))?.map(killed);
+    if interrupted.is_some() {
+        eprintln!("ctprof: interrupted after {}", sides.each_ref().map(Side::counted).join(" and "));
+    }
+    if let Some(status) = interrupted.filter(|_| sides.iter().any(|side| side.tally.successes() == 0)) {
+        return Ok(ExitCode::from(status));
+    }
+    // Reports may use all CPUs, and need no privileges. If the first fails, they take longer.
+    let _ = run_on(&allowed);
+    Privileges::Files.keep();
+    let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
+    let status = worker_per_cpu().install(|| comparison.compare(Sides { baseline, candidate }, messages))?;
+    Ok(interrupted.map_or(status, ExitCode::from))
+}
+
+/// The directories of both sides. Those of a temporary directory do not exist when the report is read.
+fn labels(output: Option<&Path>) -> Sides<String> {
+    let label = |side| output.map_or_else(String::new, |parent| parent.join(side).display().to_string());
+    Sides { baseline: label(BASELINE), candidate: label(CANDIDATE) }
+}
+
+fn record(args: &Ab, signals: &Signals, sides: &mut [Side; 2], messages: Messages) -> anyhow::Result<()> {
+    let recorder = Recorder {
+        sources: &args.sources,
+        ring_bytes: args.ring,
+        signals,
+        redact_key: args.sources.redact.then(redact_key),
+        max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,
+    };
+    Turns { args, recorder }.run(sides, messages)
+}
+
+/// The directory of both sides' directories.
+enum Parent {
+    Named(PathBuf),
+    /// Removed at the end.
+    Temporary(TempDir),
+}
+
+impl Parent {
+    fn create(output: Option<&Path>) -> anyhow::Result<Self> {
+        let temporary = || tempfile::Builder::new().prefix("ctprof-ab-").tempdir();
+        match output {
+            Some(path) => Ok(Self::Named(path.to_owned())),
+            None => temporary().map(Self::Temporary).context("cannot create a temporary directory: name one with -o"),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Named(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+}
+
+fn check_cpus(cpus: &[u32], allowed: &[u32]) -> anyhow::Result<()> {
+    let denied: Vec<u32> = cpus.iter().copied().filter(|cpu| !allowed.contains(cpu)).collect();
+    if denied.is_empty() {
+        return Ok(());
+    }
+    let (denied, allowed) = (cpu_ranges(&denied), cpu_ranges(allowed));
+    let message = format!("CPU {denied} is not available for --cpus: ctprof may run on {allowed}");
+    Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+}
+
+/// Keeps ctprof off the CPUs of the commands, if there are others.
+fn leave(cpus: &[u32], allowed: &[u32]) {
+    let others: Vec<u32> = allowed.iter().copied().filter(|cpu| !cpus.contains(cpu)).collect();
+    if others.is_empty() || others == allowed {
+        return;
+    }
+    if let Err(error) = run_on(&others) {
+        tracing::warn!("cannot keep ctprof off CPU {}: {error}", cpu_ranges(cpus));
+    }
+}

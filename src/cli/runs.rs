@@ -1,0 +1,145 @@
+//! Several runs: windows recorded one after the other, each into a file of a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::args::Sources;
+use super::capture::options;
+use super::input::is_run;
+use super::window::{self, End, Loading, NotStarted, Settings, Span};
+use crate::process::{CommandEnd, Signals, SpawnError};
+use crate::store::{EXTENSION, Target};
+
+/// What all runs share.
+pub(super) struct Recorder<'r> {
+    pub(super) sources: &'r Sources,
+    pub(super) ring_bytes: u32,
+    pub(super) signals: &'r Signals,
+    pub(super) redact_key: Option<String>,
+    pub(super) max_snapshot_bytes: u64,
+}
+
+/// A signal arrived that ends a series of runs.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted by signal {0}")]
+struct Interrupted(i32);
+
+/// The signal that ended a series of runs, if one did.
+pub(super) fn interruption(series: anyhow::Result<()>) -> anyhow::Result<Option<i32>> {
+    let Err(error) = series else { return Ok(None) };
+    let before_start = match error.downcast_ref() {
+        Some(NotStarted(SpawnError::Interrupted(signal))) => Some(*signal),
+        _ => None,
+    };
+    let meanwhile = error.downcast_ref().map(|Interrupted(signal)| *signal);
+    before_start.or(meanwhile).map(Some).ok_or(error)
+}
+
+impl Recorder<'_> {
+    /// Records one run into `file`. Returns how its command ended, if it has one. A run that is interrupted has no
+    /// file.
+    pub(super) fn record(&self, span: &Span, file: &Path) -> anyhow::Result<Option<CommandEnd>> {
+        let target = Target::create(file)?;
+        // Options know cgroups by addresses of the kernel, which it uses again after a while.
+        let options = options(self.sources);
+        let settings = Settings { options, ring_bytes: self.ring_bytes, loading: Loading::Again };
+        let open = window::open(&settings)?;
+        let end = self.pass(span)?;
+        let ended = end.of_command();
+        let mut window = open.close(end)?;
+        if let Some(key) = &self.redact_key {
+            window.redact(key);
+        }
+        target.write(&window, self.max_snapshot_bytes)?;
+        Ok(ended)
+    }
+
+    /// Waits, or runs the command, without recording it.
+    pub(super) fn unrecorded(&self, span: &Span) -> anyhow::Result<Option<CommandEnd>> {
+        let end = self.pass(span)?;
+        let ended = end.of_command();
+        end.discard()?;
+        Ok(ended)
+    }
+
+    fn pass<'s>(&self, span: &'s Span) -> anyhow::Result<End<'s>> {
+        let end = span.pass(self.signals)?;
+        match end.interrupted() {
+            None => Ok(end),
+            Some(signal) => {
+                end.discard()?;
+                Err(Interrupted(signal).into())
+            }
+        }
+    }
+}
+
+/// The directory of a series of runs.
+pub(super) struct RunDirectory {
+    pub(super) path: PathBuf,
+    runs: u32,
+}
+
+impl RunDirectory {
+    /// Creates the directory if needed. It must not have runs, which would be compared together with the new ones.
+    pub(super) fn create(path: &Path, runs: u32) -> anyhow::Result<Self> {
+        fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
+        let entries = fs::read_dir(path).with_context(|| format!("cannot read the directory {}", path.display()))?;
+        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+        if let Some(run) = names.filter(|name| is_run(name)).min() {
+            bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
+        }
+        Ok(Self { path: path.to_owned(), runs })
+    }
+
+    /// The file of a run, counted from 1. Names sort like numbers.
+    pub(super) fn file(&self, number: u32) -> PathBuf {
+        let width = self.runs.to_string().len().max(2);
+        self.path.join(format!("run-{number:0width$}{EXTENSION}"))
+    }
+}
+
+/// The runs of a series so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Runs that have a file.
+    pub(super) recorded: u32,
+    /// Those whose command failed, with their numbers.
+    pub(super) failed: Vec<(u32, CommandEnd)>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, number: u32, end: Option<CommandEnd>) {
+        self.recorded += 1;
+        self.failed.extend(end.filter(|end| !end.is_success()).map(|end| (number, end)));
+    }
+
+    pub(super) fn successes(&self) -> u32 {
+        self.recorded - self.failures()
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        u32::try_from(self.failed.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn first_failure(&self) -> Option<&CommandEnd> {
+        self.failed.first().map(|(_, end)| end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_runs_sort_like_their_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        for (runs, first, last) in [(1, "run-01", "run-01"), (10, "run-01", "run-10"), (100, "run-001", "run-100")] {
+            let directory = RunDirectory::create(dir.path(), runs).unwrap();
+            let name = |number| directory.file(number).file_name().unwrap().to_string_lossy().into_owned();
+            assert_eq!([name(1), name(runs)], [first, last].map(|stem| format!("{stem}.ctprof.zst")));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Two commands that run in turn.
+
+use std::path::Path;
+
+use anyhow::bail;
+
+use super::args::{Ab, Messages};
+use super::run_progress::RunProgress;
+use super::runs::{Recorder, RunDirectory, Tally};
+use super::window::Span;
+use crate::process::{Invocation, Streams};
+
+/// Names of the sides, and of their directories.
+pub(super) const BASELINE: &str = "baseline";
+pub(super) const CANDIDATE: &str = "candidate";
+
+/// One of the two commands, and its runs.
+pub(super) struct Side {
+    name: &'static str,
+    script: String,
+    span: Span,
+    pub(super) directory: RunDirectory,
+    pub(super) tally: Tally,
+}
+
+/// The baseline and the candidate.
+pub(super) fn sides(args: &Ab, parent: &Path) -> anyhow::Result<[Side; 2]> {
+    let side = |name, script: &str| {
+        let directory = RunDirectory::create(&parent.join(name), args.runs)?;
+        let span = shell(args, script);
+        anyhow::Ok(Side { name, script: script.to_owned(), span, directory, tally: Tally::default() })
+    };
+    Ok([side(BASELINE, &args.baseline)?, side(CANDIDATE, &args.candidate)?])
+}
+
+fn shell(args: &Ab, script: &str) -> Span {
+    Span::Command(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
+}
+
+impl Side {
+    /// `3 runs of the baseline`, without those that failed.
+    pub(super) fn counted(&self) -> String {
+        let runs = self.tally.successes();
+        format!("{runs} run{} of the {}", if runs == 1 { "" } else { "s" }, self.name)
+    }
+}
+
+/// What runs next, and of which side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    WarmUp(usize),
+    /// With the number of the run, from 1.
+    Run(usize, u32),
+}
+
+/// A B B A A B B A …: a host that becomes slower or faster meanwhile does so for both sides.
+fn turns(runs: u32) -> impl Iterator<Item = Step> {
+    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| Step::Run(side, number));
+    (1..=runs).flat_map(pair)
+}
+
+/// Runs both sides in turn.
+pub(super) struct Turns<'a> {
+    pub(super) args: &'a Ab,
+    pub(super) recorder: Recorder<'a>,
+}
+
+impl Turns<'_> {
+    /// Runs all. The error of a signal is that of [`interruption`](super::runs::interruption).
+    pub(super) fn run(&self, sides: &mut [Side; 2], messages: Messages) -> anyhow::Result<()> {
+        let warm_ups: &[usize] = if self.args.no_warmup { &[] } else { &[0, 1] };
+        let steps = usize::try_from(self.args.runs)?.saturating_mul(2).saturating_add(warm_ups.len());
+        let mut progress = RunProgress::new(steps, self.args.streams(), messages);
+        let warm_ups = warm_ups.iter().copied().map(Step::WarmUp);
+        warm_ups.chain(turns(self.args.runs)).try_for_each(|step| self.step(step, sides, &mut progress))
+    }
+
+    fn step(&self, step: Step, sides: &mut [Side; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
+        match step {
+            Step::WarmUp(side) => {
+                let side = &sides[side];
+                progress.start(&format!("warm-up of the {}", side.name));
+                self.prepare()?;
+                self.recorder.unrecorded(&side.span).map(drop)
+            }
+            Step::Run(side, number) => {
+                let side = &mut sides[side];
+                progress.start(&format!("run {number} of {} of the {}", self.args.runs, side.name));
+                self.prepare()?;
+                side.tally.add(number, self.recorder.record(&side.span, &side.directory.file(number))?);
+                self.check(side)
+            }
+        }
+    }
+
+    fn prepare(&self) -> anyhow::Result<()> {
+        let Some(script) = &self.args.prepare else { return Ok(()) };
+        match self.recorder.unrecorded(&shell(self.args, script))? {
+            Some(end) if !end.is_success() => {
+                bail!("`{script}` (--prepare) failed: {end}{}", self.how_to_see())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the runs when more than a tenth of a side have failed.
+    fn check(&self, Side { name, script, tally, .. }: &Side) -> anyhow::Result<()> {
+        let (failed, runs) = (tally.failures(), tally.recorded);
+        match tally.first_failure() {
+            Some(end) if failed > self.args.runs / 10 => {
+                bail!("{failed} of {runs} runs of the {name} failed: `{script}`: {end}{}", self.how_to_see())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn how_to_see(&self) -> &'static str {
+        match self.args.streams() {
+            Streams::Discarded => "; show its output with --show-output",
+            Streams::Inherited | Streams::ToStderr => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drift_of_the_host_is_the_same_for_both_sides() {
+        let order: Vec<_> = turns(4).map(|step| if let Step::Run(side, _) = step { side } else { panic!() }).collect();
+        assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
+        let time =
+            |side| order.iter().enumerate().filter(|(_, which)| **which == side).map(|(at, _)| at).sum::<usize>();
+        assert_eq!(time(0), time(1));
+    }
+}
