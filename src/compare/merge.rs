@@ -81,7 +81,7 @@ impl GroupRuns {
                 self.entries.iter().position(is_it)
             };
             match known {
-                Some(place) => self.entries[place].add(run, runs, entry),
+                Some(place) => self.entries[place].add(run, entry),
                 None => self.entries.push(EntryRuns::new(run, runs, entry)),
             }
         }
@@ -134,8 +134,7 @@ impl EntryRuns {
         new
     }
 
-    fn add(&mut self, run: usize, runs: usize, entry: Entry) {
-        debug_assert!(run < runs);
+    fn add(&mut self, run: usize, entry: Entry) {
         self.entry.covered = self.entry.covered.min(entry.covered);
         self.entry.partial |= entry.partial;
         self.entry.quantum = self.entry.quantum.max(entry.quantum);

@@ -106,7 +106,9 @@ fn threshold(comparison: &Comparison) -> Option<Fact> {
     let Threshold(threshold) = comparison.threshold?;
     let (label, text, tone) = if comparison.runs.into_iter().all(|runs| runs >= MIN_RUNS) {
         let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
-        let text = format!("against {within}, by 95% intervals of the ratio of medians (--long shows them)");
+        let is_long = comparison.tables.iter().all(|table| table.section != Section::Overview);
+        let hint = if is_long { "" } else { " (--long shows them)" };
+        let text = format!("against {within}, by 95% intervals of the ratio of medians{hint}");
         ("verdicts", text, Tone::Fact)
     } else {
         ("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"), Tone::Warning)
