@@ -86,6 +86,35 @@ fn row<'j>(report: &'j Value, group: &str, metric: &str) -> &'j Value {
 }
 
 #[test]
+fn runs_that_were_recorded_in_turn_are_compared_in_pairs() {
+    let lab = Lab::new();
+    // The machine slows down by 2 % from pair to pair. The candidate's run is the first of every second pair.
+    let slowed = |pair: usize| 1000 + 20 * u64::try_from(pair).unwrap();
+    let run = |directory: &str, pair: usize, place: usize, ms: u64| {
+        let mut window = window(0, &[("make", ran(ms))]);
+        window["captured_at_unix_ns"] = json!(1_000 * pair + place);
+        // The names do not follow the time.
+        lab.write(directory, 10 - pair, &window);
+    };
+    for pair in 0..8 {
+        run("a", pair, pair % 2, slowed(pair));
+        run("b", pair, 1 - pair % 2, slowed(pair) * 107 / 100);
+    }
+    let report = lab.json(&["a", "b"]);
+    assert_eq!(
+        (&report["design"], &row(&report, "make", "run_time_ns")["verdict"]),
+        (&json!("paired"), &json!("more"))
+    );
+    // One run after the others, and there are no pairs.
+    let mut late = window(0, &[("make", ran(slowed(0)))]);
+    late["captured_at_unix_ns"] = json!(1_000_000);
+    lab.write("a", 10, &late);
+    let report = lab.json(&["a", "b"]);
+    let verdict = &row(&report, "make", "run_time_ns")["verdict"];
+    assert_eq!((&report["design"], verdict), (&json!("independent"), &json!("unclear")));
+}
+
+#[test]
 fn a_rise_beyond_the_threshold_is_more_and_less_the_other_way_round() {
     let lab = Lab::new();
     lab.side("base", STEADY);

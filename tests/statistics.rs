@@ -2,7 +2,9 @@
 //! and power for values as measured on shared machines.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use ctprof::statistics::{Bound, Estimate, Interval, Sample, Verdict, difference, probability, ratio};
+use ctprof::statistics::{
+    Bound, Design, Estimate, Interval, MIN_PAIRS, Sample, Verdict, difference, probability, ratio,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -12,8 +14,16 @@ fn sample(values: &[f64], quantum: f64) -> Sample<'_> {
     Sample { values, quantum }
 }
 
+/// Both designs, as far as there are pairs.
+fn designs(a: &[f64], b: &[f64]) -> Vec<(Design, Vec<f64>, Vec<f64>)> {
+    let pairs = a.len().min(b.len());
+    let paired = (Design::Paired, a[..pairs].to_vec(), b[..pairs].to_vec());
+    let independent = (Design::Independent, a.to_vec(), b.to_vec());
+    [independent].into_iter().chain(Some(paired).filter(|_| pairs >= MIN_PAIRS)).collect()
+}
+
 fn estimate(baseline: &[f64], candidate: &[f64], quantum: f64) -> Estimate {
-    ratio(sample(baseline, quantum), sample(candidate, quantum)).unwrap()
+    ratio(Design::Independent, sample(baseline, quantum), sample(candidate, quantum)).unwrap()
 }
 
 /// Counters of runs: zeros, equal values, small and large ones.
@@ -51,13 +61,17 @@ fn mirrored(verdict: Verdict) -> Verdict {
 proptest! {
     #[test]
     fn swapping_the_sides_inverts_the_interval_and_mirrors_the_verdict(a in runs(), b in runs(), quantum in quantum()) {
-        let (there, back) = (estimate(&a, &b, quantum), estimate(&b, &a, quantum));
-        // The ratio of the medians need not be inverted to the last bit, but is in the interval of both.
-        prop_assert!(is_same(there, inverse(back)), "{there:?} {back:?}");
-        // An end on the threshold itself, but for rounding, can be on either side of it.
-        let ends = [there.interval.low, there.interval.high];
-        let is_on_edge = ends.iter().any(|end| is_close(*end, 1.0 + THRESHOLD) || is_close(*end, 1.0 / (1.0 + THRESHOLD)));
-        prop_assert!(is_on_edge || Verdict::new(there, THRESHOLD) == mirrored(Verdict::new(back, THRESHOLD)));
+        for (design, a, b) in designs(&a, &b) {
+            let (a, b) = (sample(&a, quantum), sample(&b, quantum));
+            let (there, back) = (ratio(design, a, b).unwrap(), ratio(design, b, a).unwrap());
+            // The ratio of the medians need not be inverted to the last bit, but is in the interval of both.
+            prop_assert!(is_same(there, inverse(back)), "{design:?}: {there:?} {back:?}");
+            // An end on the threshold itself, but for rounding, can be on either side of it.
+            let ends = [there.interval.low, there.interval.high];
+            let is_on_edge =
+                ends.iter().any(|end| is_close(*end, 1.0 + THRESHOLD) || is_close(*end, 1.0 / (1.0 + THRESHOLD)));
+            prop_assert!(is_on_edge || Verdict::new(there, THRESHOLD) == mirrored(Verdict::new(back, THRESHOLD)));
+        }
     }
 
     #[test]
@@ -96,7 +110,7 @@ proptest! {
         prop_assert!(0.0 <= interval.low && interval.low <= ratio && ratio <= interval.high);
         let exact = estimate(&a, &b, 0.0).interval;
         prop_assert!(interval.low <= exact.low && exact.high <= interval.high, "a quantum only widens it");
-        let change = difference(sample(&a, quantum), sample(&b, quantum)).unwrap();
+        let change = difference(Design::Independent, sample(&a, quantum), sample(&b, quantum)).unwrap();
         prop_assert!(change.interval.low <= change.amount && change.amount <= change.interval.high);
     }
 
@@ -104,17 +118,19 @@ proptest! {
     fn a_gate_fails_if_and_only_if_the_interval_lies_beyond_its_bound(
         a in runs(), b in runs(), quantum in quantum(), factor in 0.5..2.0_f64, amount in -100.0..100.0_f64,
     ) {
-        let (baseline, candidate) = (sample(&a, quantum), sample(&b, quantum));
-        let ratio = ratio(baseline, candidate).unwrap().interval;
-        let change = difference(baseline, candidate).unwrap().interval;
-        for (bound, is_beyond) in [
-            (Bound::RatioAbove(factor), ratio.low > factor),
-            (Bound::RatioBelow(factor), ratio.high < factor),
-            (Bound::DifferenceAbove(amount), change.low > amount),
-            (Bound::DifferenceBelow(amount), change.high < amount),
-        ] {
-            let p = probability(baseline, candidate, bound).unwrap();
-            prop_assert_eq!(p <= 0.025, is_beyond, "{:?} {}", bound, p);
+        for (design, a, b) in designs(&a, &b) {
+            let (baseline, candidate) = (sample(&a, quantum), sample(&b, quantum));
+            let ratio = ratio(design, baseline, candidate).unwrap().interval;
+            let change = difference(design, baseline, candidate).unwrap().interval;
+            for (bound, is_beyond) in [
+                (Bound::RatioAbove(factor), ratio.low > factor),
+                (Bound::RatioBelow(factor), ratio.high < factor),
+                (Bound::DifferenceAbove(amount), change.low > amount),
+                (Bound::DifferenceBelow(amount), change.high < amount),
+            ] {
+                let p = probability(design, baseline, candidate, bound).unwrap();
+                prop_assert_eq!(p <= 0.025, is_beyond, "{:?}, {:?} {}", design, bound, p);
+            }
         }
     }
 }
@@ -212,6 +228,34 @@ fn ten_percent_more_is_found_at_2_percent_of_noise_and_unclear_at_60() {
     let unclear = share((10, 10), 1.1, 0.0, |random| random.log_normal(0.6), verdict(Verdict::Unclear));
     let same = share((10, 10), 1.1, 0.0, |random| random.log_normal(0.6), verdict(Verdict::Same));
     assert!(unclear >= 0.9 && same == 0.0, "{unclear} {same}");
+}
+
+/// The share of 4,000 comparisons of ten pairs of runs for which `holds` holds. The machine slows both runs of a pair
+/// down alike, and each by 2 % of noise of its own.
+fn share_of_pairs(factor: f64, machine: f64, holds: impl Fn(Estimate) -> bool) -> f64 {
+    let mut random = Random(1);
+    let mut holding = 0_u32;
+    for _ in 0..4000 {
+        let pairs = (0..10).map(|_| {
+            let slowed = random.log_normal(machine);
+            (slowed * random.log_normal(0.02), slowed * random.log_normal(0.02) * factor)
+        });
+        let (a, b): (Vec<_>, Vec<_>) = pairs.unzip();
+        holding += u32::from(holds(ratio(Design::Paired, sample(&a, 0.0), sample(&b, 0.0)).unwrap()));
+    }
+    f64::from(holding) / 4000.0
+}
+
+#[test]
+fn pairs_find_ten_percent_more_on_a_machine_that_varies_by_4_percent_without_more_false_alarms() {
+    let verdict = |wanted| move |estimate| Verdict::new(estimate, THRESHOLD) == wanted;
+    for machine in [0.0, 0.04, 0.2] {
+        let covered = share_of_pairs(1.1, machine, covers(1.1));
+        let alarms = share_of_pairs(1.0, machine, verdict(Verdict::More));
+        assert!(covered >= 0.95 - ERROR && alarms <= 0.01, "{machine}: {covered} {alarms}");
+    }
+    let found = share_of_pairs(1.1, 0.04, verdict(Verdict::More));
+    assert!(found >= 0.95, "{found}");
 }
 
 #[test]

@@ -7,11 +7,12 @@ use super::entry::Entry;
 use super::gate::{Gate, WORSE};
 use super::gate_metric::{Absence, GateMetric};
 use super::gate_values::{GroupValues, RunValues};
+use super::judge::known;
 use super::merge::of_kind;
 use super::only::{GroupGlob, NoSuchGroup};
 use super::sides::Sides;
 use crate::model::{Cell, Unit};
-use crate::statistics::{self, Bound, Interval, MIN_RUNS, Sample};
+use crate::statistics::{self, Bound, Design, Interval, MIN_RUNS, Sample};
 
 /// The result of a gate for one value of one group.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct GateResult {
     pub partial: bool,
     /// Number of runs with a value.
     pub runs: Sides<usize>,
+    /// How the runs of both sides belong together.
+    pub design: Design,
     /// How much the value changed; `None` if there is no saying.
     pub change: Option<GateChange>,
     /// The one-sided p-value of "the change is not beyond the bound", corrected for the number of gates; `None` with
@@ -140,8 +143,8 @@ pub enum GateFault {
 const SIGNIFICANT: f64 = 0.025;
 
 /// The results of all gates.
-pub(super) fn judge(gates: &[Gate], runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
-    let results = gates.iter().enumerate().map(|(place, gate)| (gate, of_gate(place, gate, runs)));
+pub(super) fn judge(gates: &[Gate], design: Design, runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
+    let results = gates.iter().enumerate().map(|(place, gate)| (gate, of_gate(place, gate, design, runs)));
     let (mut results, limits): (Vec<_>, Vec<_>) =
         results.flat_map(|(gate, results)| results.into_iter().map(move |result| (result, gate.limit))).unzip();
     correct(&mut results);
@@ -166,6 +169,7 @@ impl GateResult {
             partial: false,
             runs: Sides::default(),
             change: None,
+            design: Design::default(),
             p: None,
             runs_needed: None,
             outcome,
@@ -178,12 +182,20 @@ impl GateResult {
 }
 
 /// The results of one gate. Those without data are left out if others have some.
-fn of_gate(place: usize, gate: &Gate, runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
+fn of_gate(place: usize, gate: &Gate, design: Design, runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
     let of_metric = |(at, metric): (usize, &GateMetric)| {
         let values = runs.as_ref().map(|side| side.iter().map(|run| &run.by_gate[place][at]).collect::<Vec<_>>());
         let groups = values.as_ref().into_iter().flatten().flat_map(|run| run.by_group.keys());
         let groups: BTreeSet<_> = groups.cloned().collect();
-        groups.into_iter().map(|group| of_group(place, gate, metric, group, &values)).collect::<Vec<_>>()
+        let result = |group| {
+            let mut result =
+                GateResult { design, ..GateResult::new(place, gate, &metric.name, group, GateOutcome::Passed) };
+            if let Err(fault) = compare(&mut result, gate, metric, &values) {
+                result.outcome = GateOutcome::Error(fault);
+            }
+            result
+        };
+        groups.into_iter().map(result).collect::<Vec<_>>()
     };
     let mut results: Vec<_> = gate.metrics.iter().enumerate().flat_map(of_metric).collect();
     let fault = match &gate.group {
@@ -202,22 +214,9 @@ fn of_gate(place: usize, gate: &Gate, runs: &Sides<Vec<RunValues>>) -> Vec<GateR
     results
 }
 
-fn of_group(
-    place: usize,
-    gate: &Gate,
-    metric: &GateMetric,
-    group: Vec<String>,
-    runs: &Sides<Vec<&GroupValues>>,
-) -> GateResult {
-    let mut result = GateResult::new(place, gate, &metric.name, group, GateOutcome::Passed);
-    if let Err(fault) = compare(&mut result, gate, metric, runs) {
-        result.outcome = GateOutcome::Error(fault);
-    }
-    result
-}
-
-/// The values of one side: one per run that has one.
+/// The values of one side.
 struct Values {
+    /// One per run; NaN where it is unknown.
     numbers: Vec<f64>,
     /// A value, for its kind.
     like: Option<Cell>,
@@ -228,10 +227,10 @@ struct Values {
 impl Values {
     fn new(group: &[String], absence: Absence, runs: &[&GroupValues]) -> Self {
         let cell = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.cell.clone());
-        let numbers = runs.iter().filter_map(|run| match run.by_group.get(group) {
-            Some(entry) => cell(entry).as_ref().and_then(number),
-            None if run.known && absence == Absence::Zero => Some(0.0),
-            None => None,
+        let numbers = runs.iter().map(|run| match run.by_group.get(group) {
+            Some(entry) => cell(entry).as_ref().and_then(number).unwrap_or(f64::NAN),
+            None if run.known && absence == Absence::Zero => 0.0,
+            None => f64::NAN,
         });
         Self {
             numbers: numbers.collect(),
@@ -240,8 +239,12 @@ impl Values {
         }
     }
 
+    fn known(&self) -> Vec<f64> {
+        self.numbers.iter().copied().filter(|value| !value.is_nan()).collect()
+    }
+
     fn median(&self, like: Option<&Cell>) -> Option<(f64, Cell)> {
-        let median = statistics::median(&self.numbers)?;
+        let median = statistics::median(&self.known())?;
         Some((median, of_kind(like?, median)))
     }
 }
@@ -261,7 +264,7 @@ fn compare(
     let like = sides.baseline.like.clone().or_else(|| sides.candidate.like.clone());
     let medians = sides.as_ref().map(|side| side.median(like.as_ref()));
     result.values = medians.as_ref().map(|median| median.as_ref().map(|(_, cell)| cell.clone()));
-    result.runs = sides.as_ref().map(|side| side.numbers.len());
+    result.runs = sides.as_ref().map(|side| side.known().len());
     check_groups(gate, &sides)?;
     let (before, after) = match (medians.baseline, medians.candidate) {
         (Some((before, _)), Some((after, _))) => (before, after),
@@ -273,9 +276,11 @@ fn compare(
         return Err(GateFault::Negative);
     }
     let quantum = entries.iter().map(|entry| entry.quantum).fold(0.0, f64::max);
-    let samples = sides.as_ref().map(|side| Sample { values: &side.numbers, quantum });
-    result.change = Some(change(gate.limit, samples, (before, after)));
-    result.p = statistics::probability(samples.baseline, samples.candidate, gate.limit);
+    let (design, known) = known(result.design, sides.as_ref().map(|side| &side.numbers[..]));
+    let samples = known.as_ref().map(|values| Sample { values, quantum });
+    result.design = design;
+    result.change = Some(change(gate.limit, design, samples, (before, after)));
+    result.p = statistics::probability(design, samples.baseline, samples.candidate, gate.limit);
     if result.p.is_none() && gate.limit.is_exceeded(before, after) {
         result.outcome = GateOutcome::Failed;
     }
@@ -297,13 +302,13 @@ fn is_ratio(limit: Bound) -> bool {
     matches!(limit, Bound::RatioAbove(_) | Bound::RatioBelow(_))
 }
 
-fn change(limit: Bound, samples: Sides<Sample<'_>>, (before, after): (f64, f64)) -> GateChange {
+fn change(limit: Bound, design: Design, samples: Sides<Sample<'_>>, (before, after): (f64, f64)) -> GateChange {
     let Sides { baseline, candidate } = samples;
     if is_ratio(limit) {
         let ratio = if before == after { 1.0 } else { after / before };
-        GateChange::Ratio(ratio, statistics::ratio(baseline, candidate).map(|estimate| estimate.interval))
+        GateChange::Ratio(ratio, statistics::ratio(design, baseline, candidate).map(|estimate| estimate.interval))
     } else {
-        let interval = statistics::difference(baseline, candidate).map(|difference| difference.interval);
+        let interval = statistics::difference(design, baseline, candidate).map(|difference| difference.interval);
         GateChange::Difference(after - before, interval)
     }
 }
@@ -349,12 +354,13 @@ fn runs_needed(result: &GateResult, limit: Bound) -> Option<usize> {
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
 fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
-    let can_decide = |runs: Sides<usize>| {
-        statistics::least_probability((runs.baseline, runs.candidate)) * tests as f64 <= SIGNIFICANT
+    let can_decide = |design: Design, runs: Sides<usize>| {
+        statistics::least_probability(design, (runs.baseline, runs.candidate)) * tests as f64 <= SIGNIFICANT
     };
-    let undecided = |result: &&mut GateResult| result.outcome == GateOutcome::Unclear && !can_decide(result.runs);
+    let undecided =
+        |result: &&mut GateResult| result.outcome == GateOutcome::Unclear && !can_decide(result.design, result.runs);
     if let Some(result) = results.iter_mut().find(undecided) {
-        let needed = (MIN_RUNS..).find(|runs| can_decide(Sides { baseline: *runs, candidate: *runs }));
+        let needed = (MIN_RUNS..).find(|runs| can_decide(result.design, Sides { baseline: *runs, candidate: *runs }));
         let needed = needed.unwrap_or(usize::MAX);
         result.outcome = GateOutcome::Error(GateFault::TooFewRuns { runs: result.runs, tests, needed });
     }
@@ -384,7 +390,10 @@ mod tests {
             run
         };
         let runs = Sides { baseline: vec![run(before)], candidate: vec![run(after)] };
-        judge(std::slice::from_ref(&gate), &runs).into_iter().map(|result| result.outcome).collect()
+        judge(std::slice::from_ref(&gate), Design::Independent, &runs)
+            .into_iter()
+            .map(|result| result.outcome)
+            .collect()
     }
 
     fn of_total(gate: &str, before: Option<u64>, after: Option<u64>) -> GateOutcome {
@@ -400,7 +409,7 @@ mod tests {
             one
         };
         let side = |values: &[u64]| values.iter().map(run).collect();
-        judge(&gates, &Sides { baseline: side(before), candidate: side(after) })
+        judge(&gates, Design::Independent, &Sides { baseline: side(before), candidate: side(after) })
     }
 
     use GateOutcome::{Error, Failed, Passed, Unclear};
@@ -495,7 +504,7 @@ mod tests {
         };
         let outcome = |gate: &str| {
             let runs = Sides { baseline: vec![run(-4096)], candidate: vec![run(4096)] };
-            judge(&[gate.parse().unwrap()], &runs).remove(0).outcome
+            judge(&[gate.parse().unwrap()], Design::Independent, &runs).remove(0).outcome
         };
         assert_eq!(outcome("live_heap_estimate>10%"), Error(GateFault::Negative));
         assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::entry::Entry;
 use super::options::Threshold;
 use super::sides::Sides;
-use crate::statistics::{Estimate, Sample, Verdict, ratio, runs_needed};
+use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Verdict, ratio, runs_needed};
 
 /// The values of a row in several runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,22 +52,35 @@ impl RowRuns {
     /// The known values.
     #[must_use]
     pub fn known(&self) -> Sides<Vec<f64>> {
-        self.values.as_ref().map(|side| side.iter().copied().filter(|value| !value.is_nan()).collect())
+        known(Design::Independent, self.values.as_ref().map(|side| &**side)).1
     }
 
-    fn new(values: Sides<Box<[f64]>>, quantum: f64, threshold: Threshold) -> Self {
+    fn new(values: Sides<Box<[f64]>>, quantum: f64, design: Design, threshold: Threshold) -> Self {
         let mut runs = Self { values, quantum, estimate: None, verdict: None, needed: None };
-        let known = runs.known();
+        let (design, known) = known(design, runs.values.as_ref().map(|side| &**side));
         let fewest = known.baseline.len().min(known.candidate.len());
         let sample = |values| Sample { values, quantum };
         let are_usual = are_most(known.baseline.len(), runs.values.baseline.len())
             && are_most(known.candidate.len(), runs.values.candidate.len());
-        runs.estimate = ratio(sample(&known.baseline), sample(&known.candidate)).filter(|_| are_usual);
+        runs.estimate = ratio(design, sample(&known.baseline), sample(&known.candidate)).filter(|_| are_usual);
         runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
         let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
         runs.needed = unclear.and_then(|estimate| RunsNeeded::new(fewest, estimate, threshold));
         runs
     }
+}
+
+/// The known values of runs, in pairs if enough pairs are whole.
+pub(super) fn known(design: Design, values: Sides<&[f64]>) -> (Design, Sides<Vec<f64>>) {
+    let is_known = |value: &f64| !value.is_nan();
+    if design == Design::Paired {
+        let pairs = values.baseline.iter().copied().zip(values.candidate.iter().copied());
+        let (baseline, candidate): (Vec<_>, Vec<_>) = pairs.filter(|(a, b)| is_known(a) && is_known(b)).unzip();
+        if baseline.len() >= MIN_PAIRS {
+            return (design, Sides { baseline, candidate });
+        }
+    }
+    (Design::Independent, values.map(|side| side.iter().copied().filter(is_known).collect()))
 }
 
 /// Whether so many runs are at least half of all.
@@ -114,6 +127,7 @@ impl KnownValues {
 /// What rows of a section are judged by.
 pub(super) struct Judge {
     pub(super) known: Sides<KnownValues>,
+    pub(super) design: Design,
     pub(super) threshold: Threshold,
 }
 
@@ -128,6 +142,6 @@ impl Judge {
             (None, Some(b)) => Sides { baseline: self.known.baseline.of_no_group(b), candidate: b.runs.take()? },
             (None, None) => return None,
         };
-        Some(Box::new(RowRuns::new(values, quantum, self.threshold)))
+        Some(Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
     }
 }

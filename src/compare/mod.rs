@@ -33,6 +33,7 @@ mod word;
 
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
+use crate::statistics::Design;
 
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
@@ -68,6 +69,8 @@ pub struct Comparison {
     pub per: Per,
     /// Number of runs of each side.
     pub runs: Sides<usize>,
+    /// How the runs of both sides belong together.
+    pub design: Design,
     /// What intervals are compared with; `None` for two single captures.
     pub threshold: Option<Threshold>,
     /// The sections, in order.
@@ -150,7 +153,8 @@ pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate])
         let Sides { baseline: (before, known_before), candidate: (after, known_after) } =
             sides.map(Option::unwrap_or_default);
         let known = Sides { baseline: known_before, candidate: known_after };
-        let judge = grouped.is_repeated.then_some(Judge { known, threshold: options.threshold });
+        let judge =
+            grouped.is_repeated.then_some(Judge { known, design: grouped.design, threshold: options.threshold });
         rows::comparison_table(section, Sides { baseline: before, candidate: after }, keys, judge.as_ref())
     });
     let mut tables: Vec<_> = tables.collect();
@@ -174,6 +178,7 @@ pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate])
         group_by: options.group_by,
         per,
         runs: grouped.digests.as_ref().map(Vec::len),
+        design: grouped.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         tables,
         renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },

@@ -16,8 +16,9 @@ use super::only::{GroupGlob, NoSuchGroup};
 use super::options::{GroupBy, Options, Per};
 use super::select::SortKey;
 use super::sides::Sides;
-use super::{captures, overview, records, smaps};
+use super::{captures, overview, records, runs, smaps};
 use crate::model::{CtprofSnapshot, Section};
+use crate::statistics::Design;
 
 /// Every section of one capture.
 type Sections = BTreeMap<Section, SideSection>;
@@ -29,6 +30,7 @@ pub(super) type SideSections = BTreeMap<Section, (SideSection, KnownValues)>;
 pub(super) struct Reduced {
     /// The captures, without their threads.
     pub(super) digests: Sides<Vec<Digest>>,
+    pub(super) design: Design,
     pub(super) sections: Sides<SideSections>,
     /// Whether a side has several runs.
     pub(super) is_repeated: bool,
@@ -39,6 +41,7 @@ pub(super) struct Reduced {
 
 /// Reduces every capture. The keys of names depend on the names of all captures together.
 pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Options, gates: &[Gate]) -> Reduced {
+    let design = runs::pair(&mut digests);
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
     let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
@@ -78,7 +81,7 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
         baseline: gated(&digests.baseline, &groups.baseline, &baseline),
         candidate: gated(&digests.candidate, &groups.candidate, &candidate),
     };
-    let gates = gate_outcome::judge(gates, &gated);
+    let gates = gate_outcome::judge(gates, design, &gated);
     let is_repeated = digests.as_ref().into_iter().any(|side| side.len() > 1);
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| {
         let captures = digests.iter().zip(groups).zip(memory);
@@ -93,7 +96,7 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     mark_renamed(&mut sections, &cgroups);
     let mut renamed = cgroups.list;
     renamed.retain(|pair| options.wants_group(std::slice::from_ref(&pair.baseline)));
-    Reduced { digests, sections, is_repeated, renamed, unmatched, gates }
+    Reduced { digests, design, sections, is_repeated, renamed, unmatched, gates }
 }
 
 /// Maps the path of a cgroup to the key of its group.

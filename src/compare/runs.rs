@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::digest::Digest;
+use super::sides::Sides;
+use crate::statistics::{Design, MIN_PAIRS};
 
 /// The runs of one side.
 #[derive(Debug)]
@@ -90,6 +92,24 @@ impl Runs {
     pub(super) fn count(&self) -> Option<RunCount> {
         (self.kind == Kind::Repeated).then(|| RunCount::new(&self.digests, self.excluded))
     }
+}
+
+/// Pairs the runs of both sides if they were recorded in turn, as `ab` does: no run of a pair after one of the next pair.
+/// Sorts them by time then.
+pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
+    let time = |digest: &Digest| digest.snapshot.captured_at_unix_ns;
+    let Sides { baseline, candidate } = sides.as_ref().map(|side| {
+        let mut times: Vec<u64> = side.iter().map(time).collect();
+        times.sort_unstable();
+        times
+    });
+    let pairs: Vec<_> = baseline.iter().zip(&candidate).map(|(a, b)| (a.min(b), a.max(b))).collect();
+    let are_in_turn = pairs.windows(2).all(|pairs| pairs[0].1 < pairs[1].0);
+    if baseline.len() != candidate.len() || pairs.len() < MIN_PAIRS || !are_in_turn {
+        return Design::Independent;
+    }
+    sides.as_mut().into_iter().for_each(|side| side.sort_by_key(time));
+    Design::Paired
 }
 
 /// The repeated runs of a side.

@@ -9,7 +9,7 @@ use super::window;
 use crate::compare::{Comparison, ComparisonTable, Difference, Header, Per, Row, Side, Sides, Threshold};
 use crate::diagnose::Warning;
 use crate::model::{Section, Unit};
-use crate::statistics::MIN_RUNS;
+use crate::statistics::{Design, MIN_RUNS};
 
 impl<'r> Page<'r> {
     /// The page of a comparison.
@@ -23,6 +23,7 @@ impl<'r> Page<'r> {
                 .flatten()
                 .chain([per(comparison)])
                 .chain(threshold(comparison))
+                .chain(design(comparison))
                 .collect(),
             group_by: comparison.group_by,
             sections: comparison.tables.iter().map(|table| section(table, selection)).collect(),
@@ -108,12 +109,19 @@ fn threshold(comparison: &Comparison) -> Option<Fact> {
         let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
         let is_long = comparison.tables.iter().all(|table| table.section != Section::Overview);
         let hint = if is_long { "" } else { " (--long shows them)" };
-        let text = format!("against {within}, by 95% intervals of the ratio of medians{hint}");
+        let paired = if comparison.design == Design::Paired { " of paired runs" } else { "" };
+        let text = format!("against {within}, by 95% intervals of the ratio of medians{paired}{hint}");
         ("verdicts", text, Tone::Fact)
     } else {
         ("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"), Tone::Warning)
     };
     Some(Fact { key: "threshold", data: json!(threshold), lines: vec![Line { label, text, tone }] })
+}
+
+/// Whether the runs are paired, for programs; the verdicts' line says it.
+fn design(comparison: &Comparison) -> Option<Fact> {
+    let name = comparison.threshold.map(|_| comparison.design.name())?;
+    Some(Fact { key: "design", data: json!(name), lines: Vec::new() })
 }
 
 fn apart(apart_ns: Option<i128>) -> Line {

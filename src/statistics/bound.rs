@@ -1,7 +1,6 @@
 //! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
 
-use super::estimate::quotient;
-use super::rank_sum;
+use super::design::{Design, Scale};
 use super::sample::{Sample, median};
 
 /// What a gate forbids.
@@ -21,11 +20,13 @@ impl Bound {
     /// Whether these values are beyond the bound; of two zeros the ratio is 1.
     #[must_use]
     pub fn is_exceeded(self, baseline: f64, candidate: f64) -> bool {
+        self.is_beyond(self.scale().change(candidate, baseline))
+    }
+
+    fn is_beyond(self, change: f64) -> bool {
         match self {
-            Self::RatioAbove(factor) => quotient(candidate, baseline) > factor,
-            Self::RatioBelow(factor) => quotient(candidate, baseline) < factor,
-            Self::DifferenceAbove(amount) => candidate - baseline > amount,
-            Self::DifferenceBelow(amount) => candidate - baseline < amount,
+            Self::RatioAbove(bound) | Self::DifferenceAbove(bound) => change > bound,
+            Self::RatioBelow(bound) | Self::DifferenceBelow(bound) => change < bound,
         }
     }
 
@@ -33,8 +34,11 @@ impl Bound {
         matches!(self, Self::RatioAbove(_) | Self::DifferenceAbove(_))
     }
 
-    fn is_ratio(self) -> bool {
-        matches!(self, Self::RatioAbove(_) | Self::RatioBelow(_))
+    fn scale(self) -> Scale {
+        match self {
+            Self::RatioAbove(_) | Self::RatioBelow(_) => Scale::Ratio,
+            Self::DifferenceAbove(_) | Self::DifferenceBelow(_) => Scale::Difference,
+        }
     }
 }
 
@@ -42,28 +46,27 @@ impl Bound {
 /// [`difference`](super::difference) has none. It is at most 0.025 if and only if the 95 % interval lies beyond the
 /// bound, and 1 if the medians do not exceed it.
 #[must_use]
-pub fn probability(baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
-    let is_valid = |side: Sample<'_>| side.is_enough() && (side.is_amount() || !bound.is_ratio());
-    if !is_valid(baseline) || !is_valid(candidate) {
+pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
+    let scale = bound.scale();
+    let are_valid = scale == Scale::Difference || (baseline.is_amount() && candidate.is_amount());
+    if !design.is_enough(baseline, candidate) || !are_valid {
         return None;
     }
     if !bound.is_exceeded(median(baseline.values)?, median(candidate.values)?) {
         return Some(1.0);
     }
     // Values off by their quantum in the direction that favours no change.
-    let quanta = if bound.is_upper() { 1.0 } else { -1.0 };
-    let amount = |value: f64| if bound.is_ratio() { value.max(0.0) } else { value };
-    let pairs = candidate.shifted(-quanta).flat_map(|a| baseline.shifted(quanta).map(move |b| (amount(a), amount(b))));
-    let exceeding = pairs.filter(|(candidate, baseline)| bound.is_exceeded(*baseline, *candidate)).count();
-    let (m, n) = (baseline.values.len(), candidate.values.len());
-    // By symmetry, as many orders have at least so many pairs as have at most the rest.
-    Some(rank_sum::at_most(m * n - exceeding, (m, n)))
+    let quanta = if bound.is_upper() { -1.0 } else { 1.0 };
+    let estimates = design.estimates(scale, baseline, candidate, quanta);
+    let within = estimates.into_iter().filter(|estimate| !bound.is_beyond(*estimate)).count();
+    // By symmetry, as many orders have at least all but these as have at most these.
+    Some(design.at_most(within, (baseline.values.len(), candidate.values.len())))
 }
 
 /// The smallest p-value that so many runs of the baseline and the candidate can have.
 #[must_use]
-pub fn least_probability(runs: (usize, usize)) -> f64 {
-    rank_sum::at_most(0, runs)
+pub fn least_probability(design: Design, runs: (usize, usize)) -> f64 {
+    design.at_most(0, runs)
 }
 
 /// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
@@ -83,6 +86,7 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::Design::Independent;
     use super::*;
 
     fn exact(values: &[f64]) -> Sample<'_> {
@@ -92,12 +96,12 @@ mod tests {
     #[test]
     fn the_smallest_probability_is_that_of_one_order_of_all() {
         let (low, high) = ([1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
-        let of = |bound| probability(exact(&low), exact(&high), bound).unwrap();
+        let of = |bound| probability(Independent, exact(&low), exact(&high), bound).unwrap();
         assert_eq!(of(Bound::RatioAbove(1.1)), 1.0 / 70.0);
         assert_eq!(of(Bound::DifferenceAbove(5.0)), 1.0 / 70.0);
         assert_eq!(of(Bound::RatioBelow(0.9)), 1.0);
-        assert_eq!(probability(exact(&high), exact(&low), Bound::DifferenceBelow(-5.0)), Some(1.0 / 70.0));
-        assert_eq!(probability(exact(&low[1..]), exact(&high), Bound::RatioAbove(1.0)), None);
+        assert_eq!(probability(Independent, exact(&high), exact(&low), Bound::DifferenceBelow(-5.0)), Some(1.0 / 70.0));
+        assert_eq!(probability(Independent, exact(&low[1..]), exact(&high), Bound::RatioAbove(1.0)), None);
     }
 
     #[test]
@@ -105,11 +109,11 @@ mod tests {
         let of = |quantum| {
             let (baseline, candidate) = ([10.0; 4], [12.0; 4]);
             let side = |values| Sample { values, quantum };
-            probability(side(&baseline), side(&candidate), Bound::RatioAbove(1.05)).unwrap()
+            probability(Independent, side(&baseline), side(&candidate), Bound::RatioAbove(1.05)).unwrap()
         };
         assert_eq!((of(0.0), of(1.0)), (1.0 / 70.0, 1.0));
         let zeros = exact(&[0.0; 4]);
-        assert_eq!(probability(zeros, zeros, Bound::RatioAbove(1.0)), Some(1.0));
+        assert_eq!(probability(Independent, zeros, zeros, Bound::RatioAbove(1.0)), Some(1.0));
     }
 
     #[test]

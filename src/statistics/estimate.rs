@@ -1,6 +1,6 @@
 //! The ratio and the difference of two sides, with their intervals.
 
-use super::rank_sum;
+use super::design::{Design, Scale, quotient};
 use super::sample::{Sample, median};
 
 /// A 95 % confidence interval.
@@ -45,50 +45,39 @@ pub struct Difference {
 }
 
 /// The ratio of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side,
-/// or with values that are negative or not finite.
+/// of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), or with values that are negative or not finite.
 ///
 /// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
 /// nothing was counted on either side.
 #[must_use]
-pub fn ratio(baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-    let is_valid = |side: Sample<'_>| side.is_enough() && side.is_amount();
-    if !is_valid(baseline) || !is_valid(candidate) {
+pub fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+    if !design.is_enough(baseline, candidate) || !baseline.is_amount() || !candidate.is_amount() {
         return None;
     }
     if baseline.is_zero() && candidate.is_zero() {
         return Some(Estimate { ratio: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
     }
     let ratio = quotient(median(candidate.values)?, median(baseline.values)?);
-    let interval = interval(baseline, candidate, |candidate, baseline| quotient(candidate.max(0.0), baseline.max(0.0)));
+    let interval = interval(design, Scale::Ratio, baseline, candidate);
     Some(Estimate { ratio, interval: interval.widened_to(ratio) })
 }
 
 /// The difference of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a
-/// side, or with values that are not finite.
+/// side, of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), or with values that are not finite.
 #[must_use]
-pub fn difference(baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Difference> {
-    if !baseline.is_enough() || !candidate.is_enough() {
+pub fn difference(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Difference> {
+    if !design.is_enough(baseline, candidate) {
         return None;
     }
     let amount = median(candidate.values)? - median(baseline.values)?;
-    let interval = interval(baseline, candidate, |candidate, baseline| candidate - baseline);
+    let interval = interval(design, Scale::Difference, baseline, candidate);
     Some(Difference { amount, interval: interval.widened_to(amount) })
 }
 
-/// Candidate over baseline; 1 if both are 0.
-pub(super) fn quotient(candidate: f64, baseline: f64) -> f64 {
-    if candidate == baseline { 1.0 } else { candidate / baseline }
-}
-
-/// The interval of what `compare` says of a candidate's and a baseline's value: it grows with the first and falls
-/// with the second.
-fn interval(baseline: Sample<'_>, candidate: Sample<'_>, compare: impl Fn(f64, f64) -> f64) -> Interval {
-    let place = rank_sum::place_of_end((baseline.values.len(), candidate.values.len()));
-    let pairs = |quanta: f64| -> Vec<f64> {
-        let of_candidate = |value| baseline.shifted(-quanta).map(move |other| (value, other));
-        candidate.shifted(quanta).flat_map(of_candidate).map(|(a, b)| compare(a, b)).collect()
-    };
-    let (mut lowest, mut highest) = (pairs(-1.0), pairs(1.0));
+/// The interval without the ratio or the difference of the medians.
+fn interval(design: Design, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Interval {
+    let place = design.place_of_end((baseline.values.len(), candidate.values.len()));
+    let [mut lowest, mut highest] = [-1.0, 1.0].map(|quanta| design.estimates(scale, baseline, candidate, quanta));
     let last = highest.len() - place;
     let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
     let high = *highest.select_nth_unstable_by(last, f64::total_cmp).1;
@@ -97,6 +86,7 @@ fn interval(baseline: Sample<'_>, candidate: Sample<'_>, compare: impl Fn(f64, f
 
 #[cfg(test)]
 mod tests {
+    use super::Design::{Independent, Paired};
     use super::*;
 
     fn exact(values: &[f64]) -> Sample<'_> {
@@ -104,14 +94,14 @@ mod tests {
     }
 
     fn estimate(baseline: &[f64], candidate: &[f64]) -> (f64, f64, f64) {
-        let Estimate { ratio, interval } = ratio(exact(baseline), exact(candidate)).unwrap();
+        let Estimate { ratio, interval } = ratio(Independent, exact(baseline), exact(candidate)).unwrap();
         (ratio, interval.low, interval.high)
     }
 
     #[test]
     fn of_four_runs_a_side_the_interval_is_that_of_all_pairs() {
         assert_eq!(estimate(&[10.0, 8.0, 10.0, 16.0], &[20.0, 16.0, 24.0, 40.0]), (2.2, 1.0, 5.0));
-        assert_eq!(ratio(exact(&[1.0; 3]), exact(&[1.0; 9])), None);
+        assert_eq!(ratio(Independent, exact(&[1.0; 3]), exact(&[1.0; 9])), None);
     }
 
     #[test]
@@ -141,19 +131,19 @@ mod tests {
     #[test]
     fn a_quantum_widens_the_interval_by_what_each_value_can_be_off() {
         let ticks = |values| Sample { values, quantum: 1.0 };
-        let estimate = ratio(ticks(&[9.0; 4]), ticks(&[10.0; 4])).unwrap();
+        let estimate = ratio(Independent, ticks(&[9.0; 4]), ticks(&[10.0; 4])).unwrap();
         assert_eq!(estimate.interval, Interval { low: 0.9, high: 11.0 / 8.0 });
-        let estimate = ratio(ticks(&[1.0; 4]), ticks(&[1.0; 4])).unwrap();
+        let estimate = ratio(Independent, ticks(&[1.0; 4]), ticks(&[1.0; 4])).unwrap();
         assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
-        let zero = ratio(ticks(&[0.0; 4]), ticks(&[0.0; 4])).unwrap();
+        let zero = ratio(Independent, ticks(&[0.0; 4]), ticks(&[0.0; 4])).unwrap();
         assert_eq!(zero.interval, Interval { low: 1.0, high: 1.0 });
     }
 
     #[test]
     fn values_that_no_ratio_can_have_get_none() {
-        assert_eq!(ratio(exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
-        assert_eq!(ratio(exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
-        let change = difference(exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
+        assert_eq!(ratio(Independent, exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
+        assert_eq!(ratio(Independent, exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
+        let change = difference(Independent, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
         assert_eq!((change.amount, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
     }
 
@@ -163,5 +153,25 @@ mod tests {
         let (ratio, low, high) =
             estimate(&[1.0, 1.0, 1.0, 1.0, 100.0, 100.0, 100.0], &[1.0, 1.0, 1.0, 100.0, 100.0, 100.0, 100.0]);
         assert!(low <= ratio && ratio <= high, "{ratio} {low} {high}");
+    }
+
+    #[test]
+    fn what_the_machine_does_to_both_runs_of_a_pair_does_not_widen_the_interval() {
+        let baseline = [100.0, 140.0, 80.0, 120.0, 60.0, 160.0, 110.0, 90.0];
+        let candidate = baseline.map(|run| run * 1.1);
+        let width = |design| {
+            let Interval { low, high } = ratio(design, exact(&baseline), exact(&candidate)).unwrap().interval;
+            high / low
+        };
+        assert!(width(Paired) < 1.000_001 && width(Independent) > 1.5, "{} {}", width(Paired), width(Independent));
+        assert_eq!(ratio(Paired, exact(&baseline[..5]), exact(&candidate[..5])), None, "too few pairs");
+        assert_eq!(ratio(Paired, exact(&baseline), exact(&candidate[1..])), None);
+    }
+
+    #[test]
+    fn pairs_without_a_ratio_widen_the_interval() {
+        let (baseline, candidate) = ([0.0, 5.0, 0.0, 5.0, 0.0, 5.0], [5.0, 0.0, 5.0, 0.0, 5.0, 0.0]);
+        let estimate = ratio(Paired, exact(&baseline), exact(&candidate)).unwrap();
+        assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
     }
 }

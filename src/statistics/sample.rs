@@ -20,9 +20,8 @@ impl Sample<'_> {
         self.values.iter().map(move |value| value + quanta * self.quantum)
     }
 
-    /// Whether there are enough values for an interval, all of them finite.
-    pub(super) fn is_enough(self) -> bool {
-        self.values.len() >= MIN_RUNS && self.values.iter().all(|value| value.is_finite())
+    pub(super) fn is_finite(self) -> bool {
+        self.values.iter().all(|value| value.is_finite())
     }
 
     /// Whether no value is negative, so that ratios have a meaning.

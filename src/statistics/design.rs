@@ -1,0 +1,95 @@
+//! How the runs of both sides belong together, and the estimates of the change that they give.
+
+use super::sample::{MIN_RUNS, Sample};
+
+/// Pairs of runs that an interval needs: of five pairs, even equal signs have a probability of 1/32 on one side.
+pub const MIN_PAIRS: usize = 6;
+
+/// How the runs of both sides belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Design {
+    /// The runs of one side have nothing to do with those of the other.
+    #[default]
+    Independent,
+    /// Each run of the baseline and the candidate's with the same index were next to each other, so that what the
+    /// machine did at that time is in both.
+    Paired,
+}
+
+impl Design {
+    /// Name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Independent => "independent",
+            Self::Paired => "paired",
+        }
+    }
+
+    /// Whether there are enough values for an interval, all of them finite.
+    pub(super) fn is_enough(self, baseline: Sample<'_>, candidate: Sample<'_>) -> bool {
+        let (m, n) = (baseline.values.len(), candidate.values.len());
+        let are_enough = match self {
+            Self::Independent => m >= MIN_RUNS && n >= MIN_RUNS,
+            Self::Paired => m == n && n >= MIN_PAIRS,
+        };
+        are_enough && baseline.is_finite() && candidate.is_finite()
+    }
+
+    /// Every estimate of the change, with values off by `quanta` of their quantum in its favour: of all pairs of runs;
+    /// of paired runs the averages of two changes, each also with itself.
+    pub(super) fn estimates(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>, quanta: f64) -> Vec<f64> {
+        let change = |(candidate, baseline)| scale.change(candidate, baseline);
+        let (baseline, candidate) = (baseline.shifted(-quanta), candidate.shifted(quanta));
+        match self {
+            Self::Independent => {
+                candidate.flat_map(|value| baseline.clone().map(move |other| (value, other))).map(change).collect()
+            }
+            Self::Paired => {
+                let changes: Vec<f64> = candidate.zip(baseline).map(change).collect();
+                let averages = |(at, one): (usize, &f64)| {
+                    let one = *one;
+                    changes[at..].iter().map(move |other| scale.average(one, *other, quanta)).collect::<Vec<_>>()
+                };
+                changes.iter().enumerate().flat_map(averages).collect()
+            }
+        }
+    }
+}
+
+/// What a change is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// Candidate over baseline.
+    Ratio,
+    /// Candidate minus baseline.
+    Difference,
+}
+
+impl Scale {
+    pub(super) fn change(self, candidate: f64, baseline: f64) -> f64 {
+        match self {
+            Self::Ratio => quotient(candidate.max(0.0), baseline.max(0.0)),
+            Self::Difference => candidate - baseline,
+        }
+    }
+
+    /// The geometric mean of ratios, the mean of differences. Of 0 and infinity, nothing is known: it is the value that
+    /// widens the interval.
+    fn average(self, one: f64, other: f64, quanta: f64) -> f64 {
+        match self {
+            Self::Ratio if one == other => one,
+            Self::Ratio => {
+                let average = one.sqrt() * other.sqrt();
+                let widest = if quanta < 0.0 { 0.0 } else { f64::INFINITY };
+                if average.is_nan() { widest } else { average }
+            }
+            Self::Difference => f64::midpoint(one, other),
+        }
+    }
+}
+
+/// Candidate over baseline; 1 if both are 0.
+pub(super) fn quotient(candidate: f64, baseline: f64) -> f64 {
+    if candidate == baseline { 1.0 } else { candidate / baseline }
+}
