@@ -21,6 +21,7 @@
 //! | [`capture`](mod@capture) | from the kernel to a snapshot |
 //! | [`store`] | snapshots as files |
 //! | [`statistics`] | how far two sides of several runs differ |
+//! | `export` | snapshots as Parquet files for query engines (feature `parquet`) |
 //! | [`window`] | what happened between two snapshots of one boot |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
 //! | [`report`] | output as table, Markdown, CSV and JSON |
@@ -41,6 +42,9 @@ pub mod capture;
 pub mod store;
 
 pub mod statistics;
+
+#[cfg(feature = "parquet")]
+pub mod export;
 
 pub mod window;
 

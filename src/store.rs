@@ -9,6 +9,8 @@ mod target;
 
 pub use self::error::StoreError;
 pub use self::source::{Stored, load, load_into};
+#[cfg(feature = "parquet")]
+pub(crate) use self::target::PendingFile;
 pub use self::target::{EXTENSION, Target, Written};
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -19,12 +19,25 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
     ("store", &["model", "process"]),
     ("statistics", &[]),
+    ("export", &["model", "process", "names", "diagnose", "store"]),
     ("window", &["model"]),
     ("compare", &["model", "names", "diagnose", "statistics", "window"]),
     ("report", &["model", "names", "diagnose", "statistics", "compare"]),
     (
         "cli",
-        &["model", "process", "names", "diagnose", "capture", "store", "statistics", "window", "compare", "report"],
+        &[
+            "model",
+            "process",
+            "names",
+            "diagnose",
+            "capture",
+            "store",
+            "export",
+            "statistics",
+            "window",
+            "compare",
+            "report",
+        ],
     ),
 ];
 

@@ -1,12 +1,16 @@
 //! The cost of a capture, as ratio to a floor measured in the same run: a program that makes the same system
 //! calls and parses nothing.
 //!
-//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured THREADS...]`
+//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|exporting NUMBERS...]`
+//!
+//! The numbers are sizes of hosts in threads, for `exporting` the number of snapshots.
 //!
 //! Each measured program is its own process, so that the kernel accounts its CPU time and memory. Floor and
 //! captures alternate, and medians are printed.
 
 mod capture;
+#[cfg(feature = "parquet")]
+mod exporting;
 mod floor;
 mod load;
 mod observer;
@@ -45,7 +49,12 @@ fn tables(asked: &[&str]) -> anyhow::Result<()> {
     }
     let (sizes, names): (Vec<&str>, Vec<&str>) = asked.iter().partition(|word| word.parse::<usize>().is_ok());
     let sizes: Result<Vec<usize>, _> = sizes.iter().map(|size| size.parse()).collect();
-    let sizes = Some(sizes?).filter(|sizes| !sizes.is_empty()).unwrap_or_else(|| SIZES.to_vec());
+    let sizes = sizes?;
+    #[cfg(feature = "parquet")]
+    if names.contains(&"exporting") {
+        return exporting::table(sizes.first().copied().unwrap_or(10_000));
+    }
+    let sizes = Some(sizes).filter(|sizes| !sizes.is_empty()).unwrap_or_else(|| SIZES.to_vec());
     let wanted = |name| names.is_empty() || names.contains(&name);
     if wanted("capturing") {
         capture::table(&sizes)?;

@@ -77,6 +77,8 @@ pub(super) enum Command {
     /// Compare two windows or two snapshots and list what changed
     #[command(after_help = EXAMPLES)]
     Compare(Compare),
+    /// Export snapshots and windows to Parquet, for DuckDB, Spark and other query engines
+    Export(Export),
     /// Print a shell completion script
     Completions(Completions),
     /// Check which counters cannot be captured here, why, and how to fix it
@@ -521,6 +523,21 @@ pub(super) struct Doctor {
 pub(super) enum DoctorFormat {
     Table,
     Json,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Exit status: 1 if a snapshot could not be read; the others are exported\n\nExamples:\n  all threads in one file        ctprof export a.ctprof.zst b.ctprof.zst -o threads.parquet\n  a fleet, by day and host       ctprof export snapshots/ -o fleet/"
+)]
+pub(super) struct Export {
+    /// Snapshots, windows, or directories to search for *.ctprof.zst and *.json
+    #[arg(required = true, value_name = "PATH")]
+    pub(super) inputs: Vec<PathBuf>,
+    /// Directory for the datasets threads, cgroups and captures, partitioned by day and host; or a file *.parquet for threads only
+    #[arg(short, long, value_name = "PATH")]
+    pub(super) output: PathBuf,
+    #[command(flatten)]
+    pub(super) limits: Limits,
 }
 
 #[derive(Debug, ClapArgs)]

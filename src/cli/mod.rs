@@ -7,6 +7,11 @@ mod compare;
 mod completions;
 mod doctor;
 mod exit;
+#[cfg(feature = "parquet")]
+mod export;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_export.rs"]
+mod export;
 mod gates;
 mod input;
 mod metrics;
@@ -60,6 +65,9 @@ pub fn run() -> ExitCode {
         Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
         Command::Compare(command) => {
             return ended(worker_per_cpu().install(|| compare::run(&command, messages)), FAILED);
+        }
+        Command::Export(command) => {
+            return ended(worker_per_cpu().install(|| export::run(&command, messages)), FAILED);
         }
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),

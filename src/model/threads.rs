@@ -9,6 +9,16 @@ pub trait Threads: Send + Sync {
     #[must_use]
     fn another(&self) -> Self;
 
+    /// An empty collection for the first threads of the snapshot. The others are appended to it, so that it can
+    /// pass threads on as soon as they are in their order.
+    #[must_use]
+    fn first(&self) -> Self
+    where
+        Self: Sized,
+    {
+        self.another()
+    }
+
     /// Adds the next thread.
     fn add(&mut self, thread: ThreadState);
 

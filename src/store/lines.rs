@@ -167,7 +167,8 @@ impl<'e, T: Threads> Parsed<'e, T> {
     /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
     /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
-        let (threads, mut run) = batch(number, lines, self.usual, self.empty.another())?;
+        let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
+        let (threads, mut run) = batch(number, lines, self.usual, empty)?;
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
             return None;
         }
@@ -194,7 +195,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         let whole = runs
             .pop_first()
-            .map_or_else(|| Some(self.empty.another()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
+            .map_or_else(|| Some(self.empty.first()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
         whole.filter(|_| runs.is_empty() && !self.failed.into_inner())
     }
 }

@@ -179,7 +179,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         }
         let mut snapshot = self.whole(form, &Bounds::new(max))?;
         snapshot.settle();
-        let mut threads = empty.another();
+        let mut threads = empty.first();
         std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
         Ok((snapshot, threads))
     }

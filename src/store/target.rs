@@ -53,6 +53,28 @@ enum Kind {
     Named(NamedTempFile),
 }
 
+/// A file that gets its name when it is whole.
+#[cfg(feature = "parquet")]
+pub(crate) struct PendingFile(Kind);
+
+#[cfg(feature = "parquet")]
+impl PendingFile {
+    /// Starts a file in the directory of `path`.
+    pub(crate) fn beside(path: &Path) -> io::Result<Self> {
+        beside(path).map(Self)
+    }
+
+    /// The file, to write to.
+    pub(crate) fn file(&self) -> &File {
+        self.0.file()
+    }
+
+    /// Syncs the file and gives it the name `path`. A file or a symbolic link of that name is replaced.
+    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
+        self.0.publish(path, Existing::Replace).map(drop)
+    }
+}
+
 /// What to do with an existing file of that name.
 #[derive(Clone, Copy, Debug)]
 enum Existing {
@@ -100,11 +122,7 @@ impl Target {
     /// than `limit` bytes before compression. An existing file is kept in both cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
         let Self { path, kind, existing } = self;
-        let file = match &kind {
-            Kind::Stream(file) | Kind::Unnamed(file) => file,
-            Kind::Named(file) => file.as_file(),
-        };
-        let bytes = encode(snapshot, file, limit);
+        let bytes = encode(snapshot, kind.file(), limit);
         let written = bytes.and_then(|bytes| Ok(Written { path: kind.publish(&path, existing)?, bytes }));
         written.map_err(|source| match source.kind() {
             // The kernel has such an error, too (EFBIG).
@@ -115,6 +133,13 @@ impl Target {
 }
 
 impl Kind {
+    fn file(&self) -> &File {
+        match self {
+            Self::Stream(file) | Self::Unnamed(file) => file,
+            Self::Named(file) => file.as_file(),
+        }
+    }
+
     /// Gives a written file its name, and returns the name.
     fn publish(self, path: &Path, existing: Existing) -> io::Result<PathBuf> {
         match self {

@@ -1,0 +1,56 @@
+//! `ctprof export`.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use super::args::{Export, Messages};
+use super::exit::FAILED;
+use super::progress;
+use crate::export::{self, Exported, Options, Output};
+use crate::process::Progress;
+use crate::report::escaped;
+
+pub(super) fn run(args: &Export, messages: Messages) -> anyhow::Result<ExitCode> {
+    let progress = Arc::new(Progress::default());
+    let watch = progress::watch(&progress, messages);
+    let output = Output::from(args.output.clone());
+    let options = Options { limit: args.limits.max_snapshot_bytes, progress: &progress };
+    let exported = export::export(&args.inputs, &output, options, &mut |error| {
+        eprintln!("ctprof: {}; left out", with_causes(error));
+    });
+    drop(watch);
+    let exported = exported?;
+    if messages == Messages::All {
+        summarize(&exported, &output).context("cannot write to standard error")?;
+    }
+    Ok(if exported.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// The message of an error and of its causes.
+fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    escaped(&message).into_owned()
+}
+
+fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
+    let Exported { captures, threads, files, bytes, .. } = exported;
+    let (path, what) = match output {
+        Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups and captures, too"),
+        Output::Datasets(path) => (path, "threads, cgroups and captures"),
+    };
+    let path = path.to_string_lossy();
+    let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+    let captures = if *captures == 1 { "1 capture".to_owned() } else { format!("{captures} captures") };
+    let err = &mut io::stderr().lock();
+    writeln!(err, "Exported {captures}, {threads} rows of threads: {files}, {bytes} bytes in {}", escaped(&path))?;
+    writeln!(err, "  {what}")
+}

@@ -1,0 +1,247 @@
+//! Rows in memory, column by column, as Parquet stores them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use parquet::data_type::ByteArray;
+
+use super::column::{Cell, Column, ColumnType};
+use crate::model::Value;
+
+/// The values of a leaf of the schema, in some consecutive rows.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub(super) values: Values,
+    /// Per row, or per entry of a map, how much of the path to the value exists. See [`levels`].
+    pub(super) definitions: Vec<i16>,
+    /// Per entry of a map, whether it continues the map of the entry before; empty for other leaves.
+    pub(super) repetitions: Vec<i16>,
+}
+
+#[derive(Debug)]
+pub(super) enum Values {
+    Integers(Vec<i64>),
+    Flags(Vec<bool>),
+    Texts(Vec<ByteArray>),
+}
+
+/// Definition levels: of a plain column, and of the leaves of a map.
+mod levels {
+    pub(super) const NULL: i16 = 0;
+    pub(super) const VALUE: i16 = 1;
+    pub(super) const EMPTY_MAP: i16 = 1;
+    pub(super) const KEY: i16 = 2;
+    pub(super) const VALUE_OF_KEY: i16 = 3;
+    /// Repetition levels: the first entry of a map, and the following ones.
+    pub(super) const FIRST: i16 = 0;
+    pub(super) const NEXT: i16 = 1;
+}
+
+/// A number that no INT64 holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OutOfRange {
+    pub(super) column: String,
+    pub(super) value: u64,
+}
+
+/// The largest number of an INT64. It stands for the kernel's `max`: every limit is smaller.
+const UNLIMITED: i64 = i64::MAX;
+
+impl Leaf {
+    /// The leaves of a column: two for a map, else one.
+    pub(super) fn of_column(column_type: ColumnType) -> impl Iterator<Item = Self> {
+        let integers = || Values::Integers(Vec::new());
+        let texts = || Values::Texts(Vec::new());
+        let (first, second) = match column_type {
+            ColumnType::Integer | ColumnType::Time => (integers(), None),
+            ColumnType::Flag => (Values::Flags(Vec::new()), None),
+            ColumnType::Text => (texts(), None),
+            ColumnType::Counts => (texts(), Some(integers())),
+        };
+        [Some(first), second].into_iter().flatten().map(Self::with_values)
+    }
+
+    fn with_values(values: Values) -> Self {
+        Self { values, definitions: Vec::new(), repetitions: Vec::new() }
+    }
+
+    fn null(&mut self) {
+        self.definitions.push(levels::NULL);
+    }
+
+    /// An entry of a map.
+    fn level(&mut self, definition: i16, repetition: i16) {
+        self.definitions.push(definition);
+        self.repetitions.push(repetition);
+    }
+
+    /// A value of a plain column; the number if no INT64 holds it.
+    fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
+        self.definitions.push(levels::VALUE);
+        match &mut self.values {
+            Values::Integers(integers) => integers.push(integer(value)?),
+            Values::Flags(flags) => flags.push(*value == Value::Flag(true)),
+            Values::Texts(texts) => push_text(texts, &text(value)),
+        }
+        Ok(())
+    }
+}
+
+fn integer(value: &Value<'_>) -> Result<i64, u64> {
+    match value {
+        Value::Unsigned(number) => i64::try_from(*number).map_err(|_| *number),
+        Value::Signed(number) => Ok(*number),
+        // The only word among numbers is `max`.
+        _ => Ok(UNLIMITED),
+    }
+}
+
+fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
+    match value {
+        Value::Text(text) => Cow::Borrowed(text),
+        Value::Name(name) => Cow::Borrowed(name),
+        Value::Letter(letter) => Cow::Owned(letter.to_string()),
+        Value::Cpus(cpus) => Cow::Owned(cpu_list(cpus)),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// CPUs as the kernel lists them: `0-3,8`.
+fn cpu_list(cpus: &[u32]) -> String {
+    let mut list = String::new();
+    for run in cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+        let comma = if list.is_empty() { "" } else { "," };
+        let written = match run {
+            [first, .., last] => write!(list, "{comma}{first}-{last}"),
+            _ => write!(list, "{comma}{}", run[0]),
+        };
+        written.expect("writing to a String");
+    }
+    list
+}
+
+/// Consecutive rows often have the same text: it is shared.
+fn push_text(texts: &mut Vec<ByteArray>, text: &str) {
+    let text = match texts.last() {
+        Some(last) if last.data() == text.as_bytes() => last.clone(),
+        _ => ByteArray::from(text),
+    };
+    texts.push(text);
+}
+
+/// Some consecutive rows.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) rows: usize,
+    pub(super) leaves: Vec<Leaf>,
+}
+
+impl Block {
+    pub(super) fn new(types: &[ColumnType]) -> Self {
+        Self { rows: 0, leaves: types.iter().flat_map(|column_type| Leaf::of_column(*column_type)).collect() }
+    }
+
+    /// Adds a row: the columns of `left`, then those of `right`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], after which the block has lost its shape and is of no use.
+    pub(super) fn push<L, R>(
+        &mut self,
+        (left, left_columns): (&L, &[Column<L>]),
+        (right, right_columns): (&R, &[Column<R>]),
+    ) -> Result<(), OutOfRange> {
+        let mut leaves = self.leaves.iter_mut();
+        for column in left_columns {
+            push_cell(&mut leaves, (column.get)(left), &column.doc.name, column.doc.column_type)?;
+        }
+        for column in right_columns {
+            push_cell(&mut leaves, (column.get)(right), &column.doc.name, column.doc.column_type)?;
+        }
+        self.rows += 1;
+        Ok(())
+    }
+}
+
+fn push_cell(
+    leaves: &mut std::slice::IterMut<'_, Leaf>,
+    cell: Option<Cell<'_>>,
+    name: &str,
+    column_type: ColumnType,
+) -> Result<(), OutOfRange> {
+    const SHAPE: &str = "a block has the leaves of its columns";
+    let leaf = leaves.next().expect(SHAPE);
+    if column_type == ColumnType::Counts {
+        let counts = match cell {
+            Some(Cell::Counts(counts)) => Some(counts),
+            _ => None,
+        };
+        let pushed = push_counts(leaf, leaves.next().expect(SHAPE), counts);
+        return pushed.map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value });
+    }
+    match cell {
+        Some(Cell::Value(value)) => leaf.push(&value).map_err(|value| OutOfRange { column: name.to_owned(), value }),
+        _ => {
+            leaf.null();
+            Ok(())
+        }
+    }
+}
+
+/// A map: NULL, empty, or its entries.
+fn push_counts(
+    keys: &mut Leaf,
+    numbers: &mut Leaf,
+    counts: Option<Vec<(Cow<'_, str>, u64)>>,
+) -> Result<(), (String, u64)> {
+    let without_entries = if counts.is_some() { levels::EMPTY_MAP } else { levels::NULL };
+    let counts = counts.unwrap_or_default();
+    if counts.is_empty() {
+        keys.level(without_entries, levels::FIRST);
+        numbers.level(without_entries, levels::FIRST);
+    }
+    let (Values::Texts(texts), Values::Integers(integers)) = (&mut keys.values, &mut numbers.values) else {
+        unreachable!("the leaves of a map are texts and integers")
+    };
+    let mut entries = Vec::with_capacity(counts.len());
+    for (key, number) in counts {
+        integers.push(i64::try_from(number).map_err(|_| (key.to_string(), number))?);
+        texts.push(ByteArray::from(&*key));
+        entries.push(if entries.is_empty() { levels::FIRST } else { levels::NEXT });
+    }
+    for repetition in entries {
+        keys.level(levels::KEY, repetition);
+        numbers.level(levels::VALUE_OF_KEY, repetition);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_listed_as_the_kernel_does() {
+        for (cpus, list) in [(&[][..], ""), (&[3], "3"), (&[0, 1], "0-1"), (&[0, 1, 2, 5, 7, 8], "0-2,5,7-8")] {
+            assert_eq!(cpu_list(cpus), list);
+        }
+    }
+
+    #[test]
+    fn a_number_above_2_to_the_63_is_an_error_and_no_limit_is_the_largest_number() {
+        assert_eq!(integer(&Value::Unsigned(1 << 63)), Err(1 << 63));
+        assert_eq!(integer(&Value::Unsigned((1 << 63) - 1)), Ok(i64::MAX));
+        assert_eq!(integer(&Value::Name("max")), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn a_missing_map_and_an_empty_one_differ() {
+        let mut leaves: Vec<_> = Leaf::of_column(ColumnType::Counts).collect();
+        let [keys, numbers] = leaves.as_mut_slice() else { panic!() };
+        for counts in [None, Some(vec![]), Some(vec![("a".into(), 1), ("b".into(), 2)])] {
+            push_counts(keys, numbers, counts).unwrap();
+        }
+        assert_eq!((&keys.definitions[..], &keys.repetitions[..]), (&[0, 1, 2, 2][..], &[0, 0, 0, 1][..]));
+        assert_eq!((&numbers.definitions[..], &numbers.repetitions[..]), (&[0, 1, 3, 3][..], &[0, 0, 0, 1][..]));
+        assert!(push_counts(keys, numbers, Some(vec![("c".into(), u64::MAX)])).is_err());
+    }
+}

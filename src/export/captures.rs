@@ -1,0 +1,156 @@
+//! The columns of captures: how each was made, what makes it doubtful, and the host.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::cgroups::{RecordValues, owned, pressure, pressure_values, record_column};
+use super::column::{Cell, Column, column_name, columns};
+use crate::diagnose::gaps;
+use crate::model::{Census, CtprofSnapshot, HostContext, SchedExtSysfs, Section, Value, WindowInfo, record_rows};
+
+/// One capture.
+pub(super) struct CaptureRow {
+    /// Without threads.
+    snapshot: CtprofSnapshot,
+    census: Census,
+    /// Number of cgroups.
+    cgroups: u64,
+    /// What could not be read, as `source: code`, with the number of findings.
+    gaps: BTreeMap<String, u64>,
+    values: RecordValues,
+}
+
+impl CaptureRow {
+    /// Describes a capture, from its file without threads.
+    pub(super) fn new(snapshot: CtprofSnapshot, census: Census) -> Self {
+        let mut counts = BTreeMap::new();
+        for gap in gaps(&snapshot, &census) {
+            let key = format!("{}: {}", gap.source.name(), gap.code().unwrap_or_default());
+            *counts.entry(key).or_insert(0) += 1;
+        }
+        let mut values = snapshot.psi.as_ref().map(pressure_values).unwrap_or_default();
+        let sched_ext = snapshot.sched_ext.iter().flat_map(SchedExtSysfs::values);
+        values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), owned(value.value))));
+        let cgroups = u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX);
+        Self { snapshot, census, cgroups, gaps: counts, values }
+    }
+
+    fn window(&self) -> Option<&WindowInfo> {
+        self.snapshot.window.as_ref()
+    }
+
+    fn host(&self) -> Option<&HostContext> {
+        self.snapshot.host.as_ref()
+    }
+}
+
+fn sched_ext_name(value: &str) -> String {
+    format!("sched_ext_{}", column_name(value))
+}
+
+pub(super) fn columns() -> Vec<Column<CaptureRow>> {
+    let mut all = of_capture();
+    all.extend(of_doubts());
+    all.extend(of_window());
+    all.extend(of_host());
+    all.extend(pressure(Section::HostPressure, |row: &CaptureRow| &row.values));
+    let sched_ext = record_rows().filter(|row| row.section == Section::SchedExt);
+    all.extend(sched_ext.map(|row| record_column(sched_ext_name(&row.name), &row, |row: &CaptureRow| &row.values)));
+    all
+}
+
+/// A word that a field of a file has, for example that of an enum.
+fn word(field: Option<impl serde::Serialize>) -> Option<Cell<'static>> {
+    let json = serde_json::to_value(field?).ok()?;
+    json.as_str().map(|word| Cell::Value(Value::Text(Cow::Owned(word.to_owned()))))
+}
+
+fn text(text: Option<&String>) -> Option<Cell<'_>> {
+    text.map(|text| (&**text).into())
+}
+
+fn of_capture() -> Vec<Column<CaptureRow>> {
+    columns! { CaptureRow;
+        captured_at_unix_ns: Integer in "ns" = |row| Some(row.snapshot.captured_at_unix_ns.into()), "`time` in nanoseconds since 1970.";
+        format_version: Integer in "" = |row| row.snapshot.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
+        tool: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.tool).into()), "Program that captured.";
+        tool_version: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.version).into()), "Its version.";
+        engine: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.engine).into()), "Engine that read the threads: `bpf` or `procfs`.";
+        no_bpf: Text in "" = |row| word(row.snapshot.capture.as_ref()?.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause)), "Why it was not `bpf`: a code of [findings.md](findings.md#obstacles-to-bpf).";
+        duration_ns: Integer in "ns" = |row| Some(row.snapshot.capture.as_ref()?.duration_ns.into()), "How long the capture took.";
+        euid: Integer in "" = |row| Some(u64::from(row.snapshot.capture.as_ref()?.euid).into()), "Effective user id.";
+        redacted: Flag in "" = |row| Some(row.snapshot.capture.as_ref()?.options.redacted.into()), "Whether names were replaced by hashes.";
+        threads: Integer in "count" = |row| Some(row.census.threads.into()), "Threads alive at the end.";
+        processes: Integer in "count" = |row| Some(row.census.processes.into()), "Processes alive at the end.";
+        kernel_threads: Integer in "count" = |row| Some(row.census.kernel_threads.into()), "Kernel threads.";
+        cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
+    }
+}
+
+fn of_doubts() -> Vec<Column<CaptureRow>> {
+    columns! { CaptureRow;
+        gaps: Counts in "count" = |row| {
+            Some(Cell::Counts(row.gaps.iter().map(|(gap, count)| (Cow::Borrowed(&**gap), *count)).collect()))
+        }, "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
+        ghosts: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
+        read_failures: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
+        worker_panics: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
+        missed_processes: Integer in "count" = |row| {
+            Some(row.snapshot.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
+        }, "Processes that the BPF iterator missed, so that procfs read them.";
+    }
+}
+
+fn of_window() -> Vec<Column<CaptureRow>> {
+    columns! { CaptureRow;
+        window_started: Time in "" = |row| Some((row.window()?.started_at_unix_ns / 1000).into()), "Start of the window.";
+        suspended_ns: Integer in "ns" = |row| row.window()?.suspended_ns.map(Into::into), "Time in the window that the host was suspended.";
+        started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
+        exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";
+        missed_threads: Integer in "count" = |row| Some(row.window()?.missed.into()), "Threads left out because only the second capture has them although they are older.";
+        backwards: Counts in "count" = |row| {
+            let metrics = row.window()?.backwards.iter();
+            Some(Cell::Counts(metrics.map(|(metric, threads)| (Cow::Borrowed(&**metric), *threads)).collect()))
+        }, "Threads that lack a metric because its counter went backwards, by metric.";
+        process_counters: Flag in "" = |row| Some(row.window()?.process_counters.into()), "Whether exited work is known from counters of processes.";
+        exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf` or `taskstats`.";
+        exit_records: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.received.into()), "Records of exited threads.";
+        exit_records_lost: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.lost.into()), "Lost records of exited threads.";
+        cpus: Integer in "count" = |row| Some(row.window()?.cpu.as_ref()?.cpus.into()), "CPUs of the host in the window.";
+        busy_ns: Integer in "ns" = |row| Some(row.window()?.cpu.as_ref()?.busy_ns.into()), "CPU time of the host in the window.";
+        explained_ns: Integer in "ns" = |row| Some(row.window()?.cpu.as_ref()?.explained_ns.into()), "CPU time of all threads and exited work in the window.";
+        interrupt_ns: Integer in "ns" = |row| row.window()?.cpu.as_ref()?.interrupt_ns.map(Into::into), "Time in interrupts in the window.";
+        steal_ns: Integer in "ns" = |row| row.window()?.cpu.as_ref()?.steal_ns.map(Into::into), "Time taken by the hypervisor in the window.";
+        command: Text in "" = |row| {
+            let arguments = &row.window()?.command.as_ref()?.arguments;
+            (!arguments.is_empty()).then(|| Cell::Value(Value::Text(Cow::Owned(arguments.join(" ")))))
+        }, "Command that was recorded, with its arguments.";
+        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran.";
+        command_status: Integer in "" = |row| {
+            Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()).into())
+        }, "Its exit status; NULL if a signal ended it.";
+    }
+}
+
+fn of_host() -> Vec<Column<CaptureRow>> {
+    columns! { CaptureRow;
+        boot_id: Text in "" = |row| text(row.host()?.boot_id.as_ref()), "Boot. Totals of different boots cannot be subtracted.";
+        uptime_ns: Integer in "ns" = |row| row.snapshot.boottime_ns().map(Into::into), "Time since boot.";
+        kernel_release: Text in "" = |row| text(row.host()?.kernel_release.as_ref()), "Release of the kernel, as printed by `uname -r`.";
+        kernel_version: Text in "" = |row| text(row.host()?.kernel_version.as_ref()), "Build of the kernel, as printed by `uname -v`.";
+        kernel_cmdline: Text in "" = |row| text(row.host()?.kernel_cmdline.as_ref()), "Kernel command line.";
+        arch: Text in "" = |row| text(row.host()?.arch.as_ref()), "Architecture.";
+        cpu_model: Text in "" = |row| text(row.host()?.cpu_model.as_ref()), "CPU model.";
+        online_cpus: Integer in "count" = |row| row.host()?.online_cpus.map(Into::into), "CPUs online.";
+        numa_nodes: Integer in "count" = |row| row.host()?.numa_nodes.map(Into::into), "NUMA nodes online.";
+        total_memory_kib: Integer in "KiB" = |row| row.host()?.total_memory_kib.map(Into::into), "Memory.";
+        page_size: Integer in "bytes" = |row| row.host()?.page_size.map(Into::into), "Page size.";
+        clock_ticks_per_second: Integer in "" = |row| row.host()?.clock_ticks_per_second.map(Into::into), "`USER_HZ`: ticks per second.";
+        thp_enabled: Text in "" = |row| text(row.host()?.thp_enabled.as_ref()), "Transparent huge pages: the options, with the active one in brackets.";
+        loadavg: Text in "" = |row| text(row.host()?.loadavg.as_ref()), "Load averages over 1, 5 and 15 minutes, runnable and all tasks, last process id.";
+        task_delayacct: Text in "" = |row| word(row.host()?.task_delayacct), "Delay accounting: `on`, `runtime_off`, `config_off` or `unknown`.";
+        sched_schedstats: Text in "" = |row| word(row.host()?.sched_schedstats), "Scheduler statistics of each thread: the same words.";
+        cgroup_layout: Text in "" = |row| word(row.host()?.cgroup_layout), "How cgroups are mounted: `unified`, `hybrid`, `legacy` or `none`.";
+        pid_namespace_initial: Flag in "" = |row| row.host()?.pid_namespace_initial.map(Into::into), "Whether the capture was made in the initial PID namespace, not in a container.";
+    }
+}

@@ -1,0 +1,150 @@
+//! The columns of cgroups: every value of the record tables. Values of devices are combined, and maps of
+//! `memory.stat` and `memory.events` stay maps, because the kernel names their keys.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::column::{Cell, Column, ColumnType, column_name, columns};
+use crate::model::{
+    Cell as Reduced, CgroupStats, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
+    record_rows,
+};
+use crate::names::cgroup_pattern;
+
+/// One cgroup of a capture: its values by column.
+pub(super) struct CgroupRow {
+    path: String,
+    values: RecordValues,
+    memory_stat: Vec<(String, u64)>,
+    memory_events: Vec<(String, u64)>,
+}
+
+/// Values of records by column.
+pub(super) type RecordValues = BTreeMap<String, Value<'static>>;
+
+impl CgroupRow {
+    pub(super) fn new(path: String, stats: &CgroupStats) -> Self {
+        let plain = [Section::CgroupStats, Section::CgroupLimits, Section::Pressure];
+        let mut values: RecordValues = plain.into_iter().flat_map(|section| plain_values(stats, section)).collect();
+        values.extend(values_of_devices(&stats.values(Section::IoStat)));
+        let map = |section| stats.values(section).into_iter().filter_map(counted).collect();
+        Self { path, values, memory_stat: map(Section::MemoryStat), memory_events: map(Section::MemoryEvents) }
+    }
+}
+
+fn plain_values(stats: &CgroupStats, section: Section) -> Vec<(String, Value<'static>)> {
+    let name = |name: &str| match section {
+        Section::Pressure => pressure_name(name),
+        _ => column_name(name),
+    };
+    stats.values(section).into_iter().map(|value| (name(&value.name), owned(value.value))).collect()
+}
+
+fn counted(value: RecordValue<'_>) -> Option<(String, u64)> {
+    match value.value {
+        Value::Unsigned(number) => Some((value.name.into_owned(), number)),
+        _ => None,
+    }
+}
+
+/// The combination of each value over all devices: the names are `MAJOR:MINOR FIELD`.
+fn values_of_devices(values: &[RecordValue<'_>]) -> Vec<(String, Value<'static>)> {
+    let mut fields: BTreeMap<&str, (&ValueType, Vec<Value<'_>>)> = BTreeMap::new();
+    for value in values {
+        let field = value.name.rsplit(' ').next().unwrap_or_default();
+        fields.entry(field).or_insert((value.value_type, Vec::new())).1.push(value.value.clone());
+    }
+    let combined = fields.into_iter().filter_map(|(field, (value_type, values))| match value_type.reduce(values)? {
+        Reduced::Number(number) => Some((device_name(field), Value::Unsigned(number))),
+        _ => None,
+    });
+    combined.collect()
+}
+
+fn device_name(field: &str) -> String {
+    format!("io_{field}")
+}
+
+fn pressure_name(value: &str) -> String {
+    format!("pressure_{}", column_name(value))
+}
+
+pub(super) fn owned(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Unsigned(number) => Value::Unsigned(number),
+        Value::Signed(number) => Value::Signed(number),
+        Value::Flag(flag) => Value::Flag(flag),
+        Value::Letter(letter) => Value::Letter(letter),
+        Value::Name(name) => Value::Name(name),
+        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+        Value::Cpus(cpus) => Value::Cpus(Cow::Owned(cpus.into_owned())),
+    }
+}
+
+pub(super) fn columns() -> Vec<Column<CgroupRow>> {
+    let mut all = columns! { CgroupRow;
+        cgroup: Text in "" = |row| Some((&*row.path).into()), "Path of the cgroup.";
+        cgroup_pattern: Text in "" = |row| {
+            Some(Cell::Value(Value::Text(Cow::Owned(cgroup_pattern(&row.path)))))
+        }, "Path of the cgroup, with ids of instances replaced.";
+    };
+    for row in record_rows() {
+        match row.section {
+            Section::CgroupStats | Section::CgroupLimits => all.push(column(column_name(&row.name), &row)),
+            Section::IoStat => all.push(column(device_name(row.name.rsplit(' ').next().unwrap_or_default()), &row)),
+            _ => {}
+        }
+    }
+    all.extend(pressure(Section::Pressure, |row: &CgroupRow| &row.values));
+    all.extend(columns! { CgroupRow;
+        memory_stat: Counts in "" = |row| counts(&row.memory_stat), "`memory.stat`: bytes, or events where the key counts events.";
+        memory_events: Counts in "count" = |row| counts(&row.memory_events), "`memory.events`.";
+    });
+    all
+}
+
+fn counts(map: &[(String, u64)]) -> Option<Cell<'_>> {
+    // Every cgroup with these files has keys in them.
+    let entries = || map.iter().map(|(key, number)| (Cow::Borrowed(&**key), *number)).collect();
+    (!map.is_empty()).then(|| Cell::Counts(entries()))
+}
+
+fn column(name: String, row: &RecordRow) -> Column<CgroupRow> {
+    record_column(name, row, |row: &CgroupRow| &row.values)
+}
+
+/// The column of a record's value, among the values by column that `values` finds.
+pub(super) fn record_column<R: 'static>(name: String, row: &RecordRow, values: fn(&R) -> &RecordValues) -> Column<R> {
+    let column_type = ColumnType::from(row.value_type.shape);
+    let key = name.clone();
+    Column::new(name, column_type, row.value_type.unit.name(), row.meaning, move |record: &R| {
+        values(record).get(&key).cloned().map(Cell::Value)
+    })
+}
+
+/// Columns of pressure: each value of the table, for every resource and half.
+pub(super) fn pressure<R: 'static>(section: Section, values: fn(&R) -> &RecordValues) -> Vec<Column<R>> {
+    let rows: Vec<RecordRow> = record_rows().filter(|row| row.section == section).collect();
+    let psi = full_psi();
+    let columns = psi.values().into_iter().filter_map(|value| {
+        // `RESOURCE.HALF.FIELD`
+        let (object, field) = value.name.rsplit_once('.')?;
+        let row = rows.iter().find(|row| row.name.rsplit('.').next() == Some(field))?;
+        let mut column = record_column(pressure_name(&value.name), row, values);
+        column.doc.meaning = format!("{} ({object})", row.meaning.trim_end_matches('.'));
+        Some(column)
+    });
+    columns.collect()
+}
+
+/// The values of pressure by column.
+pub(super) fn pressure_values(psi: &Psi) -> RecordValues {
+    psi.values().into_iter().map(|value| (pressure_name(&value.name), owned(value.value))).collect()
+}
+
+/// A pressure with every resource and half.
+fn full_psi() -> Psi {
+    let half = Some(PsiHalf::default());
+    let resource = || Some(PsiResource { some: half, full: half });
+    Psi { cpu: resource(), memory: resource(), io: resource(), irq: resource() }
+}

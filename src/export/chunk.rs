@@ -1,0 +1,72 @@
+//! A leaf of a row group: its pages, encoded and compressed in memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+
+use super::block::{Leaf, Values};
+
+/// A leaf of a row group, while it is encoded and compressed.
+pub(super) struct Chunk {
+    writer: ColumnWriter<'static>,
+    pages: Pages,
+    is_repeated: bool,
+}
+
+/// Pages in memory, shared with the writer that makes them.
+#[derive(Clone)]
+struct Pages(Arc<Mutex<TrackedWrite<Vec<u8>>>>);
+
+impl Pages {
+    fn sink(&self) -> MutexGuard<'_, TrackedWrite<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PageWriter for Pages {
+    fn write_page(&mut self, page: CompressedPage) -> Result<PageWriteSpec> {
+        SerializedPageWriter::new(&mut *self.sink()).write_page(page)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        SerializedPageWriter::new(&mut *self.sink()).close()
+    }
+}
+
+impl Chunk {
+    pub(super) fn new(descriptor: &ColumnDescPtr, properties: &WriterPropertiesPtr) -> Self {
+        let pages = Pages(Arc::new(Mutex::new(TrackedWrite::new(Vec::new()))));
+        let writer = get_column_writer(Arc::clone(descriptor), Arc::clone(properties), Box::new(pages.clone()));
+        Self { writer, pages, is_repeated: descriptor.max_rep_level() > 0 }
+    }
+
+    /// Adds values.
+    pub(super) fn add(&mut self, leaf: &Leaf) -> Result<()> {
+        let (definitions, repetitions) = (Some(&*leaf.definitions), self.is_repeated.then_some(&*leaf.repetitions));
+        let written = match (&mut self.writer, &leaf.values) {
+            (ColumnWriter::Int64ColumnWriter(writer), Values::Integers(values)) => {
+                writer.write_batch(values, definitions, repetitions)
+            }
+            (ColumnWriter::BoolColumnWriter(writer), Values::Flags(values)) => {
+                writer.write_batch(values, definitions, repetitions)
+            }
+            (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(values)) => {
+                writer.write_batch(values, definitions, repetitions)
+            }
+            _ => Err(ParquetError::General("a block does not match the schema".to_owned())),
+        };
+        written.map(drop)
+    }
+
+    /// The compressed pages, and what the file's metadata says about them.
+    pub(super) fn close(self) -> Result<(Bytes, ColumnCloseResult)> {
+        let closed = self.writer.close()?;
+        Ok((std::mem::take(self.pages.sink().inner_mut()).into(), closed))
+    }
+}

@@ -1,0 +1,145 @@
+//! One Parquet file: schema, row groups that are compressed on all CPUs, and metadata.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::Result;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+use rayon::prelude::*;
+
+use super::block::Block;
+use super::chunk::Chunk;
+use super::column::{ColumnDoc, ColumnType};
+
+/// Maximum number of rows of a row group.
+pub(super) const ROW_GROUP: usize = 100_000;
+
+/// Rows of a block. Row groups consist of whole blocks.
+pub(super) const BLOCK: usize = 1024;
+
+/// Rows that are encoded at a time, on all CPUs. They, and a row group in its encoded form, are in memory.
+const STEP: usize = 8192;
+
+const LEVEL: i32 = 3;
+
+/// The key of the file's metadata with the units of columns, as a JSON object.
+const UNITS: &str = "ctprof.units";
+
+/// The key of the file's metadata with the ids of its captures, one per line.
+pub(super) const CAPTURES: &str = "ctprof.captures";
+
+/// A file that is being written.
+pub(super) struct Dataset<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    /// Rows that are not encoded yet.
+    pending: Vec<Block>,
+    pending_rows: usize,
+    /// The current row group, by leaf; empty before its first rows.
+    group: Vec<Chunk>,
+    group_rows: usize,
+    rows: u64,
+}
+
+impl<W: Write + Send> Dataset<W> {
+    /// Starts a file with these columns and captures.
+    pub(super) fn create<'c>(out: W, columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Result<Self> {
+        let writer = SerializedFileWriter::new(out, schema(columns)?, properties(columns, captures)?)?;
+        Ok(Self { writer, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
+    }
+
+    /// Adds rows.
+    pub(super) fn push(&mut self, block: Block) -> Result<()> {
+        if self.group_rows + self.pending_rows + block.rows > ROW_GROUP {
+            self.write_row_group()?;
+        }
+        self.pending_rows += block.rows;
+        self.pending.push(block);
+        if self.pending_rows >= STEP { self.encode() } else { Ok(()) }
+    }
+
+    /// Adds the pending rows to the row group.
+    fn encode(&mut self) -> Result<()> {
+        let blocks = std::mem::take(&mut self.pending);
+        self.group_rows += std::mem::take(&mut self.pending_rows);
+        if self.group.is_empty() {
+            let leaves = self.writer.schema_descr().columns().iter();
+            self.group = leaves.map(|leaf| Chunk::new(leaf, self.writer.properties())).collect();
+        }
+        let chunks = self.group.par_iter_mut().enumerate();
+        chunks.try_for_each(|(leaf, chunk)| blocks.iter().try_for_each(|block| chunk.add(&block.leaves[leaf])))
+    }
+
+    fn write_row_group(&mut self) -> Result<()> {
+        if self.group_rows + self.pending_rows == 0 {
+            return Ok(());
+        }
+        self.encode()?;
+        self.rows += u64::try_from(std::mem::take(&mut self.group_rows)).unwrap_or(u64::MAX);
+        let chunks = std::mem::take(&mut self.group).into_par_iter();
+        let chunks: Vec<(Bytes, ColumnCloseResult)> = chunks.map(Chunk::close).collect::<Result<_>>()?;
+        let mut group = self.writer.next_row_group()?;
+        chunks.into_iter().try_for_each(|(bytes, closed)| group.append_column(&bytes, closed))?;
+        group.close().map(drop)
+    }
+
+    /// Ends the file, and returns its writer and the number of rows.
+    pub(super) fn finish(mut self) -> Result<(W, u64)> {
+        self.write_row_group()?;
+        Ok((self.writer.into_inner()?, self.rows))
+    }
+}
+
+/// Properties without anything that differs between two runs.
+fn properties<'c>(columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Result<WriterPropertiesPtr> {
+    let units = columns.iter().filter(|column| !column.unit.is_empty());
+    let units: serde_json::Map<_, _> = units.map(|column| (column.name.clone(), column.unit.into())).collect();
+    let metadata = vec![
+        KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string()),
+        KeyValue::new(CAPTURES.to_owned(), captures.collect::<Vec<_>>().join("\n")),
+    ];
+    let properties = WriterProperties::builder()
+        .set_created_by(concat!("ctprof version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
+        // Engines skip row groups by these; an index of pages would be as large as the pages of small files.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_key_value_metadata(Some(metadata));
+    Ok(Arc::new(properties.build()))
+}
+
+fn schema(columns: &[&ColumnDoc]) -> Result<TypePtr> {
+    let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<_>>()?;
+    Ok(Arc::new(Type::group_type_builder("ctprof").with_fields(fields).build()?))
+}
+
+fn field(column: &ColumnDoc) -> Result<Type> {
+    let leaf = |name, physical, logical| {
+        let leaf = Type::primitive_type_builder(name, physical).with_logical_type(logical);
+        leaf.with_repetition(Repetition::OPTIONAL)
+    };
+    let name = &*column.name;
+    match column.column_type {
+        ColumnType::Integer => leaf(name, Physical::INT64, None).build(),
+        ColumnType::Flag => leaf(name, Physical::BOOLEAN, None).build(),
+        ColumnType::Text => leaf(name, Physical::BYTE_ARRAY, Some(LogicalType::String)).build(),
+        ColumnType::Time => leaf(name, Physical::INT64, Some(LogicalType::timestamp(false, TimeUnit::MICROS))).build(),
+        ColumnType::Counts => {
+            let key = leaf("key", Physical::BYTE_ARRAY, Some(LogicalType::String));
+            let key = key.with_repetition(Repetition::REQUIRED).build()?;
+            let value = leaf("value", Physical::INT64, None).build()?;
+            let entries = Type::group_type_builder("key_value").with_repetition(Repetition::REPEATED);
+            let entries = entries.with_fields(vec![Arc::new(key), Arc::new(value)]).build()?;
+            Type::group_type_builder(name)
+                .with_repetition(Repetition::OPTIONAL)
+                .with_logical_type(Some(LogicalType::Map))
+                .with_fields(vec![Arc::new(entries)])
+                .build()
+        }
+    }
+}

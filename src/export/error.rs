@@ -1,0 +1,79 @@
+//! Errors of exports.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::block::OutOfRange;
+use crate::store::StoreError;
+
+/// Why a capture, or a file of the export, could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] StoreError),
+    /// The input cannot be read.
+    #[error("cannot read {}", path.display())]
+    Input {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The input is a pipe, a device or the like.
+    #[error("{} is not a regular file; write the snapshot to a file first", .0.display())]
+    NotAFile(PathBuf),
+    /// A directory has no snapshots.
+    #[error("{} has no snapshots (*.ctprof.zst, *.json)", .0.display())]
+    NoSnapshots(PathBuf),
+    /// A value is larger than the signed integers of query engines.
+    #[error("cannot export {}: {column} is {value}, more than the largest BIGINT ({})", path.display(), i64::MAX)]
+    OutOfRange {
+        /// The snapshot.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// The value.
+        value: u64,
+    },
+    /// The output cannot be written.
+    #[error("cannot write {}", path.display())]
+    Output {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A directory of the output is a symbolic link, which could lead elsewhere.
+    #[error("{} is not a directory (symbolic links are not followed); remove it", .0.display())]
+    NotADirectory(PathBuf),
+    /// A file of the output is not one that ctprof wrote.
+    #[error("{} is not a whole Parquet file of ctprof; remove it, and export again", .0.display())]
+    ForeignFile(PathBuf),
+}
+
+impl ExportError {
+    pub(super) fn input(path: &Path, source: io::Error) -> Self {
+        Self::Input { path: path.to_owned(), source }
+    }
+
+    pub(super) fn output(path: &Path, source: io::Error) -> Self {
+        Self::Output { path: path.to_owned(), source }
+    }
+
+    pub(super) fn out_of_range(path: &Path, OutOfRange { column, value }: OutOfRange) -> Self {
+        Self::OutOfRange { path: path.to_owned(), column, value }
+    }
+}
+
+/// The I/O error in an error of the writer.
+pub(super) fn io_error(error: parquet::errors::ParquetError) -> io::Error {
+    match error {
+        parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(inner) => *inner,
+            Err(inner) => io::Error::other(inner),
+        },
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,23 @@
+//! The columns that every dataset has, so that queries about one dataset need no join.
+
+use super::column::{Column, columns};
+
+/// What identifies a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// BLAKE3 hash of the file, in hexadecimal digits.
+    pub(super) capture_id: String,
+    pub(super) host: Option<String>,
+    /// When it was captured, in nanoseconds since 1970. The end of a window.
+    pub(super) captured_at_unix_ns: u64,
+    pub(super) window_ns: Option<u64>,
+}
+
+pub(super) fn columns() -> Vec<Column<Identity>> {
+    columns! { Identity;
+        capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of the snapshot file.";
+        host: Text in "" = |row| row.host.as_deref().map(Into::into), "Host name.";
+        time: Time in "" = |row| Some((row.captured_at_unix_ns / 1000).into()), "When it was captured; the end of a window.";
+        window_ns: Integer in "ns" = |row| row.window_ns.map(Into::into), "Length of the window. NULL in snapshots, whose counters are totals since each thread started; in windows, counters are increases.";
+    }
+}

@@ -1,0 +1,134 @@
+//! The captures to export: files, and the snapshots in directories.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::error::ExportError;
+use super::identity::Identity;
+use crate::model::{CtprofSnapshot, ThreadState, Threads};
+use crate::process::Progress;
+use crate::store::Stored;
+
+/// Endings of the names of snapshots in directories.
+const EXTENSIONS: [&str; 2] = [".ctprof.zst", ".json"];
+
+/// How to read the snapshots.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'o> {
+    /// Maximum size of a snapshot's JSON in bytes.
+    pub limit: u64,
+    /// Counts the bytes that are read.
+    pub progress: &'o Progress,
+}
+
+/// A file with a snapshot or a window.
+#[derive(Clone, Debug)]
+pub(super) struct Capture {
+    pub(super) path: PathBuf,
+    pub(super) identity: Identity,
+}
+
+/// Finds and identifies all captures, each once, and those that cannot be read.
+pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<Capture>, Vec<ExportError>) {
+    let (mut files, mut failed) = (Vec::new(), Vec::new());
+    for path in paths {
+        match named(path) {
+            Ok(found) => files.extend(found),
+            Err(error) => failed.push(error),
+        }
+    }
+    let identified: Vec<_> = files.into_par_iter().map(|path| identify(path, limit)).collect();
+    let mut captures = Vec::new();
+    let mut known = BTreeSet::new();
+    for capture in identified {
+        match capture {
+            Ok(capture) if known.insert(capture.identity.capture_id.clone()) => captures.push(capture),
+            Ok(_) => {}
+            Err(error) => failed.push(error),
+        }
+    }
+    captures.sort_by(|a, b| order(a).cmp(&order(b)));
+    (captures, failed)
+}
+
+/// The order of captures, whatever the order and the names of their files.
+fn order(capture: &Capture) -> (&Option<String>, u64, &str) {
+    let Identity { capture_id, host, captured_at_unix_ns, .. } = &capture.identity;
+    (host, *captured_at_unix_ns, capture_id)
+}
+
+/// The file, or the snapshots in the directory.
+fn named(path: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    let there = fs::metadata(path).map_err(|source| ExportError::input(path, source))?;
+    if there.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    if !there.is_dir() {
+        return Err(ExportError::NotAFile(path.to_owned()));
+    }
+    let mut files = Vec::new();
+    walk(path, &mut files)?;
+    if files.is_empty() { Err(ExportError::NoSnapshots(path.to_owned())) } else { Ok(files) }
+}
+
+/// Adds the snapshots in a directory and below it. Links to directories are not followed, because they can form
+/// cycles.
+fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
+    let unreadable = |source| ExportError::input(directory, source);
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if name.starts_with('.') {
+            continue;
+        }
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            walk(&path, files)?;
+        } else if EXTENSIONS.iter().any(|extension| name.ends_with(extension)) && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn identify(path: PathBuf, limit: u64) -> Result<Capture, ExportError> {
+    let capture_id = hash(&path).map_err(|source| ExportError::input(&path, source))?;
+    let mut stored = Stored::open(&path, limit)?;
+    let head = match stored.head() {
+        Some(head) => head,
+        // Another layout, or damaged.
+        None => stored.load_into(&Unread, &Progress::default())?.0,
+    };
+    let CtprofSnapshot { captured_at_unix_ns, window, host, .. } = head;
+    let host = host.and_then(|host| host.hostname);
+    let window_ns = window.map(|window| window.duration_ns);
+    Ok(Capture { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
+}
+
+fn hash(path: &Path) -> io::Result<String> {
+    let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize().to_hex().to_string()),
+            read => hasher.update(&buffer[..read]),
+        };
+    }
+}
+
+/// Keeps no threads.
+struct Unread;
+
+impl Threads for Unread {
+    fn another(&self) -> Self {
+        Self
+    }
+
+    fn add(&mut self, _: ThreadState) {}
+
+    fn append(&mut self, _: Self) {}
+}

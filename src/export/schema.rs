@@ -1,0 +1,107 @@
+//! The datasets and their columns.
+
+use super::captures::{self, CaptureRow};
+use super::cgroups::{self, CgroupRow};
+use super::column::{Column, ColumnDoc, ColumnType};
+use super::identity::{self, Identity};
+use super::threads;
+use crate::model::ThreadState;
+
+/// The columns of a dataset: those that all datasets have, then its own.
+pub(super) struct Schema<R> {
+    pub(super) identity: Vec<Column<Identity>>,
+    pub(super) columns: Vec<Column<R>>,
+    pub(super) types: Vec<ColumnType>,
+}
+
+impl<R> Schema<R> {
+    fn new(columns: Vec<Column<R>>) -> Self {
+        let identity = identity::columns();
+        let docs = identity.iter().map(|column| &column.doc).chain(columns.iter().map(|column| &column.doc));
+        let types = docs.map(|doc| doc.column_type).collect();
+        Self { identity, columns, types }
+    }
+
+    pub(super) fn docs(&self) -> Vec<&ColumnDoc> {
+        let own = self.columns.iter().map(|column| &column.doc);
+        self.identity.iter().map(|column| &column.doc).chain(own).collect()
+    }
+}
+
+/// The schemas of all datasets.
+pub(super) struct Schemas {
+    pub(super) threads: Schema<ThreadState>,
+    pub(super) cgroups: Schema<CgroupRow>,
+    pub(super) captures: Schema<CaptureRow>,
+}
+
+impl Schemas {
+    pub(super) fn new() -> Self {
+        Self {
+            threads: Schema::new(threads::columns()),
+            cgroups: Schema::new(cgroups::columns()),
+            captures: Schema::new(captures::columns()),
+        }
+    }
+}
+
+/// A dataset, as documentation describes it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DatasetDoc {
+    /// Its name, which is that of its directory.
+    pub name: &'static str,
+    columns: fn(&Schemas) -> Vec<&ColumnDoc>,
+}
+
+/// Every dataset.
+pub const DATASETS: [DatasetDoc; 3] = [
+    DatasetDoc { name: THREADS, columns: |schemas| schemas.threads.docs() },
+    DatasetDoc { name: CGROUPS, columns: |schemas| schemas.cgroups.docs() },
+    DatasetDoc { name: CAPTURES, columns: |schemas| schemas.captures.docs() },
+];
+
+pub(super) const THREADS: &str = "threads";
+pub(super) const CGROUPS: &str = "cgroups";
+pub(super) const CAPTURES: &str = "captures";
+
+impl DatasetDoc {
+    /// Its columns, in order.
+    #[must_use]
+    pub fn columns(&self) -> Vec<ColumnDoc> {
+        (self.columns)(&Schemas::new()).into_iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::model::{METRICS, record_rows};
+
+    #[test]
+    fn columns_have_names_that_need_no_quotes_and_are_unique() {
+        for dataset in DATASETS {
+            let columns = dataset.columns();
+            let names: BTreeSet<&str> = columns.iter().map(|column| &*column.name).collect();
+            assert_eq!(names.len(), columns.len(), "{}", dataset.name);
+            for name in names {
+                let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+                assert!(is_plain && !name.is_empty(), "{}.{name}", dataset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_and_every_value_of_records_has_a_column() {
+        let has = |dataset: DatasetDoc, end: &str| dataset.columns().iter().any(|column| column.name.ends_with(end));
+        for metric in METRICS {
+            assert!(has(DATASETS[0], metric.name), "{}", metric.name);
+        }
+        for row in record_rows().filter(|row| !row.name.contains('*')) {
+            let name = row.name.rsplit([' ', '.']).next().unwrap().to_owned();
+            assert!(DATASETS.iter().any(|dataset| has(*dataset, &name)), "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The columns of threads: identity and names, then every metric of the table.
+
+use std::borrow::Cow;
+
+use super::column::{Cell, Column, columns};
+use crate::model::{METRICS, PROCESS, Party, ThreadState, Value};
+use crate::names::{cgroup_pattern, pattern_key};
+
+pub(super) fn columns() -> Vec<Column<ThreadState>> {
+    let mut all = of_identity();
+    all.extend(of_window());
+    all.extend(METRICS.iter().map(|metric| {
+        Column::new(metric.name, metric.shape.into(), metric.unit.name(), metric.doc, |thread: &ThreadState| {
+            metric.get(&thread.metrics).map(Into::into)
+        })
+    }));
+    all.extend(PROCESS.iter().map(|field| {
+        let meaning = format!("Of the whole process, on its leader only: {}", lower_case_start(field.doc));
+        let name = format!("process_{}", field.name);
+        Column::new(
+            name,
+            field.value_type.shape.into(),
+            field.value_type.unit.name(),
+            meaning,
+            |thread: &ThreadState| thread.process.as_deref().and_then(|process| field.get(process)).map(Into::into),
+        )
+    }));
+    all.extend(columns! { ThreadState;
+        smaps_rollup_kib: Counts in "KiB" = |thread| {
+            let keys = thread.smaps_rollup_kib.as_ref()?.iter();
+            Some(Cell::Counts(keys.map(|(key, kib)| (Cow::Borrowed(&**key), *kib)).collect()))
+        }, "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
+    });
+    all
+}
+
+fn of_identity() -> Vec<Column<ThreadState>> {
+    columns! { ThreadState;
+        tgid: Integer in "" = |thread| Some(u64::from(thread.tgid).into()), "Process id.";
+        tid: Integer in "" = |thread| Some(u64::from(thread.tid).into()), "Thread id; 0 for exited work.";
+        pcomm: Text in "" = |thread| Some((&*thread.pcomm).into()), "Name of the process.";
+        comm: Text in "" = |thread| Some((&*thread.comm).into()), "Name of the thread.";
+        pcomm_pattern: Text in "" = |thread| Some(pattern(pattern_key(&thread.pcomm))), "Name of the process, with numbers and ids replaced by `{N}`, `{H}` and `{U}`.";
+        comm_pattern: Text in "" = |thread| Some(pattern(pattern_key(&thread.comm))), "Name of the thread, with numbers and ids replaced: one value per pool of threads.";
+        cgroup: Text in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
+        cgroup_pattern: Text in "" = |thread| thread.cgroup.as_deref().map(|path| pattern(cgroup_pattern(path))), "Path of the cgroup, with ids of instances replaced.";
+        start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
+        kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether it is a kernel thread.";
+        read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
+        party: Text in "" = |thread| thread.party.map(|party| match party {
+            Party::Ctprof => "ctprof",
+            Party::Command => "command",
+        }.into()), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
+    }
+}
+
+fn pattern(pattern: String) -> Cell<'static> {
+    Cell::Value(Value::Text(Cow::Owned(pattern)))
+}
+
+fn of_window() -> Vec<Column<ThreadState>> {
+    columns! { ThreadState;
+        exited_work: Text in "" = |thread| thread.exited_work.map(|work| work.name().into()), "`exited threads` or `exited children`: work that is only known from the counters of the process. NULL for threads.";
+        thread_count: Integer in "count" = |thread| thread.exited_work.is_none().then(|| thread.span.unwrap_or_default().count.into()), "Number of threads that the row stands for: in windows, exited threads with equal names are one row. NULL for exited work.";
+        alive_ns: Integer in "ns" = |thread| thread.span.map(|span| span.alive_ns.into()), "Time alive in the window, summed over the threads of the row. NULL in snapshots.";
+        started: Flag in "" = |thread| thread.span.map(|span| span.started.into()), "Whether it started in the window. NULL in snapshots.";
+        exited: Flag in "" = |thread| thread.span.map(|span| span.exited.into()), "Whether it exited in the window. NULL in snapshots.";
+    }
+}
+
+/// A sentence to continue another one with.
+fn lower_case_start(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    match (rest.next(), rest.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(rest).collect(),
+        _ => sentence.to_owned(),
+    }
+}
