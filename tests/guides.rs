@@ -237,7 +237,7 @@ fn the_steps_of_the_workflow_work_one_after_the_other() {
     }
     let guide = guide("ci.md");
     let steps = steps(&part(&guide, "## Compare with the last run"));
-    assert_eq!(steps.len(), 6, "{steps:?}");
+    assert_eq!(steps.len(), 7, "{steps:?}");
     // The second run has the first one's window as its baseline.
     for _ in 0..2 {
         for (name, script) in steps.iter().filter(|(name, _)| name != "Install ctprof") {
@@ -246,7 +246,7 @@ fn the_steps_of_the_workflow_work_one_after_the_other() {
             let is_gate = name == "Compare with the baseline" && done.status.code() == Some(3);
             assert!(done.status.success() || is_gate, "{name}: {}", String::from_utf8_lossy(&done.stderr));
         }
-        succeeded(&runner.run("mkdir -p artefact; rm -rf baseline; cp tests.ctprof.zst artefact/"));
+        succeeded(&runner.run("mkdir -p artefact; rm -rf baseline; cp tests.ctprof.zst report.html artefact/"));
     }
     succeeded(&runner.run(&commands(&guide, "## Gates")));
     let summary = runner.summary();
@@ -270,7 +270,7 @@ fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
     runner.checkout("candidate", 120_000);
     let steps = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
     let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["Install ctprof", "Build both", "Compare"]);
+    assert_eq!(names, ["Install ctprof", "Build both", "Compare", "Write a report"]);
     succeeded(&runner.run(&steps[1].1));
     let compared = runner.run(&with_few_runs(&steps[2].1));
     let said = String::from_utf8_lossy(&compared.stderr);
@@ -278,6 +278,8 @@ fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
     assert!(said.lines().last().unwrap().starts_with("ctprof: gate failed: all groups run: "), "{said}");
     assert!(runner.summary().starts_with("**1 gate failed"), "{}", runner.summary());
     assert!(runner.0.path().join("runs/candidate").is_dir());
+    succeeded(&runner.run(&steps[3].1));
+    assert!(fs::read_to_string(runner.0.path().join("runs/report.html")).unwrap().starts_with("<!DOCTYPE html>"));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn totals_do_not_depend_on_the_order_or_the_grouping_of_threads() {
     assert_eq!(forward, totals(threads.iter().rev()));
     let (left, right) = threads.split_at(threads.len() / 3);
     let mut merged = totals(left.iter());
-    merged.merge(totals(right.iter()));
+    merged.merge(&totals(right.iter()));
     assert_eq!(forward, merged);
 }
 

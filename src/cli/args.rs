@@ -59,6 +59,7 @@ Examples:
   thread pools, whatever runs   ctprof compare a b --group-by comm
   cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
   for a pull request            ctprof compare a b --format markdown --limit 20
+  for a browser                 ctprof compare a b --format html > report.html
   for a script                  ctprof compare a b --format json | jq '.rows[]'
   fail if a program gets slower ctprof compare a b --fail-on 'make*:run>10%'
 
@@ -387,7 +388,7 @@ pub(super) struct View {
     /// Sections to show, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&SECTIONS))]
     sections: Vec<Section>,
-    /// Output format
+    /// Output format; html is one file for a browser, with charts
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(super) format: Format,
     /// When to use color
@@ -427,6 +428,7 @@ pub(super) enum Format {
     Json,
     Csv,
     Markdown,
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -473,15 +475,21 @@ impl View {
     pub(super) fn form(&self) -> Form {
         let is_long = self.long || !self.metrics.is_empty() || !self.sections.is_empty() || !self.columns.is_empty();
         match self.format {
+            Format::Html => Form::Both,
             _ if is_long => Form::Long,
             Format::Table => Form::Overview,
             _ => Form::Both,
         }
     }
 
+    /// Options for the tree below the groups, in a format that shows it.
+    pub(super) fn tree(&self, options: &Options) -> Option<Options> {
+        options.tree().filter(|_| matches!(self.format, Format::Html))
+    }
+
     /// The sections to report: the selected ones, or those of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
-        if self.sections.is_empty() && !self.metrics.is_empty() {
+        if self.sections.is_empty() && !self.metrics.is_empty() && !matches!(self.format, Format::Html) {
             let named = self.metrics.iter().map(|metric| metric.section());
             return [Section::Host].into_iter().chain(named).collect();
         }

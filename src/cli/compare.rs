@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Compare, Comparing, Messages};
+use super::exit::free_at_exit;
 use super::gates;
 use super::input::Input;
 use super::output::{groups_exist, selection, write_page};
-use crate::compare::{Options, Sides, compare_with_gates};
+use crate::compare::{Comparison, Options, Runs, Sides, compare_digests, compare_with_gates};
 use crate::report::{Column, Page};
 
 pub(super) fn run(args: &Compare, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -33,14 +34,29 @@ impl<'a> Prepared<'a> {
     /// Compares two files or directories.
     pub(super) fn compare(&self, paths: Sides<&Path>, messages: Messages) -> anyhow::Result<ExitCode> {
         let Comparing { view, gates, .. } = self.args;
-        let input = Input::new(&self.options, view, messages);
+        let tree = view.tree(&self.options);
+        let input = Input::new(tree.as_ref().unwrap_or(&self.options), view, messages);
         let sides = input.sides(paths)?;
         drop(input);
-        let comparison = compare_with_gates(sides, &self.options, &gates.fail_on);
+        let (comparison, tree) = self.compared(sides, tree.as_ref());
         groups_exist(&comparison.unmatched)?;
-        let written = write_page(&Page::of_comparison(&comparison, selection(view)), view, &self.columns);
+        let page = |comparison| Page::of_comparison(comparison, selection(view));
+        let page = page(&comparison).with_tree(tree.as_ref().map(page));
+        let written = write_page(&page, view, &self.columns);
         let status = gates::finish(&comparison.gates, gates, messages);
+        drop(page);
+        free_at_exit((comparison, tree));
         // A closed pipe, which is no failure of a report, must not hide a failed gate.
         if status == ExitCode::SUCCESS { written.map(|()| status) } else { Ok(status) }
+    }
+
+    /// The comparison, and that of the tree below its groups. The sides were made with the options of the tree if there
+    /// is one.
+    fn compared(&self, sides: Sides<Runs>, tree: Option<&Options>) -> (Comparison, Option<Comparison>) {
+        let compare = |sides| compare_with_gates(sides, &self.options, &self.args.gates.fail_on);
+        let Some(tree) = tree else { return (compare(sides), None) };
+        let narrow = |side: &Runs| side.narrowed(self.options.group_by);
+        let narrowed = rayon::join(|| narrow(&sides.baseline), || narrow(&sides.candidate));
+        rayon::join(|| compare(narrowed.into()), || Some(compare_digests(sides, tree)))
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use anyhow::Context;
 
 use super::args::{ColourWhen, Format, View};
-use crate::compare::NoSuchGroup;
+use crate::compare::{self, Digest, NoSuchGroup, Options, show_digest};
 use crate::report::{self, Colour, Column, Page, Selection, Terminal, Unchanged};
 
 /// Default maximum of rows per section on a terminal, so that its heading stays visible.
@@ -14,6 +14,9 @@ const TERMINAL_LIMIT: usize = 50;
 
 /// Default maximum of rows per section in Markdown, so that a page with 1,000 groups has less than 64 KiB.
 const MARKDOWN_LIMIT: usize = 10;
+
+/// Default maximum of rows of HTML: a file of about a mebibyte, which browsers open at once.
+const HTML_ROWS: usize = 32_000;
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -39,8 +42,9 @@ const FEWEST_GROUPS: usize = 8;
 /// The rows of a page: by default as many groups as fit the terminal and a limited number of rows per section,
 /// all in formats for programs.
 pub(super) fn selection(view: &View) -> Selection {
-    let is_for_people = matches!(view.format, Format::Table | Format::Markdown);
-    let usual = |limit: usize| Some(limit).filter(|_| is_for_people);
+    let is_for_people = !matches!(view.format, Format::Csv | Format::Json);
+    let is_text = matches!(view.format, Format::Table | Format::Markdown);
+    let usual = |limit: usize| Some(limit).filter(|_| is_text);
     let given = |usual| match view.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
@@ -98,6 +102,22 @@ impl Stream {
     }
 }
 
+/// The groups of one capture, and the tree below them if the format shows it. The digest was made with the options of
+/// the tree if there is one.
+pub(super) fn views(mut digest: Digest, options: &Options, view: &View) -> (compare::View, Option<compare::View>) {
+    let tree = view.tree(options).map(|tree| {
+        let narrowed = digest.narrowed(options.group_by);
+        show_digest(std::mem::replace(&mut digest, narrowed), &tree)
+    });
+    (show_digest(digest, options), tree)
+}
+
+/// The page of the selected rows.
+pub(super) fn selection_page<'r>(groups: &'r compare::View, tree: Option<&'r compare::View>, view: &View) -> Page<'r> {
+    let page = |groups| Page::of_view(groups, selection(view));
+    page(groups).with_tree(tree.map(page))
+}
+
 /// Writes a page in the selected format.
 pub(super) fn write_page_to(stream: Stream, page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
@@ -106,6 +126,7 @@ pub(super) fn write_page_to(stream: Stream, page: &Page<'_>, view: &View, column
         Format::Markdown => report::write_markdown(out, page, columns),
         Format::Csv => report::write_csv(out, page),
         Format::Json => report::write_json(out, page),
+        Format::Html => report::write_html(out, page, view.limit.is_none().then_some(HTML_ROWS)),
     };
     match stream {
         Stream::Stdout => to_stdout(|out| write(out)),

@@ -10,14 +10,14 @@ use anyhow::{Context, bail};
 use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
 use super::exit::free_at_exit;
-use super::output::{Stream, selection, write_page_to};
+use super::output::{Stream, selection_page, views, write_page_to};
 use super::run_progress::RunProgress;
 use super::runs::{Recorder, RunDirectory, Tally, interruption};
 use super::window::{self, Loading, NotStarted, Settings, Span};
-use crate::compare::{Digest, Sides, show_digest};
+use crate::compare::{Digest, Sides};
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
-use crate::report::{Column, Page, escaped, record_summary};
+use crate::report::{Column, escaped, record_summary};
 use crate::store::Target;
 
 /// Longer than any recording.
@@ -142,10 +142,11 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 /// Prints the window: beside a command's output to standard error, like perf stat.
 fn print(args: &Record, window: CtprofSnapshot, columns: &[Column]) -> anyhow::Result<()> {
     let options = args.view.options(Sides { baseline: "window".to_owned(), candidate: String::new() });
-    let digest = Digest::of_snapshot(&window, &options);
+    let tree = args.view.tree(&options);
+    let digest = Digest::of_snapshot(&window, tree.as_ref().unwrap_or(&options));
     drop(window);
-    let view = show_digest(digest, &options);
-    view.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
+    let (groups, tree) = views(digest, &options, &args.view);
+    groups.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
-    write_page_to(stream, &Page::of_view(&view, selection(&args.view)), &args.view, columns)
+    write_page_to(stream, &selection_page(&groups, tree.as_ref(), &args.view), &args.view, columns)
 }

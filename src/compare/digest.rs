@@ -45,6 +45,27 @@ impl Digest {
         Self { window: Some(window), ..self }
     }
 
+    /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
+    #[must_use]
+    pub fn narrowed(&self, axis: GroupBy) -> Self {
+        let mut kinds: HashMap<ThreadNames, Members> = HashMap::new();
+        for (ThreadNames { process, thread, cgroup }, members) in &self.kinds {
+            let names = ThreadNames::seen_by(axis, (process, thread, cgroup.as_ref()));
+            kinds.entry(names).or_default().merge(members);
+        }
+        let tasks = if axis == GroupBy::Cgroup { self.kinds.keys().cloned().collect() } else { HashSet::new() };
+        let Self { snapshot, census, window, command, kinds: _, tasks: _, memory } = self;
+        Self {
+            snapshot: snapshot.clone(),
+            census: census.clone(),
+            window: window.clone(),
+            command: command.clone(),
+            kinds,
+            tasks,
+            memory: memory.clone(),
+        }
+    }
+
     /// Reduces a snapshot without changing it.
     #[must_use]
     pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &Options) -> Self {
@@ -111,18 +132,18 @@ pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
 
 impl ThreadNames {
     /// The names that an axis looks at.
-    fn seen_by(axis: GroupBy, thread: &ThreadState) -> Self {
+    fn seen_by(axis: GroupBy, (process, thread, cgroup): (&Name, &Name, Option<&Name>)) -> Self {
         let none = Name::default;
-        let (process, name, cgroup) = match axis {
+        let (by_process, by_thread, by_cgroup) = match axis {
             GroupBy::Pcomm => (true, false, false),
             GroupBy::Comm | GroupBy::CommExact => (false, true, false),
             GroupBy::Cgroup => (false, false, true),
             GroupBy::All => (true, true, true),
         };
         Self {
-            process: if process { Name::clone(&thread.pcomm) } else { none() },
-            thread: if name { Name::clone(&thread.comm) } else { none() },
-            cgroup: thread.cgroup.clone().filter(|_| cgroup),
+            process: if by_process { Name::clone(process) } else { none() },
+            thread: if by_thread { Name::clone(thread) } else { none() },
+            cgroup: cgroup.filter(|_| by_cgroup).cloned(),
         }
     }
 
@@ -157,12 +178,12 @@ impl Threads for ThreadTotals {
 
     fn append(&mut self, later: Self) {
         let Self { group_by: _, names: _, scope: _, command, census, kinds, tasks, memory } = later;
-        self.command.merge(command);
+        self.command.merge(&command);
         self.census.append(census);
         self.tasks.extend(tasks);
         for (names, members) in kinds {
             match self.kinds.entry(names) {
-                Entry::Occupied(mut known) => known.get_mut().merge(members),
+                Entry::Occupied(mut known) => known.get_mut().merge(&members),
                 Entry::Vacant(new) => drop(new.insert(members)),
             }
         }
@@ -195,17 +216,18 @@ impl ThreadTotals {
     fn count(&mut self, thread: &ThreadState) {
         let is_of_command = thread.party == Some(Party::Command);
         if is_of_command {
-            self.command.add(thread, self.group_by);
+            self.command.add(thread);
         }
         if self.scope == Scope::Command && !is_of_command {
             return;
         }
         self.census.add(thread);
+        let names = (&thread.pcomm, &thread.comm, thread.cgroup.as_ref());
         if self.group_by == GroupBy::Cgroup {
-            self.tasks.insert(ThreadNames::seen_by(GroupBy::All, thread));
+            self.tasks.insert(ThreadNames::seen_by(GroupBy::All, names));
         }
-        let names = ThreadNames::seen_by(self.group_by, thread);
-        self.kinds.entry(names).or_default().add(thread, self.group_by);
+        let names = ThreadNames::seen_by(self.group_by, names);
+        self.kinds.entry(names).or_default().add(thread);
         add_memory(&mut self.memory, thread, self.names);
     }
 }
@@ -241,16 +263,24 @@ pub(super) struct Members {
     own: u64,
     /// Work of exited threads, by kind.
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
-    /// How many of them bear the name that decides the group: of a process its first thread.
-    named: u64,
-    /// How many of those have a name that is known not to be cut, though it is as long as any can be.
-    whole_named: u64,
+    /// How many of them have a name that is known not to be cut, though it is as long as any can be.
+    whole_names: u64,
+    /// Those of them that have the name of their process.
+    leaders: Leaders,
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
 }
 
+/// The first threads of processes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaders {
+    threads: u64,
+    /// How many have a name that is known not to be cut.
+    whole_names: u64,
+}
+
 impl Members {
-    fn add(&mut self, thread: &ThreadState, axis: GroupBy) {
+    fn add(&mut self, thread: &ThreadState) {
         let span = thread.span.unwrap_or_default();
         if thread.party == Some(Party::Ctprof) {
             self.own = self.own.saturating_add(span.count);
@@ -265,10 +295,10 @@ impl Members {
         if span.exited {
             return self.totals.add_work(&thread.metrics);
         }
-        let is_named = axis != GroupBy::Pcomm || thread.is_leader();
         self.threads += 1;
-        self.named += u64::from(is_named);
-        self.whole_named += u64::from(is_named && thread.name_complete);
+        self.whole_names += u64::from(thread.name_complete);
+        self.leaders.threads += u64::from(thread.is_leader());
+        self.leaders.whole_names += u64::from(thread.is_leader() && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
     }
@@ -291,26 +321,31 @@ impl Members {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
     }
 
-    /// Whether every name is known to be whole.
-    pub(super) fn has_whole_names(&self) -> bool {
-        self.named > 0 && self.named == self.whole_named
+    /// Whether every name that decides the group is known to be whole.
+    pub(super) fn has_whole_names(&self, axis: GroupBy) -> bool {
+        let (named, whole) = match axis {
+            GroupBy::Pcomm => (self.leaders.threads, self.leaders.whole_names),
+            _ => (self.threads, self.whole_names),
+        };
+        named > 0 && named == whole
     }
 
-    pub(super) fn merge(&mut self, other: Self) {
-        let Self { threads, turnover, alive_ns, blocked_ns, own, exited_work, named, whole_named, lifetimes, totals } =
+    pub(super) fn merge(&mut self, other: &Self) {
+        let Self { threads, turnover, alive_ns, blocked_ns, own, exited_work, whole_names, leaders, lifetimes, totals } =
             other;
-        self.threads += threads;
-        self.turnover.merge(turnover);
-        self.alive_ns = self.alive_ns.saturating_add(alive_ns);
-        self.add_blocked(blocked_ns);
-        self.own = self.own.saturating_add(own);
+        self.threads += *threads;
+        self.turnover.merge(*turnover);
+        self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
+        self.add_blocked(*blocked_ns);
+        self.own = self.own.saturating_add(*own);
         for (kind, totals) in exited_work {
-            self.exited_work.entry(kind).or_default().merge(*totals);
+            self.exited_work.entry(*kind).or_default().merge(totals);
         }
-        self.named += named;
-        self.whole_named += whole_named;
-        self.lifetimes.merge(lifetimes);
-        self.totals.merge(*totals);
+        self.whole_names += *whole_names;
+        self.leaders.threads += leaders.threads;
+        self.leaders.whole_names += leaders.whole_names;
+        self.lifetimes.merge(*lifetimes);
+        self.totals.merge(totals);
     }
 }
 

@@ -87,7 +87,7 @@ impl GatedRun<'_> {
         for (path, group) in self.groups {
             let is_in_another = path.len() > 1 && wants(&path[..path.len() - 1]);
             if wants(path) && !is_in_another {
-                total.merge(group.members.clone());
+                total.merge(&group.members);
             }
         }
         total

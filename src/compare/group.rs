@@ -1,6 +1,6 @@
 //! Groups of threads by their names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
 use super::digest::{Members, ThreadNames};
 use super::entry::{Entry, Population, SideGroup, SideSection};
@@ -59,18 +59,29 @@ pub(super) type Groups = BTreeMap<Vec<String>, Grouped>;
 
 /// Groups threads; groups above others in a tree are included.
 pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) -> Groups {
-    let mut deepest = Groups::new();
-    for (names, members) in kinds {
-        let group = deepest.entry(naming.path(&names)).or_default();
-        group.name_cut |= naming.may_be_cut(&names) && !members.has_whole_names();
-        group.members.merge(members);
-    }
     let mut groups = Groups::new();
-    for (path, group) in deepest {
-        for depth in 1..path.len() {
-            groups.entry(path[..depth].to_vec()).or_default().members.merge(group.members.clone());
+    for (names, members) in kinds {
+        let name_cut = naming.may_be_cut(&names) && !members.has_whole_names(naming.by);
+        match groups.entry(naming.path(&names)) {
+            btree_map::Entry::Vacant(new) => drop(new.insert(Grouped { members, name_cut })),
+            btree_map::Entry::Occupied(mut known) => {
+                known.get_mut().name_cut |= name_cut;
+                known.get_mut().members.merge(&members);
+            }
         }
-        groups.insert(path, group);
+    }
+    let deepest = groups.keys().next().map_or(0, Vec::len);
+    for depth in (1..deepest).rev() {
+        let mut above = Groups::new();
+        for (path, group) in groups.iter().filter(|(path, _)| path.len() == depth + 1) {
+            match above.get_mut(&path[..depth]) {
+                Some(parent) => parent.members.merge(&group.members),
+                None => drop(
+                    above.insert(path[..depth].to_vec(), Grouped { members: group.members.clone(), name_cut: false }),
+                ),
+            }
+        }
+        groups.extend(above);
     }
     groups
 }

@@ -127,7 +127,26 @@ pub struct Options {
     pub labels: Sides<String>,
 }
 
+/// The sections of a tree.
+const TREE: &[Section] = &[
+    Section::Overview,
+    Section::CgroupStats,
+    Section::CgroupLimits,
+    Section::MemoryEvents,
+    Section::IoStat,
+    Section::Pressure,
+];
+
 impl Options {
+    /// Options for the tree of cgroups, processes and threads below the groups of a report; `None` if the groups are
+    /// such a tree, or the overview is not selected.
+    #[must_use]
+    pub fn tree(&self) -> Option<Self> {
+        let sections: Vec<_> = TREE.iter().copied().filter(|section| self.wants(*section)).collect();
+        let has_tree = self.group_by != GroupBy::All && sections.contains(&Section::Overview);
+        has_tree.then(|| Self { group_by: GroupBy::All, sections, metrics: Vec::new(), ..self.clone() })
+    }
+
     pub(super) fn wants(&self, section: Section) -> bool {
         match self.form {
             _ if !self.sections.is_empty() => self.sections.contains(&section),

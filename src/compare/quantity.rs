@@ -36,6 +36,16 @@ impl Quantity {
         }
     }
 
+    /// The meaning.
+    #[must_use]
+    pub fn doc(self) -> &'static str {
+        match self {
+            Self::ThreadCount => "Number of threads.",
+            Self::Metric(metric) => metric.doc,
+            Self::Derived(derived) => derived.doc,
+        }
+    }
+
     /// The unit.
     #[must_use]
     pub fn unit(self) -> Unit {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::digest::Digest;
+use super::options::GroupBy;
 use super::sides::Sides;
 use crate::statistics::{Design, MIN_PAIRS};
 
@@ -65,6 +66,12 @@ impl Runs {
         } else {
             self.digests.push(run);
         }
+    }
+
+    /// Runs made for [`GroupBy::All`], as they would be if they had been made for this axis.
+    #[must_use]
+    pub fn narrowed(&self, axis: GroupBy) -> Self {
+        Self { digests: self.digests.iter().map(|digest| digest.narrowed(axis)).collect(), ..*self }
     }
 
     /// Whether they are windows, and not snapshots; `None` before the first run.

@@ -56,7 +56,7 @@ impl Reduce<CpuSet> for CpuSets {
         self.common.take_if(|common| common != value);
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.fewest = self.fewest.min(other.fewest);
         self.most = self.most.max(other.most);
         self.common.take_if(|common| Some(&*common) != other.common.as_ref());

@@ -121,7 +121,7 @@ macro_rules! limits {
                 Self(limit.0)
             }
 
-            fn merge(&mut self, other: Self) {
+            fn merge(&mut self, other: &Self) {
                 self.0 = self.0.$choose(other.0);
             }
 

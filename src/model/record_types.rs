@@ -105,8 +105,8 @@ impl Reduce<StateWord> for MostFrequent {
         Self(Mode::single(word))
     }
 
-    fn merge(&mut self, other: Self) {
-        self.0.merge(other.0);
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
     }
 
     fn cell(&self) -> Cell {

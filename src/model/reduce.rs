@@ -125,11 +125,11 @@ pub trait Reduce<T>: Clone {
 
     /// Adds one more value.
     fn add(&mut self, value: &T) {
-        self.merge(Self::single(value));
+        self.merge(&Self::single(value));
     }
 
     /// Adds all values of another reduction.
-    fn merge(&mut self, other: Self);
+    fn merge(&mut self, other: &Self);
 
     /// The result.
     fn cell(&self) -> Cell;
@@ -172,7 +172,7 @@ impl<T: Summable> Reduce<T> for Sum<T> {
         Self(*value)
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         let (total, more): (u64, u64) = (self.0.into(), other.0.into());
         self.0 = total.saturating_add(more).into();
     }
@@ -189,7 +189,7 @@ impl<T: Maxable> Reduce<T> for Largest<T> {
         Self(*value)
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.0 = self.0.max(other.0);
     }
 
@@ -205,7 +205,7 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
         Self(*value)
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.0 = self.0.min(other.0);
     }
 
@@ -225,7 +225,7 @@ impl<T: Rangeable> Reduce<T> for Range<T> {
         Self { min: *value, max: *value }
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
@@ -249,9 +249,12 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         }
     }
 
-    fn merge(&mut self, other: Self) {
-        for (value, count) in other.0 {
-            *self.0.entry(value).or_default() += count;
+    fn merge(&mut self, other: &Self) {
+        for (value, more) in &other.0 {
+            match self.0.get_mut(value) {
+                Some(count) => *count += more,
+                None => drop(self.0.insert(value.clone(), *more)),
+            }
         }
     }
 

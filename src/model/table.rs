@@ -227,8 +227,8 @@ macro_rules! define {
             }
 
             /// Adds the totals of another group.
-            pub fn merge(&mut self, other: Totals) {
-                $($(self.$name.merge(other.$name);)+)+
+            pub fn merge(&mut self, other: &Totals) {
+                $($(self.$name.merge(&other.$name);)+)+
             }
         }
 

@@ -33,11 +33,11 @@ impl<T: Reading> Total<T> {
     }
 
     /// Adds the threads of another total.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.covered += other.covered;
-        match (&mut self.reduced, other.reduced) {
+        match (&mut self.reduced, &other.reduced) {
             (Some(reduced), Some(other)) => reduced.merge(other),
-            (none @ None, other) => *none = other,
+            (none @ None, other) => none.clone_from(other),
             (Some(_), None) => {}
         }
     }

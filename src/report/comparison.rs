@@ -30,6 +30,7 @@ impl<'r> Page<'r> {
             is_repeated: comparison.is_repeated(),
             renamed: Some(&comparison.renamed),
             gates: Some(&comparison.gates),
+            tree: None,
         }
     }
 }

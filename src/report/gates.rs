@@ -127,33 +127,45 @@ pub(super) fn write_gate_table(
     if others.is_empty() {
         return Ok(0);
     }
-    writeln!(out, "| result | group | metric | baseline | candidate | change | 95% interval | bound |")?;
+    writeln!(out, "| {} |", HEADINGS.join(" | "))?;
     writeln!(out, "|---|---|---|---:|---:|---:|---:|---|")?;
     for result in others.iter().take(MOST_ROWS) {
-        let interval = interval(result).unwrap_or_default();
-        let baseline = value(result, |sides| sides.baseline);
-        let candidate = value(result, |sides| sides.candidate);
-        let outcome = match &result.outcome {
-            GateOutcome::Error(fault) => format!("error: {fault}"),
-            other => other.name().to_owned(),
-        };
-        let cells = [
-            outcome,
-            group(result),
-            result.metric.clone(),
-            baseline,
-            candidate,
-            change(result),
-            interval,
-            result.bound.clone(),
-        ];
-        writeln!(out, "| {} |", cells.map(|cell| inline(&cell)).join(" | "))?;
+        writeln!(out, "| {} |", cells(result).map(|cell| inline(&cell)).join(" | "))?;
     }
     if others.len() > MOST_ROWS {
         writeln!(out, "\n{} more", others.len() - MOST_ROWS)?;
     }
     writeln!(out)?;
     Ok(others.len())
+}
+
+/// The headings of a table of gates.
+pub(super) const HEADINGS: [&str; 8] =
+    ["result", "group", "metric", "baseline", "candidate", "change", "95% interval", "bound"];
+
+/// The line of a result in a table of gates.
+pub(super) fn cells(result: &GateResult) -> [String; 8] {
+    let outcome = match &result.outcome {
+        GateOutcome::Error(fault) => format!("error: {fault}"),
+        other => other.name().to_owned(),
+    };
+    [
+        outcome,
+        group(result),
+        result.metric.clone(),
+        value(result, |sides| sides.baseline),
+        value(result, |sides| sides.candidate),
+        change(result),
+        interval(result).unwrap_or_default(),
+        result.bound.clone(),
+    ]
+}
+
+/// How many gates have each outcome, and all results: those that passed last.
+pub(super) fn all_in_order(results: &[GateResult]) -> (String, Vec<&GateResult>) {
+    let order = [GateOutcome::is_failed, GateOutcome::is_error, GateOutcome::is_unclear];
+    let passed = results.iter().filter(|result| result.outcome == GateOutcome::Passed);
+    (counts(results), in_order(order, results).chain(passed).collect())
 }
 
 /// The results as JSON.

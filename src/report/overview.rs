@@ -80,7 +80,7 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
         ListLine::Row(row) => {
             let rows = by_group[&row.group];
             let cells = cells(&section.groups[row.group], rows, &columns);
-            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
+            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows.iter()))).collect()
         }
     });
     let heads = ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading));
@@ -104,8 +104,8 @@ fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn
 pub(super) const VERDICT: &str = "verdict";
 
 /// The verdict on the value that changed most.
-fn group_verdict(rows: &[PageRow<'_>]) -> String {
-    match rows.iter().find(|row| row.leads) {
+pub(super) fn group_verdict<'p>(mut rows: impl Iterator<Item = &'p PageRow<'p>>) -> String {
+    match rows.find(|row| row.leads) {
         Some(row) => short_text(row),
         None => Verdict::Same.name().to_owned(),
     }

@@ -68,9 +68,17 @@ pub struct Page<'r> {
     pub renamed: Option<&'r [Renamed]>,
     /// The results of gates; `None` in a report of one snapshot.
     pub gates: Option<&'r [GateResult]>,
+    /// The cgroups, processes and threads below the groups, for formats that show them.
+    pub tree: Option<Box<Page<'r>>>,
 }
 
-impl Page<'_> {
+impl<'r> Page<'r> {
+    /// The page with a tree below its groups.
+    #[must_use]
+    pub fn with_tree(self, tree: Option<Page<'r>>) -> Self {
+        Self { tree: tree.map(Box::new), ..self }
+    }
+
     /// Whether there are enough runs for verdicts.
     pub(super) fn has_verdicts(&self) -> bool {
         self.is_repeated && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())

@@ -22,6 +22,7 @@ impl<'r> Page<'r> {
             is_repeated: false,
             renamed: None,
             gates: None,
+            tree: None,
         }
     }
 }

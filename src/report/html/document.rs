@@ -1,0 +1,327 @@
+//! The data of an HTML page: that of JSON, with a list per value instead of an object per row.
+//!
+//! The page subtracts the baseline from the candidate where both are numbers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::REPORT_FORMAT_VERSION;
+use super::super::gates;
+use super::super::overview::group_verdict;
+use super::super::page::{Line, Page, PageRow, PageSection, Sided, Tone};
+use super::super::verdict::verdict_text;
+use super::rows::{Chosen, selected};
+use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Sides};
+use crate::diagnose::Note;
+use crate::model::{Cell, Section};
+use crate::statistics::Interval;
+
+/// A page.
+#[derive(Serialize)]
+pub(super) struct Document<'p> {
+    format_version: u32,
+    facts: BTreeMap<&'static str, &'p Value>,
+    lines: Vec<FactLine<'p>>,
+    group_by: GroupBy,
+    /// The groups of all sections by path: the index of the parent, if there is one, and the name.
+    paths: Vec<(Option<usize>, &'p str)>,
+    sections: Vec<SectionData<'p>>,
+    /// The sections of the tree below the groups.
+    tree: Option<Vec<SectionData<'p>>>,
+    renamed: Option<&'p [Renamed]>,
+    gates: Option<GateTable>,
+    /// Whether rows have verdicts.
+    verdicts: bool,
+}
+
+/// The results of gates, as in the other formats.
+#[derive(Serialize)]
+struct GateTable {
+    summary: String,
+    headings: &'static [&'static str],
+    rows: Vec<[String; 8]>,
+}
+
+#[derive(Serialize)]
+struct FactLine<'p> {
+    label: &'p str,
+    text: &'p str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    warning: bool,
+}
+
+/// A section, with lists that have an element per group.
+#[derive(Serialize)]
+struct SectionData<'p> {
+    section: &'static str,
+    doc: &'static str,
+    notes: &'p [Note],
+    /// Number of rows beyond the limit; in an overview, of groups.
+    cut: usize,
+    /// Number of hidden rows by reason; in an overview, of groups.
+    hidden: BTreeMap<&'static str, usize>,
+    /// Indices of the paths.
+    groups: Vec<usize>,
+    /// By side.
+    members: Vec<Vec<Option<u64>>>,
+    /// Places of the groups with these marks.
+    name_cut: Vec<usize>,
+    renamed: Vec<usize>,
+    exited_work: Vec<usize>,
+    /// Places of groups in which threads started or exited, and how many, on the last side.
+    turnover: Vec<(usize, u64, u64)>,
+    /// The verdict on each group, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verdicts: Vec<String>,
+    values: Vec<ValueData<'p>>,
+}
+
+/// A value of the groups of a section, with lists that have an element per row.
+#[derive(Serialize)]
+struct ValueData<'p> {
+    name: &'p str,
+    unit: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    doc: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<&'static str>,
+    /// Places of the groups; absent if there is a row for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<usize>>,
+    baseline: Vec<Option<Number<'p>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    candidate: Vec<Option<Number<'p>>>,
+    /// Differences that are not those of two numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    delta: Vec<Option<&'p Delta>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    percent: Vec<Option<f64>>,
+    /// The 95 % intervals of candidate over baseline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interval: Vec<Option<[f64; 2]>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verdict: Vec<Option<String>>,
+    /// Rows that lack the values of some members.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    partial: Vec<usize>,
+}
+
+/// A value with the digits that are shown.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number<'p> {
+    Exact(&'p Cell),
+    Rounded(f64),
+}
+
+impl<'p> Document<'p> {
+    pub(super) fn new(page: &'p Page<'_>, limit: Option<usize>) -> Self {
+        let mut paths = Paths::default();
+        let (groups, tree) = selected(page, limit);
+        let mut sections =
+            |chosen: Vec<Chosen<'p, '_>>| chosen.into_iter().map(|rows| SectionData::new(rows, &mut paths)).collect();
+        let (groups, tree) = (sections(groups), tree.map(sections));
+        let lines = page.facts.iter().flat_map(|fact| &fact.lines);
+        let line =
+            |line: &'p Line| FactLine { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
+        Self {
+            format_version: REPORT_FORMAT_VERSION,
+            facts: page.facts.iter().map(|fact| (fact.key, &fact.data)).collect(),
+            lines: lines.map(line).collect(),
+            group_by: page.group_by,
+            paths: paths.list,
+            sections: groups,
+            tree,
+            renamed: page.renamed,
+            gates: page.gates.filter(|results| !results.is_empty()).map(GateTable::new),
+            verdicts: page.has_verdicts(),
+        }
+    }
+}
+
+impl GateTable {
+    fn new(results: &[GateResult]) -> Self {
+        let (summary, results) = gates::all_in_order(results);
+        Self { summary, headings: &gates::HEADINGS, rows: results.into_iter().map(gates::cells).collect() }
+    }
+}
+
+/// Paths, each with an index.
+#[derive(Default)]
+struct Paths<'p> {
+    list: Vec<(Option<usize>, &'p str)>,
+    places: HashMap<&'p [String], usize>,
+}
+
+impl<'p> Paths<'p> {
+    fn place(&mut self, path: &'p [String]) -> Option<usize> {
+        let (name, parents) = path.split_last()?;
+        if let Some(place) = self.places.get(path) {
+            return Some(*place);
+        }
+        let parent = self.place(parents);
+        let place = self.list.len();
+        self.list.push((parent, name));
+        self.places.insert(path, place);
+        Some(place)
+    }
+}
+
+impl<'p> SectionData<'p> {
+    fn new(chosen: Chosen<'p, '_>, paths: &mut Paths<'p>) -> Self {
+        let Chosen { section, rows, hidden, cut } = chosen;
+        let mut data = Self {
+            section: section.section.name(),
+            doc: section.section.doc(),
+            notes: section.notes,
+            cut,
+            hidden,
+            groups: Vec::new(),
+            members: Vec::new(),
+            name_cut: Vec::new(),
+            renamed: Vec::new(),
+            exited_work: Vec::new(),
+            turnover: Vec::new(),
+            verdicts: verdicts(&rows),
+            values: Vec::new(),
+        };
+        let mut places = HashMap::new();
+        let mut values = HashMap::new();
+        for row in rows {
+            let place = *places.entry(row.group).or_insert_with(|| data.add_group(section, row.group, paths));
+            let value = *values.entry(row.name).or_insert(data.values.len());
+            if value == data.values.len() {
+                data.values.push(ValueData::new(row));
+            }
+            data.values[value].add(place, row);
+        }
+        let groups = data.groups.len();
+        data.values.iter_mut().for_each(|value| value.leave_out(groups));
+        data
+    }
+
+    fn add_group(&mut self, section: &'p PageSection<'_>, group: usize, paths: &mut Paths<'p>) -> usize {
+        let group = &section.groups[group];
+        let place = self.groups.len();
+        self.groups.extend(paths.place(group.path));
+        self.members.push(group.members.values().copied().collect());
+        self.name_cut.extend(group.name_cut.then_some(place));
+        self.renamed.extend(group.renamed.then_some(place));
+        self.exited_work.extend(group.exited_work.map(|_| place));
+        let turnover = group.turnover.values().last().copied().flatten();
+        let turnover = turnover.filter(|turnover| turnover.started + turnover.exited > 0);
+        self.turnover.extend(turnover.map(|turnover| (place, turnover.started, turnover.exited)));
+        place
+    }
+}
+
+impl<'p> ValueData<'p> {
+    fn new(row: &PageRow<'p>) -> Self {
+        let column = OVERVIEW.iter().find(|column| row.section == Section::Overview && column.name == row.name);
+        Self {
+            name: row.name,
+            unit: row.unit.name(),
+            doc: column.map(|column| column.doc).or(row.quantity.map(Quantity::doc)).unwrap_or_default(),
+            tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
+            places: Some(Vec::new()),
+            baseline: Vec::new(),
+            candidate: Vec::new(),
+            delta: Vec::new(),
+            percent: Vec::new(),
+            interval: Vec::new(),
+            verdict: Vec::new(),
+            partial: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, place: usize, row: &PageRow<'p>) {
+        self.partial.extend(row.partial.then_some(self.baseline.len()));
+        self.places.iter_mut().for_each(|places| places.push(place));
+        let interval = row.runs.and_then(|runs| runs.estimate).map(|estimate| estimate.interval);
+        self.interval.push(interval.map(|Interval { low, high }| [low, high].map(rounded)));
+        self.verdict.push(row.verdict().map(|_| verdict_text(row)));
+        match row.values {
+            Sided::One(value) => self.baseline.push(value.map(Number::new)),
+            Sided::Two(Sides { baseline, candidate }) => {
+                self.baseline.push(baseline.map(Number::new));
+                self.candidate.push(candidate.map(Number::new));
+                let is_number = matches!(row.delta, None | Some(Delta::Number(_) | Delta::Points(_)));
+                self.delta.push(row.delta.filter(|_| !is_number));
+                self.percent.push(row.percent.map(|percent| (percent * 10.0).round() / 10.0));
+            }
+        }
+    }
+
+    /// Leaves out lists that say nothing.
+    fn leave_out(&mut self, groups: usize) {
+        let is_whole = |places: &Vec<usize>| places.iter().copied().eq(0..groups);
+        self.places = self.places.take().filter(|places| !is_whole(places));
+        clear_empty(&mut self.delta);
+        clear_empty(&mut self.percent);
+        clear_empty(&mut self.interval);
+        clear_empty(&mut self.verdict);
+    }
+}
+
+fn clear_empty<T>(list: &mut Vec<Option<T>>) {
+    if list.iter().all(Option::is_none) {
+        list.clear();
+    }
+}
+
+/// The verdict on each group of an overview, if any row has one.
+fn verdicts(rows: &[&PageRow<'_>]) -> Vec<String> {
+    if !rows.iter().any(|row| row.section == Section::Overview && row.verdict().is_some()) {
+        return Vec::new();
+    }
+    rows.chunk_by(|a, b| a.group == b.group).map(|rows| group_verdict(rows.iter().copied())).collect()
+}
+
+impl<'p> Number<'p> {
+    fn new(cell: &'p Cell) -> Self {
+        match cell {
+            Cell::Ratio(ratio) => Self::Rounded(rounded(*ratio)),
+            exact => Self::Exact(exact),
+        }
+    }
+}
+
+/// Significant digits of quotients; tables show three.
+const DIGITS: i32 = 5;
+
+/// The number with that many significant digits.
+fn rounded(number: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return number;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a number is small")]
+    let scale = 10_f64.powi(DIGITS - 1 - number.abs().log10().floor() as i32);
+    let scaled = (number * scale).round() / scale;
+    if scaled.is_finite() { scaled } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_have_five_digits_whatever_their_size() {
+        let numbers = [0.0, 123.456_789_1, -0.001_234_567_89, 98_765_432.1, f64::MIN_POSITIVE, f64::MAX];
+        let expected = [0.0, 123.46, -0.001_234_6, 98_765_000.0, f64::MIN_POSITIVE, f64::MAX];
+        for (number, expected) in numbers.into_iter().zip(expected) {
+            assert!((rounded(number) - expected).abs() <= expected.abs() * 1e-6, "{number}: {}", rounded(number));
+        }
+        assert_eq!(serde_json::to_string(&rounded(123.456_789_1)).unwrap(), "123.46");
+    }
+
+    #[test]
+    fn paths_share_their_beginnings() {
+        let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (pool, other) = (path(&["/a", "app", "worker"]), path(&["/a", "app"]));
+        let mut paths = Paths::default();
+        assert_eq!((paths.place(&pool), paths.place(&other), paths.place(&pool)), (Some(2), Some(1), Some(2)));
+        assert_eq!(paths.list, [(None, "/a"), (Some(0), "app"), (Some(1), "worker")]);
+    }
+}

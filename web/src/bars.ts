@@ -1,0 +1,68 @@
+// Stacked bars: where the time of a group went.
+
+import { TIMES } from "./app";
+import { numberOf, type Group, type Section } from "./data";
+import { svg } from "./dom";
+import { numberText } from "./format";
+
+/** The parts of a group's time on each side; `null` where it is unknown. */
+export function times(section: Section, group: Group): (number | null)[][] {
+  const rows = TIMES.map((name) => section.values.get(name)?.row.get(group));
+  const sides = rows.find((row) => row)?.cells.length ?? 0;
+  return Array.from({ length: sides }, (_, side) => rows.map((row) => numberOf(row?.cells[side])));
+}
+
+const active = (parts: (number | null)[]): number =>
+  parts.slice(0, 3).reduce<number>((sum, part) => sum + (part ?? 0), 0);
+
+/** A bar is at most this much longer than that of the fifth group, so that one group does not make all others invisible. */
+const MOST_TIMES = 50;
+
+/** The length of a bar on the common scale: the longest time that a group was not asleep. */
+export function scaleOf(section: Section, groups: Group[]): number {
+  const longest = groups.map((group) => Math.max(0, ...times(section, group).map(active))).sort((a, b) => b - a);
+  const [first = 0, , , , fifth = 0] = longest;
+  return fifth > 0 ? Math.min(first, MOST_TIMES * fifth) : first;
+}
+
+const [WIDTH, HEIGHT, GAP] = [200, 9, 3];
+
+/** The bars of a group, one per side. Without a common scale, a bar is all of the group's time. */
+export function bars(section: Section, group: Group, scale: number | null): SVGElement {
+  const sides = times(section, group);
+  const unit = section.values.get("run")?.unit ?? "";
+  const labels = sides.map((parts) =>
+    TIMES.map((name, at) => (parts[at] === null ? null : `${name} ${numberText(parts[at] ?? 0, unit)}`))
+      .filter((text) => text !== null)
+      .join(", "),
+  );
+  const rects = sides.flatMap((parts, side) => stack(parts, side * (HEIGHT + GAP), scale));
+  const height = sides.length * (HEIGHT + GAP) - GAP;
+  return svg(
+    "svg",
+    {
+      class: "bars",
+      viewBox: `0 0 ${WIDTH} ${height}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": labels.join(" → "),
+    },
+    ...rects,
+  );
+}
+
+function stack(parts: (number | null)[], top: number, scale: number | null): SVGElement[] {
+  const whole = scale ?? parts.reduce<number>((sum, part) => sum + (part ?? 0), 0);
+  if (whole === 0) return [];
+  let left = 0;
+  const rects: SVGElement[] = [];
+  TIMES.forEach((name, at) => {
+    const width = Math.min(WIDTH - left, ((parts[at] ?? 0) / whole) * WIDTH);
+    if (width > 0)
+      rects.push(svg("rect", { class: name, x: left.toFixed(2), y: top, width: width.toFixed(2), height: HEIGHT }));
+    left += width;
+  });
+  if (active(parts) > whole * 1.001)
+    rects.push(svg("rect", { class: "cut", x: WIDTH - 6, y: top, width: 2, height: HEIGHT }));
+  return rects;
+}

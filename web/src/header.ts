@@ -1,0 +1,89 @@
+// The top of the page: what is compared, warnings, and how much of the host's CPU time is explained.
+
+import type { App } from "./app";
+import type { Document, SideFacts } from "./data";
+import { html, svg } from "./dom";
+import { table, type Column } from "./table";
+
+type Gates = NonNullable<Document["gates"]>;
+
+const baseName = (file: string): string => file.split("/").pop() ?? file;
+
+export function title({ report }: App): string {
+  return report.captures.map((side) => baseName(side.file)).join(" → ") || "ctprof";
+}
+
+export function header(app: App): HTMLElement {
+  const { lines, facts } = app.report.document;
+  const list = html("dl", { class: "facts" });
+  const warnings = html("ul", { class: "warnings", "aria-label": "Warnings" });
+  const { baseline, candidate, snapshot } = facts;
+  const sides: Record<string, SideFacts | null | undefined> = {
+    baseline,
+    candidate,
+    window: snapshot,
+    activity: candidate,
+  };
+  const missing = lines.filter(({ label }) => label === "missing").map(({ text }) => text.split(": ")[0] ?? "");
+  for (const { label, text, warning } of lines) {
+    if (label === "missing") continue;
+    if (warning) {
+      warnings.append(html("li", {}, html("strong", {}, label), " ", text));
+      continue;
+    }
+    const side = sides[label];
+    const term = label ? html("dt", {}, label) : null;
+    const entry = html("dd", {}, text, side ? cpuBar(side) : null);
+    if (term) list.append(term, entry);
+    else (list.lastElementChild ?? list).append(html("div", {}, text));
+  }
+  if (missing.length > 0) {
+    const why = html("a", { href: app.state.link({ view: "captures" }) }, "why");
+    list.append(html("dt", {}, "missing"), html("dd", {}, [...new Set(missing)].join(", "), " (", why, ")"));
+  }
+  const { gates } = app.report.document;
+  return html(
+    "header",
+    {},
+    html("h1", {}, html("span", { class: "tool" }, "ctprof"), " ", title(app)),
+    list,
+    warnings.childElementCount > 0 ? warnings : null,
+    gates && gateTable(gates),
+  );
+}
+
+/** Gates that are on the first screen: those that did not pass come first. */
+const GATES = 6;
+
+function gateTable({ summary, headings, rows }: Gates): HTMLElement {
+  const column = (text: string, at: number): Column<string[]> => ({
+    key: text,
+    text,
+    kind: at > 2 && at < 7 ? "number" : "name",
+    cell: (row) => html("span", { class: at === 0 && `outcome ${row[0]?.split(":")[0] ?? ""}` }, row[at]),
+  });
+  const title = html("h2", {}, summary);
+  return html("section", { class: "gates" }, title, table("Gates", headings.map(column), rows, undefined, GATES));
+}
+
+/** The CPU time of the host: what threads explain, what they don't, and what was idle. */
+function cpuBar(side: SideFacts): Element | null {
+  const window = side.window;
+  const capacity = (window?.cpu?.cpus ?? 0) * (window?.duration_ns ?? 0);
+  if (!window?.cpu || capacity === 0 || side.runs) return null;
+  const share = (ns: number) => Math.min(1, ns / capacity) * 100;
+  const [explained, busy] = [share(window.cpu.explained_ns), share(window.cpu.busy_ns)];
+  const label = `CPU time of the host: ${busy.toFixed(0)}% busy, ${explained.toFixed(0)}% explained by threads`;
+  return html(
+    "div",
+    { class: "cpu" },
+    svg(
+      "svg",
+      { viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": label },
+      svg("rect", { class: "idle", width: 100, height: 6 }),
+      svg("rect", { class: "unexplained", width: busy, height: 6 }),
+      svg("rect", { class: "explained", width: explained, height: 6 }),
+    ),
+    html("span", {}, `CPUs ${busy.toFixed(0)}% busy`),
+  );
+}

@@ -1,0 +1,152 @@
+// Reads the data, and draws the view that the fragment of the address names.
+
+import type { App } from "./app";
+import { cgroups } from "./cgroups";
+import { Report, type Document } from "./data";
+import { button, html, select, Tooltip } from "./dom";
+import { header, title } from "./header";
+import { captures, host } from "./host";
+import { Overview } from "./overview";
+import { Scatter } from "./scatter";
+import { State, type Change } from "./state";
+import { Treemap } from "./treemap";
+import { ValuesView } from "./values";
+
+interface View {
+  name: string;
+  draw: () => Drawn;
+}
+
+/** What is on the page, and how it follows the state. */
+interface Drawn {
+  element: HTMLElement;
+  refresh?: () => void;
+}
+
+function views(app: App): View[] {
+  const { report } = app;
+  const { overview } = report;
+  const none = "The report has no overview: --sections leaves it out.";
+  const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
+    element: view.draw(),
+    refresh: view.refresh.bind(view),
+  });
+  const view = (name: string, draw: () => Drawn): View => ({ name, draw });
+  return [
+    view("Overview", () => (overview ? drawn(new Overview(app, overview)) : { element: html("p", {}, none) })),
+    view("Treemap", () => drawn(new Treemap(app))),
+    ...(report.two ? [view("Scatter", () => drawn(new Scatter(app)))] : []),
+    view("cgroups", () => ({ element: cgroups(app) })),
+    view("Values", () => drawn(new ValuesView(app))),
+    view("Host", () => ({ element: host(app) })),
+    view("Captures", () => ({ element: captures(app) })),
+  ];
+}
+
+/** The tabs and the view that is shown. */
+class Page {
+  readonly tabs: HTMLElement[];
+  readonly panel = html("main", { id: "panel", role: "tabpanel", tabindex: -1 });
+  private drawn: Drawn | null = null;
+
+  constructor(
+    private readonly state: State,
+    private readonly views: View[],
+  ) {
+    this.tabs = views.map(({ name }) => {
+      const tab = button(name, () => {
+        state.set({ view: name.toLowerCase(), sort: "", group: "", filter: "" });
+      });
+      tab.id = `tab-${name}`;
+      tab.setAttribute("role", "tab");
+      tab.setAttribute("aria-controls", this.panel.id);
+      return tab;
+    });
+  }
+
+  get current(): number {
+    const shown = this.views.findIndex(({ name }) => name.toLowerCase() === this.state.get("view"));
+    return Math.max(0, shown);
+  }
+
+  draw(change: Change): void {
+    const theme = this.state.get("theme");
+    document.documentElement.dataset.theme = ["light", "dark"].includes(theme) ? theme : "";
+    if (change === "part") {
+      this.drawn?.refresh?.();
+      return;
+    }
+    this.tabs.forEach((tab, at) => {
+      tab.setAttribute("aria-selected", String(at === this.current));
+      tab.setAttribute("tabindex", at === this.current ? "0" : "-1");
+    });
+    this.panel.setAttribute("aria-labelledby", this.tabs[this.current]?.id ?? "");
+    this.drawn = this.views[this.current]?.draw() ?? null;
+    this.panel.replaceChildren(this.drawn?.element ?? "");
+  }
+
+  /** On paper, the other views follow the one that is shown, but not all values. */
+  print(): void {
+    const rest = html("div");
+    window.addEventListener("beforeprint", () => {
+      const others = this.views.filter(({ name }, at) => name !== "Values" && at !== this.current);
+      const section = ({ name, draw }: View) => html("section", {}, html("h2", {}, name), draw().element);
+      rest.replaceChildren(...others.map(section));
+      this.panel.after(rest);
+    });
+    window.addEventListener("afterprint", () => {
+      rest.remove();
+    });
+  }
+
+  /** `/` goes to the filter; arrows on the tabs go to the next view. */
+  key(event: KeyboardEvent): void {
+    const target = event.target as HTMLElement;
+    const at = this.tabs.indexOf(target);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "/" && !target.matches("input, select")) {
+      this.panel.querySelector<HTMLElement>("input[type=search]")?.focus();
+    } else if (at >= 0 && step) {
+      const next = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
+      next?.click();
+      next?.focus();
+    } else return;
+    event.preventDefault();
+  }
+}
+
+const KEYS = "Keys: / to filter, arrows on tabs, rows and charts. The address of this page keeps what you chose.";
+
+function start(): void {
+  const data = JSON.parse(document.getElementById("data")?.textContent ?? "") as Document;
+  const app: App = { report: new Report(data), state: new State(), tooltip: new Tooltip() };
+  const { state } = app;
+  document.title = `${title(app)} · ctprof`;
+  const page = new Page(state, views(app));
+  const themes: [string, string][] = [
+    ["", "of the system"],
+    ["light", "light"],
+    ["dark", "dark"],
+  ];
+  const theme = select("Theme", themes, state.get("theme"), (name) => {
+    state.set({ theme: name });
+  });
+  const list = html("div", { role: "tablist", "aria-label": "Views" }, ...page.tabs);
+  const footer = html("footer", {}, theme, html("span", { class: "note" }, KEYS));
+  document.body.prepend(header(app), html("div", { class: "tabs" }, list), page.panel, footer);
+  document.body.addEventListener("keydown", (event) => {
+    page.key(event);
+  });
+  state.onChange((change) => {
+    page.draw(change);
+  });
+  page.draw("whole");
+  page.print();
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (width !== window.innerWidth) page.draw("part");
+    width = window.innerWidth;
+  });
+}
+
+start();

@@ -1,0 +1,58 @@
+// The order of rows. The fragment has a column's key, with `-` before it for the reverse of its usual order: names from
+// A on, numbers from the largest on.
+
+import { html } from "./dom";
+import type { State } from "./state";
+
+type Key = number | string | null;
+
+export interface Order {
+  key: string;
+  reverse: boolean;
+}
+
+export function orderOf(state: State): Order | null {
+  const sort = state.get("sort");
+  return sort ? { key: sort.replace(/^-/, ""), reverse: sort.startsWith("-") } : null;
+}
+
+/** Items by their keys; those without come last. */
+export function sortedBy<T>(items: T[], reverse: boolean, keyOf: (item: T) => Key): T[] {
+  const keyed = items.map((item) => ({ item, key: keyOf(item) }));
+  const sign = reverse ? -1 : 1;
+  keyed.sort(({ key: a }, { key: b }) => {
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    return sign * (typeof a === "number" && typeof b === "number" ? b - a : String(a).localeCompare(String(b)));
+  });
+  return keyed.map(({ item }) => item);
+}
+
+interface Head {
+  key: string;
+  text: string;
+  doc?: string | undefined;
+  kind?: "number" | "name" | undefined;
+}
+
+/** The heading of a column that sorts: in its usual order, then in reverse, then as before. */
+export function sortingHead(state: State, { key, text, doc, kind }: Head): HTMLElement {
+  const order = orderOf(state);
+  const isSorted = order?.key === key;
+  const isAscending = isSorted && order.reverse !== (kind === "name");
+  const next = !isSorted ? key : order.reverse ? "" : `-${key}`;
+  const mark = !isSorted ? "" : isAscending ? " ▲" : " ▼";
+  const sort = () => {
+    state.set({ sort: next });
+  };
+  return html(
+    "th",
+    {
+      scope: "col",
+      class: kind,
+      "aria-sort": isSorted && (isAscending ? "ascending" : "descending"),
+      "data-sort": key,
+      title: doc,
+    },
+    html("button", { type: "button", click: sort }, text, html("span", { "aria-hidden": "true" }, mark)),
+  );
+}
