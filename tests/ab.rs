@@ -179,7 +179,9 @@ fn a_terminal_shows_which_run_is_next_and_the_time_left() {
     let show = |arguments: &str| {
         let command = format!("exec {} {arguments}", env!("CARGO_BIN_EXE_ctprof"));
         let mut script = Command::new("script");
-        script.args(["-qec", &command, "/dev/null"]).current_dir(&lab.folder).stdin(Stdio::null()).output()
+        // Bars are drawn only for a terminal that is known.
+        script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
+        script.current_dir(&lab.folder).stdin(Stdio::null()).output()
     };
     let Ok(recorded) = show("record --runs 2 -o runs -- true") else { return eprintln!("skipped: no script") };
     let shown = text(&recorded.stdout);
