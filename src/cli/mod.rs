@@ -22,6 +22,7 @@ mod run_progress;
 mod runs;
 mod show;
 mod turns;
+mod values;
 mod window;
 
 use std::io::{self, IsTerminal};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::cgroups::{RecordValues, owned, pressure, pressure_values, record_column};
+use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
 use super::column::{Cell, Column, column_name, columns};
 use crate::diagnose::gaps;
 use crate::model::{Census, CtprofSnapshot, HostContext, SchedExtSysfs, Section, Value, WindowInfo, record_rows};
@@ -30,7 +30,7 @@ impl CaptureRow {
         }
         let mut values = snapshot.psi.as_ref().map(pressure_values).unwrap_or_default();
         let sched_ext = snapshot.sched_ext.iter().flat_map(SchedExtSysfs::values);
-        values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), owned(value.value))));
+        values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), value.value.into_owned())));
         let cgroups = u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX);
         Self { snapshot, census, cgroups, gaps: counts, values }
     }

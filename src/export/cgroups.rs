@@ -37,7 +37,7 @@ fn plain_values(stats: &CgroupStats, section: Section) -> Vec<(String, Value<'st
         Section::Pressure => pressure_name(name),
         _ => column_name(name),
     };
-    stats.values(section).into_iter().map(|value| (name(&value.name), owned(value.value))).collect()
+    stats.values(section).into_iter().map(|value| (name(&value.name), value.value.into_owned())).collect()
 }
 
 fn counted(value: RecordValue<'_>) -> Option<(String, u64)> {
@@ -67,18 +67,6 @@ fn device_name(field: &str) -> String {
 
 fn pressure_name(value: &str) -> String {
     format!("pressure_{}", column_name(value))
-}
-
-pub(super) fn owned(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Unsigned(number) => Value::Unsigned(number),
-        Value::Signed(number) => Value::Signed(number),
-        Value::Flag(flag) => Value::Flag(flag),
-        Value::Letter(letter) => Value::Letter(letter),
-        Value::Name(name) => Value::Name(name),
-        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-        Value::Cpus(cpus) => Value::Cpus(Cow::Owned(cpus.into_owned())),
-    }
 }
 
 pub(super) fn columns() -> Vec<Column<CgroupRow>> {
@@ -139,7 +127,7 @@ pub(super) fn pressure<R: 'static>(section: Section, values: fn(&R) -> &RecordVa
 
 /// The values of pressure by column.
 pub(super) fn pressure_values(psi: &Psi) -> RecordValues {
-    psi.values().into_iter().map(|value| (pressure_name(&value.name), owned(value.value))).collect()
+    psi.values().into_iter().map(|value| (pressure_name(&value.name), value.value.into_owned())).collect()
 }
 
 /// A pressure with every resource and half.

@@ -39,6 +39,20 @@ impl Value<'_> {
     pub fn mismatch(&self, expected: &'static str) -> Mismatch {
         Mismatch { expected, found: self.to_string() }
     }
+
+    /// The value without what it borrows.
+    #[must_use]
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Unsigned(number) => Value::Unsigned(number),
+            Self::Signed(number) => Value::Signed(number),
+            Self::Flag(flag) => Value::Flag(flag),
+            Self::Letter(letter) => Value::Letter(letter),
+            Self::Name(name) => Value::Name(name),
+            Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+            Self::Cpus(cpus) => Value::Cpus(Cow::Owned(cpus.into_owned())),
+        }
+    }
 }
 
 impl fmt::Display for Value<'_> {

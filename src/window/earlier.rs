@@ -64,7 +64,7 @@ impl Words {
         if let Some(place) = places.get(&value) {
             return *place;
         }
-        let (place, value) = (u64::try_from(self.values.len()).expect("an index fits"), owned(value));
+        let (place, value) = (u64::try_from(self.values.len()).expect("an index fits"), value.into_owned());
         self.values.push(value.clone());
         self.places.insert(value, place);
         place
@@ -76,18 +76,6 @@ fn borrowed<'v>(value: &'v Value<'static>) -> Value<'v> {
         Value::Text(text) => Value::Text(Cow::Borrowed(text)),
         Value::Cpus(cpus) => Value::Cpus(Cow::Borrowed(cpus)),
         other => other.clone(),
-    }
-}
-
-fn owned(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Unsigned(number) => Value::Unsigned(number),
-        Value::Signed(number) => Value::Signed(number),
-        Value::Flag(flag) => Value::Flag(flag),
-        Value::Letter(letter) => Value::Letter(letter),
-        Value::Name(name) => Value::Name(name),
-        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-        Value::Cpus(cpus) => Value::Cpus(Cow::Owned(cpus.into_owned())),
     }
 }
 

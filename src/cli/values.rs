@@ -1,0 +1,165 @@
+//! Parsers of the values of options.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+
+use crate::compare::{
+    Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
+};
+use crate::model::Section;
+use crate::report::Column;
+
+pub(super) fn group_glob(glob: &str) -> Result<GroupGlob, String> {
+    GroupGlob::new(glob).map_err(|error| error.msg.to_owned())
+}
+
+pub(super) fn flatten(glob: &str) -> Result<Flatten, String> {
+    Flatten::new(glob).map_err(|error| error.msg.to_owned())
+}
+
+/// Values with names that shells complete and help lists.
+pub(super) struct Named<T> {
+    names: fn() -> Vec<&'static str>,
+    parse: fn(&str) -> Result<T, SelectError>,
+}
+
+pub(super) static METRICS: Named<Quantity> =
+    Named { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
+pub(super) static SORT_KEYS: Named<SortKey> =
+    Named { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
+pub(super) static SECTIONS: Named<Section> =
+    Named { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
+pub(super) static COLUMNS: Named<Column> =
+    Named { names: || Column::ALL.iter().copied().map(Column::name).collect(), parse: parse_column };
+
+pub(super) fn sortable() -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(|quantity| quantity.has_order())
+}
+
+fn parse_column(name: &str) -> Result<Column, SelectError> {
+    let names = || Column::ALL.iter().copied().map(Column::name);
+    Column::named(name).ok_or_else(|| SelectError::unknown("column", name, names()))
+}
+
+pub(super) fn one_of<T: Clone + Send + Sync>(named: &'static Named<T>) -> NamedParser<T> {
+    NamedParser(named)
+}
+
+#[derive(Clone)]
+pub(super) struct NamedParser<T: 'static>(&'static Named<T>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        TypedValueParser::parse_ref(&|name: &str| (self.0.parse)(name.trim()), command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// A time such as `10s`, `1m 30s` or `500ms`; a number alone is in seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time such as 10s, 500ms or 2m".to_owned();
+    let seconds = text.parse::<f64>().ok().map(|seconds| Duration::try_from_secs_f64(seconds).map_err(|_| expected()));
+    let friendly = || {
+        let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| expected())?;
+        Duration::try_from(parsed).map_err(|_| expected())
+    };
+    match seconds.unwrap_or_else(friendly)? {
+        Duration::ZERO => Err("expected a time longer than 0".to_owned()),
+        time => Ok(time),
+    }
+}
+
+const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
+
+/// A percentage such as `5%`, up to 1000%.
+pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.0..=1000.0).contains(percent));
+    percent.map(|percent| Threshold(percent / 100.0)).ok_or_else(|| "expected a percentage such as 5%".to_owned())
+}
+
+/// A number of bytes, or one with a suffix K, M, G or T of powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        _ => return Err(EXPECTED_SIZE.to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| EXPECTED_SIZE.to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+/// CPU numbers, ascending.
+pub(super) type CpuSet = std::sync::Arc<[u32]>;
+
+/// A list of CPU numbers and ranges such as `0,2-3`.
+pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let range = first.parse::<u32>().ok()?..=last.parse().ok()?;
+        (!range.is_empty() && *range.end() < MOST_CPUS).then_some(range)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let expected = || "expected CPU numbers such as 0,2-3".to_owned();
+    Ok(ranges.ok_or_else(expected)?.into_iter().flatten().collect::<BTreeSet<u32>>().into_iter().collect())
+}
+
+/// Kernels have at most 8,192 CPUs (`NR_CPUS`).
+const MOST_CPUS: u32 = 8192;
+
+/// The size of a ring buffer: at most 1 GiB, because the kernel doubles what is no power of two.
+pub(super) fn ring_size(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(size(text)?).ok().filter(|bytes| *bytes <= 1 << 30);
+    bytes.ok_or_else(|| "too large: at most 1G".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_at_most_1_gib() {
+        assert_eq!((ring_size("1G"), ring_size("0")), (Ok(1 << 30), Ok(0)));
+        assert!(ring_size("1025M").is_err() && ring_size("9G").is_err());
+    }
+
+    #[test]
+    fn cpus_are_numbers_and_ranges_in_any_order() {
+        let parsed = |text| cpu_list(text).map(|cpus| cpus.to_vec());
+        assert_eq!(parsed("8,0-2,1"), Ok(vec![0, 1, 2, 8]));
+        for bad in ["", ",", "1,", "a", "3-1", "-1", "0-8192", "0 1"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_is_a_percentage() {
+        assert_eq!(threshold("5%"), Ok(Threshold::default()));
+        assert_eq!(threshold("2.5 %"), Ok(Threshold(0.025)));
+        for bad in ["5", "0.05", "-1%", "%", "NaN%", "1001%"] {
+            assert!(threshold(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_the_usual_suffixes() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("32G"), Ok(32 << 30));
+        assert_eq!(size("1kib"), Ok(1024));
+        for bad in ["", "G", "1X", "-1", "1.5G", "99999999999T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}
