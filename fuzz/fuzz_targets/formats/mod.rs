@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ctprof::report::{Page, Terminal, write_csv, write_json, write_markdown, write_table};
+use ctprof::report::{Page, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
 
 /// Writes a page in every format, to nowhere.
 pub fn write_all(page: &Page<'_>) {
@@ -10,4 +10,5 @@ pub fn write_all(page: &Page<'_>) {
     write_markdown(&mut io::sink(), page, &[]).expect("Markdown");
     write_csv(&mut io::sink(), page).expect("CSV");
     write_json(&mut io::sink(), page).expect("JSON");
+    write_html(&mut io::sink(), page, None).expect("HTML");
 }

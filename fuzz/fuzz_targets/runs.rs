@@ -1,0 +1,46 @@
+//! Runs of two sides that have nothing to do with each other, judged and gated. The first line of the input is a gate;
+//! records that the separator ends are the runs, of both sides in turn.
+#![no_main]
+
+use std::str;
+
+use ctprof::CtprofSnapshot;
+use ctprof::compare::{Digest, Gate, GroupBy, Options, Runs, Sides, ThreadTotals, compare_with_gates};
+use ctprof::model::Threads;
+use ctprof::report::{Page, Selection, write_gate_lines};
+
+mod formats;
+mod stored;
+
+/// ASCII's record separator, which cannot be in JSON.
+const SEPARATOR: u8 = 0x1e;
+/// More would take long, and find nothing else.
+const MOST_RUNS: usize = 16;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some(end) = input.iter().position(|&byte| byte == b'\n') else { return };
+    let gate: Option<Gate> = str::from_utf8(&input[..end]).ok().and_then(|text| text.parse().ok());
+    for group_by in [GroupBy::Pcomm, GroupBy::CommExact] {
+        let mut options = Options::default();
+        options.group_by = group_by;
+        let mut sides = Sides { baseline: Runs::default(), candidate: Runs::default() };
+        for (number, run) in input[end + 1..].split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {
+            let Some(run) = stored::load(run) else { return };
+            let side = if number % 2 == 0 { &mut sides.baseline } else { &mut sides.candidate };
+            side.add(digest(run, &options));
+        }
+        let Sides { baseline, candidate } = sides;
+        let (Ok(baseline), Ok(candidate)) = (baseline.checked(), candidate.checked()) else { return };
+        let gates: Vec<_> = gate.iter().filter(|gate| gate.check(group_by).is_ok()).cloned().collect();
+        let comparison = compare_with_gates(Sides { baseline, candidate }, &options, &gates);
+        assert_eq!(comparison.gates.len(), gates.len());
+        write_gate_lines(&mut std::io::sink(), &comparison.gates).expect("lines");
+        formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
+    }
+});
+
+fn digest(mut run: CtprofSnapshot, options: &Options) -> Digest {
+    let mut totals = ThreadTotals::new(options);
+    std::mem::take(&mut run.threads).into_iter().for_each(|thread| totals.add(thread));
+    Digest::new(run, totals)
+}
