@@ -2,7 +2,7 @@
 """run.py DIR [KEEP [SERIES...]]: boots every kernel of DIR, captures there, checks the captures, prints a table per boot.
 
 See README.md. KEEP is a directory for what the guests leave. With SERIES, only kernels whose release starts with one are
-booted. The exit status is 1 if a check failed.
+booted, and `arm64` boots the kernel of DIR/arm64. The exit status is 1 if a check failed.
 """
 import contextlib
 import os
@@ -13,17 +13,17 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import engines
 import windows
 from guests import snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE = ROOT / "target" / "release"
-CTPROF = RELEASE / "ctprof"
+CTPROF = ROOT / "target/release/ctprof"
+BUILT = ("ctprof", "examples/churn", "examples/load", "examples/neighbour")
 # Those of busybox lack options, or are not built in.
-HOST_PROGRAMS = [shutil.which(name) for name in ("chrt", "nice", "setpriv")]
-BOOT_SECONDS = 900
+PROGRAMS = ("chrt", "nice", "setpriv")
 # An emulator may crash a kernel before the first process starts.
 BOOT_ATTEMPTS = 4
 
@@ -54,12 +54,12 @@ done
 killall load dd
 mkdir /out/engines; sh /engines.sh /out/engines
 mkdir /out/windows; sh /windows.sh /out/windows
-stty -F /dev/ttyS1 raw
-tar -C /out -cf /dev/ttyS1 .
+stty -F %(results)s raw
+tar -C /out -cf %(results)s .
 rm -r /out/*; mkdir /out/windows; sh /suspend.sh /out/windows 2>/out/windows/suspend.log
-stty -F /dev/ttyS1 raw
-tar -C /out -cf /dev/ttyS1 .
-sync; stty -F /dev/ttyS1 raw
+stty -F %(results)s raw
+tar -C /out -cf %(results)s .
+sync; stty -F %(results)s raw
 # Without the shutdown of devices, which some emulated ones don't survive after a suspend.
 echo b >/proc/sysrq-trigger
 """
@@ -72,34 +72,79 @@ echo 1 >/proc/sys/kernel/sched_schedstats
 """
 
 
+class Machine(NamedTuple):
+    """An architecture: what emulates it, and what its guests run."""
+
+    emulator: list
+    # The serial ports of the console, as the kernel names it, and of the results, for the emulator and in the guest.
+    console: str
+    results: tuple
+    compiler: str
+    # The directory of what cargo builds for it.
+    built: Path
+    # A directory with Debian's programs and libraries for it, where the host's cannot be used.
+    root: Path | None
+    boot_seconds: int
+
+
+def machines(kernels):
+    """x86-64 and arm64. QEMU 7.2 sometimes returns wrong flags after the instruction of cx16, which crashes Linux 6.12."""
+    return (
+        Machine(["qemu-system-x86_64", "-machine", "q35", "-cpu", "max,la57=off,cx16=off", "-global", "ICH9-LPC.disable_s3=0"],
+                "ttyS0", ("isa-serial", "/dev/ttyS1"), "cc", CTPROF.parent, None, 900),
+        Machine(["qemu-system-aarch64", "-machine", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on"],
+                "ttyAMA0", ("pci-serial", "/dev/ttyS0"), "aarch64-linux-gnu-gcc",
+                ROOT / "target/aarch64-unknown-linux-gnu/release", kernels / "arm64/root", 3600))
+
+
 def libraries(program):
     """The loader and libraries of a dynamically linked program."""
     listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return re.findall(r"(/\S+) \(0x", listing)
 
 
-def initramfs(work, kernels, setup):
-    """A cpio archive with everything that the guest needs."""
-    tree = work / "tree"
+def copy_programs(machine, tree):
+    """Copies the programs of a guest and their libraries, and builds the one of threads with a history."""
     (tree / "bin").mkdir(parents=True)
-    shutil.copy("/bin/busybox", tree / "bin/busybox")
-    subprocess.run(["cc", "-O1", "-static", "-pthread", "-o", tree / "history", ROOT / "tests/engines/history.c"], check=True)
-    for script in ("engines.sh", "windows.sh", "suspend.sh"):
-        shutil.copy(ROOT / "tests/kernels" / script, tree / script)
-    for program in (CTPROF, *(RELEASE / "examples" / name for name in ("churn", "load", "neighbour")), *HOST_PROGRAMS):
-        shutil.copy(program, tree / Path(program).name)
-        for library in libraries(program):
+    built = [machine.built / name for name in BUILT]
+    if machine.root:
+        programs = [*built, *(machine.root / "usr/bin" / name for name in PROGRAMS)]
+        shutil.copytree(machine.root / "usr/lib", tree / "usr/lib", symlinks=True, ignore=shutil.ignore_patterns("gconv"))
+        (tree / "lib").symlink_to("usr/lib")
+        shutil.copy(machine.root / "usr/bin/busybox", tree / "bin/busybox")
+    else:
+        programs = [*built, *map(shutil.which, PROGRAMS)]
+        for library in {library for program in programs for library in libraries(program)}:
             target = tree / library.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, target)
+        shutil.copy("/bin/busybox", tree / "bin/busybox")
+    for program in programs:
+        shutil.copy(program, tree / Path(program).name)
+    history = [machine.compiler, "-O1", "-static", "-pthread", "-o", tree / "history", ROOT / "tests/engines/history.c"]
+    subprocess.run(history, check=True)
+
+
+def copy_scheduler(kernels, tree):
+    """Builds the minimal scheduler and copies what loads it. Returns the loader and the path of its libraries."""
     bpftool = kernels / "bpftool"
     shutil.copytree(bpftool, tree / "bpftool", symlinks=True, ignore=shutil.ignore_patterns("share", "gconv", "locale"))
     found = {str(path.parent.relative_to(bpftool)) for path in bpftool.rglob("*.so.*")}
     loader = next(bpftool.rglob("ld-linux-x86-64.so.2")).relative_to(bpftool)
     subprocess.run(["clang", "-g", "-O2", "-target", "bpf", "-c", ROOT / "tests/kernels/minimal.bpf.c", "-o",
                     tree / "minimal.o"], check=True)
-    values = {"started": STARTED, "setup": setup, "bpf_libraries": ":".join(f"/bpftool/{path}" for path in sorted(found)),
-              "bpf_loader": f"/bpftool/{loader}"}
+    return f"/bpftool/{loader}", ":".join(f"/bpftool/{path}" for path in sorted(found))
+
+
+def initramfs(work, machine, kernels, setup):
+    """A cpio archive with everything that the guest needs."""
+    tree = work / "tree"
+    copy_programs(machine, tree)
+    for script in ("engines.sh", "windows.sh", "suspend.sh"):
+        shutil.copy(ROOT / "tests/kernels" / script, tree / script)
+    loader, bpf_libraries = ("", "") if machine.root else copy_scheduler(kernels, tree)
+    values = {"started": STARTED, "setup": setup, "bpf_libraries": bpf_libraries, "bpf_loader": loader,
+              "results": machine.results[1]}
     (tree / "init").write_text(INIT % values)
     (tree / "init").chmod(0o755)
     names = "\n".join(str(path.relative_to(tree)) for path in sorted(tree.rglob("*")))
@@ -108,42 +153,39 @@ def initramfs(work, kernels, setup):
     return work / "initrd"
 
 
-def boot(kernel, kernels, cmdline, setup):
+def boot(kernel, machine, kernels, cmdline, setup):
     """What the guest left in /out, as a directory."""
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        initrd, console, result = initramfs(work, kernels, setup), work / "console", work / "result"
+        initrd, console, results = initramfs(work, machine, kernels, setup), work / "console", work / "results"
         disk = work / "disk"
         disk.touch()
         os.truncate(disk, 256 << 20)
         for _ in range(BOOT_ATTEMPTS):
-            emulate(kernel, initrd, disk, console, result, cmdline)
+            emulate(kernel, machine, initrd, disk, console, results, cmdline)
             if STARTED in console.read_text(errors="replace"):
                 break
         out = Path(tempfile.mkdtemp())
         try:
             # One archive from before the suspend, and one from after it.
-            with tarfile.open(result, "r:", ignore_zeros=True) as tar:
+            with tarfile.open(results, "r:", ignore_zeros=True) as tar:
                 tar.extractall(out, filter="data")
         except tarfile.TarError as error:
             sys.exit(f"{kernel.name}: no results ({error}); its console ends:\n{console.read_text(errors='replace')[-2000:]}")
         return out
 
 
-def emulate(kernel, initrd, disk, console, result, cmdline):
-    """Boots a kernel and waits for its end. A guest that hangs has left what it wrote.
-
-    QEMU 7.2 sometimes returns wrong flags after the instruction of cx16, which crashes Linux 6.12.
-    """
+def emulate(kernel, machine, initrd, disk, console, results, cmdline):
+    """Boots a kernel and waits for its end. A guest that hangs has left what it wrote."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            ["qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg",
-             "-cpu", "max,la57=off,cx16=off", "-m", "1G", "-smp", "2", "-kernel", kernel, "-initrd", initrd,
+            [*machine.emulator, "-nodefaults", "-no-reboot", "-display", "none", "-accel", "tcg", "-m", "1G", "-smp", "2",
+             "-kernel", kernel, "-initrd", initrd,
              "-drive", f"if=none,id=disk,format=raw,cache=unsafe,file={disk}", "-device", "nvme,drive=disk,serial=1",
-             "-global", "ICH9-LPC.disable_s3=0",
-             "-append", f"console=ttyS0 panic=-1 loglevel=4 {cmdline}",
-             "-serial", f"file:{console}", "-serial", f"file:{result}"],
-            timeout=BOOT_SECONDS, check=True, stdin=subprocess.DEVNULL)
+             "-append", f"console={machine.console} panic=-1 loglevel=4 {cmdline}",
+             "-serial", f"file:{console}", "-chardev", f"file,id=results,path={results}",
+             "-device", f"{machine.results[0]},chardev=results"],
+            timeout=machine.boot_seconds, check=True, stdin=subprocess.DEVNULL)
 
 
 def checks(out, kernel, expect):
@@ -186,7 +228,8 @@ def checks(out, kernel, expect):
 
 
 def matrix(kernels):
-    """Each boot: kernel, what is different about it, command line, setup, expectations."""
+    """Each boot: kernel, machine, what is different about it, command line, setup, expectations."""
+    x86_64, arm64 = machines(kernels)
     def series(prefix):
         found = sorted(kernels.glob(f"vmlinuz-{prefix}.*"))
         return found[-1] if found else sys.exit(f"{kernels}: no kernel {prefix}; run tests/kernels/fetch")
@@ -194,18 +237,20 @@ def matrix(kernels):
     newest = max(kernels.glob("vmlinuz-*"), key=version)
     on = {"schedstats": "on", "delays": "on", "psi": "on"}
     scx = {**on, "ext_enabled": True, "ops": "minimal"}
-    yield series("5.10"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 10, "ext_enabled": None}
-    yield series("6.1"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 13, "ext_enabled": None}
-    yield series("6.12"), "", "psi=1", SWITCHED_ON, {**on, "taskstats": 14, "ext_enabled": None}
-    yield series("6.12"), "as it boots", "psi=1", "", {"schedstats": "off", "delays": "off", "psi": "on"}
-    yield series("6.12"), "psi=0", "psi=0", SWITCHED_ON, {**on, "psi": "off"}
+    yield series("5.10"), x86_64, "", "psi=1", SWITCHED_ON, {**on, "taskstats": 10, "ext_enabled": None}
+    yield series("6.1"), x86_64, "", "psi=1", SWITCHED_ON, {**on, "taskstats": 13, "ext_enabled": None}
+    yield series("6.12"), x86_64, "", "psi=1", SWITCHED_ON, {**on, "taskstats": 14, "ext_enabled": None}
+    yield series("6.12"), x86_64, "as it boots", "psi=1", "", {"schedstats": "off", "delays": "off", "psi": "on"}
+    yield series("6.12"), x86_64, "psi=0", "psi=0", SWITCHED_ON, {**on, "psi": "off"}
     # Without bpf_probe_read_kernel, these are out of reach.
     locked = "psi=1 lockdown=confidentiality"
-    yield series("5.10"), "lockdown", locked, SWITCHED_ON, {**on, "taskstats": 10, "rejected": ["hiwater_rss_bytes"]}
-    yield series("6.1"), "lockdown", locked, SWITCHED_ON, {**on, "rejected": ["hiwater_rss_bytes"]}
-    yield series("6.12"), "lockdown", locked, SWITCHED_ON, on
-    yield series("6.16"), "sched_ext", "psi=1", SWITCHED_ON, {**scx, "taskstats": 16}
-    yield newest, "newest", "psi=1", SWITCHED_ON, scx
+    yield series("5.10"), x86_64, "lockdown", locked, SWITCHED_ON, {**on, "taskstats": 10, "rejected": ["hiwater_rss_bytes"]}
+    yield series("6.1"), x86_64, "lockdown", locked, SWITCHED_ON, {**on, "rejected": ["hiwater_rss_bytes"]}
+    yield series("6.12"), x86_64, "lockdown", locked, SWITCHED_ON, on
+    yield series("6.16"), x86_64, "sched_ext", "psi=1", SWITCHED_ON, {**scx, "taskstats": 16}
+    yield newest, x86_64, "newest", "psi=1", SWITCHED_ON, scx
+    for kernel in sorted((kernels / "arm64").glob("vmlinuz-*")):
+        yield kernel, arm64, "arm64", "psi=1", SWITCHED_ON, {**on, "taskstats": 14, "ext_enabled": None}
 
 
 def row(cells):
@@ -216,11 +261,11 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     kernels, keep, only, broken = Path(sys.argv[1]).resolve(), sys.argv[2:3], tuple(sys.argv[3:]), 0
-    for kernel, variant, cmdline, setup, expect in matrix(kernels):
+    for kernel, machine, variant, cmdline, setup, expect in matrix(kernels):
         release = kernel.name.removeprefix("vmlinuz-")
-        if only and not release.startswith(only):
+        if only and not (release.startswith(only) and variant != "arm64" or variant in only):
             continue
-        out = boot(kernel, kernels, cmdline, setup)
+        out = boot(kernel, machine, kernels, cmdline, setup)
         rejected = expect.pop("rejected", [])
         facts, failed = checks(out, release, expect)
         by_engine, wrong_values = engines.check(out / "engines", CTPROF, release, rejected)
