@@ -16,7 +16,7 @@ use std::process::{self, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::process::{Child, Ended, Invocation, Privileges, Signals};
+use ctprof::process::{Child, Ended, Invocation, Privileges, Signals, fail_writes_beyond_limit};
 use nix::errno::Errno;
 use nix::sys::signal::Signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -82,6 +82,7 @@ fn run_tests() -> ExitCode {
 
 /// What `ctprof record` does, without captures. Facts for the tests go to stderr.
 fn recorder(task: &str) -> ExitCode {
+    fail_writes_beyond_limit();
     Privileges::Record.keep();
     match task {
         "command" => record_command(),
@@ -277,7 +278,7 @@ fn the_command_keeps_streams_folder_environment_and_group() {
 
 fn the_command_has_the_signals_that_ctprof_was_started_with() {
     let status = ["grep", "^Sig[BIC]", "/proc/self/status"];
-    let changed = ["env", "--block-signal=USR1,INT", "--ignore-signal=HUP,PIPE,CHLD"];
+    let changed = ["env", "--block-signal=USR1,INT", "--ignore-signal=HUP,PIPE,CHLD,XFSZ"];
     assert_ne!(assert_unchanged(&["env"], &status), assert_unchanged(&changed, &status));
 }
 

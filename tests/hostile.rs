@@ -122,6 +122,74 @@ fn sixty_four_descriptors_are_enough() {
     assert!(failures.values().all(|errnos| !errnos.contains_key(&"EMFILE".into())), "{failures:?}");
 }
 
+/// The words of the kernel for each limit that a test sets.
+const NO_DESCRIPTORS: &str = "Too many open files";
+const TOO_LARGE: &str = "File too large";
+const NO_SPACE: &str = "No space left on device";
+
+/// Runs ctprof after a change of its shell, with files in a folder that must have whole snapshots only, and one of the
+/// causes in the message if it fails. Returns whether it succeeded.
+fn ends_well(change: &str, line: &str, causes: &[&str]) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let line = line.replace("DIR", dir.path().to_str().unwrap());
+    let done = output("sh", &["-c", &format!("{change}; exec {CTPROF} {line}")]);
+    let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for file in files.iter().filter(|file| file.is_file()) {
+        assert!(CtprofSnapshot::load(file).is_ok(), "{change}; {line}: {file:?}");
+    }
+    let text = said(&done);
+    let is_explained = done.status.code().is_some_and(|code| code > 0)
+        && causes.iter().any(|cause| text.contains(cause))
+        && files.iter().all(|file| file.is_dir());
+    assert!(done.status.success() || is_explained, "{change}; {line}: {} {text} {files:?}", done.status);
+    done.status.success()
+}
+
+const WRITING: [&str; 3] = [
+    "capture -q --pid 1 -o DIR/x.ctprof.zst",
+    "record -q -d 10ms -o DIR/x.ctprof.zst",
+    "record -q --runs 1 -o DIR/runs -- true",
+];
+
+#[test]
+fn lack_of_descriptors_is_an_error_that_names_the_limit() {
+    for line in WRITING {
+        // Below 5, the dynamic loader fails.
+        let ended: Vec<_> =
+            (5..20).map(|limit| ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS])).collect();
+        assert!(!ended[0] && ended[14], "{line}: {ended:?}");
+    }
+    let (done, _) = captured_after("ulimit -n 5", "-q");
+    assert!(said(&done).ends_with("raise the limit of open files: ulimit -n 64\n"), "{}", said(&done));
+}
+
+#[test]
+fn a_limit_of_file_sizes_killed_ctprof_without_a_message() {
+    for line in WRITING {
+        assert!(!ends_well("ulimit -f 0", line, &[TOO_LARGE]), "{line}");
+        assert!(!ends_well("ulimit -f 1", line, &[TOO_LARGE]), "{line}");
+    }
+    let (done, _) = captured_after("ulimit -f 0", "-q");
+    assert!(said(&done).starts_with("ctprof: cannot write /"), "{}", said(&done));
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_file() {
+    let snapshot = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-lines-linux-7.3.ctprof.zst");
+    for line in [
+        "capture -q -o /dev/full".to_owned(),
+        "record -q -d 1ms -o /dev/full".to_owned(),
+        "record -d 1ms > /dev/full".to_owned(),
+        format!("show {snapshot} > /dev/full"),
+        format!("compare --format html {snapshot} {snapshot} > /dev/full"),
+    ] {
+        let done = output("sh", &["-c", &format!("exec {CTPROF} {line}")]);
+        let text = said(&done);
+        let is_named = text.contains("cannot write /dev/full") || text.contains("cannot write to standard output");
+        assert!(!done.status.success() && is_named && text.contains(NO_SPACE), "{line}: {text}");
+    }
+}
+
 /// jemalloc 5.3 faults where it has no memory for the arena of a thread that starts: the only end without a message.
 #[test]
 fn lack_of_memory_is_an_error_with_a_message() {
@@ -176,20 +244,28 @@ fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
 #[test]
 fn a_signal_at_any_moment_leaves_no_thread_stopped_and_no_file() {
     let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("snapshot");
     let beside = Beside::shell("while :; do sleep 0.01; done");
-    for moment in 0..30u64 {
-        let file = dir.path().join("snapshot");
-        let mut capture = Command::new(CTPROF).args(["capture", "-q", "-o"]).arg(&file).spawn().unwrap();
+    let lines: [&[&str]; 3] =
+        [&["capture"], &["capture", "--engine", "procfs"], &["record", "--duration", "20ms", "--engine", "procfs"]];
+    for moment in 0..45u64 {
+        // A file of that name is replaced whole.
+        let old = (moment % 2 == 0).then(|| fs::write(&file, "old").unwrap());
+        let line = lines[usize::try_from(moment % 3).unwrap()];
+        let mut ctprof = Command::new(CTPROF).args(line).args(["-q", "-o"]).arg(&file).spawn().unwrap();
         thread::sleep(Duration::from_micros(moment * 1_700));
-        let signal = if moment % 2 == 0 { Signal::SIGINT } else { Signal::SIGTERM };
-        let _ = kill(Pid::from_raw(i32::try_from(capture.id()).unwrap()), signal);
-        let status = capture.wait().unwrap();
+        // A signal that asks a recording to end ends it with a file.
+        let signal = [Signal::SIGKILL, Signal::SIGINT, Signal::SIGTERM][usize::try_from(moment / 3 % 3).unwrap()];
+        let _ = kill(Pid::from_raw(i32::try_from(ctprof.id()).unwrap()), signal);
+        let status = ctprof.wait().unwrap();
         assert!(status.success() || status.signal() == Some(signal as i32), "{status}");
-        if fs::exists(&file).unwrap() {
+        let is_old = || old.is_some() && fs::read(&file).unwrap() == b"old";
+        if fs::exists(&file).unwrap() && !is_old() {
             CtprofSnapshot::load(&file).unwrap();
-            fs::remove_file(&file).unwrap();
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| name == "snapshot") && (old.is_none() || names.len() == 1), "{names:?}");
+        let _ = fs::remove_file(&file);
         assert!(!['t', 'T'].contains(&beside.state()));
     }
 }

@@ -446,6 +446,43 @@ mod exit_records {
     }
 
     #[test]
+    fn a_delay_that_began_at_boot_made_exited_threads_blocked_for_645688_percent_of_a_window() {
+        let (a, b) = sides(&[], &[]);
+        let blocked = |ms: u64| with(ran(1), &json!({"blkio_delay_count": 1, "blkio_delay_total_ns": ms * MS}));
+        // `kernel.task_delayacct` was 0 when the wait of 7 began, and 1 when it ended.
+        let records = [exact((6, 6, 1), (11, 12), &blocked(900)), exact((7, 7, 1), (11, 12), &blocked(45_000_000))];
+        let window = with_records(a, b, &records);
+        assert_eq!(row(&window, 6)["blkio_delay_total_ns"], json!(900 * MS));
+        let row = row(&window, 7);
+        assert_eq!((&row["blkio_delay_total_ns"], &row["blkio_delay_count"]), (&Value::Null, &json!(1)));
+        assert_eq!(window.parse_summary.unwrap().impossible_delays, 1);
+    }
+
+    #[test]
+    fn exits_under_reused_ids_had_the_party_the_name_and_the_cgroup_of_the_process_before_or_after() {
+        let own = with(process(9, 1, 0, 1, &json!({})), &json!({"party": "ctprof"}));
+        let other = |start: u64| with(process(30, start, 0, 1, &json!({})), &json!({"cgroup": "/other"}));
+        let (a, b) = sides(&[own.clone(), other(2)], &[own, other(14)]);
+        // Process 9 ran 20, which ran 30 and 31 in turn.
+        let records = [
+            exit(30, 30, 1, (2, 11), &ran(1)),
+            exit(30, 30, 20, (12, 13), &ran(1)),
+            exit(30, 301, 20, (12, 13), &ran(1)),
+            exit(31, 31, 30, (12, 13), &ran(1)),
+            exit(20, 20, 9, (11, 13), &ran(1)),
+        ];
+        let window = with_records(a, b, &records);
+        let command = json!("command");
+        let described = |row: &Value| (row["party"].clone(), row["cgroup"].clone(), row["pcomm"].clone());
+        let exits: Vec<_> = rows_of(&window, 30).iter().filter(|row| row["exited"] == true).map(described).collect();
+        let expected = [(command.clone(), Value::Null, json!("t30")), (Value::Null, json!("/other"), json!("t30"))];
+        assert_eq!(exits, expected);
+        for (tid, name) in [(301, "t30"), (31, "t31"), (20, "t20")] {
+            assert_eq!(described(&row(&window, tid)), (command.clone(), Value::Null, json!(name)), "{tid}");
+        }
+    }
+
+    #[test]
     fn exact_records_are_of_the_thread_with_their_start_time() {
         let listed = process(6, 14, SECOND, 1, &json!({}));
         let (a, b) =

@@ -81,6 +81,9 @@ impl<'o> Capturer<'o> {
         let (mut walked, used) = engine.walk(&walk, options, (&host, start), &pids, &pool);
         whole_process::reread_parents(procfs, &mut walked.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
+        if let Some(boottime_ns) = start.boottime_ns {
+            walked.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
+        }
         let cpu_time_after = cpu_time::read(&roots.procfs, roots.tree());
         let (cgroup_stats, tally) = cgroups(&walked, &mounts, &pool);
         walked.tally.merge(tally);

@@ -13,7 +13,7 @@ use crate::process;
 #[non_exhaustive]
 pub enum CaptureError {
     /// The procfs root cannot be opened or listed.
-    #[error("cannot list processes in {}: {errno}; is procfs mounted there? mount -t proc proc {}", path.display(), path.display())]
+    #[error("cannot list processes in {}: {errno}{}", path.display(), fix_of_listing(path, *errno))]
     NoProcfs {
         /// The root.
         path: PathBuf,
@@ -67,6 +67,15 @@ impl CaptureError {
 
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
         Self::NoProcfs { path: path.to_owned(), errno }
+    }
+}
+
+/// How to fix that procfs cannot be listed.
+fn fix_of_listing(path: &Path, errno: Errno) -> String {
+    match errno {
+        Errno::EMFILE => "; raise the limit of open files: ulimit -n 64".to_owned(),
+        Errno::ENFILE | Errno::ENOMEM => String::new(),
+        _ => format!("; is procfs mounted there? mount -t proc proc {}", path.display()),
     }
 }
 

@@ -51,6 +51,7 @@ pub(in crate::capture) struct Tally {
     pub(in crate::capture) walked: u64,
     pub(in crate::capture) ghosts: u64,
     pub(in crate::capture) negative_times: u64,
+    pub(in crate::capture) impossible_delays: u64,
     pub(in crate::capture) smaps_too_large: u64,
     pub(in crate::capture) smaps_out_of_time: u64,
     pub(in crate::capture) smaps_time: Duration,
@@ -91,6 +92,7 @@ impl Tally {
             walked,
             ghosts,
             negative_times,
+            impossible_delays,
             smaps_too_large,
             smaps_out_of_time,
             smaps_time,
@@ -101,6 +103,7 @@ impl Tally {
         self.walked += walked;
         self.ghosts += ghosts;
         self.negative_times += negative_times;
+        self.impossible_delays += impossible_delays;
         self.smaps_too_large += smaps_too_large;
         self.smaps_out_of_time += smaps_out_of_time;
         self.smaps_time += smaps_time;
@@ -118,6 +121,7 @@ impl Tally {
             tids_walked: self.walked,
             ghosts: self.ghosts,
             negative_dotted_values: self.negative_times,
+            impossible_delays: self.impossible_delays,
             smaps_skipped: self.smaps_too_large,
             smaps_out_of_time: self.smaps_out_of_time,
             worker_panics: self.panics,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::enrich::{jemalloc, taskstats};
 use super::tally::Tally;
+use super::ticks::NS_PER_TICK;
 use crate::model::{CtprofProbeSummary, Name, TaskstatsSummary, ThreadState};
 
 /// Threads, and counts of failures, of one worker or of all.
@@ -36,6 +37,15 @@ impl Walked {
         self.taskstats = either(self.taskstats.take(), taskstats, taskstats::merge);
         self.probe = either(self.probe.take(), probe, jemalloc::merge);
         self.probe_time += probe_time;
+    }
+
+    /// Removes delays that are longer than their thread has lived, where `boottime_ns` is after all threads were read.
+    pub(super) fn remove_impossible_delays(&mut self, boottime_ns: u64) {
+        for thread in &mut self.threads {
+            let Some(start) = thread.start_time_clock_ticks else { continue };
+            let life_ns = boottime_ns.saturating_sub(start.saturating_mul(NS_PER_TICK));
+            self.tally.impossible_delays += u64::from(thread.metrics.remove_impossible_delays(life_ns));
+        }
     }
 
     /// Sorts the threads and names their processes.
@@ -70,6 +80,17 @@ fn name_processes(threads: &mut [ThreadState]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_longer_than_a_thread_has_lived_are_absent_and_counted() {
+        let mut thread = ThreadState { start_time_clock_ticks: Some(100), ..ThreadState::default() };
+        thread.metrics.blkio_delay_total_ns = Some(2_000_000_000.into());
+        let mut walked = Walked { threads: vec![thread], ..Walked::default() };
+        walked.remove_impossible_delays(3_000_000_000);
+        assert!(walked.threads[0].metrics.blkio_delay_total_ns.is_some() && walked.tally.impossible_delays == 0);
+        walked.remove_impossible_delays(2_500_000_000);
+        assert_eq!((walked.threads[0].metrics.blkio_delay_total_ns, walked.tally.impossible_delays), (None, 1));
+    }
 
     #[test]
     fn a_thread_that_kept_its_leaders_whole_name_has_a_whole_name() {

@@ -34,7 +34,7 @@ use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
 use self::exit::FAILED;
-use crate::process::{Privileges, RECORD_FAILED, worker_per_cpu};
+use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
 use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -48,6 +48,7 @@ pub fn command() -> clap::Command {
 pub fn run() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| usage(&error));
     log(&args);
+    fail_writes_beyond_limit();
     match &args.command {
         Command::Ab(_) => Privileges::Record.keep(),
         Command::Record(record) if !record.command.is_empty() => Privileges::Record.keep(),

@@ -68,7 +68,8 @@ fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
         count("smaps_rollup.skipped", summary.smaps_skipped.saturating_add(summary.smaps_out_of_time)),
         count("panics", summary.worker_panics),
     ];
-    walked.into_iter().chain(failures).collect()
+    let delays = Some(summary.impossible_delays).filter(|threads| *threads > 0);
+    walked.into_iter().chain(delays.map(|threads| count("impossible_delays", threads))).chain(failures).collect()
 }
 
 fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {

@@ -18,6 +18,7 @@ mod cgroup_source;
 mod compact;
 mod cpu_time;
 mod cpus;
+mod delay;
 mod derived;
 mod direction;
 mod engine;

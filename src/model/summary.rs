@@ -33,6 +33,9 @@ pub struct CtprofParseSummary {
     pub permission_dominant: bool,
     /// Number of times that the kernel printed as negative, after a clock step.
     pub negative_dotted_values: u64,
+    /// Number of threads that lack delays because the kernel's are longer than they have lived.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub impossible_delays: u64,
     /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
     pub smaps_skipped: u64,
     /// Number of processes whose `smaps_rollup` was not read because those of smaller processes took all the time.
@@ -127,6 +130,11 @@ pub struct TaskstatsSummary {
     /// Why taskstats could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_error: Option<Errno>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Whether a part, if there is one, is at least half of the whole.

@@ -18,5 +18,5 @@ pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::Privileges;
 pub(crate) use self::privileges::held;
 pub use self::progress::Progress;
-pub use self::signals::{Ended, Signals};
+pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};
 pub use self::workers::{worker_per_cpu, workers};

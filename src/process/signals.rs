@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::sys::signals::{keep_zombies, was_ignored};
+use crate::sys::signals::{self, keep_zombies, was_ignored};
 
 /// Signals that end a pause.
 const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
@@ -19,7 +19,7 @@ const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 const DURING_COMMAND: [Signal; 5] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
 
 /// Dispositions that ctprof or Rust's runtime changes.
-const CHANGED: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGCHLD];
+const CHANGED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
 
 /// Blocked signals, received one by one. Create this before other threads start: threads inherit the blocked
 /// signals. Dropping it discards what has arrived and unblocks them in the calling thread, so that a later
@@ -65,6 +65,13 @@ impl Received {
     pub(super) fn interrupts(self) -> Option<i32> {
         (self.signal != Signal::SIGCHLD).then_some(self.signal as i32)
     }
+}
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, so that it is reported as an error. SIGXFSZ would end
+/// the process without a message.
+pub fn fail_writes_beyond_limit() {
+    // The kernel never refuses it for this signal.
+    let _ = signals::fail_writes_beyond_limit();
 }
 
 impl Signals {

@@ -11,22 +11,34 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
-/// Whether SIGPIPE was ignored when this program started: Rust's runtime ignores it before `main`.
-static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Signals that this program ignores: Rust's runtime ignores SIGPIPE before `main`.
+const IGNORED: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGXFSZ];
 
-// SAFETY: the C library calls the functions in this section before `main`. The function makes a system call
-// and sets an atomic variable, neither of which needs Rust's runtime.
+/// Whether each was ignored when this program started.
+static WERE_IGNORED: [AtomicBool; IGNORED.len()] = [const { AtomicBool::new(false) }; IGNORED.len()];
+
+// SAFETY: the C library calls the functions in this section before `main`. The function makes system calls
+// and sets atomic variables, neither of which needs Rust's runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static READ_AT_START: extern "C" fn() = read_at_start;
 
 extern "C" fn read_at_start() {
-    PIPE_WAS_IGNORED.store(is_ignored(Signal::SIGPIPE), Ordering::Relaxed);
+    for (signal, was_ignored) in IGNORED.into_iter().zip(&WERE_IGNORED) {
+        was_ignored.store(is_ignored(signal), Ordering::Relaxed);
+    }
 }
 
-/// Whether `signal` is ignored; for SIGPIPE, whether it was ignored when this program started.
+/// Whether `signal` is ignored; for one that this program ignores, whether it was ignored when this program started.
 pub(crate) fn was_ignored(signal: Signal) -> bool {
-    if signal == Signal::SIGPIPE { PIPE_WAS_IGNORED.load(Ordering::Relaxed) } else { is_ignored(signal) }
+    let place = IGNORED.iter().position(|ignored| *ignored == signal);
+    place.map_or_else(|| is_ignored(signal), |place| WERE_IGNORED[place].load(Ordering::Relaxed))
+}
+
+/// Makes a write beyond the limit of file sizes (`RLIMIT_FSIZE`) fail with `EFBIG` instead of ending this process.
+pub(crate) fn fail_writes_beyond_limit() -> Result<(), Errno> {
+    // SAFETY: no function is installed.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map(drop)
 }
 
 fn is_ignored(signal: Signal) -> bool {
@@ -43,12 +55,14 @@ pub(crate) fn keep_zombies() -> Result<(), Errno> {
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }
 
-/// Makes `command` start with the signal mask `mask` and with the signals of `ignored` ignored.
+/// Makes `command` start with the signal mask `mask` and with the signals of `ignored` ignored, but no other that this
+/// program ignores.
 pub(crate) fn inherit(command: &mut Command, mask: SigSet, ignored: Vec<Signal>) {
     let restore = move || {
-        for &one in &ignored {
+        let defaults = IGNORED.iter().map(|&one| (one, SigHandler::SigDfl));
+        for (one, action) in defaults.chain(ignored.iter().map(|&one| (one, SigHandler::SigIgn))) {
             // SAFETY: no function is installed.
-            unsafe { signal(one, SigHandler::SigIgn) }?;
+            unsafe { signal(one, action) }?;
         }
         mask.thread_set_mask().map_err(io::Error::from)
     };

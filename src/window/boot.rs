@@ -105,6 +105,14 @@ impl Clocks {
         elapsed_ns.saturating_sub(before).min(self.duration_ns)
     }
 
+    /// Time since boot at the start of a thread, in nanoseconds: from its ticks, else from its monotonic start, which
+    /// lacks time that the host was suspended in the window.
+    pub(super) fn start_ns(&self, start_ticks: Option<u64>, started_monotonic_ns: u64) -> u64 {
+        let suspended = self.start_monotonic_ns.map_or(0, |monotonic| self.start_boottime_ns.saturating_sub(monotonic));
+        let from_monotonic = || started_monotonic_ns.saturating_add(suspended);
+        start_ticks.map_or_else(from_monotonic, |ticks| ticks.saturating_mul(self.ns_per_tick))
+    }
+
     /// From the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
         start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)

@@ -9,9 +9,11 @@ use super::accounting::{Accounted, account};
 use super::boot::Clocks;
 use super::cpu_time::{self, Readings};
 use super::earlier::PackedThread;
+use super::exited::{ExitedThread, Exits};
 use super::fold::Fold;
 use super::join::{Ends, Join, Start};
-use super::recorded::{ExitedThread, Exits, Records};
+use super::parents::Parents;
+use super::recorded::Records;
 use super::work::Work;
 use crate::model::{
     CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Name, Party, ThreadSpan, ThreadState, Threads, WindowInfo,
@@ -33,10 +35,14 @@ impl<T: Threads> Join<T> {
         let readings = Readings::of(later);
         let host = self.host(&start, &readings);
         let clocks = host.clocks;
-        let mut records = Records::new(&start, clocks, &self.processes, exits);
+        let parents =
+            self.lineage.as_ref().map(|lineage| Arc::clone(&lineage.parents)).unwrap_or_else(|| {
+                Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks))
+            });
+        let mut records = Records::new(&start, clocks, &self.processes, exits, parents);
         let mut fold = Fold::default();
         exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
-        let Records { unexplained, recorded, .. } = records;
+        let Records { unexplained, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
@@ -50,7 +56,7 @@ impl<T: Threads> Join<T> {
         }
         self.add_gone(&start, &recorded);
         let window = self.info(&start, &host, exits.summary.clone());
-        Ends { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time }
+        Ends { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
     }
 
     /// The host between the times at which busy threads were read on average, so that its CPU time and theirs are of
@@ -72,22 +78,27 @@ impl<T: Threads> Join<T> {
 
     /// The thread of a record as part of the window, and of its CPU time.
     fn placed(&mut self, records: &mut Records<'_>, exited: ExitedThread) -> Option<ThreadState> {
-        if self.is_listed(records, &exited.state) {
+        let start_ns = self.start.clocks.start_ns(exited.state.start_time_clock_ticks, exited.started_monotonic_ns);
+        if self.is_listed(records, &exited.state, start_ns) {
             return None;
         }
         let (mut thread, work) = records.placed(&self.processes, exited)?;
-        thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid));
+        thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid, start_ns));
         self.explain(work, thread.party);
         self.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
         Some(thread)
     }
 
-    /// Whether the later capture still has the thread of a record.
-    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState) -> bool {
+    /// Whether the later capture still has the thread of a record, which started at that time.
+    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState, start_ns: u64) -> bool {
         match (records.earlier_place(exited), exited.start_time_clock_ticks) {
             (Some(place), _) => self.start.found[place].load(Ordering::Relaxed),
             (None, Some(ticks)) => self.started.binary_search(&(exited.id(), ticks)).is_ok(),
-            (None, None) => self.started.binary_search_by_key(&exited.id(), |(id, _)| *id).is_ok(),
+            (None, None) => {
+                let same_id = self.started.binary_search_by_key(&exited.id(), |(id, _)| *id);
+                // Another thread had the id before, if this one started before the listed one.
+                same_id.is_ok_and(|place| self.start.clocks.start_ns(Some(self.started[place].1), 0) <= start_ns)
+            }
         }
     }
 

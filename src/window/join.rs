@@ -106,6 +106,8 @@ pub struct Ends<T> {
     pub window: WindowInfo,
     /// The increase of the host's CPU time.
     pub cpu_time: Option<HostCpuTime>,
+    /// Number of records of exited threads that lack delays because the kernel's are longer than the thread lived.
+    pub impossible_delays: u64,
 }
 
 impl<T: Threads> Threads for Join<T> {

@@ -1,89 +1,88 @@
 //! Which processes are descendants of the recorder: the command that it ran.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::earlier::Earlier;
-use crate::model::{Party, ThreadState};
+use super::parents::Parents;
+use crate::model::Party;
 
-/// The parents of processes. Orphans of the command have the recorder as their parent, because it is their
+/// The descendants of the recorder. Orphans of the command have the recorder as their parent, because it is their
 /// subreaper.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lineage {
-    parent_of: HashMap<u32, u32>,
+    pub(super) parents: Arc<Parents>,
     recorder: u32,
+    /// Whether each process is of the command, as far as it was asked.
+    is_of_command: Vec<Option<bool>>,
 }
 
-/// The parent of processes that have none: no process has this id.
-const NO_PARENT: u32 = 0;
-
-/// More generations than this are not followed: a corrupt snapshot can have a circle.
-const MOST_GENERATIONS: usize = 4096;
-
 impl Lineage {
-    /// The processes of both captures. A later parent counts, since orphans get another one. Children that the
-    /// recorder had before the window, of an earlier command or of the shell that it replaced, are no descendants.
-    pub(super) fn of(recorder: u32, earlier: &Earlier, later: &[ThreadState]) -> Self {
-        let before =
-            || earlier.threads().iter().filter_map(|thread| Some((thread.id.tgid, thread.process.as_ref()?.ppid?)));
-        let after = later.iter().filter_map(|thread| Some((thread.tgid, thread.process.as_ref()?.ppid?)));
-        let disowned = before().filter(|(_, ppid)| *ppid == recorder).map(|(tgid, _)| (tgid, NO_PARENT));
-        Self { parent_of: before().chain(after).chain(disowned).collect(), recorder }
+    pub(super) fn of(recorder: u32, parents: Parents) -> Self {
+        Self { recorder, is_of_command: vec![None; parents.all().len()], parents: Arc::new(parents) }
     }
 
-    /// Learns the parent of an exited process, unless it is known.
-    pub(super) fn learn(&mut self, tgid: u32, ppid: u32) {
-        self.parent_of.entry(tgid).or_insert(ppid);
-    }
-
-    /// The party of a process; `None` if it has nothing to do with the recorder. Each search halves the path to
-    /// the ancestors, so that long chains are searched once.
-    pub(super) fn party(&mut self, tgid: u32) -> Option<Party> {
+    /// The party of a thread that started at this time; `None` if it has nothing to do with the recorder.
+    pub(super) fn party(&mut self, tgid: u32, start_ns: u64) -> Option<Party> {
         if tgid == self.recorder {
             return Some(Party::Ctprof);
         }
-        let mut process = tgid;
-        for _ in 0..MOST_GENERATIONS {
-            let parent = *self.parent_of.get(&process)?;
-            if parent == self.recorder {
-                return Some(Party::Command);
+        let mut path = Vec::new();
+        let mut next = self.parents.find(tgid, start_ns);
+        let is_of_command = loop {
+            let Some(place) = next else { break false };
+            if let Some(known) = self.is_of_command[place] {
+                break known;
             }
-            let grandparent = *self.parent_of.get(&parent)?;
-            self.parent_of.insert(process, grandparent);
-            if grandparent == self.recorder {
-                return Some(Party::Command);
+            let process = self.parents.all()[place];
+            // A corrupt snapshot can have a circle.
+            self.is_of_command[place] = Some(false);
+            path.push(place);
+            // The command starts after the earlier capture, which has children of an earlier command, or of the shell
+            // that the recorder replaced.
+            if process.is_in_earlier {
+                break false;
             }
-            process = grandparent;
-        }
-        None
+            if process.ppid == self.recorder {
+                break true;
+            }
+            next = self.parents.find(process.ppid, process.start_ns);
+        };
+        path.into_iter().for_each(|place| self.is_of_command[place] = Some(is_of_command));
+        is_of_command.then_some(Party::Command)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ProcessState;
 
-    fn process(tgid: u32, ppid: u32) -> ThreadState {
-        let state = ProcessState { ppid: Some(ppid), ..ProcessState::default() };
-        ThreadState { tid: tgid, tgid, process: Some(Box::new(state)), ..ThreadState::default() }
-    }
+    const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn descendants_of_the_recorder_are_the_command_and_a_circle_ends() {
-        let later = [process(1, 0), process(9, 1), process(10, 9), process(11, 10), process(20, 21), process(21, 20)];
-        let mut lineage = Lineage::of(9, &Earlier::default(), &later);
-        lineage.learn(12, 11);
-        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.party(tgid));
+        let later = [(1, 0, 0), (9, 1, 1), (10, 300, 9), (11, 300, 10), (20, 300, 21), (21, 300, 20)];
+        let mut lineage = Lineage::of(9, Parents::of_ids(&[(1, 0, 0), (9, 1, 1)], &later, &[(12, 300, 11)]));
+        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.party(tgid, 5 * SECOND));
         let command = Some(Party::Command);
         assert_eq!(parties, [None, Some(Party::Ctprof), command, command, command, None]);
     }
 
     #[test]
     fn a_child_that_an_earlier_command_left_is_not_of_the_command() {
-        let before = Earlier::of_threads(vec![process(9, 1), process(10, 9), process(11, 10)]);
-        let later = [process(9, 1), process(10, 9), process(11, 10), process(12, 9), process(13, 10)];
-        let mut lineage = Lineage::of(9, &before, &later);
-        lineage.learn(10, 9);
-        assert_eq!([10, 11, 12, 13].map(|tgid| lineage.party(tgid)), [None, None, Some(Party::Command), None]);
+        let before = [(9, 1, 1), (10, 2, 9), (11, 2, 10)];
+        let later = [(9, 1, 1), (10, 2, 9), (11, 2, 9), (12, 300, 9), (13, 300, 10)];
+        let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(10, 2, 9)]));
+        let parties = [10, 11, 12, 13].map(|tgid| lineage.party(tgid, 5 * SECOND));
+        assert_eq!(parties, [None, None, Some(Party::Command), None]);
+    }
+
+    #[test]
+    fn an_exit_of_the_command_under_a_reused_id_was_a_separate_row() {
+        // Process 30 of the earlier capture exited, and its id is that of a child of the command later.
+        let before = [(9, 1, 1), (30, 2, 1)];
+        let later = [(9, 1, 1), (10, 300, 9)];
+        let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(30, 2, 1), (30, 500, 10), (31, 600, 30)]));
+        let mut party = |tgid, second: u64| lineage.party(tgid, second * SECOND);
+        let command = Some(Party::Command);
+        assert_eq!([party(30, 0), party(30, 5), party(31, 6)], [None, command, command]);
     }
 }

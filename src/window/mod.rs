@@ -6,10 +6,12 @@ mod boot;
 mod cpu_ticks;
 mod cpu_time;
 mod earlier;
+mod exited;
 mod exits;
 mod fold;
 mod join;
 mod lineage;
+mod parents;
 mod processes;
 mod recorded;
 mod records;
@@ -22,10 +24,11 @@ use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::Readings;
 pub use self::earlier::Earlier;
+pub use self::exited::{EachExit, ExitedThread, Exits};
 pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
-pub use self::recorded::{EachExit, ExitedThread, Exits};
+use self::parents::{Living, Parents};
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, ThreadState, Threads};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
@@ -61,17 +64,15 @@ pub fn recorded(
     let mut join = increases(earlier, threads, &later, &Vec::new())?;
     let Recording { exits, recorder, command } = recording;
     let all = std::mem::take(&mut later.threads);
-    let mut lineage = command.is_some().then(|| Lineage::of(recorder, &join.start.earlier, &all));
+    let mut lineage = command.is_some().then(|| {
+        let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
+        Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &join.start.clocks))
+    });
+    let clocks = join.start.clocks;
     for mut thread in all {
-        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid));
+        let start_ns = clocks.start_ns(thread.start_time_clock_ticks.or(Some(0)), 0);
+        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid, start_ns));
         join.add(thread);
-    }
-    if let (Some(lineage), Some(each)) = (&mut lineage, exits.each) {
-        each(&mut |exited| {
-            if exited.ppid > 0 {
-                lineage.learn(exited.state.tgid, exited.ppid);
-            }
-        });
     }
     join.lineage = lineage;
     let mut ends = join.finish(&later, &exits);
@@ -79,6 +80,10 @@ pub fn recorded(
     later.threads = into_window(earlier, &mut later, ends);
     later.threads.sort_by_key(ThreadState::id);
     Ok(later)
+}
+
+fn living(leader: &ThreadState) -> Living {
+    (leader.tgid, leader.start_time_clock_ticks, leader.process.as_ref().and_then(|process| process.ppid))
 }
 
 /// Joins the threads of `later` as they are added to those of `earlier`, and turns their values into those of
@@ -131,11 +136,15 @@ fn join<T: Threads>(
 
 /// Turns a later snapshot, but its threads, into that of the window, and returns the window's threads.
 pub fn into_window<T>(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, ends: Ends<T>) -> T {
-    let Ends { threads, window, cpu_time, .. } = ends;
+    let Ends { threads, window, cpu_time, impossible_delays, .. } = ends;
     records::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);
     later.window = Some(window);
     later.cpu_time = cpu_time;
     later.cpu_time_after = None;
+    if impossible_delays > 0 {
+        let summary = later.parse_summary.get_or_insert_default();
+        summary.impossible_delays = summary.impossible_delays.saturating_add(impossible_delays);
+    }
     threads
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::earlier::Earlier;
+use super::parents::{Known, Living, Parents};
 use super::work::Work;
 use crate::model::{
     ExitedWork, Includes, MetricId, Name, PROCESS, Party, ProcessSource, ProcessState, RecordField, ThreadId,
@@ -36,6 +37,7 @@ struct Leader {
     name: Name,
     cgroup: Option<Name>,
     party: Option<Party>,
+    start_ticks: Option<u64>,
     state: Option<Box<ProcessState>>,
 }
 
@@ -57,6 +59,7 @@ impl Processes {
                 name: Name::clone(&thread.comm),
                 cgroup: thread.cgroup.clone(),
                 party: thread.party,
+                start_ticks: thread.start_time_clock_ticks,
                 state: thread.process.clone(),
             });
         }
@@ -85,6 +88,14 @@ impl Processes {
     pub(super) fn describe(&self, tgid: u32) -> Option<(&Name, Option<&Name>, Option<Party>)> {
         let leader = self.find(tgid)?.leader.as_ref()?;
         Some((&leader.name, leader.cgroup.as_ref(), leader.party))
+    }
+
+    /// The processes whose leader is known.
+    pub(super) fn living(&self) -> impl Iterator<Item = Living> {
+        self.0.iter().filter_map(|process| {
+            let leader = process.leader.as_ref()?;
+            Some((process.tgid, leader.start_ticks, leader.state.as_ref().and_then(|state| state.ppid)))
+        })
     }
 
     fn find(&self, tgid: u32) -> Option<&Process> {
@@ -161,38 +172,38 @@ impl Unexplained {
         excess
     }
 
-    /// Takes out what an exited process did, whose parent is `ppid`, where `parent_of` knows the parents of
-    /// exited ones. Its nearest living ancestor waited for it, or for the process that did. An orphan's work may
-    /// be counted by init.
-    pub(super) fn explain_process(&mut self, ppid: u32, work: Work, parent_of: &BTreeMap<u32, u32>) {
-        let (ancestor, is_orphan) = self.nearest(ppid, parent_of);
-        let rest = self.give_children(ancestor, work);
-        if is_orphan && ancestor != INIT {
-            self.give_children(INIT, rest);
+    /// Takes out what an exited process did, which started at that time as a child of `ppid`. Its nearest living
+    /// ancestor waited for it, or for the process that did. An orphan's work may be counted by init.
+    pub(super) fn explain_process(&mut self, (ppid, start_ns): (u32, u64), work: Work, parents: &Parents) {
+        if let Some(ancestor) = self.nearest(ppid, start_ns, parents) {
+            self.explain_descendant(ancestor, ppid, work);
+        } else if ppid != INIT && parents.get(ppid, start_ns).is_some_and(|parent| parent.ppid > 0) {
+            self.give_children(INIT, work);
         }
     }
 
     /// Takes out the work of a record of an exited process. If the record of one of its ancestors was lost, some process
     /// counts it all the same.
-    pub(super) fn explain_record(&mut self, ppid: u32, work: Work, parent_of: &BTreeMap<u32, u32>) {
-        if self.by_process.contains_key(&self.nearest(ppid, parent_of).0) {
-            self.explain_process(ppid, work, parent_of);
-        } else {
-            self.without_ancestor += work;
+    pub(super) fn explain_record(&mut self, (ppid, start_ns): (u32, u64), work: Work, parents: &Parents) {
+        match self.nearest(ppid, start_ns, parents) {
+            Some(ancestor) => self.explain_descendant(ancestor, ppid, work),
+            None => self.without_ancestor += work,
         }
     }
 
-    /// The nearest living ancestor of an exited process, or the farthest known, and whether others are in between.
-    fn nearest(&self, ppid: u32, parent_of: &BTreeMap<u32, u32>) -> (u32, bool) {
-        let (mut ancestor, mut is_orphan) = (ppid, false);
-        for _ in 0..MOST_ANCESTORS {
-            if self.by_process.contains_key(&ancestor) {
-                break;
-            }
-            let Some(next) = parent_of.get(&ancestor) else { break };
-            (ancestor, is_orphan) = (*next, true);
+    /// Takes out what an exited child of `ppid` did, whose nearest living ancestor is `ancestor`.
+    fn explain_descendant(&mut self, ancestor: u32, ppid: u32, work: Work) {
+        let rest = self.give_children(ancestor, work);
+        if ancestor != ppid && ancestor != INIT {
+            self.give_children(INIT, rest);
         }
-        (ancestor, is_orphan)
+    }
+
+    /// The nearest living ancestor of an exited child of `ppid` that started at that time.
+    fn nearest(&self, ppid: u32, start_ns: u64, parents: &Parents) -> Option<u32> {
+        let mut ancestors = parents.ancestors(ppid, start_ns).take(MOST_ANCESTORS);
+        let counts = |process: &&Known| process.is_living && self.by_process.contains_key(&process.tgid);
+        ancestors.find(counts).map(|process| process.tgid)
     }
 
     /// Takes work out of that of a process's children, and returns the rest.

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::super::css_sets::CssSets;
 use super::super::options::Tree;
-use super::super::record::packed::{MAX_CHUNKS, NotStored, Packed};
+use super::super::record::packed::{MAX_BYTES, NotStored, Packed};
 use super::super::start::Start;
 use super::columns;
 use super::exit_decoder::{Decoder, Exit};
@@ -113,7 +113,7 @@ impl Received {
         let ExitFields { layout, dropped } = fields;
         Self {
             exiting: HashMap::new(),
-            records: Packed::new(MAX_CHUNKS),
+            records: Packed::new(MAX_BYTES),
             words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,

@@ -10,7 +10,7 @@ pub(super) const TASKSTATS: &str = "taskstats";
 
 /// The records of threads that exited while an [`ExitListener`](super::ExitListener) was listening.
 ///
-/// Records take 100 to 600 bytes each, and 256 MiB at most: those beyond that are counted as lost.
+/// Records take 20 to 100 bytes each, and 256 MiB at most: those beyond that are counted as lost.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Exits {

@@ -20,7 +20,7 @@ use super::super::procfs::text::cpu_list;
 use super::decoder::{TaskstatsExits, needed_words};
 use super::exits::{Exits, Records};
 use super::listener_error::ExitListenerError;
-use super::packed::{MAX_CHUNKS, NotStored, Packed};
+use super::packed::{MAX_BYTES, NotStored, Packed};
 use crate::model::HostContext;
 use crate::process::Privileges;
 use crate::sys::taskstats::ExitSockets;
@@ -55,7 +55,7 @@ impl TaskstatsListener {
         receives_records(&sockets)?;
         let listen = move || {
             Privileges::Record.keep_after_loading();
-            let mut received = Received { records: Packed::new(MAX_CHUNKS), needed: None, received: 0, lost: 0 };
+            let mut received = Received { records: Packed::new(MAX_BYTES), needed: None, received: 0, lost: 0 };
             let dropped = sockets.listen(stopped.as_fd(), |stats| received.add(stats));
             received.lost += dropped;
             received

@@ -1,0 +1,167 @@
+//! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
+//! by its id and its start.
+
+use super::boot::Clocks;
+use super::earlier::{Earlier, PackedThread};
+use super::exited::{ExitedThread, Exits};
+
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) tgid: u32,
+    /// The id of its parent; 0 if it is unknown.
+    pub(super) ppid: u32,
+    /// Time since boot at its start, in nanoseconds.
+    pub(super) start_ns: u64,
+    /// Whether the earlier capture had it.
+    pub(super) is_in_earlier: bool,
+    /// Whether the later capture has it.
+    pub(super) is_living: bool,
+}
+
+/// Processes of both captures and of exit records, ascending by id and start.
+#[derive(Debug, Default)]
+pub(super) struct Parents(Vec<Known>);
+
+/// A process of the later capture: its id, its start in ticks, and its parent.
+pub(super) type Living = (u32, Option<u64>, Option<u32>);
+
+/// Records of taskstats say that a thread started later than it did, by the time that they wait to be received. Two
+/// processes with one id are farther apart: all other ids are used in between.
+const IMPRECISION_NS: u64 = 250_000_000;
+
+impl Parents {
+    /// The processes of both captures and of the records of their leaders.
+    pub(super) fn of(
+        earlier: &Earlier,
+        living: impl Iterator<Item = Living>,
+        exits: &Exits<'_>,
+        clocks: &Clocks,
+    ) -> Self {
+        let known = |(tgid, ticks, ppid): Living| Known {
+            tgid,
+            ppid: ppid.unwrap_or(0),
+            start_ns: clocks.start_ns(ticks.or(Some(0)), 0),
+            is_in_earlier: false,
+            is_living: false,
+        };
+        let mut all: Vec<_> = living.map(|process| Known { is_living: true, ..known(process) }).collect();
+        let before = earlier.threads().iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
+        all.extend(before.map(|process| Known { is_in_earlier: true, ..known(process) }));
+        exits.for_each(|exited| {
+            let ExitedThread { state, ppid, started_monotonic_ns, .. } = exited;
+            if state.tid == state.tgid {
+                let start_ns = clocks.start_ns(state.start_time_clock_ticks, started_monotonic_ns);
+                all.push(Known { start_ns, ..known((state.tgid, None, Some(ppid))) });
+            }
+        });
+        all.sort_by_key(|process| (process.tgid, process.start_ns));
+        all.dedup_by(|later, first| first.absorb(later));
+        Self(all)
+    }
+
+    /// The index of the process that had this id when a thread of it, or its child, started.
+    pub(super) fn find(&self, tgid: u32, start_ns: u64) -> Option<usize> {
+        let until = (tgid, start_ns.saturating_add(IMPRECISION_NS));
+        let after = self.0.partition_point(|process| (process.tgid, process.start_ns) <= until);
+        after.checked_sub(1).filter(|place| self.0[*place].tgid == tgid)
+    }
+
+    /// The process that had this id when a thread of it, or its child, started.
+    pub(super) fn get(&self, tgid: u32, start_ns: u64) -> Option<&Known> {
+        self.find(tgid, start_ns).map(|place| &self.0[place])
+    }
+
+    /// The process with this id when its child started, then its parent, and so on.
+    pub(super) fn ancestors(&self, ppid: u32, start_ns: u64) -> impl Iterator<Item = &Known> {
+        std::iter::successors(self.get(ppid, start_ns), |child| self.get(child.ppid, child.start_ns))
+    }
+
+    /// Processes with their id, their start in ticks and their parent, of both captures and of records of taskstats.
+    #[cfg(test)]
+    pub(super) fn of_ids(before: &[(u32, u64, u32)], after: &[(u32, u64, u32)], records: &[(u32, u64, u32)]) -> Self {
+        use crate::model::{ProcessState, ThreadState};
+        let ids = |tgid| ThreadState { tid: tgid, tgid, ..ThreadState::default() };
+        let leader = |(tgid, ticks, ppid): &(u32, u64, u32)| ThreadState {
+            start_time_clock_ticks: Some(*ticks),
+            process: Some(Box::new(ProcessState { ppid: Some(*ppid), ..ProcessState::default() })),
+            ..ids(*tgid)
+        };
+        let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
+        let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
+        let record = |(tgid, ticks, ppid): &(u32, u64, u32)| {
+            ExitedThread::new(ids(*tgid), *ppid, clocks.start_ns(Some(*ticks), 0), clocks.ns_per_tick)
+        };
+        let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
+        let exits = Exits { summary: None, each: Some(&each) };
+        Self::of(&Earlier::of_threads(before.iter().map(leader)), living, &exits, &clocks)
+    }
+
+    pub(super) fn all(&self) -> &[Known] {
+        &self.0
+    }
+}
+
+fn packed(leader: &PackedThread) -> Living {
+    (leader.id.tgid, leader.start_ticks, leader.process.as_ref().and_then(|process| process.ppid))
+}
+
+impl Known {
+    /// Adds what is known of the same process from elsewhere; false if the other is another process.
+    fn absorb(&mut self, other: &Self) -> bool {
+        let is_same = self.tgid == other.tgid && other.start_ns - self.start_ns <= IMPRECISION_NS;
+        if is_same {
+            if self.ppid == 0 || (other.ppid > 0 && other.rank() > self.rank()) {
+                self.ppid = other.ppid;
+            }
+            self.is_in_earlier |= other.is_in_earlier;
+            self.is_living |= other.is_living;
+        }
+        is_same
+    }
+
+    /// Orphans get another parent, so that the latest parent counts: that of the later capture, else that of a record.
+    fn rank(&self) -> u8 {
+        match (self.is_living, self.is_in_earlier) {
+            (true, _) => 2,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn of_processes_with_one_id_the_last_that_had_started_is_meant() {
+        let parents = Parents::of_ids(&[(7, 100, 1)], &[(7, 900, 3)], &[(7, 500, 2)]);
+        let parent = |second: u64| parents.get(7, second * SECOND).map(|known| known.ppid);
+        assert_eq!(
+            [parent(0), parent(1), parent(4), parent(5), parent(8), parent(10)],
+            [None, Some(1), Some(1), Some(2), Some(2), Some(3)]
+        );
+        assert_eq!(parents.get(6, SECOND), None);
+    }
+
+    #[test]
+    fn a_process_that_a_capture_and_a_record_have_is_one_with_its_last_parent() {
+        // The record came 30 ms late.
+        let parents = Parents::of_ids(&[(7, 100, 3), (8, 100, 3)], &[(8, 100, 1)], &[(7, 103, 2), (8, 100, 2)]);
+        let known = |tgid| *parents.get(tgid, 2 * SECOND).unwrap();
+        assert_eq!(parents.all().len(), 2);
+        assert_eq!((known(7).ppid, known(7).is_in_earlier, known(7).is_living), (2, true, false));
+        assert_eq!((known(8).ppid, known(8).is_in_earlier, known(8).is_living), (1, true, true));
+    }
+
+    #[test]
+    fn ancestors_are_those_of_the_time_when_the_child_started() {
+        let parents = Parents::of_ids(&[(5, 100, 1)], &[(5, 800, 2)], &[(6, 300, 5)]);
+        let starts: Vec<_> =
+            parents.ancestors(6, 4 * SECOND).map(|known| (known.tgid, known.start_ns / SECOND)).collect();
+        assert_eq!(starts, [(6, 3), (5, 1)]);
+    }
+}
