@@ -223,4 +223,70 @@ mod tests {
         assert_eq!(Delta::between(&range(-5, 0), &range(0, 19)), Some(Delta::Range { min: 5, max: 19 }));
         assert_eq!(Delta::between(&range(0, 1), &Cell::Number(1)), None);
     }
+
+    /// Two values of each kind, the second one larger, with their difference as a number and in percent.
+    fn pairs() -> [(Unit, Cell, Cell, f64, Option<f64>); 9] {
+        let range = |min, max| Cell::Range { min, max };
+        [
+            (Unit::Ns, Cell::Number(4), Cell::Number(6), 2.0, Some(50.0)),
+            (Unit::Hundredths, Cell::Number(4), Cell::Number(6), 2.0, None),
+            (Unit::Bytes, Cell::Signed(-4), Cell::Signed(6), 10.0, Some(250.0)),
+            (Unit::Bytes, Cell::Signed(0), Cell::Signed(6), 6.0, None),
+            (Unit::Percent, Cell::Ratio(4.0), Cell::Ratio(7.0), 3.0, Some(75.0)),
+            (Unit::Percent, Cell::Ratio(0.0), Cell::Ratio(7.0), 7.0, None),
+            (Unit::Ratio, Cell::Ratio(0.5), Cell::Ratio(0.75), 0.25, None),
+            (Unit::None, range(1, 3), range(1, 7), 4.0, None),
+            (Unit::None, cpus(1, 2, None), cpus(1, 6, None), 4.0, None),
+        ]
+    }
+
+    #[test]
+    fn every_kind_of_number_has_a_difference_that_is_zero_between_equals_and_swaps_its_sign_with_the_sides() {
+        for (unit, a, b, difference, in_percent) in pairs() {
+            let delta = Delta::between(&a, &b).unwrap();
+            assert_eq!((delta.number(), delta.is_zero()), (Some(difference), false), "{a:?}");
+            assert_eq!(Delta::between(&b, &a).unwrap().number(), Some(-difference), "{a:?}");
+            assert_eq!(percent(unit, &a, &delta), in_percent, "{a:?}");
+            assert_eq!(number(&b).zip(number(&a)).map(|(b, a)| b - a), Some(difference), "{a:?}");
+            assert!(Delta::between(&a, &a).unwrap().is_zero() && Delta::between(&b, &b).unwrap().is_zero(), "{a:?}");
+        }
+        let word = |word: &str| Cell::Word(word.to_owned());
+        assert_eq!((number(&word("max")), number(&mode("S", 1))), (None, None));
+        assert_eq!(Delta::between(&word("max"), &word("max")), Some(Delta::Same));
+        for (from, to) in [(word("max"), word("low")), (word("max"), Cell::Number(5)), (Cell::Number(5), word("max"))] {
+            assert_eq!(Delta::between(&from, &to), Some(Delta::Changed { from: from.clone(), to: to.clone() }));
+        }
+    }
+
+    #[test]
+    fn a_range_or_cpu_set_that_changed_at_its_lower_end_changed() {
+        let of = |a, b| Delta::between(&a, &b).unwrap();
+        assert!(!of(Cell::Range { min: 0, max: 9 }, Cell::Range { min: 1, max: 9 }).is_zero());
+        let smaller = of(cpus(2, 2, Some(&[0, 1])), cpus(1, 2, None));
+        assert_eq!(smaller, Delta::Cpus { fewest: -1, most: 0, changed: false });
+        assert!(!smaller.is_zero());
+        let larger = of(cpus(2, 2, Some(&[0, 1])), cpus(2, 3, None));
+        assert_eq!(larger, Delta::Cpus { fewest: 0, most: 1, changed: false });
+    }
+
+    #[test]
+    fn a_change_says_which_side_has_the_group_before_it_says_how_the_values_differ() {
+        let (none, one, two) = (None, Some(Cell::Number(1)), Some(Cell::Number(2)));
+        let both = Sides { baseline: true, candidate: true };
+        for (baseline, candidate, exists, change, name) in [
+            (&one, &two, both, Change::Changed, "changed"),
+            (&one, &one, both, Change::Unchanged, "unchanged"),
+            (&none, &one, both, Change::Incomparable, "incomparable"),
+            (&none, &none, both, Change::Absent, "absent"),
+            (&none, &none, Sides { candidate: false, ..both }, Change::Absent, "absent"),
+            (&one, &none, Sides { candidate: false, ..both }, Change::BaselineOnly, "baseline_only"),
+            (&none, &one, Sides { baseline: false, ..both }, Change::CandidateOnly, "candidate_only"),
+        ] {
+            let delta = baseline.as_ref().zip(candidate.as_ref()).and_then(|(a, b)| Delta::between(a, b));
+            let values = Sides { baseline: baseline.clone(), candidate: candidate.clone() };
+            let found = Change::new(&values, delta.as_ref(), exists);
+            assert_eq!((found, found.name()), (change, name));
+            assert_eq!(found.is_silent(), matches!(change, Change::Unchanged | Change::Absent), "{name}");
+        }
+    }
 }

@@ -145,4 +145,50 @@ mod tests {
         assert!(weight(&path(&["/", "ctprof"])) < weight(&path(&["/", "ctprofd"])));
         assert!(weight(&path(&["ctprof-{N}"])) < 1.0);
     }
+
+    fn assert_score(score: f64, expected: f64) {
+        assert!((score - expected).abs() < 1e-9, "{score} instead of {expected}");
+    }
+
+    #[test]
+    fn a_small_amount_weighs_the_same_in_every_unit() {
+        let small = [
+            (Unit::Ns, 1_000_000),
+            (Unit::Us, 1_000),
+            (Unit::Bytes, 64 << 10),
+            (Unit::Ticks, 10),
+            (Unit::Count, 100),
+            (Unit::CountPerSecond, 100),
+        ];
+        for (unit, amount) in small {
+            assert_score(of_numbers(unit, 0, amount), 2_f64.ln());
+            let amount = Cell::Number(amount);
+            assert_score(score(None, unit, Sides { baseline: None, candidate: Some(&amount) }), 2_f64.ln());
+            assert_score(score(None, unit, Sides { baseline: Some(&amount), candidate: None }), 2_f64.ln());
+        }
+    }
+
+    #[test]
+    fn kinds_of_changes_have_these_weights() {
+        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 1, total: 1 };
+        let range = |min, max| Cell::Range { min, max };
+        let cpus = |cpus: &[u32]| Cell::Cpus { fewest: 2, most: 2, cpus: Some(cpus.to_vec()) };
+        for (name, a, b, expected) in [
+            ("policy", mode("SCHED_OTHER"), mode("SCHED_FIFO"), 1.0),
+            ("state", mode("S"), mode("R"), 0.01),
+            ("cpu_affinity", cpus(&[0, 1]), cpus(&[2, 3]), 1.0),
+            ("cpu_affinity", cpus(&[0, 1]), cpus(&[0, 1]), 0.0),
+            ("cpu_delay_max_ns", Cell::Word("max".into()), Cell::Word("5".into()), 1.0),
+            ("affine_success_ratio", Cell::Ratio(0.5), Cell::Ratio(0.6), 1.0),
+            ("affine_success_ratio", Cell::Ratio(0.6), Cell::Ratio(0.5), 1.0),
+            ("nice", range(0, 0), range(0, 3), 0.03),
+            ("nice", range(-2, 0), range(0, 0), 0.02),
+            ("nice", range(0, 0), range(0, 50), 0.1),
+        ] {
+            assert_score(
+                score(Quantity::named(name), Unit::None, Sides { baseline: Some(&a), candidate: Some(&b) }),
+                expected,
+            );
+        }
+    }
 }

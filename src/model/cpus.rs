@@ -68,3 +68,30 @@ impl Reduce<CpuSet> for CpuSets {
         Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total(sets: &[&[u32]]) -> Cell {
+        let (first, rest) = sets.split_first().unwrap();
+        let set = |cpus: &[u32]| CpuSet(cpus.to_vec());
+        let mut added = CpuSets::single(&set(first));
+        let mut merged = added.clone();
+        for cpus in rest {
+            added.add(&set(cpus));
+            merged.merge(&CpuSets::single(&set(cpus)));
+        }
+        assert_eq!(added.cell(), merged.cell());
+        added.cell()
+    }
+
+    #[test]
+    fn a_total_has_a_set_of_cpus_if_all_threads_have_the_same() {
+        let cpus = |fewest, most, cpus: Option<&[u32]>| Cell::Cpus { fewest, most, cpus: cpus.map(<[u32]>::to_vec) };
+        assert_eq!(total(&[&[0, 1], &[0, 1]]), cpus(2, 2, Some(&[0, 1])));
+        assert_eq!(total(&[&[0, 1], &[0, 2]]), cpus(2, 2, None));
+        assert_eq!(total(&[&[0, 1], &[0, 1, 2], &[5]]), cpus(1, 3, None));
+        assert_eq!(total(&[&[0, 1], &[7], &[0, 1]]), cpus(1, 2, None), "once they differ, they have no set");
+    }
+}

@@ -337,4 +337,17 @@ mod tests {
         assert_eq!(text("live_heap_estimate"), "allocated_bytes − deallocated_bytes");
         assert!(text("total_offcpu_delay_ns").ends_with(" + max(swapin_delay_total_ns, thrashing_delay_total_ns)"));
     }
+
+    #[test]
+    fn a_difference_beyond_signed_numbers_is_the_largest_of_them() {
+        let estimate = |allocated: u64, deallocated: u64| {
+            let t = totals(|m| {
+                (m.allocated_bytes, m.deallocated_bytes) = (Some(allocated.into()), Some(deallocated.into()));
+            });
+            of("live_heap_estimate", &t, None)
+        };
+        assert_eq!(estimate(u64::MAX, 0), Some(Cell::Signed(i64::MAX)));
+        assert_eq!(estimate(0, u64::MAX), Some(Cell::Signed(i64::MIN)));
+        assert_eq!(estimate(u64::MAX, u64::MAX), Some(Cell::Signed(0)));
+    }
 }

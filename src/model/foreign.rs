@@ -112,4 +112,15 @@ mod tests {
         clear_families_off(&mut on);
         assert_eq!(on[0].metrics.nr_wakeups, Some(0.into()));
     }
+
+    #[test]
+    fn families_with_a_flag_are_zero_if_they_are_zero_everywhere() {
+        let mut thread = ThreadState::default();
+        for metric in METRICS.iter().filter(|metric| metric.taskstats_family().is_some()) {
+            metric.set(&mut thread.metrics, Value::Unsigned(0)).unwrap();
+        }
+        let mut threads = vec![thread.clone()];
+        clear_families_off(&mut threads);
+        assert_eq!(threads, [thread]);
+    }
 }

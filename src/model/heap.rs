@@ -86,6 +86,10 @@ mod tests {
         assert_eq!(heap.format_human(), text);
         let json = serde_json::to_value(HostHeapState::test_fixture()).unwrap();
         let full = HostHeapState::test_fixture().format_human();
+        let values = HostHeapState::test_fixture().fields().map(|(_, _, value)| value);
+        assert!(
+            values.iter().all(|value| *value > Some(0) && values.iter().filter(|same| *same == value).count() == 1)
+        );
         for (field, value) in json.as_object().unwrap() {
             assert!(full.contains(&format!("{field}: {value}\n")), "{full}");
         }

@@ -157,4 +157,15 @@ mod tests {
         Reduce::<ProtectedBytes>::add(&mut smallest, &ProtectedBytes(Limit::Number(0)));
         assert_eq!(Reduce::<ProtectedBytes>::cell(&smallest), Cell::Number(0), "nothing protected is a value");
     }
+
+    #[test]
+    fn a_limit_is_a_number_or_max_however_it_is_written() {
+        assert_eq!(Limit::try_from(Value::Unsigned(7)).unwrap(), Limit::Number(7));
+        for word in [Value::Name("max"), Value::Text("max".into())] {
+            assert_eq!(Limit::try_from(word).unwrap(), Limit::Max);
+        }
+        for other in [Value::Name("min"), Value::Text("maximum".into()), Value::Signed(-1)] {
+            assert!(Limit::try_from(other).is_err());
+        }
+    }
 }

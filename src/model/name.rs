@@ -83,6 +83,7 @@ mod tests {
     fn a_name_that_spells_an_escape_differs_from_the_byte() {
         let spelt = printable(br"\xff");
         assert_eq!(spelt, r"\x5cxff");
+        assert_eq!(printable(br"a\b\xff\xg"), r"a\b\x5cxff\xg", "only what looks like an escape is escaped");
         assert_ne!(spelt, printable(b"\xff"));
         assert_ne!(printable(br"\x5cxff"), printable(br"\xff"));
     }

@@ -118,3 +118,16 @@ impl PsiResource {
         [("some", &self.some), ("full", &self.full)].into_iter().filter_map(|(name, half)| Some((name, half.as_ref()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_are_percentages() {
+        let [avg10, avg60, avg300] = [123, 45, 10_000].map(Hundredths);
+        let half = PsiHalf { avg10, avg60, avg300, ..PsiHalf::default() };
+        let percentages = [half.avg10_percent(), half.avg60_percent(), half.avg300_percent()];
+        assert_eq!(percentages.map(|percent| (percent * 100.0).round()), [123.0, 45.0, 10_000.0]);
+    }
+}

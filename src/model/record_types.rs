@@ -154,3 +154,20 @@ kinds! {
     Setting: PeriodUs Weight OrdinalI32 SwitchNumber;
     State: StateWord;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_word_is_the_total_of_words() {
+        let total = |words: &[&str]| {
+            let mut total = MostFrequent::single(&StateWord(words[0].to_owned()));
+            words[1..].iter().for_each(|word| total.merge(&MostFrequent::single(&StateWord((*word).to_owned()))));
+            total.cell()
+        };
+        assert_eq!(total(&["enabled", "disabled", "disabled"]), Cell::Word("disabled".to_owned()));
+        assert_eq!(total(&["enabled"]), Cell::Word("enabled".to_owned()));
+        assert_eq!(total(&["b", "a"]), Cell::Word("a".to_owned()), "of equally many, the first in the alphabet");
+    }
+}

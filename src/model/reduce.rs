@@ -266,3 +266,62 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         Cell::Mode { value: value.label(), count: *count, total }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{METRICS, Metric, Metrics, Reading, Totals, Value};
+
+    fn metric(name: &str) -> &'static Metric {
+        METRICS.iter().find(|metric| metric.name == name).unwrap()
+    }
+
+    /// The total of threads with these values, added one by one, and merged one by one.
+    fn total(name: &str, values: Vec<Value<'static>>) -> Option<Cell> {
+        let (mut added, mut merged) = (Totals::default(), Totals::default());
+        for value in values {
+            let (mut metrics, mut one) = (Metrics::default(), Totals::default());
+            metric(name).set(&mut metrics, value).unwrap();
+            added.add(&metrics);
+            one.add(&metrics);
+            merged.merge(&one);
+        }
+        assert_eq!(metric(name).total(&added), metric(name).total(&merged), "{name}");
+        metric(name).total(&added)
+    }
+
+    #[test]
+    fn every_reduction_has_its_total_in_whatever_order_values_come() {
+        let unsigned = |numbers: [u64; 3]| numbers.map(Value::Unsigned).to_vec();
+        let signed = |numbers: [i64; 3]| numbers.map(Value::Signed).to_vec();
+        let words = |words: [&'static str; 3]| words.map(Value::Name).to_vec();
+        for place in 0..3 {
+            let turned = |mut values: Vec<Value<'static>>| {
+                values.rotate_left(place);
+                values
+            };
+            assert_eq!(total("run_time_ns", turned(unsigned([7, 3, 5]))), Some(Cell::Number(15)));
+            assert_eq!(total("wait_max", turned(unsigned([7, 3, 5]))), Some(Cell::Number(7)));
+            assert_eq!(total("cpu_delay_min_ns", turned(unsigned([7, 3, 5]))), Some(Cell::Number(3)));
+            assert_eq!(total("cpu_delay_min_ns", turned(unsigned([7, 0, 5]))), Some(Cell::Number(5)), "0 is no event");
+            assert_eq!(total("nice", turned(signed([-5, 3, 0]))), Some(Cell::Range { min: -5, max: 3 }));
+            let policy = Cell::Mode { value: "SCHED_FIFO".to_owned(), count: 2, total: 3 };
+            assert_eq!(total("policy", turned(words(["SCHED_FIFO", "SCHED_OTHER", "SCHED_FIFO"]))), Some(policy));
+        }
+        assert_eq!(total("run_time_ns", Vec::new()), None);
+        assert_eq!(total("run_time_ns", unsigned([u64::MAX, 1, 1])), Some(Cell::Number(u64::MAX)));
+    }
+
+    #[test]
+    fn values_of_categories_have_a_text() {
+        fn text<T: Reading<Reduced = Mode<T>> + Modeable>(value: T) -> Cell {
+            let mut mode = Mode::single(&value);
+            mode.add(&value);
+            mode.cell()
+        }
+        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 2, total: 2 };
+        assert_eq!(text('S'), mode("S"));
+        assert_eq!([text(true), text(false)], [mode("true"), mode("false")]);
+        assert_eq!(text(crate::model::CategoricalString("SCHED_RR".into())), mode("SCHED_RR"));
+    }
+}

@@ -86,3 +86,20 @@ impl Section {
         (Self::CgroupStats..=Self::Pressure).contains(&self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_of_threads_of_cgroups_of_processes_or_of_the_host() {
+        let names = |is: fn(Section) -> bool| {
+            Section::ALL.iter().copied().filter(|section| is(*section)).map(Section::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Section::is_of_threads), ["primary", "taskstats-delay", "derived"]);
+        let of_cgroups = ["cgroup-stats", "cgroup-limits", "memory-stat", "memory-events", "io-stat", "pressure"];
+        assert_eq!(names(Section::is_of_cgroups), of_cgroups);
+        let of_host = names(|section| !section.has_named_groups());
+        assert_eq!(of_host, ["host", "host-pressure", "sched-ext", "capture"]);
+    }
+}

@@ -174,3 +174,22 @@ optional_record! {
         pub probe_ns: u64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_file_are_sorted_by_process_and_id() {
+        let thread = |tgid, tid| ThreadState { tgid, tid, ..ThreadState::default() };
+        let mut snapshot = CtprofSnapshot {
+            format_version: Some(1),
+            threads: vec![thread(2, 9), thread(1, 3), thread(2, 2), thread(1, 1)],
+            ..CtprofSnapshot::default()
+        };
+        snapshot.settle();
+        let ids: Vec<_> = snapshot.threads.iter().map(|thread| (thread.tgid, thread.tid)).collect();
+        assert_eq!(ids, [(1, 1), (1, 3), (2, 2), (2, 9)]);
+        assert_eq!(snapshot.processes(), 2);
+    }
+}

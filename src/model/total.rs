@@ -42,11 +42,6 @@ impl<T: Reading> Total<T> {
         }
     }
 
-    /// The reduction of all values; `None` if no thread had one.
-    pub fn reduced(&self) -> Option<&T::Reduced> {
-        self.reduced.as_ref()
-    }
-
     /// Number of threads with a value.
     pub fn covered(&self) -> u64 {
         self.covered

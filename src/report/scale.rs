@@ -205,4 +205,69 @@ mod tests {
         assert_eq!(delta_text(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
         assert_eq!(delta_text(Some(&Delta::Cpus { fewest: 0, most: 0, changed: true }), Unit::None), "changed");
     }
+
+    #[test]
+    fn rates_have_one_decimal_below_ten_and_zero_is_not_a_small_rate() {
+        for (rate, unit, text) in [
+            (0.0, Unit::Percent, "0%"),
+            (0.01, Unit::Percent, "0.0%"),
+            (9.94, Unit::Percent, "9.9%"),
+            (9.95, Unit::Percent, "10%"),
+            (1234.4, Unit::Percent, "1234%"),
+            (0.0, Unit::CountPerSecond, "0"),
+            (0.04, Unit::CountPerSecond, "0.0"),
+            (999.0, Unit::CountPerSecond, "999"),
+            (1000.0, Unit::CountPerSecond, "1.00K"),
+            (25e6, Unit::CountPerSecond, "25.0M"),
+            (0.0, Unit::BytesPerSecond, "0B"),
+            (1023.0, Unit::BytesPerSecond, "1023B"),
+            (1536.0, Unit::BytesPerSecond, "1.50KiB"),
+        ] {
+            assert_eq!(cell_text(Some(&Cell::Ratio(rate)), unit), text, "{rate}");
+            assert_eq!(delta_text(Some(&Delta::Points(rate)), unit), format!("+{text}"), "{rate}");
+            let negative = if rate == 0.0 { format!("+{text}") } else { format!("−{text}") };
+            assert_eq!(delta_text(Some(&Delta::Points(-rate)), unit), negative, "{rate}");
+        }
+        assert_eq!(cell_text(Some(&Cell::Ratio(0.5)), Unit::Ratio), "0.500");
+        assert_eq!(delta_text(Some(&Delta::Points(-0.25)), Unit::Ratio), "−0.250");
+        assert_eq!(delta_text(Some(&Delta::Points(0.0)), Unit::Ratio), "+0.000");
+    }
+
+    #[test]
+    fn a_number_in_a_sentence_has_a_space_before_its_unit() {
+        let texts = [(1_500, Unit::Ns), (3, Unit::Count), (7, Unit::Ticks), (2048, Unit::Bytes)];
+        assert_eq!(texts.map(|(number, unit)| spaced(number, unit)), ["1.50 µs", "3", "7 ticks", "2.00 KiB"]);
+    }
+
+    #[test]
+    fn equal_ends_are_written_once() {
+        let cpus = |fewest, most| Cell::Cpus { fewest, most, cpus: None };
+        for (cell, text) in [
+            (Cell::Range { min: 3, max: 3 }, "3"),
+            (Cell::Range { min: -1, max: 3 }, "-1..3"),
+            (Cell::Mode { value: "S".into(), count: 3, total: 3 }, "S"),
+            (cpus(2, 2), "2 cpus (mixed)"),
+            (cpus(2, 3), "2-3 cpus (mixed)"),
+            (Cell::Signed(-2), "−2"),
+            (Cell::Signed(0), "0"),
+            (Cell::Signed(2), "2"),
+            (Cell::Word("max".into()), "max"),
+        ] {
+            assert_eq!(cell_text(Some(&cell), Unit::None), text);
+        }
+        for (delta, text) in [
+            (Delta::Range { min: 2, max: 2 }, "+2"),
+            (Delta::Range { min: -2, max: 2 }, "−2 / +2"),
+            (Delta::Cpus { fewest: 1, most: 1, changed: false }, "+1"),
+            (Delta::Cpus { fewest: -1, most: 0, changed: false }, "−1 / 0"),
+            (Delta::Same, "same"),
+            (Delta::Changed { from: Cell::Word("max".into()), to: Cell::Number(5) }, "max → 5"),
+            (Delta::Number(-1500), "−1.50K"),
+        ] {
+            assert_eq!(delta_text(Some(&delta), Unit::None), text);
+        }
+        assert_eq!(delta_text(None, Unit::Ns), "-");
+        assert_eq!(percent_text(Some(0.0)), "+0.0%");
+        assert_eq!([cpu_ranges(&[0]), cpu_ranges(&[0, 1]), cpu_ranges(&[0, 2])], ["0", "0-1", "0,2"]);
+    }
 }

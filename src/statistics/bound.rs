@@ -122,4 +122,28 @@ mod tests {
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
         assert!(holm(&[]).is_empty());
     }
+
+    #[test]
+    fn a_lower_bound_is_an_upper_one_with_the_sides_swapped() {
+        let (low, high) = ([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 6.0, 7.0]);
+        for quantum in [0.0, 0.5, 1.0, 3.0] {
+            let [low, high] = [&low, &high].map(|values| Sample { values, quantum });
+            for bound in [0.0, 1.0, 2.5] {
+                let above = probability(Independent, low, high, Bound::DifferenceAbove(bound));
+                assert_eq!(probability(Independent, high, low, Bound::DifferenceBelow(-bound)), above, "{quantum}");
+            }
+            let above = probability(Independent, low, high, Bound::RatioAbove(1.25));
+            assert_eq!(probability(Independent, high, low, Bound::RatioBelow(0.8)), above, "{quantum}");
+        }
+    }
+
+    #[test]
+    fn negative_values_have_a_difference_and_no_ratio() {
+        let (negative, positive) = ([-1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
+        for (baseline, candidate) in [(negative, positive), (positive, negative)] {
+            let of = |bound| probability(Independent, exact(&baseline), exact(&candidate), bound);
+            assert!(of(Bound::DifferenceAbove(1.0)).is_some());
+            assert_eq!([of(Bound::RatioAbove(1.0)), of(Bound::RatioBelow(1.0))], [None; 2]);
+        }
+    }
 }

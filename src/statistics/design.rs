@@ -93,3 +93,32 @@ impl Scale {
 pub(super) fn quotient(candidate: f64, baseline: f64) -> f64 {
     if candidate == baseline { 1.0 } else { candidate / baseline }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_of_zero_and_infinity_is_what_widens_the_interval() {
+        let average = |one, other, quanta| Scale::Ratio.average(one, other, quanta);
+        assert!((average(2.0, 8.0, 1.0) - 4.0).abs() < 1e-9);
+        assert_eq!([2.0, 3.0, 0.0].map(|ratio| average(ratio, ratio, 1.0)), [2.0, 3.0, 0.0], "exactly");
+        assert_eq!([average(0.0, f64::INFINITY, -1.0), average(0.0, f64::INFINITY, 1.0)], [0.0, f64::INFINITY]);
+        assert_eq!([average(0.0, 5.0, 1.0), average(f64::INFINITY, 5.0, -1.0)], [0.0, f64::INFINITY]);
+        assert_eq!(Scale::Difference.average(-1.0, 4.0, 1.0), 1.5);
+    }
+
+    #[test]
+    fn pairs_are_as_many_on_both_sides_and_all_values_are_numbers() {
+        let sample = |values| Sample { values, quantum: 0.0 };
+        let (six, seven, nan) = ([1.0; 6], [1.0; 7], [1.0, 1.0, 1.0, 1.0, 1.0, f64::NAN]);
+        let is_enough = |design: Design, a, b| design.is_enough(sample(a), sample(b));
+        assert!(is_enough(Design::Paired, &six, &six) && is_enough(Design::Independent, &six, &seven));
+        assert!(!is_enough(Design::Paired, &six, &seven) && !is_enough(Design::Paired, &six[1..], &six[1..]));
+        for design in [Design::Paired, Design::Independent] {
+            assert!(!is_enough(design, &six, &nan) && !is_enough(design, &nan, &six), "{design:?}");
+        }
+        assert!(!is_enough(Design::Independent, &six[3..], &six) && !is_enough(Design::Independent, &six, &six[3..]));
+        assert!(is_enough(Design::Independent, &six[2..], &six[2..]));
+    }
+}

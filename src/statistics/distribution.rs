@@ -121,4 +121,34 @@ mod tests {
         }
         assert!((normal_below(-1.959_964) - 0.025).abs() < 1e-6 && (normal_below(1.0) - 0.841_345).abs() < 1e-6);
     }
+
+    #[test]
+    fn probabilities_of_counts_are_those_of_published_formulas() {
+        let near = |design: Design, count, sizes, expected: f64, error: f64| {
+            let found = design.at_most(count, sizes);
+            assert!((found - expected).abs() < error, "{design:?} {count} of {sizes:?}: {found}");
+        };
+        // One of the 5151 ways to choose 2 of 102, and one of the 64 signs of six pairs.
+        near(Independent, 0, (2, 100), 1.0 / 5151.0, 1e-12);
+        near(Paired, 0, (6, 6), 1.0 / 64.0, 1e-12);
+        near(Paired, 20, (6, 6), 63.0 / 64.0, 1e-12);
+        // 1.96 deviations below the mean: 2112.5 − 1.96 × 214.76, and 10050 − 1.96 × 819.56.
+        near(Independent, 1691, (65, 65), 0.024_98, 5e-5);
+        near(Paired, 8443, (200, 200), 0.024_98, 5e-5);
+    }
+
+    #[test]
+    fn as_many_orders_have_few_estimates_on_one_side_as_on_the_other() {
+        for (design, size, estimates) in
+            [(Independent, 5, 25), (Paired, 9, 45), (Independent, 65, 65 * 65), (Paired, 121, 121 * 61)]
+        {
+            let sizes = (size, size);
+            for count in [0, estimates / 3, estimates / 2] {
+                let both = design.at_most(count, sizes) + design.at_most(estimates - 1 - count, sizes);
+                assert!((both - 1.0).abs() < 1e-8, "{design:?} {count} of {estimates}: {both}");
+            }
+            assert!(design.at_most(estimates - 1, sizes) < 1.0 || size > 9, "all but one");
+            assert_eq!([estimates, estimates + 1, 9 * estimates].map(|all| design.at_most(all, sizes)), [1.0; 3]);
+        }
+    }
 }

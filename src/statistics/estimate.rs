@@ -174,4 +174,11 @@ mod tests {
         let estimate = ratio(Paired, exact(&baseline), exact(&candidate)).unwrap();
         assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
     }
+
+    #[test]
+    fn an_interval_without_an_end_has_no_width() {
+        let half_width = |low, high| Interval { low, high }.half_width();
+        assert_eq!(half_width(1.0, 1.21).map(|width| (width * 1e9).round()), Some(1e8));
+        assert_eq!([half_width(0.0, 2.0), half_width(1.0, f64::INFINITY)], [None; 2]);
+    }
 }

@@ -89,14 +89,15 @@ mod tests {
     #[test]
     fn exited_threads_with_equal_names_are_one_with_the_sum_of_their_values() {
         let mut fold = Fold::default();
-        [exited(1, "a", 3, 7), exited(2, "b", 1, 1), exited(3, "a", 4, 5)].into_iter().for_each(|one| fold.add(one));
+        let all = [exited(1, "a", 3, 7), exited(2, "b", 1, 1), exited(3, "a", 2, 5), exited(4, "a", 2, 6)];
+        all.into_iter().for_each(|one| fold.add(one));
         let mut threads: Vec<_> = fold.into_threads().collect();
         threads.sort_by(|a, b| a.comm.cmp(&b.comm));
         let [a, b] = threads.as_slice() else { panic!("{threads:?}") };
         let metrics = &a.metrics;
         let (run, peak, floor) = (metrics.run_time_ns, metrics.cpu_delay_max_ns, metrics.cpu_delay_min_ns);
         assert_eq!((run, peak, floor), (Some(7.into()), Some(7.into()), Some(5.into())));
-        assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (2, 10, 0));
+        assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (3, 15, 0));
         assert_eq!((b.span.unwrap().count, b.tgid), (1, 2));
     }
 }

@@ -190,4 +190,37 @@ mod tests {
         residue[MetricId::rchar] = 10;
         assert_eq!(residue.without_noise(threads, 2 * TICK)[MetricId::rchar], 10);
     }
+
+    #[test]
+    fn ticks_are_not_more_than_the_run_time_has_and_first_those_in_user_mode() {
+        let ticks = |run: u64, user: u64, system: u64| {
+            let mut work = Work::default();
+            work[MetricId::run_time_ns] = run;
+            (work[MetricId::utime_clock_ticks], work[MetricId::stime_clock_ticks]) = (user, system);
+            let work = work.with_ticks_of_run_time(TICK);
+            (work[MetricId::utime_clock_ticks], work[MetricId::stime_clock_ticks])
+        };
+        assert_eq!(ticks(40 * TICK, 30, 30), (30, 10));
+        assert_eq!(ticks(41 * TICK - 1, 50, 30), (40, 0));
+        assert_eq!(ticks(100 * TICK, 30, 30), (30, 30));
+    }
+
+    #[test]
+    fn what_is_taken_is_at_most_what_there_is() {
+        let work = |run, faults| {
+            let mut work = Work::default();
+            (work[MetricId::run_time_ns], work[MetricId::minflt]) = (run, faults);
+            work
+        };
+        let mut pool = work(10, 3);
+        assert_eq!(pool.give(work(4, 5)), work(0, 2), "the rest of what was wanted");
+        assert_eq!(pool, work(6, 0));
+        let mut wanted = work(7, 0);
+        pool.give_to(&mut wanted);
+        assert_eq!((pool, wanted), (work(0, 0), work(1, 0)));
+        let mut mixed = work(5, 1);
+        mixed[MetricId::rchar] = 9;
+        let io = mixed.take_io();
+        assert_eq!((io[MetricId::rchar], io[MetricId::minflt], mixed), (9, 0, work(5, 1)));
+    }
 }

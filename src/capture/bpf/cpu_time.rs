@@ -34,14 +34,9 @@ impl CpuTime {
         if printed.user.saturating_add(printed.system) >= run {
             return (printed.user, printed.system);
         }
-        let share = match (user, system) {
-            (_, 0) => 0,
-            (0, _) => run,
-            _ => scaled(system, run, u128::from(user) + u128::from(system)),
-        };
-        let system = share.max(printed.system);
-        let user = run.saturating_sub(system);
-        if user < printed.user { (printed.user, run - printed.user) } else { (user, system) }
+        let system = scaled(system, run, u128::from(user) + u128::from(system)).max(printed.system);
+        let user = (run - system).max(printed.user);
+        (user, run - user)
     }
 }
 

@@ -253,4 +253,14 @@ Some_Future_Key:       7 kB
         assert_eq!(tree.read(ALL), (vec![], 0, 0));
         assert_eq!(tree.walked.tally.summary().read_failures, 1, "of process 8, which has a map and has not exited");
     }
+
+    #[test]
+    fn a_process_that_exits_while_it_is_read_is_not_a_failure() {
+        let mut tree = Tree::new(&[(7, Some(4)), (8, Some(4))]);
+        for file in ["smaps_rollup", "stat"] {
+            std::fs::remove_file(tree.path(7, file)).unwrap();
+        }
+        assert_eq!(tree.read(ALL), (vec![8], 0, 0));
+        assert_eq!(tree.walked.tally.summary().read_failures, 0);
+    }
 }

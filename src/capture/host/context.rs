@@ -285,4 +285,62 @@ mod tests {
         assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), Switch::Unknown);
         assert_eq!(config("# CONFIG_SCHEDSTATS is not set\n"), Switch::ConfigOff);
     }
+
+    #[test]
+    fn a_recorded_tree_has_no_properties_of_the_machine_that_reads_it() {
+        let live = read(&Roots::default(), &Mounts::default());
+        assert_eq!((live.arch.as_deref(), live.clock_ticks_per_second), (Some(std::env::consts::ARCH), Some(100)));
+        assert!(live.page_size.is_some_and(|bytes| bytes.is_power_of_two() && bytes >= 4096));
+        let (_dir, recorded) = tree(&[("proc/self/ns/pid", "")]);
+        assert_eq!((recorded.arch, recorded.pid_namespace_initial), (None, None));
+    }
+
+    #[test]
+    fn the_initial_pid_namespace_is_known_by_its_number() {
+        let is_initial = |link: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("self/ns")).unwrap();
+            std::os::unix::fs::symlink(link, dir.path().join("self/ns/pid")).unwrap();
+            in_initial_pid_namespace(dir.path())
+        };
+        assert_eq!([is_initial("pid:[4026531836]"), is_initial("pid:[4026532281]")], [Some(true), Some(false)]);
+        assert_eq!(in_initial_pid_namespace(Path::new("/nonexistent")), None);
+    }
+
+    #[test]
+    fn kernels_print_names_of_kernel_threads_in_full_since_5_17_and_of_workqueues_since_6_11() {
+        for (release, kthreads, workqueue_workers) in [
+            (Some("5.16.20"), false, false),
+            (Some("5.17.0"), true, false),
+            (Some("6.10.14"), true, false),
+            (Some("6.11.0"), true, true),
+            (None, false, false),
+        ] {
+            let host = HostContext { kernel_release: release.map(str::to_owned), ..HostContext::default() };
+            let WholeNames { kthreads: names, workqueue_workers: workers } = whole_names(&host);
+            assert_eq!((names, workers), (kthreads, workqueue_workers), "{release:?}");
+        }
+    }
+
+    #[test]
+    fn delay_accounting_of_old_kernels_is_on_unless_their_command_line_disables_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let switch = |release: &str, config: &str, cmdline: Option<&str>| {
+            fs::write(dir.path().join(format!("config-{release}")), config).unwrap();
+            let kconfig = Kconfig::read(dir.path(), dir.path(), Some(release));
+            delay_accounting(None, Some(release), cmdline, &kconfig)
+        };
+        let (built, not_built) = ("CONFIG_TASK_DELAY_ACCT=y\n", "# CONFIG_TASK_DELAY_ACCT is not set\n");
+        for (config, cmdline, expected) in [
+            (built, None, Switch::On),
+            (built, Some("quiet"), Switch::On),
+            (built, Some("quiet nodelayacct"), Switch::RuntimeOff),
+            (built, Some("quiet nodelayacct=1"), Switch::On),
+            (not_built, None, Switch::ConfigOff),
+            (not_built, Some("nodelayacct"), Switch::ConfigOff),
+        ] {
+            assert_eq!(switch("5.10", config, cmdline), expected, "{cmdline:?}");
+        }
+        assert_eq!(switch("5.14", built, Some("nodelayacct")), Switch::Unknown, "its sysctl is hidden");
+    }
 }

@@ -118,6 +118,13 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
     }
 
     #[test]
+    fn only_a_live_capture_has_cpu_time_of_its_own() {
+        let before = own(Tree::Live).unwrap();
+        while own(Tree::Live).unwrap() < before + 1_000_000 {}
+        assert_eq!(own(Tree::Elsewhere), None);
+    }
+
+    #[test]
     fn times_of_tasks_are_sums_over_cpus() {
         let sums = (Some(879_388_966 + 1_982_344_631), Some(868_913_931 + 370_682_206));
         for version in ["version 15", "version 16", "version 17"] {

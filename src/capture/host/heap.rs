@@ -25,9 +25,11 @@ impl HostHeapState {
 
 /// The heap of this process; `None` if jemalloc is linked but is not the allocator.
 pub(in crate::capture) fn state() -> Option<HostHeapState> {
-    let heap = HostHeapState::collect();
-    let unused = heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0);
-    (!unused).then_some(heap)
+    Some(HostHeapState::collect()).filter(is_used)
+}
+
+fn is_used(heap: &HostHeapState) -> bool {
+    (heap.allocated_bytes, heap.active_bytes) != (Some(0), Some(0))
 }
 
 #[cfg(test)]
@@ -39,6 +41,9 @@ mod tests {
         // The test binary uses the allocator of the system.
         let heap = HostHeapState::collect();
         assert!(heap.narenas >= Some(1));
-        assert_eq!(state().is_none(), heap.allocated_bytes == Some(0) && heap.active_bytes == Some(0));
+        assert_eq!(state().is_some(), is_used(&heap));
+        let with = |allocated_bytes, active_bytes| HostHeapState { allocated_bytes, active_bytes, ..heap.clone() };
+        assert!(!is_used(&with(Some(0), Some(0))));
+        assert!(is_used(&with(Some(0), Some(4096))) && is_used(&with(Some(8), Some(0))) && is_used(&with(None, None)));
     }
 }

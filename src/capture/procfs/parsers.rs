@@ -245,8 +245,37 @@ mod tests {
             let stat = format!("7 (x) S{} {number} 0", " 0".repeat(37));
             metrics(&[(File::Stat, stat.as_bytes())]).0.policy.unwrap().0
         };
-        assert_eq!(policy_name("0"), "SCHED_OTHER");
-        assert_eq!(policy_name("7"), "SCHED_EXT");
-        assert_eq!(policy_name("4"), "SCHED_UNKNOWN(4)");
+        // include/uapi/linux/sched.h, Linux 6.12.
+        let names = ["SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_UNKNOWN(4)", "SCHED_IDLE"];
+        let names = names.into_iter().chain(["SCHED_DEADLINE", "SCHED_EXT", "SCHED_UNKNOWN(8)"]);
+        for (number, name) in names.enumerate() {
+            assert_eq!(policy_name(&number.to_string()), name);
+        }
+    }
+
+    #[test]
+    fn fields_that_a_newer_kernel_adds_to_stat_are_ignored() {
+        let stat = |fields: usize| {
+            let text = format!("7 (x) S{}", " 3".repeat(fields - 3));
+            let mut metrics = Metrics::default();
+            let stat = Parsers::new().stat(text.as_bytes(), &mut metrics);
+            (metrics, stat.start_time, stat.rss_pages)
+        };
+        assert_eq!(stat(52).1, Some(3));
+        for more in 53..70 {
+            assert_eq!(stat(more), stat(52));
+        }
+    }
+
+    #[test]
+    fn columns_of_schedstat_after_those_that_are_known_are_ignored() {
+        let times = |text: &[u8]| {
+            let metrics = metrics(&[(File::Schedstat, text)]).0;
+            (metrics.run_time_ns, metrics.wait_time_ns, metrics.timeslices)
+        };
+        let known = (Some(11.into()), Some(22.into()), Some(33.into()));
+        assert_eq!([times(b"11 22 33\n"), times(b"11 22 33 44\n")], [known; 2]);
+        assert_eq!(times(b"11 x 33\n"), (known.0, None, known.2));
+        assert_eq!(times(b"11"), (known.0, None, None));
     }
 }

@@ -42,3 +42,27 @@ fn process_of(folder: &Folder) -> Option<u32> {
 pub(in crate::capture) fn own(procfs: &Folder) -> Option<u32> {
     u32::try_from(text::unsigned(&procfs.link(c"self").ok()?)?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_ids_are_those_of_processes_that_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        for (id, status) in [("5", "Name:\tx\nTgid:\t5\nPid:\t5\n"), ("6", "Name:\tx\nTgid:\t5\nPid:\t6\n"), ("8", "")]
+        {
+            std::fs::create_dir(dir.path().join(id)).unwrap();
+            std::fs::write(dir.path().join(id).join("status"), status).unwrap();
+        }
+        std::os::unix::fs::symlink("77", dir.path().join("self")).unwrap();
+        let procfs = Folder::open(dir.path()).unwrap();
+        let chosen = |ids: &[u32]| to_capture(dir.path(), &procfs, ids);
+        assert_eq!(chosen(&[]).unwrap(), [5, 6, 8]);
+        assert_eq!(chosen(&[8, 5, 8]).unwrap(), [5, 8], "one without a readable status can be a process");
+        let of_a_thread = chosen(&[5, 6]).unwrap_err();
+        assert!(matches!(of_a_thread, CaptureError::NotAProcess(ThreadId { tgid: 5, tid: 6 })), "{of_a_thread}");
+        assert!(chosen(&[5, 7]).is_err());
+        assert_eq!(own(&procfs), Some(77));
+    }
+}

@@ -284,4 +284,21 @@ mod tests {
         assert_eq!(after_heading(b"no heading : 1\n"), b"no heading : 1\n");
         assert_eq!(after_heading(b"x\n----------------------------------"), b"");
     }
+
+    #[test]
+    fn lines_are_remembered_in_bounded_memory() {
+        let mut keyed = Keyed::new([("a", metric("minflt"))]);
+        let (longest, too_long) = ("k".repeat(64), "k".repeat(65));
+        let text = format!("a: 1\n{longest}: 1\n{too_long}: 1\n{}", "a: 2\n".repeat(1000));
+        assert_eq!(all(&mut keyed, &text).len(), 1001, "all lines are read");
+        let remembered: Vec<_> = keyed.seen.iter().map(|line| line.key.len()).collect();
+        assert_eq!((remembered.len(), &remembered[..3]), (256, &[1, 64, 0][..]));
+        assert_eq!(all(&mut keyed, &text).len(), 1001, "whether remembered or not");
+    }
+
+    #[test]
+    fn a_unit_belongs_to_bytes_only() {
+        assert_eq!(value(metric("minflt"), b"7"), Some(Value::Unsigned(7)));
+        assert_eq!(value(metric("minflt"), b"7 kB"), None);
+    }
 }

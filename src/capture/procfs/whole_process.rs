@@ -192,4 +192,50 @@ mod tests {
         let kthreadd = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 8 0 0";
         assert_eq!(read_from(&[("stat", kthreadd), ("io", IO)]), None);
     }
+
+    /// The counters of a process with this parent that waited for children with so many ticks.
+    #[test]
+    fn only_parents_and_processes_that_waited_for_children_are_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let procfs = Folder::open(dir.path()).unwrap();
+        let stat = |pid: u32, parent: u32, cutime: u32| {
+            std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            let text = format!("{pid} (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20");
+            std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
+        };
+        let leader = |pid: u32| {
+            let process = read(&procfs.folder(IdName::new(pid).as_c_str()).unwrap(), &mut Vec::new());
+            ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
+        };
+        // 7 is the parent of 8, which has waited for a child, as has 10. 9 never had one.
+        [(7, 1, 0), (8, 7, 5), (9, 1, 0), (10, 1, 5)].map(|(pid, parent, cutime)| stat(pid, parent, cutime));
+        let mut threads = [7, 8, 9, 10].map(leader);
+        [(7, 1, 50), (8, 7, 50), (9, 1, 50), (10, 1, 50)].map(|(pid, parent, cutime)| stat(pid, parent, cutime));
+        reread_parents(&procfs, &mut threads);
+        let read_again: Vec<_> =
+            threads.iter().filter(|thread| thread.process_after.is_some()).map(|thread| thread.tid).collect();
+        assert_eq!(read_again, [7, 8, 10]);
+    }
+
+    #[test]
+    fn another_process_with_the_id_of_a_parent_has_not_waited_for_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("7")).unwrap();
+        let write = |parent: u32, utime: u32, cutime: u32| {
+            let text = format!("7 (x) S {parent} 7 7 0 -1 0 92 0 1 0 {utime} 4 {cutime} 0 20");
+            std::fs::write(dir.path().join("7/stat"), text).unwrap();
+        };
+        let procfs = Folder::open(dir.path()).unwrap();
+        let is_same = |parent, utime| {
+            write(1, 30, 5);
+            let process = read(&procfs.folder(c"7").unwrap(), &mut Vec::new()).map(Box::new);
+            let mut threads = [ThreadState { tid: 7, tgid: 7, process, ..ThreadState::default() }];
+            write(parent, utime, 50);
+            reread_parents(&procfs, &mut threads);
+            threads[0].process_after.is_some()
+        };
+        assert!(is_same(1, 30) && is_same(1, 31));
+        assert!(!is_same(2, 31), "another parent");
+        assert!(!is_same(1, 29), "less CPU time");
+    }
 }

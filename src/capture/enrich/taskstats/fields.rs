@@ -342,4 +342,30 @@ mod tests {
         stats[9] = (-20i8).cast_unsigned();
         assert_eq!(exit_record(&stats, Kept::ALL).nice, Some((-20).into()));
     }
+
+    #[test]
+    fn families_are_those_that_the_kernel_keeps_and_kernel_threads_have_no_memory() {
+        let kept = |task_delayacct, config_task_xacct| {
+            let Kept { cpu, delay, watermarks, io } =
+                Kept::by(&HostContext { task_delayacct, config_task_xacct, ..HostContext::default() });
+            [cpu, delay, watermarks, io]
+        };
+        for (delayacct, [cpu, delay]) in [
+            (None, [true, true]),
+            (Some(Switch::Unknown), [true, true]),
+            (Some(Switch::On), [true, true]),
+            (Some(Switch::RuntimeOff), [true, false]),
+            (Some(Switch::ConfigOff), [false, false]),
+        ] {
+            assert_eq!(kept(delayacct, None), [cpu, delay, true, true], "{delayacct:?}");
+            assert_eq!(kept(delayacct, Some(Built::Off)), [cpu, delay, false, false], "{delayacct:?}");
+        }
+        let peak = |kept, threads| {
+            let mut metrics = Metrics::default();
+            fill(&numbered(16, 560), kept, threads, Metric::taskstats, &mut metrics);
+            metrics.hiwater_rss_bytes.is_some()
+        };
+        assert!(peak(Kept::ALL, Threads::User) && !peak(Kept::ALL, Threads::Kernel));
+        assert!(!peak(Kept { watermarks: false, ..Kept::ALL }, Threads::User));
+    }
 }

@@ -70,3 +70,27 @@ pub(in crate::capture) fn merge(a: TaskstatsSummary, b: TaskstatsSummary) -> Tas
         open_error: a.open_error.or(b.open_error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Errno;
+
+    #[test]
+    fn answers_of_two_workers_add_up() {
+        let counts = |[ok_count, eperm_count, esrch_count, other_err_count]: [u64; 4]| TaskstatsSummary {
+            ok_count,
+            eperm_count,
+            esrch_count,
+            other_err_count,
+            ..TaskstatsSummary::default()
+        };
+        assert_eq!(merge(counts([3, 5, 7, 11]), counts([20, 30, 40, 50])), counts([23, 35, 47, 61]));
+        let answered =
+            TaskstatsSummary { struct_version: Some(16), struct_bytes: Some(560), ..TaskstatsSummary::default() };
+        let closed = TaskstatsSummary { open_error: Some(Errno::EACCES), ..TaskstatsSummary::default() };
+        let both = TaskstatsSummary { open_error: Some(Errno::EACCES), ..answered.clone() };
+        assert_eq!(merge(answered.clone(), closed.clone()), both);
+        assert_eq!(merge(closed, answered), both);
+    }
+}
