@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # suspend.sh OUT: runs in the guest. Suspends to memory within a window, until the clock of the machine wakes it.
 cd "$1" || exit 1
-/ctprof -q record -d 3 -o suspend.ctprof.zst & sleep 1
+/ctprof -q record -d 8 -o suspend.ctprof.zst & sleep 1
 # The clock that goes on while suspended, and the one that stops, if this machine can stop it.
 clocks() { cat /proc/uptime; grep '^now at' /proc/timer_list; }
 clocks >suspend.outer

@@ -195,7 +195,7 @@ def suspend(guest, _):
     window = guest.snapshot("suspend")["window"]
     suspended, duration = window.get("suspended_ns", 0) / SECOND, window["duration_ns"] / SECOND
     text = f"{suspended:.2f} of {truth:.2f} s, and {duration:.2f} s awake"
-    require(abs(suspended - truth) < 0.1 and 3 <= duration < 9, text)
+    require(abs(suspended - truth) < 0.1 and 8 <= duration < 16, text)
     return text
 
 
