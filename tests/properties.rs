@@ -68,12 +68,36 @@ fn thread() -> impl Strategy<Value = Value> {
 }
 
 fn snapshot() -> impl Strategy<Value = CtprofSnapshot> {
-    prop::collection::vec(thread(), 0..12).prop_map(|mut threads| {
+    snapshot_of(thread(), 12)
+}
+
+fn snapshot_of(thread: impl Strategy<Value = Value>, most: usize) -> impl Strategy<Value = CtprofSnapshot> {
+    prop::collection::vec(thread, 0..most).prop_map(|mut threads| {
         for (at, thread) in threads.iter_mut().enumerate() {
             thread["tid"] = json!(at + 1);
             thread["tgid"] = json!(at / 3 * 3 + 1);
         }
-        serde_json::from_value(json!({ "format_version": 1, "threads": threads })).unwrap()
+        serde_json::from_value(json!({ "format_version": 2, "threads": threads })).unwrap()
+    })
+}
+
+/// A thread whose metrics often have the same value.
+fn even_thread() -> impl Strategy<Value = Value> {
+    (1..4u64).prop_flat_map(|usual| {
+        let value = |others: &[Value]| prop_oneof![6 => Just(json!(usual)), 1 => prop::sample::select(others.to_vec())];
+        let wide = || value(&[json!(null), json!(0), json!(u64::MAX)]);
+        let narrow = || value(&[json!(null), json!(0)]);
+        let values = (wide(), wide(), wide(), wide(), narrow(), narrow(), wide(), wide(), narrow());
+        values.prop_map(|(wait, delay, min, slices, real_time, priority, start, read, alive)| {
+            let mut thread = json!({
+                "wait_time_ns": wait, "cpu_delay_total_ns": delay, "cpu_delay_min_ns": min, "timeslices": slices,
+                "rt_priority": real_time, "priority": priority, "start_time_clock_ticks": start, "read_at_ns": read,
+            });
+            if !alive.is_null() {
+                thread["alive_ns"] = alive;
+            }
+            thread
+        })
     })
 }
 
@@ -153,8 +177,48 @@ fn deltas(comparison: &Comparison) -> BTreeMap<(String, Vec<String>, String), i1
     deltas
 }
 
+/// The threads of a file with all their values by name, as docs/format.md describes it for other tools.
+fn expanded(mut file: Value) -> Value {
+    let mut usual = file.as_object_mut().unwrap().remove("usual").unwrap_or(json!({}));
+    let columns = usual.as_object_mut().unwrap().remove("columns").unwrap_or(json!([]));
+    for thread in file["threads"].as_array_mut().unwrap() {
+        let own = thread.as_object_mut().unwrap();
+        let listed = own.remove("values").unwrap_or(json!([]));
+        let mut whole = usual.as_object().unwrap().clone();
+        for (names, value) in columns.as_array().unwrap().iter().zip(listed.as_array().unwrap()) {
+            for name in names.as_array().unwrap() {
+                whole.insert(name.as_str().unwrap().to_owned(), value.clone());
+            }
+        }
+        whole.append(own);
+        whole.retain(|_, value| !value.is_null());
+        *thread = Value::Object(whole);
+    }
+    file
+}
+
+/// The snapshot that a file of this one holds, for the parallel reader, the sequential one, and other tools.
+fn stored(snapshot: &CtprofSnapshot) -> [CtprofSnapshot; 3] {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    snapshot.write(file.path()).unwrap();
+    let read = CtprofSnapshot::load(file.path()).unwrap();
+    let json = String::from_utf8(zstd::decode_all(std::fs::File::open(file.path()).unwrap()).unwrap()).unwrap();
+    std::fs::write(file.path(), json.replace('\n', "")).unwrap();
+    let whole = serde_json::from_value(expanded(serde_json::from_str(&json).unwrap())).unwrap();
+    [read, CtprofSnapshot::load(file.path()).unwrap(), whole]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn files_hold_any_snapshot(mixed in snapshot(), even in snapshot_of(even_thread(), 100)) {
+        for snapshot in [mixed, even] {
+            for read in stored(&snapshot) {
+                prop_assert_eq!(&read, &snapshot);
+            }
+        }
+    }
 
     #[test]
     fn patterns_are_their_own_patterns(name in name()) {

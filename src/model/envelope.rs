@@ -35,12 +35,14 @@ impl Serialize for CtprofSnapshot {
     }
 }
 
-/// A snapshot to write in less space: threads leave out what is usual.
+/// A snapshot to write in less space: threads leave out what is usual. Older versions of the format lack that.
 pub(crate) struct Compact<'s>(pub(crate) &'s CtprofSnapshot);
 
 impl Serialize for Compact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize_without(&Usual::of(&self.0.threads), serializer)
+        let has_usual = self.0.format_version == Some(FORMAT_VERSION);
+        let usual = if has_usual { Usual::of(&self.0.threads) } else { Usual::default() };
+        self.0.serialize_without(&usual, serializer)
     }
 }
 
@@ -243,7 +245,7 @@ impl<'de> Visitor<'de> for CgroupMap<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Psi, SchedExtSysfs,
+        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, SchedExtSysfs,
         TaskstatsSummary, WindowInfo,
     };
     use super::*;
@@ -269,6 +271,44 @@ mod tests {
         assert_eq!(minflt(read(&format!("{{{usual},{threads}}}")).unwrap()), Some(7));
         let error = read(&format!("{{{threads},{usual}}}")).unwrap_err().to_string();
         assert!(error.contains("`usual` must precede `threads`"), "{error}");
+    }
+
+    #[test]
+    fn values_are_those_of_the_columns_unless_metrics_follow() {
+        let read = |thread: &str| {
+            let columns = r#"[["read_at_ns"],["wait_time_ns","later","rt_priority"],["tomorrow"],["majflt"]]"#;
+            let json = format!(r#"{{"usual":{{"columns":{columns}}},"threads":[{{"tid":1,"tgid":1,{thread}}}]}}"#);
+            let thread = serde_json::from_str::<CtprofSnapshot>(&json)?.threads.remove(0);
+            let Metrics { wait_time_ns, rt_priority, majflt, .. } = *thread.metrics;
+            let priority = rt_priority.map(|priority| u64::try_from(i64::from(priority)).unwrap());
+            Ok([thread.read_at_ns, wait_time_ns.map(u64::from), priority, majflt.map(u64::from)])
+        };
+        let values = |thread| read(thread).map_err(|error: serde_json::Error| error.to_string());
+        assert_eq!(values(r#""values":[5,6,{"new":[]},7]"#), Ok([Some(5), Some(6), Some(6), Some(7)]));
+        assert_eq!(values(r#""values":[5,6],"rt_priority":2"#), Ok([Some(5), Some(6), Some(2), None]));
+        assert_eq!(values(r#""values":[null,6],"rt_priority":null"#), Ok([None, Some(6), None, None]));
+        let too_large_for_one = r#""values":[5,4294967296]"#;
+        assert_eq!(values(too_large_for_one), Ok([Some(5), Some(1 << 32), None, None]));
+        assert_eq!(values(r#""comm":"a""#), Ok([None; 4]));
+        for (thread, problem) in [
+            (r#""rt_priority":2,"values":[5,6]"#, "`values` must precede metrics"),
+            (r#""values":[5,6,7,8,9]"#, "more values than columns"),
+            (r#""values":[5,"six"]"#, "expected a whole number"),
+            (r#""values":7"#, "expected a list of values"),
+        ] {
+            let error = values(thread).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_version_1_was_written_with_usual_values() {
+        let mut snapshot: CtprofSnapshot =
+            serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
+        let has_usual = |snapshot: &_| serde_json::to_string(&Compact(snapshot)).unwrap().contains("usual");
+        assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read values that are usual as absent");
+        snapshot.format_version = Some(2);
+        assert!(has_usual(&snapshot));
     }
 
     #[test]

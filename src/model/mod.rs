@@ -15,6 +15,7 @@ macro_rules! optional_record {
 mod census;
 mod cgroup;
 mod cgroup_source;
+mod column;
 mod compact;
 mod cpu_time;
 mod cpus;
@@ -92,6 +93,7 @@ pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, Taskst
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
+pub(crate) use thread::read_time;
 pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;

@@ -90,6 +90,7 @@ pub struct ThreadState {
     /// Always false for shorter names.
     pub name_complete: bool,
     /// Nanoseconds from [`captured_at_unix_ns`](super::CtprofSnapshot::captured_at_unix_ns) until this thread was read.
+    /// Captures have it in steps of 10 µs.
     pub read_at_ns: Option<u64>,
     /// Its values.
     pub metrics: Box<Metrics>,
@@ -105,6 +106,13 @@ pub struct ThreadState {
     pub process_after: Option<Box<ProcessState>>,
     /// `/proc/<tgid>/smaps_rollup` in KiB, on the leader only.
     pub smaps_rollup_kib: Option<BTreeMap<String, u64>>,
+}
+
+/// The time at which a thread was read, in steps of 10 µs: rates need no more, and round numbers take less space in
+/// files.
+pub(crate) fn read_time(ns: u64) -> u64 {
+    const STEP_NS: u64 = 10_000;
+    ns / STEP_NS * STEP_NS
 }
 
 impl ThreadState {

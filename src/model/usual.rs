@@ -1,31 +1,40 @@
-//! Values that most threads of a file have: their lines leave them out.
+//! What the lines of threads leave out: values that most of them have, and the keys of values that differ.
 
+use super::column::{Columns, ValueField};
 use super::name::Name;
-use super::table::{METRICS, Metrics};
+use super::table::Metrics;
 use super::thread::ThreadState;
 
 /// Threads that are asked for the usual values.
 const ASKED: usize = 63;
 
-/// The cgroup and the metrics that a thread has unless its line says otherwise.
+/// The cgroup and the metrics that a thread has unless its line says otherwise, and the order of the values in its line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Usual {
     pub(super) cgroup: Option<Name>,
     pub(super) metrics: Metrics,
+    pub(super) columns: Columns,
 }
 
 impl Usual {
-    /// What more than half of some of the threads have.
+    /// What more than half of some of the threads have. Where their values differ, they get a column.
     pub(crate) fn of(threads: &[ThreadState]) -> Self {
-        let asked: Vec<_> = threads.iter().step_by(threads.len().div_ceil(ASKED).max(1)).collect();
+        if threads.is_empty() {
+            return Self::default();
+        }
+        let asked: Vec<_> = threads.iter().step_by(threads.len().div_ceil(ASKED)).collect();
         let cgroup = majority(asked.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
-        let mut metrics = Metrics::default();
-        for metric in METRICS {
-            if let Some(value) = majority(asked.iter().map(|thread| metric.get(&thread.metrics))).flatten() {
-                metric.set(&mut metrics, value).expect("a metric holds its own values");
+        let mut usual = Self { cgroup, ..Self::default() };
+        for field in ValueField::all() {
+            match (field, majority(asked.iter().map(|thread| field.get(thread)))) {
+                (ValueField::Metric(metric), Some(Some(value))) => {
+                    metric.set(&mut usual.metrics, value).expect("a metric holds its own values");
+                }
+                (_, Some(None)) => {}
+                _ => usual.columns.add_written(field, &asked),
             }
         }
-        Self { cgroup, metrics }
+        usual
     }
 
     pub(crate) fn is_empty(&self) -> bool {

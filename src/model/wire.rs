@@ -1,4 +1,5 @@
-//! The JSON of a thread: identity, then the metrics by walking the table, flat on one object.
+//! The JSON of a thread: identity, the values of columns, then the other metrics by walking the table, flat on one
+//! object.
 //!
 //! The wide struct of metrics has no derived serde: the derived code would dominate build time, and a loop
 //! over the table does the same.
@@ -13,9 +14,10 @@ use serde::de::{
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::column::{Columns, ValueField};
 use super::foreign::Flags;
 use super::name::Name;
-use super::table::{METRICS, Metric, Metrics};
+use super::table::{METRIC_COUNT, METRICS};
 use super::thread::ThreadState;
 use super::usual::Usual;
 use super::value::Value;
@@ -29,7 +31,8 @@ impl Serialize for ThreadState {
 static NOTHING_USUAL: LazyLock<Usual> = LazyLock::new(Usual::default);
 
 impl ThreadState {
-    /// Leaves out what is usual. A usual value that the thread lacks is null.
+    /// Leaves out what is usual, and the keys of columns. A usual value, or one of its column, that the thread lacks is
+    /// null.
     pub(super) fn serialize_without<S: Serializer>(&self, usual: &Usual, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("tid", &self.tid)?;
@@ -39,24 +42,50 @@ impl ThreadState {
         if self.cgroup != usual.cgroup {
             map.serialize_entry("cgroup", &self.cgroup)?;
         }
-        present(&mut map, "start_time_clock_ticks", self.start_time_clock_ticks.as_ref())?;
+        let columns = Some(&usual.columns).filter(|columns| columns.values(self).any(|value| value.is_some()));
+        present(&mut map, "values", columns.map(|columns| Row { columns, thread: self }).as_ref())?;
+        for field in ValueField::TIMES.iter().filter(|field| !usual.columns.contains(**field)) {
+            present(&mut map, field.name(), field.get(self).as_ref())?;
+        }
         present(&mut map, "kernel_thread", Some(&true).filter(|_| self.kernel_thread))?;
         present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
-        present(&mut map, "read_at_ns", self.read_at_ns.as_ref())?;
-        present(&mut map, "alive_ns", self.span.map(|span| span.alive_ns).as_ref())?;
         present(&mut map, "count", self.span.map(|span| span.count).filter(|count| *count != 1).as_ref())?;
         present(&mut map, "started", Some(&true).filter(|_| self.span.is_some_and(|span| span.started)))?;
         present(&mut map, "exited", Some(&true).filter(|_| self.span.is_some_and(|span| span.exited)))?;
         present(&mut map, "exited_work", self.exited_work.as_ref())?;
         present(&mut map, "party", self.party.as_ref())?;
-        let differences = self.metrics.differences(&usual.metrics);
-        for (metric, _) in METRICS.iter().zip(differences).filter(|(_, differs)| *differs) {
+        for (metric, _) in METRICS.iter().zip(self.unexpected(usual)).filter(|(_, unexpected)| *unexpected) {
             map.serialize_entry(metric.name, &metric.get(&self.metrics))?;
         }
         present(&mut map, "process", self.process.as_ref())?;
         present(&mut map, "process_after", self.process_after.as_ref())?;
         present(&mut map, "smaps_rollup_kib", self.smaps_rollup_kib.as_ref())?;
         map.end()
+    }
+
+    /// Whether each metric has neither its usual value nor that of its column.
+    fn unexpected(&self, usual: &Usual) -> [bool; METRIC_COUNT] {
+        let mut unexpected = self.metrics.differences(&usual.metrics);
+        for (fields, value) in usual.columns.0.iter().zip(usual.columns.values(self)) {
+            for field in fields {
+                if let ValueField::Metric(metric) = field {
+                    unexpected[metric.id as usize] = metric.get(&self.metrics) != value;
+                }
+            }
+        }
+        unexpected
+    }
+}
+
+/// The values of a thread, in the order of the columns.
+struct Row<'s> {
+    columns: &'s Columns,
+    thread: &'s ThreadState,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.columns.values(self.thread))
     }
 }
 
@@ -76,11 +105,10 @@ enum Field {
     Pcomm,
     Comm,
     Cgroup,
-    StartTime,
+    Values,
+    Columns,
     KernelThread,
     NameComplete,
-    ReadAt,
-    Alive,
     Count,
     Started,
     Exited,
@@ -88,22 +116,21 @@ enum Field {
     Party,
     Process,
     ProcessAfter,
-    Metric(&'static Metric),
+    Value(ValueField),
     Smaps,
     Foreign(usize),
 }
 
-const IDENTITY: [(&str, Field); 18] = [
+const FIELDS_WITHOUT_VALUES: [(&str, Field); 17] = [
     ("tid", Field::Tid),
     ("tgid", Field::Tgid),
     ("pcomm", Field::Pcomm),
     ("comm", Field::Comm),
     ("cgroup", Field::Cgroup),
-    ("start_time_clock_ticks", Field::StartTime),
+    ("values", Field::Values),
+    ("columns", Field::Columns),
     ("kernel_thread", Field::KernelThread),
     ("name_complete", Field::NameComplete),
-    ("read_at_ns", Field::ReadAt),
-    ("alive_ns", Field::Alive),
     ("count", Field::Count),
     ("started", Field::Started),
     ("exited", Field::Exited),
@@ -121,9 +148,9 @@ struct Fields {
 }
 
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let metrics = METRICS.iter().map(|metric| (metric.name, Field::Metric(metric)));
+    let values = ValueField::all().map(|field| (field.name(), Field::Value(field)));
     let foreign = Flags::NAMES.iter().enumerate().map(|(at, &name)| (name, Field::Foreign(at)));
-    let list: Vec<_> = IDENTITY.into_iter().chain(metrics).chain(foreign).collect();
+    let list: Vec<_> = FIELDS_WITHOUT_VALUES.into_iter().chain(values).chain(foreign).collect();
     let places = list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
     Fields { list, places }
 });
@@ -165,9 +192,9 @@ impl<'de> Deserialize<'de> for ThreadState {
     }
 }
 
-/// A thread without ids.
-pub(super) fn without_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadState, D::Error> {
-    deserializer.deserialize_map(Values(&mut Learned::new(&NOTHING_USUAL)))
+/// A thread without ids, and the columns.
+pub(super) fn without_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(ThreadState, Columns), D::Error> {
+    deserializer.deserialize_map(WithoutIds(&mut Learned::new(&NOTHING_USUAL)))
 }
 
 impl<'de> Visitor<'de> for &mut Learned<'_> {
@@ -178,26 +205,28 @@ impl<'de> Visitor<'de> for &mut Learned<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThreadState, A::Error> {
-        let (mut thread, ids) = self.thread(map)?;
-        thread.tid = ids.tid.ok_or_else(|| de::Error::missing_field("tid"))?;
-        thread.tgid = ids.tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
+        let (mut thread, Others { tid, tgid, .. }) = self.thread(map)?;
+        thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
+        thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
         Ok(thread)
     }
 }
 
-/// Ids that were read.
+/// What was read beside the values.
 #[derive(Default)]
-struct Ids {
+struct Others {
     tid: Option<u32>,
     tgid: Option<u32>,
+    columns: Columns,
 }
 
 impl Learned<'_> {
-    fn thread<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(ThreadState, Ids), A::Error> {
-        let Usual { cgroup, metrics } = self.usual;
+    fn thread<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(ThreadState, Others), A::Error> {
+        let Usual { cgroup, metrics, columns } = self.usual;
         let metrics = Box::new(metrics.clone());
         let mut thread = ThreadState { cgroup: cgroup.clone(), metrics, ..ThreadState::default() };
-        let mut ids = Ids::default();
+        let mut others = Others::default();
+        let mut has_metrics = false;
         let mut flags = Flags::default();
         let mut before = self.fields.list.len();
         while let Some(place) = map.next_key_seed(Key { fields: self.fields, expected: self.next[before] })? {
@@ -208,16 +237,17 @@ impl Learned<'_> {
             self.next[before] = place;
             before = place;
             match self.fields.list[place].1 {
-                Field::Tid => ids.tid = Some(map.next_value()?),
-                Field::Tgid => ids.tgid = Some(map.next_value()?),
+                Field::Tid => others.tid = Some(map.next_value()?),
+                Field::Tgid => others.tgid = Some(map.next_value()?),
                 Field::Pcomm => thread.pcomm = self.name(&mut map)?,
                 Field::Comm => thread.comm = self.name(&mut map)?,
                 Field::Cgroup => thread.cgroup = map.next_value_seed(Known(&mut self.names))?,
-                Field::StartTime => thread.start_time_clock_ticks = map.next_value()?,
+                // It would replace the values of metrics that have their own.
+                Field::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
+                Field::Values => map.next_value_seed(ReadRow { columns, thread: &mut thread })?,
+                Field::Columns => others.columns = map.next_value()?,
                 Field::KernelThread => thread.kernel_thread = map.next_value()?,
                 Field::NameComplete => thread.name_complete = map.next_value()?,
-                Field::ReadAt => thread.read_at_ns = map.next_value()?,
-                Field::Alive => thread.span.get_or_insert_default().alive_ns = map.next_value()?,
                 Field::Count => thread.span.get_or_insert_default().count = map.next_value()?,
                 Field::Started => thread.span.get_or_insert_default().started = map.next_value()?,
                 Field::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
@@ -225,28 +255,31 @@ impl Learned<'_> {
                 Field::Party => thread.party = map.next_value()?,
                 Field::ProcessAfter => thread.process_after = map.next_value()?,
                 Field::Process => thread.process = map.next_value()?,
-                Field::Metric(metric) => map.next_value_seed(Put { metric, metrics: &mut thread.metrics })?,
+                Field::Value(field) => {
+                    has_metrics |= matches!(field, ValueField::Metric(_));
+                    map.next_value_seed(Put { field, thread: &mut thread })?;
+                }
                 Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
                 Field::Foreign(at) => flags.set(at, map.next_value()?),
             }
         }
         flags.apply(&mut thread);
-        Ok((thread, ids))
+        Ok((thread, others))
     }
 }
 
 /// Reads a thread without ids.
-struct Values<'l, 'u>(&'l mut Learned<'u>);
+struct WithoutIds<'l, 'u>(&'l mut Learned<'u>);
 
-impl<'de> Visitor<'de> for Values<'_, '_> {
-    type Value = ThreadState;
+impl<'de> Visitor<'de> for WithoutIds<'_, '_> {
+    type Value = (ThreadState, Columns);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("values of threads")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThreadState, A::Error> {
-        self.0.thread(map).map(|(thread, _)| thread)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        self.0.thread(map).map(|(thread, others)| (thread, others.columns))
     }
 }
 
@@ -311,15 +344,75 @@ impl Visitor<'_> for Known<'_> {
     }
 }
 
-/// A value to store in its metric; null makes it absent.
-struct Put<'m> {
-    metric: &'static Metric,
-    metrics: &'m mut Metrics,
+/// Reads the values of a thread, in the order of the columns.
+struct ReadRow<'r> {
+    columns: &'r Columns,
+    thread: &'r mut ThreadState,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadRow<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadRow<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        for fields in &self.columns.0 {
+            if seq.next_element_seed(PutAll { fields, thread: &mut *self.thread })?.is_none() {
+                return Ok(());
+            }
+        }
+        match seq.next_element::<IgnoredAny>()? {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom("more values than columns")),
+        }
+    }
+}
+
+/// A value to store in all fields of a column.
+struct PutAll<'p> {
+    fields: &'p [ValueField],
+    thread: &'p mut ThreadState,
+}
+
+impl<'de> DeserializeSeed<'de> for PutAll<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        let Self { fields, thread } = self;
+        let Some((first, others)) = fields.split_first() else {
+            return IgnoredAny::deserialize(deserializer).map(drop);
+        };
+        Put { field: *first, thread }.deserialize(deserializer)?;
+        for field in others {
+            let value = first.get(thread).map(Value::into_owned);
+            // A value that does not fit is not that of this field, which then has its own key.
+            if value.is_none_or(|value| field.set(thread, value).is_err()) {
+                field.clear(thread);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value to store in its field; null makes it absent.
+struct Put<'p> {
+    field: ValueField,
+    thread: &'p mut ThreadState,
 }
 
 impl Put<'_> {
     fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
-        self.metric.set(self.metrics, value).map_err(E::custom)
+        self.field.set(self.thread, value).map_err(E::custom)
     }
 }
 
@@ -339,7 +432,7 @@ impl<'de> Visitor<'de> for Put<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.metric.clear(self.metrics);
+        self.field.clear(self.thread);
         Ok(())
     }
 

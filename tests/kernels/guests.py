@@ -21,11 +21,14 @@ def require(holds, text):
 
 
 def snapshot(path):
-    """A snapshot in which every thread has its own copy of the usual values."""
+    """A snapshot in which every thread has its own copy of the usual values, and all values by name."""
     whole = json.loads(subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout)
     usual = whole.pop("usual", {})
+    columns = usual.pop("columns", [])
     for place, thread in enumerate(whole["threads"]):
-        whole["threads"][place] = {key: value for key, value in {**usual, **thread}.items() if value is not None}
+        listed = {name: value for names, value in zip(columns, thread.pop("values", [])) for name in names}
+        values = {**usual, **listed, **thread}
+        whole["threads"][place] = {key: value for key, value in values.items() if value is not None}
     return whole
 
 

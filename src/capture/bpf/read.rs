@@ -10,7 +10,7 @@ use super::layout::{Field, Layout, Record};
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{Common, CpuTimeFields, NS_PER_TICK, Source, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, PROCESS, RESIDENT, ThreadState, printable,
+    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, PROCESS, RESIDENT, ThreadState, printable, read_time,
 };
 
 /// The policies for which the kernel prints the slice (`fair_policy` of kernel/sched/sched.h).
@@ -107,7 +107,7 @@ impl Reader {
             start_time_clock_ticks: start
                 .map(|ns| ns.saturating_add_signed(self.facts.boottime_offset_ns) / NS_PER_TICK),
             kernel_thread,
-            read_at_ns: self.facts.start_monotonic_ns.map(|start| record.time().saturating_sub(start)),
+            read_at_ns: self.facts.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
             ..ThreadState::default()
         };
         self.fill(record, common, &mut state);
@@ -268,10 +268,10 @@ mod tests {
         let name = u128::from_ne_bytes(*b"sh\0left-from-old");
         let [low, high] = [0, 64].map(|shift| u64::try_from(name >> shift & u128::from(u64::MAX)).unwrap());
         let words = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
-        let record = other_thread().set(columns::COMM, &words).with([(columns::START_TIME, 29_999_999)]).at(1_500);
+        let record = other_thread().set(columns::COMM, &words).with([(columns::START_TIME, 29_999_999)]).at(21_999);
         let thread = read(&record).state;
         assert_eq!((thread.tgid, thread.tid, &*thread.comm), (700, 701, "sh"));
-        assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(500)));
+        assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(20_000)));
         assert!(!thread.kernel_thread);
         let later = Facts { boottime_offset_ns: 10_000_001, ..facts() };
         assert_eq!(read_by(later, &record).unwrap().state.start_time_clock_ticks, Some(4));

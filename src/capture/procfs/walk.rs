@@ -17,7 +17,7 @@ use super::super::walked::Walked;
 use super::folder::Folder;
 use super::task::{Reader, WholeNames};
 use super::whole_process;
-use crate::model::{Party, ProcessState};
+use crate::model::{Party, ProcessState, read_time};
 use crate::process::Progress;
 
 /// A process with more threads is divided between workers, in parts of this size.
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
                 tally.walked += 1;
                 let read_at = nanoseconds(walk.start.elapsed());
                 let Some(mut thread) = reader.thread(process, folder, tid, tally) else { continue };
-                thread.state.read_at_ns = Some(read_at);
+                thread.state.read_at_ns = Some(read_time(read_at));
                 thread.state.party = party;
                 if thread.state.is_leader() {
                     thread.state.process = counters.clone().map(Box::new);

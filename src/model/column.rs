@@ -1,0 +1,173 @@
+//! Columns: the fields whose values each thread has in one list, without their keys.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::table::{METRICS, Metric};
+use super::thread::ThreadState;
+use super::value::{Mismatch, Value};
+
+/// A field of a thread whose value can be in a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ValueField {
+    StartTime,
+    ReadAt,
+    Alive,
+    Metric(&'static Metric),
+}
+
+impl ValueField {
+    /// The fields that are no metrics.
+    pub(super) const TIMES: [Self; 3] = [Self::StartTime, Self::ReadAt, Self::Alive];
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::TIMES.into_iter().chain(METRICS.iter().map(Self::Metric))
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::StartTime => "start_time_clock_ticks",
+            Self::ReadAt => "read_at_ns",
+            Self::Alive => "alive_ns",
+            Self::Metric(metric) => metric.name,
+        }
+    }
+
+    pub(super) fn get(self, thread: &ThreadState) -> Option<Value<'_>> {
+        match self {
+            Self::StartTime => thread.start_time_clock_ticks.map(Value::Unsigned),
+            Self::ReadAt => thread.read_at_ns.map(Value::Unsigned),
+            Self::Alive => thread.span.map(|span| Value::Unsigned(span.alive_ns)),
+            Self::Metric(metric) => metric.get(&thread.metrics),
+        }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the field cannot hold `value`.
+    pub(super) fn set(self, thread: &mut ThreadState, value: Value<'_>) -> Result<(), Mismatch> {
+        match self {
+            Self::StartTime => thread.start_time_clock_ticks = Some(value.try_into()?),
+            Self::ReadAt => thread.read_at_ns = Some(value.try_into()?),
+            Self::Alive => thread.span.get_or_insert_default().alive_ns = value.try_into()?,
+            Self::Metric(metric) => metric.set(&mut thread.metrics, value)?,
+        }
+        Ok(())
+    }
+
+    /// Makes the value absent. Without its span, a thread has no time alive.
+    pub(super) fn clear(self, thread: &mut ThreadState) {
+        match self {
+            Self::StartTime => thread.start_time_clock_ticks = None,
+            Self::ReadAt => thread.read_at_ns = None,
+            Self::Alive => {}
+            Self::Metric(metric) => metric.clear(&mut thread.metrics),
+        }
+    }
+}
+
+impl PartialEq for ValueField {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+/// The columns of a file. The fields of a column have the same value unless a thread's line says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Columns(pub(super) Vec<Vec<ValueField>>);
+
+impl Columns {
+    /// Files of a newer ctprof can have some more than there are fields.
+    const MAX: usize = 1024;
+
+    pub(super) fn contains(&self, field: ValueField) -> bool {
+        self.0.iter().flatten().any(|known| *known == field)
+    }
+
+    /// Adds a field to the column of a metric that mostly has the same value, or to a new column.
+    pub(super) fn add_written(&mut self, field: ValueField, threads: &[&ThreadState]) {
+        let is_similar = |fields: &Vec<ValueField>| {
+            let equal = threads.iter().filter(|thread| fields[0].get(thread) == field.get(thread)).count();
+            matches!(fields[0], ValueField::Metric(_)) && equal * 4 >= threads.len() * 3
+        };
+        match self.0.iter_mut().find(|fields| is_similar(fields)) {
+            Some(fields) => fields.push(field),
+            None => self.0.push(vec![field]),
+        }
+    }
+
+    /// The values of a thread, by column.
+    pub(super) fn values<'t>(&self, thread: &'t ThreadState) -> impl Iterator<Item = Option<Value<'t>>> {
+        self.0.iter().map(|fields| fields.first().and_then(|field| field.get(thread)))
+    }
+
+    /// Adds a column that was read, with those of its fields that are known.
+    fn add_read<E: de::Error>(&mut self, names: &[String]) -> Result<(), E> {
+        if self.0.len() == Self::MAX {
+            return Err(E::custom(format_args!("more than {} columns", Self::MAX)));
+        }
+        self.0.push(Vec::new());
+        for field in names.iter().filter_map(|name| ValueField::all().find(|field| field.name() == name)) {
+            if self.contains(field) {
+                return Err(E::custom(format_args!("`{}` is in two columns", field.name())));
+            }
+            self.0.last_mut().expect("the column was added").push(field);
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Columns {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|fields| fields.iter().map(|field| field.name()).collect::<Vec<_>>()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Columns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ColumnList)
+    }
+}
+
+struct ColumnList;
+
+impl<'de> Visitor<'de> for ColumnList {
+    type Value = Columns;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of columns")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Columns, A::Error> {
+        let mut columns = Columns::default();
+        while let Some(names) = seq.next_element::<Vec<String>>()? {
+            columns.add_read(&names)?;
+        }
+        Ok(columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_lists_of_names_and_unknown_names_are_skipped() {
+        let json = r#"[["read_at_ns"],["tomorrow"],["wait_time_ns","later","cpu_delay_total_ns"]]"#;
+        let columns: Columns = serde_json::from_str(json).unwrap();
+        let known = r#"[["read_at_ns"],[],["wait_time_ns","cpu_delay_total_ns"]]"#;
+        assert_eq!(serde_json::to_string(&columns).unwrap(), known);
+    }
+
+    #[test]
+    fn the_number_of_columns_is_bounded() {
+        let error = |json: &str| serde_json::from_str::<Columns>(json).unwrap_err().to_string();
+        let twice = error(r#"[["minflt"],["majflt","minflt"]]"#);
+        assert!(twice.contains("`minflt` is in two columns"), "{twice}");
+        let many = error(&format!("[{}[]]", "[],".repeat(Columns::MAX)));
+        assert!(many.contains("more than 1024 columns"), "{many}");
+    }
+}
