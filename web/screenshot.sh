@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes docs/report.png: a report on redis-server under redis-benchmark, before and after other programs take its CPUs.
+# Makes docs/report.png: a report on redis-server under redis-benchmark, before and after xz takes its CPUs. Prints the
+# window with xz, for README.md.
 # Needs redis-server, redis-benchmark, xz and Chromium, and best an idle host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,12 +21,12 @@ sleep 2
 "$ctprof" record -d 5s -o before.ctprof.zst
 head -c 1G /dev/zero > backup
 start xz --threads 2 --keep backup
-start sha256sum /dev/zero
 sleep 1
 "$ctprof" record -d 5s -o after.ctprof.zst
 # Whatever else runs on the host is left out.
-"$ctprof" compare before.ctprof.zst after.ctprof.zst --format html \
-    --only redis-server --only redis-benchmark --only xz --only sha256sum > report.html
+only=(--only redis-server --only redis-benchmark --only xz)
+COLUMNS=120 "$ctprof" show after.ctprof.zst "${only[@]}"
+"$ctprof" compare before.ctprof.zst after.ctprof.zst --format html "${only[@]}" > report.html
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 sandbox=()
