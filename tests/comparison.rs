@@ -215,14 +215,99 @@ mod order_of_groups {
         runs
     }
 
+    /// The values of a group in the overview, by name.
+    fn overview(snapshot: &CtprofSnapshot, group: &str, options: &Options) -> Vec<(String, Value)> {
+        let view = show(snapshot, options);
+        let tables = view.tables.iter().filter(|table| table.section == Section::Overview);
+        let rows = tables.flat_map(|table| table.rows.iter().filter(|row| table.groups[row.group].name == group));
+        rows.filter_map(|row| Some((row.name.to_string(), json!(row.value.as_ref()?)))).collect()
+    }
+
+    #[test]
+    fn rates_of_a_snapshot_are_per_second_that_a_thread_has_existed_on_average() {
+        let host = json!({"host": {"uptime_ns": 100 * SECOND, "clock_ticks_per_second": 100}});
+        let thread = |tid, start| {
+            let values =
+                json!({"run_time_ns": 5 * SECOND, "minflt": 100, "majflt": 0, "start_time_clock_ticks": start});
+            process(tid, "app", &values)
+        };
+        // They have existed for 100 and 60 s, 80 s on average.
+        let values = overview(&snapshot(&host, &[thread(1, 0), thread(2, 4000)]), "app", &Options::default());
+        assert!(values.contains(&("run".to_owned(), json!(12.5))), "{values:?}");
+        assert!(values.contains(&("faults".to_owned(), json!(2.5))), "{values:?}");
+    }
+
+    #[test]
+    fn a_window_without_length_has_no_rates() {
+        let empty = snapshot(&json!({"window": {"duration_ns": 0}}), &[process(1, "app", &ran(5))]);
+        assert_eq!(overview(&empty, "app", &options(|all| all.per = Some(Per::Second))), []);
+    }
+
+    #[test]
+    fn exited_work_has_no_times_of_threads_and_is_own_if_its_group_is() {
+        let side = |ms: u64| {
+            let work = |pid, name, ms: u64, party: Value| {
+                let fields = with(ran(ms), &json!({"tid": 0, "exited_work": "threads", "party": party}));
+                process(pid, name, &fields)
+            };
+            let alive = json!({"alive_ns": 10 * SECOND, "block_sum": 5, "wait_time_ns": 5, "party": "ctprof"});
+            window(&[
+                process(1, "recorder", &with(ran(ms), &alive)),
+                work(1, "recorder", 9 * ms, json!("ctprof")),
+                process(2, "app", &ran(10)),
+                work(2, "app", 0, Value::Null),
+            ])
+        };
+        let names: Vec<_> =
+            overview(&side(100), "exited threads", &Options::default()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["run"]);
+        let view = show(&side(100), &Options::default());
+        let table = view.tables.iter().find(|table| table.section == Section::Overview).unwrap();
+        let mut order: Vec<_> = table.rows.iter().map(|row| table.groups[row.group].path.join(" ")).collect();
+        order.dedup();
+        assert_eq!(
+            order,
+            ["app", "recorder", "recorder exited threads"],
+            "ctprof's own are last, and no line without work"
+        );
+    }
+
+    #[test]
+    fn only_cpu_time_in_ticks_is_imprecise_and_a_run_without_the_group_did_nothing() {
+        let side = |values: Value| {
+            let of_run = move |run: u64| {
+                let app = (run > 1).then(|| process(1, "app", &values));
+                let threads: Vec<_> = app.into_iter().chain([process(2, "other", &values)]).collect();
+                window(&threads)
+            };
+            runs(of_run, &Options::default())
+        };
+        let quanta = |values: Value| {
+            let sides = Sides { baseline: side(values.clone()), candidate: side(values) };
+            let comparison = compare_digests(sides, &Options::default());
+            let table = comparison.tables.iter().find(|table| table.section == Section::Overview).unwrap();
+            let row = |name: &str| {
+                table.rows.iter().find(|row| row.name == name && table.groups[row.group].name == "app").unwrap()
+            };
+            let run = row("run").runs.as_ref().unwrap();
+            assert_eq!(run.values.baseline[..3], [0.0, 0.0, run.values.baseline[7]]);
+            (run.quantum, row("faults").runs.as_ref().unwrap().quantum)
+        };
+        let events = json!({"minflt": 7, "majflt": 0});
+        let ticks = with(json!({"utime_clock_ticks": 50, "stime_clock_ticks": 50}), &events);
+        // A tick of 10 ms in 10 s is 0.1 %.
+        assert_eq!(quanta(ticks), (0.1, 0.0));
+        assert_eq!(quanta(with(ran(1000), &events)), (0.0, 0.0));
+    }
+
     #[test]
     fn a_clear_change_comes_before_a_larger_unclear_one_and_stands_for_its_group() {
-        // `noise` runs for 0 to 7 s in any order; `same` not at all differently; `clear` reads more and waits as it likes.
+        // `noise` runs for 0 to 7 s in any order, or a second more; `clear` reads a little more, and waits in any order.
         let side = |bytes: u64, shift: u64| {
             let of_run = move |run: u64| {
                 let any = (run * 5 + shift) % 8 * SECOND;
                 window(&[
-                    process(1, "noise", &json!({"run_time_ns": any})),
+                    process(1, "noise", &json!({"run_time_ns": any + shift / 3 * SECOND})),
                     process(2, "clear", &json!({"read_bytes": bytes + run, "wait_time_ns": any})),
                     process(3, "same", &json!({"run_time_ns": SECOND})),
                 ])
@@ -289,6 +374,80 @@ mod sections {
         assert_eq!(noted(&run, &run, &["run_time_ns", "cpu_delay_count"]), ["NothingChanged"], "of another section");
         let io = super::sections::noted(&run, &run, &[], Section::IoStat);
         assert_eq!(io, ["NeedsCgroupGrouping"]);
+    }
+
+    #[test]
+    fn a_view_says_why_a_selected_metric_has_no_data_and_never_that_nothing_changed() {
+        let noted = |metrics: &[&str]| {
+            let options = options(|all| {
+                all.sections = vec![Section::Primary];
+                all.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
+            });
+            let view = show(&snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": 5}))]), &options);
+            let notes = view.tables.iter().flat_map(|table| &table.notes);
+            notes.map(|note| format!("{note:?}").split([' ', '{']).next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(noted(&[]), Vec::<String>::new());
+        assert_eq!(noted(&["run_time_ns"]), Vec::<String>::new());
+        assert_eq!(noted(&["run_time_ns", "wait_time_ns"]), ["MetricWithoutData"]);
+        assert_eq!(noted(&["wait_time_ns"]), ["NoData"]);
+    }
+
+    #[test]
+    fn reasons_that_differ_between_the_sides_are_named_for_each() {
+        let sides = |versions: [u16; 2]| {
+            let side = |version: u16| {
+                let facts = json!({"taskstats_summary": {"ok_count": 1, "struct_version": version}});
+                snapshot(&facts, &[process(1, "app", &json!({"run_time_ns": 5}))])
+            };
+            let [a, b] = versions.map(side);
+            let options = options(|all| {
+                all.sections = vec![Section::TaskstatsDelay];
+                all.metrics = vec![parse_metric("cpu_delay_max_ns").unwrap()];
+            });
+            let comparison = compare(&a, &b, &options);
+            notes(&comparison, Section::TaskstatsDelay).into_iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let same = sides([8, 8]);
+        assert_eq!(same.len(), 1, "{same:?}");
+        let different = sides([8, 10]);
+        assert_eq!(different.len(), 2, "{different:?}");
+        assert!(different[0].starts_with("baseline: ") && different[1].starts_with("candidate: "), "{different:?}");
+        assert!(different[0].ends_with(&same[0]), "{different:?}");
+    }
+
+    #[test]
+    fn what_a_capture_could_not_read_is_noted_with_its_cost() {
+        let io = json!({"read_failures_by_errno": {"io": {"EACCES": 3}}});
+        let side = snapshot(&json!({"parse_summary": io}), &[process(1, "app", &json!({"run_time_ns": 5}))]);
+        let comparison = compare(&side, &side, &Options::default());
+        let view = show(&side, &Options::default());
+        let table = view.tables.iter().find(|table| table.section == Section::Capture).unwrap();
+        for notes in [notes(&comparison, Section::Capture), table.notes.iter().collect()] {
+            assert!(notes.iter().any(|note| matches!(note, Note::Missing { .. })), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn renamed_cgroups_are_marked_where_groups_are_cgroups() {
+        let side = |cgroup: &str| {
+            let threads: Vec<_> = ["accept", "parse", "reply"].iter().enumerate().map(|(place, comm)| {
+                json!({"tid": place + 1, "tgid": 1, "pcomm": "web", "comm": comm, "cgroup": cgroup, "run_time_ns": 5})
+            }).collect();
+            let stats = json!({cgroup: {"cpu": {"usage_usec": 5}}});
+            let psi = json!({"cpu": {"some": {"avg10": 1, "avg60": 0, "avg300": 0, "total_usec": 1}}});
+            snapshot(&json!({"cgroup_stats": stats, "psi": psi}), &threads)
+        };
+        let comparison = compare(&side("/alpha"), &side("/omega"), &options(|all| all.group_by = GroupBy::Cgroup));
+        assert_eq!(comparison.renamed.len(), 1);
+        let is_marked = |section: Section| {
+            let table = comparison.tables.iter().find(|table| table.section == section).unwrap();
+            table.groups.iter().map(|group| group.renamed).collect::<Vec<_>>()
+        };
+        for section in [Section::Overview, Section::Primary, Section::CgroupStats] {
+            assert_eq!(is_marked(section), [true], "{section:?}");
+        }
+        assert_eq!(is_marked(Section::HostPressure), [false]);
     }
 
     #[test]
@@ -433,6 +592,88 @@ mod names {
             (all.group_by, all.names) = (GroupBy::Comm, ctprof::compare::Names::Literal);
         });
         assert_eq!(show(&snapshot(&json!({}), &threads), &literal).tables[0].groups.len(), 2);
+    }
+}
+
+mod gates {
+    use super::*;
+    use ctprof::compare::{Gate, GateOutcome, compare_with_gates};
+
+    /// The outcomes of a gate on captures of two cgroups, of the host's pressure and of sched_ext.
+    fn outcomes(gate: &str, baseline: u64, candidate: u64) -> Vec<GateOutcome> {
+        let gate: Gate = gate.parse().unwrap();
+        let options = options(|all| all.group_by = GroupBy::Cgroup);
+        let side = |value: u64| {
+            let cgroups = json!({"/a": {"cpu": {"usage_usec": value}}, "/b": {"cpu": {"usage_usec": 10}}, "/c": {}});
+            let psi = json!({"cpu": {"some": {"avg10": 1, "avg60": 0, "avg300": 0, "total_usec": value}}});
+            let facts =
+                json!({"cgroup_stats": cgroups, "psi": psi, "sched_ext": {"state": "enabled", "nr_rejected": value}});
+            let threads = ["/a", "/b", "/c"].map(|cgroup| process(1, "app", &json!({"cgroup": cgroup, "minflt": 1})));
+            Runs::from(Digest::of_snapshot(&snapshot(&facts, &threads), &options))
+        };
+        let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
+        compare_with_gates(sides, &options, &[gate]).gates.into_iter().map(|result| result.outcome).collect()
+    }
+
+    #[test]
+    fn a_gate_can_be_on_a_cgroup_on_all_cgroups_on_the_host_or_on_sched_ext() {
+        use GateOutcome::{Failed, Passed};
+        for (gate, most) in [
+            ("/a:cpu.usage_usec>10%", 110),
+            // With the 10 µs of the other cgroup, 10 % more are 11 µs.
+            ("cpu.usage_usec>10%", 111),
+            ("nr_rejected>10%", 110),
+            ("cpu.some.total_usec>10%", 110),
+        ] {
+            assert_eq!([outcomes(gate, 100, most), outcomes(gate, 100, most + 1)], [[Passed], [Failed]], "{gate}");
+        }
+        assert_eq!(outcomes("/b:cpu.usage_usec>10%", 100, 900), [Passed]);
+    }
+
+    #[test]
+    fn a_cgroup_that_only_one_side_has_used_nothing_on_the_other() {
+        let options = options(|all| all.group_by = GroupBy::Cgroup);
+        let side = |cgroups: Value| {
+            let threads = [process(1, "app", &json!({"cgroup": "/a"}))];
+            Runs::from(Digest::of_snapshot(&snapshot(&json!({ "cgroup_stats": cgroups }), &threads), &options))
+        };
+        let outcome = |gate: &str, other: Value| {
+            let used = json!({"/a": {"cpu": {"usage_usec": 7}}, "/new": {"cpu": {"usage_usec": 2000}}});
+            let sides = Sides { baseline: side(other), candidate: side(used) };
+            compare_with_gates(sides, &options, &[gate.parse().unwrap()]).gates.remove(0).outcome
+        };
+        let others = json!({"/a": {"cpu": {"usage_usec": 7}}});
+        assert_eq!(outcome("/new:cpu.usage_usec>1ms", others.clone()), GateOutcome::Failed);
+        assert_eq!(outcome("/new:cpu.usage_usec>3ms", others), GateOutcome::Passed);
+        for unknown in [json!({}), json!({"/a": {"memory": {"current": 7}}})] {
+            assert!(outcome("/new:cpu.usage_usec>3ms", unknown).is_error(), "nobody knows what the baseline used");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_without_a_value_is_an_error() {
+        for gate in ["/c:cpu.usage_usec>10%", "/a:memory.current>10%", "memory.current>10%"] {
+            let [outcome] = outcomes(gate, 100, 900).try_into().unwrap();
+            assert!(outcome.is_error(), "{gate}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_in_a_unit_is_on_amounts_of_a_run_and_one_in_points_on_shares_of_its_time() {
+        // In windows of 10 and 20 s: 1 and 2 s of CPU time are as large a share, and twice as much.
+        let side = |seconds: u64| {
+            let fields = json!({"window": {"duration_ns": 10 * seconds * SECOND}});
+            let threads = [process(1, "app", &json!({"run_time_ns": seconds * SECOND}))];
+            Runs::from(Digest::of_snapshot(&snapshot(&fields, &threads), &Options::default()))
+        };
+        let outcome = |gate: &str| {
+            let sides = Sides { baseline: side(1), candidate: side(2) };
+            compare_with_gates(sides, &Options::default(), &[gate.parse().unwrap()]).gates.remove(0).outcome
+        };
+        assert_eq!(outcome("app:run>10%"), GateOutcome::Passed, "a share of the time");
+        assert_eq!(outcome("app:run>500ms"), GateOutcome::Failed);
+        assert_eq!(outcome("app:run>1s"), GateOutcome::Passed);
+        assert_eq!(outcome("app:run>1pp"), GateOutcome::Passed);
     }
 }
 

@@ -611,6 +611,35 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matched() {
+        let with_cgroup = |tid, comm| ThreadState { cgroup: Some("/a".into()), ..thread(tid, comm, 0) };
+        let threads = vec![with_cgroup(1, "a"), with_cgroup(2, "b"), with_cgroup(3, "b")];
+        let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
+        let made_for = |group_by| Digest::of_snapshot(&snapshot, &Options { group_by, ..Options::default() });
+        let whole = made_for(GroupBy::All);
+        for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
+            let (narrowed, expected) = (whole.narrowed(axis), made_for(axis));
+            assert_eq!(narrowed.tasks, expected.tasks, "{axis:?}");
+            assert_eq!(narrowed.kinds.len(), expected.kinds.len(), "{axis:?}");
+        }
+        assert_eq!(whole.narrowed(GroupBy::Cgroup).tasks.len(), 2);
+    }
+
+    #[test]
+    fn without_a_clock_there_is_no_share_of_uptime() {
+        let share = |uptime_ns, clock_ticks_per_second| {
+            let host = HostContext { uptime_ns, clock_ticks_per_second, ..HostContext::default() };
+            let snapshot = CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() };
+            let mut lifetimes = Lifetimes::default();
+            lifetimes.add(&thread(1, "a", 0));
+            (lifetimes.share_of_uptime(&snapshot), lifetimes.lived(&snapshot))
+        };
+        assert_eq!(share(Some(10), Some(100)), (Some(1.0), Some((10, 1))));
+        assert_eq!([share(None, Some(100)), share(Some(10), None), share(Some(10), Some(0))], [(None, None); 3]);
+        assert_eq!(share(Some(0), Some(100)).0, None);
+    }
+
+    #[test]
     fn threads_have_lived_from_their_start_until_they_were_read() {
         let host = HostContext {
             uptime_ns: Some(100_000_000_000),

@@ -205,6 +205,34 @@ mod tests {
         for name in ["policy", "nice", "cpu_affinity", "state"] {
             assert_eq!(error(name), NoMetric::NotANumber, "{name}");
         }
-        assert!(matches!(error("cpu.most.avg10"), NoMetric::Unknown { .. }));
+        assert_eq!(error("ops"), NoMetric::NotANumber, "a word of sched_ext");
+        for name in [
+            "cpu.most.avg10",
+            "disk.some.avg10",
+            "cpu.some.avg11",
+            "8:0 bytes",
+            "8:x rbytes",
+            "x:0 rbytes",
+            "8 rbytes",
+            "memory.stat.",
+            "memory.events.",
+        ] {
+            assert!(matches!(error(name), NoMetric::Unknown { .. }), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_total_of_no_members_is_zero_and_a_peak_of_none_is_unknown() {
+        for (name, is_total) in [
+            ("run", true),
+            ("run_time_ns", true),
+            ("cpu.usage_usec", true),
+            ("8:0 rbytes", true),
+            ("wait_max", false),
+            ("cpu.some.avg10", false),
+        ] {
+            let absence = GateMetric::named(name).unwrap().absence;
+            assert_eq!(matches!(absence, Absence::Zero), is_total, "{name}");
+        }
     }
 }

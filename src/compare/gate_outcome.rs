@@ -509,4 +509,42 @@ mod tests {
         assert_eq!(outcome("live_heap_estimate>10%"), Error(GateFault::Negative));
         assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));
     }
+
+    #[test]
+    fn every_outcome_has_a_name_and_is_nothing_else() {
+        let fault = GateFault::OnlyInBaseline;
+        for (outcome, name) in [(Passed, "passed"), (Failed, "failed"), (Unclear, "unclear"), (Error(fault), "error")] {
+            assert_eq!(outcome.name(), name);
+            let is = [outcome.is_failed(), outcome.is_unclear(), outcome.is_error()];
+            assert_eq!(is, ["failed", "unclear", "error"].map(|other| other == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn runs_that_all_stay_at_the_bound_pass() {
+        for gate in ["run_time_ns>10%", "run_time_ns<10%", "run_time_ns>1s", "run_time_ns<1s"] {
+            assert_eq!(of_runs(&[gate], &[100; 8], &[100; 8])[0].outcome, Passed, "{gate}");
+        }
+        assert_eq!(of_runs(&["run_time_ns<50%"], &[100; 8], &[50; 8])[0].outcome, Passed, "not below it");
+        assert_eq!(of_runs(&["run_time_ns>50%"], &[100; 8], &[150; 8])[0].outcome, Passed, "not above it");
+    }
+
+    #[test]
+    fn an_interval_twice_as_wide_as_the_distance_from_the_bound_needs_four_times_the_runs() {
+        let mut result = of_runs(&["run_time_ns>10%"], &[100; 8], &[100; 8]).remove(0);
+        let mut needed = |ratio: f64, limit: Bound| {
+            // From the ratio divided by 1.21 to the ratio multiplied by it.
+            let interval = Interval { low: ratio / 1.21, high: ratio * 1.21 };
+            result.change = Some(GateChange::Ratio(ratio, Some(interval)));
+            runs_needed(&result, limit)
+        };
+        for (ratio, bound) in [(1.21, 1.1), (1.0, 1.1), (2.0, 2.2), (2.2, 2.0), (0.5, 0.55)] {
+            for limit in [Bound::RatioAbove(bound), Bound::RatioBelow(bound)] {
+                let needed = needed(ratio, limit).unwrap();
+                assert!((32..=33).contains(&needed), "{ratio} {bound}: {needed}");
+            }
+        }
+        assert_eq!(needed(1.21, Bound::RatioAbove(5.0)), None, "far from it, fewer runs are enough");
+        assert_eq!(needed(1.21, Bound::DifferenceAbove(1.1)), None);
+    }
 }

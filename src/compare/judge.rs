@@ -145,3 +145,35 @@ impl Judge {
         Some(Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNKNOWN: f64 = f64::NAN;
+
+    #[test]
+    fn pairs_are_whole_or_their_runs_are_compared_without_them() {
+        let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
+        let [no_first, no_last] = [0, 6].map(|place| {
+            let mut values = all;
+            values[place] = UNKNOWN;
+            values
+        });
+        let of = |design, baseline: &[f64], candidate: &[f64]| {
+            let (design, Sides { baseline, candidate }) = known(design, Sides { baseline, candidate });
+            (design, baseline.len(), candidate.len())
+        };
+        assert_eq!(of(Design::Paired, &all, &all), (Design::Paired, 7, 7));
+        assert_eq!(of(Design::Paired, &no_first, &all), (Design::Paired, 6, 6));
+        assert_eq!(of(Design::Paired, &all, &no_last), (Design::Paired, 6, 6));
+        assert_eq!(of(Design::Paired, &no_first, &no_last), (Design::Independent, 6, 6), "five pairs are too few");
+        assert_eq!(of(Design::Independent, &no_first, &all), (Design::Independent, 6, 7));
+    }
+
+    #[test]
+    fn half_of_the_runs_are_most_of_them_and_none_are_not() {
+        assert!(are_most(2, 4) && are_most(3, 5) && are_most(1, 1));
+        assert!(!are_most(1, 3) && !are_most(2, 5) && !are_most(0, 1) && !are_most(0, 0));
+    }
+}

@@ -286,4 +286,50 @@ mod tests {
         assert_eq!(middle_cell(vec![range(3), range(1), range(9), range(2)]), Some(range(2)));
         assert_eq!(middle_cell(vec![Cell::Signed(-3), Cell::Signed(-4)]), Some(Cell::Signed(-4)));
     }
+
+    #[test]
+    fn a_group_is_cut_or_renamed_if_it_is_so_in_any_run() {
+        let flags = |cut: usize, renamed: usize| {
+            let runs = (0..3).map(|place| {
+                let mut run = run(1, Some(1), None);
+                let group = run.get_mut(&vec!["app".to_owned()]).unwrap();
+                (group.name_cut, group.renamed) = (place == cut, place == renamed);
+                run
+            });
+            let group = merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap();
+            (group.name_cut, group.renamed)
+        };
+        for place in 0..3 {
+            assert_eq!([flags(place, 9), flags(9, place)], [(true, false), (false, true)], "run {place}");
+        }
+        assert_eq!(flags(9, 9), (false, false));
+    }
+
+    #[test]
+    fn a_limit_that_few_runs_have_as_a_number_is_the_word_that_most_have() {
+        let cell = |cells: &[Option<Cell>]| {
+            let runs = cells.iter().map(|cell| {
+                let mut run = run(1, Some(1), None);
+                run.get_mut(&vec!["app".to_owned()]).unwrap().entries[0].cell = cell.clone();
+                run
+            });
+            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().entries[0].cell.clone()
+        };
+        let (max, five) = (Some(Cell::Word("max".to_owned())), Some(Cell::Number(5)));
+        let unknown = || None;
+        let five_first = [unknown(), unknown(), unknown(), five.clone(), max.clone(), max.clone()];
+        assert_eq!(cell(&five_first), max);
+        assert_eq!(cell(&[max.clone(), five.clone(), five.clone()]), five);
+        assert_eq!(cell(&[five.clone(), five.clone(), max]), five);
+    }
+
+    #[test]
+    fn the_median_has_the_kind_of_the_values() {
+        let values = |numbers: [i64; 3]| numbers.map(Cell::Signed).to_vec();
+        assert_eq!(middle_cell(values([9, 3, -5])), Some(Cell::Signed(3)));
+        assert_eq!(middle_cell(values([-9, -3, 5])), Some(Cell::Signed(-3)));
+        assert_eq!(middle_cell(vec![Cell::Ratio(0.5), Cell::Ratio(1.0)]), Some(Cell::Ratio(0.75)));
+        let ranges = [7, 1, 9, 3, 5].map(|max| Cell::Range { min: 0, max });
+        assert_eq!(middle_cell(ranges.to_vec()), Some(Cell::Range { min: 0, max: 5 }));
+    }
 }

@@ -113,4 +113,19 @@ mod tests {
         assert!(!Quantity::named("policy").unwrap().has_order() && Quantity::named("nice").unwrap().has_order());
         assert!(Quantity::named("no_such_metric").is_none());
     }
+
+    #[test]
+    fn a_quantity_has_the_meaning_and_the_tags_of_its_metric() {
+        for metric in METRICS {
+            let quantity = Quantity::Metric(metric);
+            assert_eq!((quantity.doc(), quantity.tags()), (metric.doc, metric.tags().collect()), "{}", metric.name);
+        }
+        for derived in DERIVED {
+            let quantity = Quantity::Derived(derived);
+            assert_eq!((quantity.doc(), quantity.tags()), (derived.doc, Vec::new()), "{}", derived.name);
+        }
+        let named = |name| Quantity::named(name).unwrap();
+        assert_eq!(named("thread_count").doc(), "Number of threads.");
+        assert_eq!(named("nr_wakeups").tags(), ["SCHEDSTATS"]);
+    }
 }

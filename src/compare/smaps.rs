@@ -74,4 +74,26 @@ mod tests {
         let snapshot = CtprofSnapshot { threads: vec![process(1, "web-1", 1)], ..CtprofSnapshot::default() };
         assert!(collect_smaps_rollup(&snapshot, Names::Patterns).contains_key("web-{N}"));
     }
+
+    #[test]
+    fn a_kind_of_memory_that_some_processes_lack_is_partial() {
+        let process = |tgid: u32, kinds: &[&str]| {
+            let smaps = kinds.iter().map(|kind| ((*kind).to_owned(), 1)).collect();
+            ThreadState {
+                tid: tgid,
+                tgid,
+                pcomm: "app".into(),
+                smaps_rollup_kib: Some(smaps),
+                ..ThreadState::default()
+            }
+        };
+        let threads = vec![process(1, &["Pss", "Swap"]), process(2, &["Pss"])];
+        let snapshot = crate::CtprofSnapshot { threads, ..crate::CtprofSnapshot::default() };
+        let memory = super::super::digest::memory_of_processes(&snapshot, Names::Patterns);
+        let section = section(memory, &Options::default());
+        let group = &section[&vec!["app".to_owned()]];
+        assert_eq!(group.population.members, 2);
+        let facts: Vec<_> = group.entries.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
+        assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);
+    }
 }

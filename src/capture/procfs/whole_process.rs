@@ -193,7 +193,6 @@ mod tests {
         assert_eq!(read_from(&[("stat", kthreadd), ("io", IO)]), None);
     }
 
-    /// The counters of a process with this parent that waited for children with so many ticks.
     #[test]
     fn only_parents_and_processes_that_waited_for_children_are_read_again() {
         let dir = tempfile::tempdir().unwrap();
@@ -208,9 +207,13 @@ mod tests {
             ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
         };
         // 7 is the parent of 8, which has waited for a child, as has 10. 9 never had one.
-        [(7, 1, 0), (8, 7, 5), (9, 1, 0), (10, 1, 5)].map(|(pid, parent, cutime)| stat(pid, parent, cutime));
+        for (pid, parent, cutime) in [(7, 1, 0), (8, 7, 5), (9, 1, 0), (10, 1, 5)] {
+            stat(pid, parent, cutime);
+        }
         let mut threads = [7, 8, 9, 10].map(leader);
-        [(7, 1, 50), (8, 7, 50), (9, 1, 50), (10, 1, 50)].map(|(pid, parent, cutime)| stat(pid, parent, cutime));
+        for (pid, parent) in [(7, 1), (8, 7), (9, 1), (10, 1)] {
+            stat(pid, parent, 50);
+        }
         reread_parents(&procfs, &mut threads);
         let read_again: Vec<_> =
             threads.iter().filter(|thread| thread.process_after.is_some()).map(|thread| thread.tid).collect();
