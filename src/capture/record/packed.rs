@@ -70,11 +70,14 @@ impl Packed {
     /// The records in the order in which they were stored: the time, and the record with zeros for the words that
     /// are not stored.
     pub(in crate::capture) fn iter(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
-        let chunk = |bytes: &Box<[u8]>| zstd::bulk::decompress(bytes, CHUNK).expect("this process compressed it");
         let records = |bytes| Records { bytes, at: 0, length: self.length };
         let last = std::iter::once_with(|| self.last.clone());
-        self.compressed.iter().map(chunk).chain(last).flat_map(records)
+        self.compressed.iter().map(|bytes| decompressed(bytes)).chain(last).flat_map(records)
     }
+}
+
+fn decompressed(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::decompress(bytes, CHUNK).expect("this process compressed it")
 }
 
 /// The words of a record. If its end is in a word, the rest of that is zero.
