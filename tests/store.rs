@@ -128,14 +128,20 @@ fn a_flipped_bit_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let (path, rewritten) = (dir.path().join("flipped"), dir.path().join("good"));
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&rewritten).unwrap();
-    let good = fs::read(&rewritten).unwrap();
+    let (snapshot, good) = (CtprofSnapshot::load(&rewritten).unwrap(), fs::read(&rewritten).unwrap());
+    let mut undetected = 0;
     // A flipped bit before these bytes may only change the window size, which has no effect.
     for at in (6..good.len()).step_by(97) {
         let mut bytes = good.clone();
         bytes[at] ^= 0x10;
         fs::write(&path, bytes).unwrap();
-        assert!(CtprofSnapshot::load(&path).is_err(), "bit of byte {at}");
+        // It may also refer to another copy of the same text.
+        if let Ok(read) = CtprofSnapshot::load(&path) {
+            assert_eq!(read, snapshot, "bit of byte {at}");
+            undetected += 1;
+        }
     }
+    assert!(undetected < 9, "{undetected} bits");
 }
 
 #[test]

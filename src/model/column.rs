@@ -7,6 +7,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::table::{METRICS, Metric};
 use super::thread::ThreadState;
+use super::unit::Shape;
 use super::value::{Mismatch, Value};
 
 /// A field of a thread whose value can be in a column.
@@ -33,6 +34,10 @@ impl ValueField {
             Self::Alive => "alive_ns",
             Self::Metric(metric) => metric.name,
         }
+    }
+
+    fn is_metric_with_numbers(self) -> bool {
+        matches!(self, Self::Metric(metric) if matches!(metric.shape, Shape::Unsigned | Shape::Signed))
     }
 
     pub(super) fn get(self, thread: &ThreadState) -> Option<Value<'_>> {
@@ -91,7 +96,7 @@ impl Columns {
     pub(super) fn add_written(&mut self, field: ValueField, threads: &[&ThreadState]) {
         let is_similar = |fields: &Vec<ValueField>| {
             let equal = threads.iter().filter(|thread| fields[0].get(thread) == field.get(thread)).count();
-            matches!(fields[0], ValueField::Metric(_)) && equal * 4 >= threads.len() * 3
+            [fields[0], field].into_iter().all(ValueField::is_metric_with_numbers) && are_most(equal, threads)
         };
         match self.0.iter_mut().find(|fields| is_similar(fields)) {
             Some(fields) => fields.push(field),
@@ -118,6 +123,11 @@ impl Columns {
         }
         Ok(())
     }
+}
+
+/// Whether so many of the threads have a value that the others can afford its key.
+pub(super) fn are_most(number: usize, threads: &[&ThreadState]) -> bool {
+    number * 4 >= threads.len() * 3
 }
 
 impl Serialize for Columns {

@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn threads_leave_out_what_is_usual_and_say_what_they_lack() {
-        let threads = [thread(1, "/a", Some(7)), thread(2, "/a", None), thread(3, "/b", Some(7))];
+        let threads = [("/a", Some(7)), ("/a", None), ("/b", Some(7)), ("/a", Some(7))];
+        let threads: Vec<_> = (1..).zip(threads).map(|(tid, (cgroup, minflt))| thread(tid, cgroup, minflt)).collect();
         let usual = Usual::of(&threads);
         assert_eq!(serde_json::to_string(&usual).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
         let json = serde_json::to_value(Unusual { threads: &threads, usual: &usual }).unwrap();
@@ -71,6 +72,7 @@ mod tests {
             {"tid": 1, "tgid": 1, "pcomm": "", "comm": ""},
             {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "minflt": null},
             {"tid": 3, "tgid": 1, "pcomm": "", "comm": "", "cgroup": "/b"},
+            {"tid": 4, "tgid": 1, "pcomm": "", "comm": ""},
         ]);
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<Usual>(&serde_json::to_string(&usual).unwrap()).unwrap(), usual);

@@ -38,6 +38,7 @@ mod record;
 mod record_listing;
 mod record_types;
 mod reduce;
+mod row;
 mod sched_ext;
 mod section;
 mod snapshot;

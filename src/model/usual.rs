@@ -1,9 +1,10 @@
 //! What the lines of threads leave out: values that most of them have, and the keys of values that differ.
 
-use super::column::{Columns, ValueField};
+use super::column::{Columns, ValueField, are_most};
 use super::name::Name;
 use super::table::Metrics;
 use super::thread::ThreadState;
+use super::value::Value;
 
 /// Threads that are asked for the usual values.
 const ASKED: usize = 63;
@@ -17,7 +18,7 @@ pub(crate) struct Usual {
 }
 
 impl Usual {
-    /// What more than half of some of the threads have. Where their values differ, they get a column.
+    /// What most of some threads have. Metrics whose values differ more get a column, unless half lack them.
     pub(crate) fn of(threads: &[ThreadState]) -> Self {
         if threads.is_empty() {
             return Self::default();
@@ -26,8 +27,10 @@ impl Usual {
         let cgroup = majority(asked.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
         let mut usual = Self { cgroup, ..Self::default() };
         for field in ValueField::all() {
-            match (field, majority(asked.iter().map(|thread| field.get(thread)))) {
-                (ValueField::Metric(metric), Some(Some(value))) => {
+            let values = asked.iter().map(|thread| field.get(thread));
+            let has = |wanted: &Value<'_>| values.clone().filter(|value| value.as_ref() == Some(wanted)).count();
+            match (field, majority(values.clone())) {
+                (ValueField::Metric(metric), Some(Some(value))) if are_most(has(&value), &asked) => {
                     metric.set(&mut usual.metrics, value).expect("a metric holds its own values");
                 }
                 (_, Some(None)) => {}

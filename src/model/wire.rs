@@ -4,23 +4,20 @@
 //! The wide struct of metrics has no derived serde: the derived code would dominate build time, and a loop
 //! over the table does the same.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
-};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::column::{Columns, ValueField};
 use super::foreign::Flags;
 use super::name::Name;
+use super::row::{Put, ReadRow, Row};
 use super::table::{METRIC_COUNT, METRICS};
 use super::thread::ThreadState;
 use super::usual::Usual;
-use super::value::Value;
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -74,18 +71,6 @@ impl ThreadState {
             }
         }
         unexpected
-    }
-}
-
-/// The values of a thread, in the order of the columns.
-struct Row<'s> {
-    columns: &'s Columns,
-    thread: &'s ThreadState,
-}
-
-impl Serialize for Row<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.columns.values(self.thread))
     }
 }
 
@@ -344,128 +329,14 @@ impl Visitor<'_> for Known<'_> {
     }
 }
 
-/// Reads the values of a thread, in the order of the columns.
-struct ReadRow<'r> {
-    columns: &'r Columns,
-    thread: &'r mut ThreadState,
-}
-
-impl<'de> DeserializeSeed<'de> for ReadRow<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ReadRow<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of values")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        for fields in &self.columns.0 {
-            if seq.next_element_seed(PutAll { fields, thread: &mut *self.thread })?.is_none() {
-                return Ok(());
-            }
-        }
-        match seq.next_element::<IgnoredAny>()? {
-            None => Ok(()),
-            Some(_) => Err(de::Error::custom("more values than columns")),
-        }
-    }
-}
-
-/// A value to store in all fields of a column.
-struct PutAll<'p> {
-    fields: &'p [ValueField],
-    thread: &'p mut ThreadState,
-}
-
-impl<'de> DeserializeSeed<'de> for PutAll<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let Self { fields, thread } = self;
-        let Some((first, others)) = fields.split_first() else {
-            return IgnoredAny::deserialize(deserializer).map(drop);
-        };
-        Put { field: *first, thread }.deserialize(deserializer)?;
-        for field in others {
-            let value = first.get(thread).map(Value::into_owned);
-            // A value that does not fit is not that of this field, which then has its own key.
-            if value.is_none_or(|value| field.set(thread, value).is_err()) {
-                field.clear(thread);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A value to store in its field; null makes it absent.
-struct Put<'p> {
-    field: ValueField,
-    thread: &'p mut ThreadState,
-}
-
-impl Put<'_> {
-    fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
-        self.field.set(self.thread, value).map_err(E::custom)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Put<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Put<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, a string, true or false, or a list of CPU numbers")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.field.clear(self.thread);
-        Ok(())
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<(), E> {
-        self.value(Value::Unsigned(number))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<(), E> {
-        self.value(Value::Signed(number))
-    }
-
-    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<(), E> {
-        self.value(Value::Flag(flag))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
-        self.value(Value::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut cpus = Vec::new();
-        while let Some(cpu) = seq.next_element()? {
-            cpus.push(cpu);
-        }
-        self.value(Value::Cpus(Cow::Owned(cpus)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::super::process::ProcessState;
     use super::super::thread::{ExitedWork, Party, ThreadSpan};
     use super::super::unit::Shape;
+    use super::super::value::Value;
     use super::*;
 
     /// A value that fits a metric and, if possible, differs from those of other metrics.

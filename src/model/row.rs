@@ -1,0 +1,156 @@
+//! The JSON of values: each under its key, or those of a thread in one list, in the order of the columns.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::column::{Columns, ValueField};
+use super::thread::ThreadState;
+use super::value::Value;
+
+/// The values of a thread, in the order of the columns.
+pub(super) struct Row<'s> {
+    pub(super) columns: &'s Columns,
+    pub(super) thread: &'s ThreadState,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.columns.values(self.thread))
+    }
+}
+
+/// Reads the values of a thread, in the order of the columns.
+pub(super) struct ReadRow<'r> {
+    pub(super) columns: &'r Columns,
+    pub(super) thread: &'r mut ThreadState,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadRow<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadRow<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        for fields in &self.columns.0 {
+            if seq.next_element_seed(PutAll { fields, thread: &mut *self.thread })?.is_none() {
+                return Ok(());
+            }
+        }
+        match seq.next_element::<IgnoredAny>()? {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom("more values than columns")),
+        }
+    }
+}
+
+/// A value to store in all fields of a column.
+struct PutAll<'p> {
+    fields: &'p [ValueField],
+    thread: &'p mut ThreadState,
+}
+
+impl<'de> DeserializeSeed<'de> for PutAll<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        let Self { fields, thread } = self;
+        let Some((first, others)) = fields.split_first() else {
+            return IgnoredAny::deserialize(deserializer).map(drop);
+        };
+        Put { field: *first, thread }.deserialize(deserializer)?;
+        // Only numbers are shared: copies of a long text would take much time.
+        let number = match first.get(thread) {
+            Some(value @ (Value::Unsigned(_) | Value::Signed(_))) => Some(value.into_owned()),
+            _ => None,
+        };
+        for field in others {
+            // A number that does not fit is not that of this field, which then has its own key.
+            if number.clone().is_none_or(|number| field.set(thread, number).is_err()) {
+                field.clear(thread);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value to store in its field; null makes it absent.
+pub(super) struct Put<'p> {
+    pub(super) field: ValueField,
+    pub(super) thread: &'p mut ThreadState,
+}
+
+impl Put<'_> {
+    fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
+        self.field.set(self.thread, value).map_err(E::custom)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Put<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Put<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a string, true or false, or a list of CPU numbers")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.field.clear(self.thread);
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<(), E> {
+        self.value(Value::Unsigned(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<(), E> {
+        self.value(Value::Signed(number))
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<(), E> {
+        self.value(Value::Flag(flag))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        self.value(Value::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut cpus = Vec::new();
+        while let Some(cpu) = seq.next_element()? {
+            cpus.push(cpu);
+        }
+        self.value(Value::Cpus(Cow::Owned(cpus)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CtprofSnapshot;
+
+    #[test]
+    fn a_text_is_the_value_of_the_first_field_only() {
+        let json = r#"{"usual":{"columns":[["policy","state"]]},"threads":[{"tid":1,"tgid":1,"values":["S"]}]}"#;
+        let thread = serde_json::from_str::<CtprofSnapshot>(json).unwrap().threads.remove(0);
+        assert_eq!((thread.metrics.policy.unwrap().0.as_ref(), thread.metrics.state), ("S", None));
+    }
+}
