@@ -82,7 +82,7 @@ mod identity {
     fn a_thread_that_is_gone_keeps_all_of_its_names() {
         let names = json!({"pcomm": "a", "comm": "b", "cgroup": "/c", "kernel_thread": true, "party": "command"});
         let gone = with(thread(1, 2, 3, &json!({})), &names);
-        let window = between(snapshot(10, &[gone.clone()]), snapshot(15, &[])).unwrap();
+        let window = between(snapshot(10, std::slice::from_ref(&gone)), snapshot(15, &[])).unwrap();
         let row = row(&window, 2);
         for (field, value) in gone.as_object().unwrap() {
             assert_eq!(&row[field], value, "{field}");
@@ -216,7 +216,9 @@ mod parts {
                 let counters =
                     json!({"ppid": 1, "utime_clock_ticks": ticks, "stime_clock_ticks": 0, "cutime_clock_ticks": ticks});
                 let leader = if tid == tgid * 10 { json!({"process": counters}) } else { json!({}) };
-                let values = json!({"run_time_ns": done * MS / 5, "minflt": faults, "party": party, "read_at_ns": u64::from(tid) * MS});
+                let read_ms = u64::from(tid) * if is_later { 2 } else { 1 };
+                let values = json!({"run_time_ns": done * MS / 5, "minflt": faults, "party": party,
+                                    "read_at_ns": read_ms * MS});
                 threads.push(with(thread(tgid * 10, tid, start_second, &values), &leader));
             }
         }

@@ -41,3 +41,14 @@ impl Default for Smaps {
         Self::Auto { max_rss_bytes: Self::DEFAULT_MAX_RSS_BYTES }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_have_the_names_of_the_option() {
+        let names = [Smaps::default(), Smaps::Always, Smaps::Never].map(Smaps::name);
+        assert_eq!(names, ["auto", "always", "never"]);
+    }
+}
