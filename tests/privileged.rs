@@ -99,6 +99,61 @@ fn captured_as_nobody(options: &[&str]) -> Option<(String, CtprofSnapshot)> {
     Some((String::from_utf8_lossy(&done?.stderr).into_owned(), CtprofSnapshot::load(&file).unwrap()))
 }
 
+/// Runs ctprof as another user than this one, with file capabilities as README.md grants them.
+fn with_file_capabilities(dir: &Path, arguments: &[&str]) -> Option<String> {
+    let program = dir.join("ctprof");
+    support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &program);
+    fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let grant = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep";
+    let granted = Command::new("setcap").arg(grant).arg(&program).status().is_ok_and(|status| status.success());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups"]).arg(&program).args(arguments);
+    let done = granted.then(|| command.stdin(Stdio::null()).output().ok()).flatten();
+    if done.is_none() {
+        eprintln!("skipped: this needs root, setpriv and setcap");
+    }
+    let done = done?;
+    Some(String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+}
+
+fn private(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn any_user_read_snapshots_of_root_through_the_capabilities_of_the_file_ctprof() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("snapshot");
+    private(&file, br#"{"format_version": 2, "threads": "secret"}"#);
+    let Some(said) = with_file_capabilities(dir.path(), &["show", file.to_str().unwrap()]) else { return };
+    assert!(said.contains("Permission denied") && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn any_user_read_any_file_by_a_link_in_a_tree_of_their_own_as_procfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (secret, task) = (dir.path().join("secret"), dir.path().join("proc/7/task/7"));
+    private(&secret, b"secret word");
+    fs::create_dir_all(&task).unwrap();
+    // A backslash, for which the name is read from `comm`.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let stat = format!("7 (a\\b) {}", stat.rsplit_once(") ").unwrap().1);
+    for file in [task.join("stat"), dir.path().join("proc/7/stat")] {
+        fs::write(file, &stat).unwrap();
+    }
+    std::os::unix::fs::symlink(&secret, task.join("comm")).unwrap();
+    let snapshot = dir.path().join("out/snapshot");
+    fs::create_dir(snapshot.parent().unwrap()).unwrap();
+    fs::set_permissions(snapshot.parent().unwrap(), PermissionsExt::from_mode(0o777)).unwrap();
+    let tree = dir.path().join("proc");
+    let capture = ["capture", "--procfs", tree.to_str().unwrap(), "-o", snapshot.to_str().unwrap()];
+    let Some(said) = with_file_capabilities(dir.path(), &capture) else { return };
+    let captured = CtprofSnapshot::load(&snapshot).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(captured.parse_summary.as_ref().unwrap().tids_walked, 1, "{said}");
+    assert!(!format!("{captured:?}").contains("secret word"), "{captured:?}");
+}
+
 #[test]
 fn a_recording_cannot_load_programs_after_its_start() {
     // By their numbers in include/uapi/linux/capability.h: sys_admin, sys_resource, perfmon, bpf.

@@ -10,7 +10,7 @@ use crate::model::HostContext;
 use crate::process::Progress;
 
 /// Roots of the kernel's file systems.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled:
     /// `sched_getaffinity`, taskstats, jemalloc.

@@ -13,7 +13,7 @@ use super::progress;
 use crate::capture::{Capturer, Options, Roots};
 use crate::diagnose::gaps;
 use crate::model::{Census, CtprofSnapshot};
-use crate::process::Privileges;
+use crate::process::{Privileges, drop_file_capabilities};
 use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
@@ -59,8 +59,11 @@ pub(super) fn redact_key() -> String {
 }
 
 /// Roots that were named have to be there: an empty tree would pass for a kernel without these files. A container may
-/// have no `/sys`.
+/// have no `/sys`. Whatever is in them is read with the privileges of the caller only.
 pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
+    if options(args).roots != Roots::default() {
+        drop_file_capabilities();
+    }
     let sysfs = Some(&args.sysfs).filter(|path| **path != Roots::default().sysfs);
     let named = [("--sysfs", sysfs), ("--cgroupfs", args.cgroupfs.as_ref())];
     for (option, path) in named.into_iter().filter_map(|(option, path)| Some((option, path?))) {

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use nix::unistd::getuid;
+
 use crate::sys::capabilities::{Inheritable, keep};
 
 /// The capabilities that a command needs.
@@ -14,7 +16,7 @@ pub enum Privileges {
     /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
     /// forward signals to it even if it changes its user, and lower the nice value of the thread that receives records.
     Record,
-    /// Only read and write files like root. For commands that parse untrusted files.
+    /// Only read and write files like root, where the caller may. For commands that parse untrusted files.
     Files,
 }
 
@@ -32,20 +34,23 @@ impl Privileges {
 
     /// The capabilities to keep of the effective ones. `sys_admin` also loads BPF programs, and may do far more: it
     /// is kept only where the others are missing.
-    fn kept(self, effective: u64) -> u64 {
+    fn kept(self, effective: u64, of_caller: u64) -> u64 {
         let kept = mask(|name| self.include(name));
+        if self == Self::Files {
+            return kept & of_caller;
+        }
         let suffices = mask(|name| ["bpf", "perfmon"].contains(&name));
         if effective & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
     }
 
     /// Drops all other capabilities, in the calling thread and threads it starts later.
     pub fn keep(self) {
-        self.limit(self.kept(effective()));
+        self.limit(self.kept(effective(), of_caller()));
     }
 
     /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that.
     pub fn keep_after_loading(self) {
-        self.limit(self.kept(effective()) & !mask(|name| LOADS_BPF.contains(&name)));
+        self.limit(self.kept(effective(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)));
     }
 
     fn limit(self, kept: u64) {
@@ -60,14 +65,30 @@ impl Privileges {
 /// raises the limit.
 const LOADS_BPF: [&str; 4] = ["bpf", "perfmon", "sys_admin", "sys_resource"];
 
+/// Drops the capabilities that only the file `ctprof` has (`setcap`). They are for files of the kernel, and would let every
+/// user who may execute ctprof read any other file.
+pub(crate) fn drop_file_capabilities() {
+    Privileges::Record.limit(of_caller());
+}
+
+/// Capabilities that the caller has without those of the file: exec(2) of a file with capabilities clears the ambient set.
+fn of_caller() -> u64 {
+    if getuid().is_root() { u64::MAX } else { set("CapAmb:") }
+}
+
 /// Names of the effective capabilities of this process.
 pub(crate) fn held() -> Vec<String> {
     named(effective())
 }
 
 fn effective() -> u64 {
+    set("CapEff:")
+}
+
+/// One of the sets in `/proc/self/status`.
+fn set(key: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(key));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
@@ -134,12 +155,12 @@ mod tests {
     fn cap_sys_admin_is_kept_only_where_cap_bpf_or_cap_perfmon_is_missing() {
         let (admin, perfmon, bpf) = (1 << 21, 1 << 38, 1 << 39);
         for privileges in [Privileges::Capture, Privileges::Record] {
-            let keeps_admin = |effective| privileges.kept(effective) & admin == admin;
+            let keeps_admin = |effective| privileges.kept(effective, 0) & admin == admin;
             let cases = [admin, admin | bpf, admin | perfmon, admin | bpf | perfmon];
             assert_eq!(cases.map(keeps_admin), [true, true, true, false], "{privileges:?}");
-            assert_eq!(privileges.kept(u64::MAX) & (bpf | perfmon), bpf | perfmon);
+            assert_eq!(privileges.kept(u64::MAX, 0) & (bpf | perfmon), bpf | perfmon);
         }
-        assert_eq!(Privileges::Files.kept(u64::MAX) & (admin | perfmon | bpf), 0);
+        assert_eq!(Privileges::Files.kept(u64::MAX, u64::MAX) & (admin | perfmon | bpf), 0);
     }
 
     #[test]

@@ -149,3 +149,24 @@ fn two_recordings_at_the_same_time_each_have_all_exits() {
     assert_eq!(outer.1, inner.1, "{COUNTERS:?}");
     eprintln!("{EXITS} exits in both windows, {COUNTERS:?}: {:?}", inner.1);
 }
+
+#[test]
+fn no_bpf_object_outlives_a_killed_recording() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let lister = compile("bpf_objects", folder.path());
+    let Some(before) = objects(&lister) else {
+        return eprintln!("skipped: the kernel does not list BPF objects for this user");
+    };
+    let window = folder.path().join("window");
+    let mut recording = Command::new(CTPROF);
+    // The command runs once all programs are attached.
+    recording.args(["-q", "record", "--engine", "bpf", "-o"]).arg(&window).args(["--", "sh", "-c", "kill -KILL $PPID"]);
+    let status = recording.stdin(Stdio::null()).status().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    assert!(!window.exists());
+    check_objects(&lister, &before);
+}
