@@ -1,6 +1,7 @@
 //! Snapshots as files: one zstd frame of one JSON object, streamed, bounded, replaced atomically.
 
 mod error;
+mod flat;
 mod limit;
 mod lines;
 mod overlap;

@@ -123,6 +123,27 @@ fn the_same_input_gives_the_same_bytes_and_names() {
     paths.push(paths[0].clone());
     export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &again);
     assert!(contents(&again) == first, "in another order, into another directory, one file twice");
+    let one = dir.path().join("one");
+    let out =
+        Command::new(CTPROF).env("RAYON_NUM_THREADS", "1").arg("export").arg(&snapshots).arg("-o").arg(&one).output();
+    assert!(out.unwrap().status.success());
+    assert!(contents(&one) == first, "with one worker");
+}
+
+#[test]
+fn a_large_capture_between_small_ones_stays_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large, output] = ["small", "large", "out.parquet"].map(|name| dir.path().join(name));
+    [&small, &large].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
+    let fleet = Fleet { hosts: 1, days: 1, windows: 3, threads: 80 };
+    let mut paths = fleet.write(&template(), &small);
+    // More than is read ahead of its turn.
+    paths.push(Fleet { windows: 2, threads: 12_000, ..fleet }.write(&template(), &large).remove(1));
+    assert!(fs::metadata(&paths[3]).unwrap().len() > (4 << 20) / 12);
+    export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &output);
+    let times: Vec<String> = rows(&output).iter().map(|row| row["time"].to_string()).collect();
+    assert_eq!(times.len(), 3 * 80 + 12_000);
+    assert!(times.is_sorted());
 }
 
 #[test]

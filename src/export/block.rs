@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::slice;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{Cell, Column, ColumnType};
+use super::column::{Cell, Column, ColumnDoc, ColumnType};
 use crate::model::Value;
 
 /// The values of a leaf of the schema, in some consecutive rows.
@@ -23,6 +24,12 @@ pub(super) enum Values {
     Integers(Vec<i64>),
     Flags(Vec<bool>),
     Texts(Vec<ByteArray>),
+}
+
+impl Values {
+    pub(super) fn integers(&self) -> Option<&[i64]> {
+        if let Self::Integers(integers) = self { Some(integers) } else { None }
+    }
 }
 
 /// Definition levels: of a plain column, and of the leaves of a map.
@@ -49,7 +56,7 @@ const UNLIMITED: i64 = i64::MAX;
 
 impl Leaf {
     /// The leaves of a column: two for a map, else one.
-    pub(super) fn of_column(column_type: ColumnType) -> impl Iterator<Item = Self> {
+    fn of_column(column_type: ColumnType) -> impl Iterator<Item = Self> {
         let integers = || Values::Integers(Vec::new());
         let texts = || Values::Texts(Vec::new());
         let (first, second) = match column_type {
@@ -58,15 +65,26 @@ impl Leaf {
             ColumnType::Text => (texts(), None),
             ColumnType::Counts => (texts(), Some(integers())),
         };
-        [Some(first), second].into_iter().flatten().map(Self::with_values)
-    }
-
-    fn with_values(values: Values) -> Self {
-        Self { values, definitions: Vec::new(), repetitions: Vec::new() }
+        let leaf = |values| Self { values, definitions: Vec::new(), repetitions: Vec::new() };
+        [Some(first), second].into_iter().flatten().map(leaf)
     }
 
     fn null(&mut self) {
         self.definitions.push(levels::NULL);
+    }
+
+    /// Repeats the last value of a plain column, until there are this many.
+    fn repeat_until(&mut self, rows: usize) {
+        let missing = rows - self.definitions.len();
+        let Some(last) = self.definitions.last().copied().filter(|_| missing > 0) else { return };
+        self.definitions.resize(rows, last);
+        if last == levels::VALUE {
+            match &mut self.values {
+                Values::Integers(integers) => repeat_last(integers, missing),
+                Values::Flags(flags) => repeat_last(flags, missing),
+                Values::Texts(texts) => repeat_last(texts, missing),
+            }
+        }
     }
 
     /// An entry of a map.
@@ -84,6 +102,12 @@ impl Leaf {
             Values::Texts(texts) => push_text(texts, &text(value)),
         }
         Ok(())
+    }
+}
+
+fn repeat_last<T: Clone>(values: &mut Vec<T>, times: usize) {
+    if let Some(last) = values.last().cloned() {
+        values.resize(values.len() + times, last);
     }
 }
 
@@ -141,7 +165,8 @@ impl Block {
         Self { rows: 0, leaves: types.iter().flat_map(|column_type| Leaf::of_column(*column_type)).collect() }
     }
 
-    /// Adds a row: the columns of `left`, then those of `right`.
+    /// Adds a row: the columns of `left`, which is the same for all rows, then those of `right`. A column that does not
+    /// differ from the row before is left as it is until it does, or until the block is complete.
     ///
     /// # Errors
     /// [`OutOfRange`], after which the block has lost its shape and is of no use.
@@ -149,40 +174,67 @@ impl Block {
         &mut self,
         (left, left_columns): (&L, &[Column<L>]),
         (right, right_columns): (&R, &[Column<R>]),
+        differences: impl Iterator<Item = bool>,
     ) -> Result<(), OutOfRange> {
+        let is_first = self.rows == 0;
         let mut leaves = self.leaves.iter_mut();
-        for column in left_columns {
-            push_cell(&mut leaves, (column.get)(left), &column.doc.name, column.doc.column_type)?;
+        for Column { doc, get } in left_columns {
+            let cells = Cells::of_column(&mut leaves, doc);
+            if is_first {
+                cells.push(self.rows, get(left))?;
+            }
         }
-        for column in right_columns {
-            push_cell(&mut leaves, (column.get)(right), &column.doc.name, column.doc.column_type)?;
+        for (Column { doc, get }, differs) in right_columns.iter().zip(differences) {
+            let cells = Cells::of_column(&mut leaves, doc);
+            if is_first || differs || cells.numbers.is_some() {
+                cells.push(self.rows, get(right))?;
+            }
         }
         self.rows += 1;
         Ok(())
     }
+
+    /// Gives every leaf the values of all rows.
+    pub(super) fn complete(&mut self) {
+        let plain = self.leaves.iter_mut().filter(|leaf| leaf.repetitions.is_empty());
+        plain.for_each(|leaf| leaf.repeat_until(self.rows));
+    }
 }
 
-fn push_cell(
-    leaves: &mut std::slice::IterMut<'_, Leaf>,
-    cell: Option<Cell<'_>>,
-    name: &str,
-    column_type: ColumnType,
-) -> Result<(), OutOfRange> {
-    const SHAPE: &str = "a block has the leaves of its columns";
-    let leaf = leaves.next().expect(SHAPE);
-    if column_type == ColumnType::Counts {
-        let counts = match cell {
-            Some(Cell::Counts(counts)) => Some(counts),
-            _ => None,
-        };
-        let pushed = push_counts(leaf, leaves.next().expect(SHAPE), counts);
-        return pushed.map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value });
+/// The leaves of a column.
+struct Cells<'b> {
+    doc: &'b ColumnDoc,
+    leaf: &'b mut Leaf,
+    /// The numbers of a map.
+    numbers: Option<&'b mut Leaf>,
+}
+
+impl<'b> Cells<'b> {
+    /// Takes the leaves of a column from those that are left.
+    fn of_column(leaves: &mut slice::IterMut<'b, Leaf>, doc: &'b ColumnDoc) -> Self {
+        let mut next = || leaves.next().expect("a block has the leaves of its columns");
+        let leaf = next();
+        Self { doc, leaf, numbers: (doc.column_type == ColumnType::Counts).then(next) }
     }
-    match cell {
-        Some(Cell::Value(value)) => leaf.push(&value).map_err(|value| OutOfRange { column: name.to_owned(), value }),
-        _ => {
-            leaf.null();
-            Ok(())
+
+    /// Adds the value of a row, which has `rows` before it.
+    fn push(self, rows: usize, cell: Option<Cell<'_>>) -> Result<(), OutOfRange> {
+        let Self { doc: ColumnDoc { name, .. }, leaf, numbers } = self;
+        if let Some(numbers) = numbers {
+            let counts = match cell {
+                Some(Cell::Counts(counts)) => Some(counts),
+                _ => None,
+            };
+            let pushed = push_counts(leaf, numbers, counts);
+            return pushed.map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value });
+        }
+        leaf.repeat_until(rows);
+        match cell {
+            Some(Cell::Value(value)) => leaf.push(&value).map_err(|value| OutOfRange { column: name.clone(), value }),
+            _ => {
+                leaf.null();
+                Ok(())
+            }
         }
     }
 }

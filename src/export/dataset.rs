@@ -1,19 +1,20 @@
 //! One Parquet file: schema, row groups that are compressed on all CPUs, and metadata.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use rayon::prelude::*;
 
-use super::block::Block;
+use super::block::{Block, Values};
 use super::chunk::Chunk;
 use super::column::{ColumnDoc, ColumnType};
 
@@ -37,6 +38,8 @@ pub(super) const CAPTURES: &str = "ctprof.captures";
 /// A file that is being written.
 pub(super) struct Dataset<W: Write + Send> {
     writer: SerializedFileWriter<W>,
+    /// The properties of leaves that are better packed than with a dictionary.
+    packed: WriterPropertiesPtr,
     /// Rows that are not encoded yet.
     pending: Vec<Block>,
     pending_rows: usize,
@@ -49,12 +52,15 @@ pub(super) struct Dataset<W: Write + Send> {
 impl<W: Write + Send> Dataset<W> {
     /// Starts a file with these columns and captures.
     pub(super) fn create<'c>(out: W, columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Result<Self> {
-        let writer = SerializedFileWriter::new(out, schema(columns)?, properties(columns, captures)?)?;
-        Ok(Self { writer, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
+        let properties = properties()?.set_key_value_metadata(Some(metadata(columns, captures)));
+        let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties.build()))?;
+        let packed = packed_properties()?;
+        Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
     }
 
     /// Adds rows.
-    pub(super) fn push(&mut self, block: Block) -> Result<()> {
+    pub(super) fn push(&mut self, mut block: Block) -> Result<()> {
+        block.complete();
         if self.group_rows + self.pending_rows + block.rows > ROW_GROUP {
             self.write_row_group()?;
         }
@@ -69,7 +75,11 @@ impl<W: Write + Send> Dataset<W> {
         self.group_rows += std::mem::take(&mut self.pending_rows);
         if self.group.is_empty() {
             let leaves = self.writer.schema_descr().columns().iter();
-            self.group = leaves.map(|leaf| Chunk::new(leaf, self.writer.properties())).collect();
+            let chunk = |(at, leaf): (usize, _)| {
+                let is_packed = is_packed(blocks.iter().map(|block: &Block| &block.leaves[at].values));
+                Chunk::new(leaf, if is_packed { &self.packed } else { self.writer.properties() })
+            };
+            self.group = leaves.enumerate().map(chunk).collect();
         }
         let chunks = self.group.par_iter_mut().enumerate();
         chunks.try_for_each(|(leaf, chunk)| blocks.iter().try_for_each(|block| chunk.add(&block.leaves[leaf])))
@@ -96,21 +106,40 @@ impl<W: Write + Send> Dataset<W> {
 }
 
 /// Properties without anything that differs between two runs.
-fn properties<'c>(columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Result<WriterPropertiesPtr> {
-    let units = columns.iter().filter(|column| !column.unit.is_empty());
-    let units: serde_json::Map<_, _> = units.map(|column| (column.name.clone(), column.unit.into())).collect();
-    let metadata = vec![
-        KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string()),
-        KeyValue::new(CAPTURES.to_owned(), captures.collect::<Vec<_>>().join("\n")),
-    ];
+fn properties() -> Result<WriterPropertiesBuilder> {
     let properties = WriterProperties::builder()
         .set_created_by(concat!("ctprof version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         // Engines skip row groups by these; an index of pages would be as large as the pages of small files.
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .set_key_value_metadata(Some(metadata));
+        .set_offset_index_disabled(true);
+    Ok(properties)
+}
+
+/// The properties of integers of which differences are smaller than a dictionary, and need no hashes.
+fn packed_properties() -> Result<WriterPropertiesPtr> {
+    let properties = properties()?.set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
     Ok(Arc::new(properties.build()))
+}
+
+/// Whether integers need no dictionary: most of the first ones differ from each other, or none does.
+fn is_packed<'v>(values: impl Iterator<Item = &'v Values>) -> bool {
+    const ASKED: usize = 256;
+    let mut integers = values.filter_map(Values::integers).flatten();
+    let first: Vec<i64> = integers.by_ref().copied().take(ASKED).collect();
+    match first.iter().collect::<BTreeSet<_>>().len() {
+        1 => integers.all(|integer| *integer == first[0]),
+        distinct => distinct > first.len() / 2,
+    }
+}
+
+fn metadata<'c>(columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Vec<KeyValue> {
+    let units = columns.iter().filter(|column| !column.unit.is_empty());
+    let units: serde_json::Map<_, _> = units.map(|column| (column.name.clone(), column.unit.into())).collect();
+    vec![
+        KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string()),
+        KeyValue::new(CAPTURES.to_owned(), captures.collect::<Vec<_>>().join("\n")),
+    ]
 }
 
 fn schema(columns: &[&ColumnDoc]) -> Result<TypePtr> {

@@ -1,9 +1,13 @@
 //! The files of some captures, while they are written.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter};
+use std::iter;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use parquet::errors::ParquetError;
+use rayon::prelude::*;
 
 use super::block::{Block, OutOfRange};
 use super::captures::CaptureRow;
@@ -14,8 +18,18 @@ use super::identity::Identity;
 use super::inputs::{Capture, Options};
 use super::rows::{Failed, Stream, ThreadRows, Writing};
 use super::schema::{Schema, Schemas};
-use crate::model::{Census, CtprofSnapshot};
-use crate::store::{PendingFile, Stored};
+use crate::model::CtprofSnapshot;
+use crate::process::Progress;
+use crate::store::{PendingFile, StoreError, Stored};
+
+/// Number of captures that are read ahead of their turn.
+pub(super) const AHEAD: usize = 8;
+
+/// Maximum size of the JSON of a capture that is read ahead, in bytes. It also limits the number of its threads.
+const LARGEST_AHEAD: u64 = 4 << 20;
+
+/// Usual size of JSON, by that of its file.
+const USUAL_RATIO: u64 = 12;
 
 /// A capture, and how its rows are written.
 pub(super) struct Source {
@@ -44,7 +58,7 @@ type Out<'f> = Dataset<BufWriter<&'f File>>;
 /// The datasets of some captures.
 pub(super) struct Files<'f> {
     schemas: &'f Schemas,
-    threads: Out<'f>,
+    threads: Mutex<Out<'f>>,
     /// `cgroups` and `captures`; `None` for a file of threads.
     others: Option<[Out<'f>; 2]>,
 }
@@ -63,50 +77,93 @@ impl<'f> Files<'f> {
             }
             _ => None,
         };
-        Ok(Self { schemas, threads: create(threads, schemas.threads.docs())?, others })
+        Ok(Self { schemas, threads: Mutex::new(create(threads, schemas.threads.docs())?), others })
     }
 
-    /// Adds the rows of a capture.
+    /// Adds the rows of captures, in their order. Small ones are read ahead, all at once.
     ///
     /// # Errors
     /// Errors of the output.
-    pub(super) fn add(&mut self, source: &Source, options: Options<'_>) -> io::Result<Outcome> {
-        let Capture { path, identity } = &source.capture;
-        let stream = Stream::new(identity, &self.schemas.threads, source.writing, &mut self.threads);
-        let stored = Stored::open(path, options.limit);
-        let read = stored.and_then(|stored| stored.load_into(&ThreadRows::new(&stream), options.progress));
-        let (snapshot, rows) = match read {
-            Ok(read) => read,
-            Err(error) => return Ok(Outcome::LeftOut(error.into())),
+    pub(super) fn add(&mut self, sources: &[Source], options: Options<'_>) -> io::Result<Vec<Outcome>> {
+        let Self { schemas, threads, others } = self;
+        let (schemas, threads) = (*schemas, &*threads);
+        let stream = |at: usize, writing| Stream {
+            identity: &sources[at].capture.identity,
+            schema: &schemas.threads,
+            writing,
+            out: threads,
+            has_written: AtomicBool::new(false),
         };
-        let added = match rows.finish() {
-            Ok(census) => self.add_others(identity, snapshot, census),
-            Err(failed) => Err(failed),
-        };
-        match added {
-            Ok(()) => Ok(Outcome::Written),
-            Err(Failed::OutOfRange(error)) => Ok(Outcome::LeftOut(ExportError::out_of_range(path, error))),
-            Err(Failed::ReadAgain) => Ok(Outcome::Again),
-            Err(Failed::Output(error)) => Err(io_error(error)),
+        let streams: Vec<_> = (0..sources.len()).map(|at| stream(at, Writing::AtTheEnd)).collect();
+        let ahead = sources.par_iter().zip(&streams).map(|(source, stream)| read_ahead(source, stream, options));
+        let mut outcomes = Vec::new();
+        for (at, ahead) in ahead.collect::<Vec<_>>().into_iter().enumerate() {
+            let (source, stream) = (&sources[at], stream(at, sources[at].writing));
+            let added = match ahead.map_or_else(|| read(source, &stream, options), Ok) {
+                Ok(read) => add_rows(read, others.as_mut(), schemas, &source.capture.identity),
+                Err(error) => Err(Failed::Input(error)),
+            };
+            outcomes.push(match added {
+                Ok(()) => Outcome::Written,
+                Err(Failed::Input(error)) => Outcome::LeftOut(error.into()),
+                Err(Failed::OutOfRange(error)) => {
+                    Outcome::LeftOut(ExportError::out_of_range(&source.capture.path, error))
+                }
+                Err(Failed::ReadAgain) => Outcome::Again,
+                Err(Failed::Output(error)) => return Err(io_error(error)),
+            });
         }
-    }
-
-    /// Adds the rows of a capture that are not threads.
-    fn add_others(&mut self, identity: &Identity, snapshot: CtprofSnapshot, census: Census) -> Result<(), Failed> {
-        let Some([cgroups, captures]) = &mut self.others else { return Ok(()) };
-        let rows = snapshot.cgroup_stats.iter().map(|(path, stats)| CgroupRow::new(path.clone(), stats));
-        push(cgroups, identity, &self.schemas.cgroups, rows)?;
-        push(captures, identity, &self.schemas.captures, [CaptureRow::new(snapshot, census)].into_iter())
+        Ok(outcomes)
     }
 
     /// Ends the files, and returns the number of threads and of bytes.
     pub(super) fn finish(self) -> io::Result<(u64, u64)> {
-        let (threads, mut bytes) = self.threads.finish().and_then(flushed).map_err(io_error)?;
+        let threads = self.threads.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (threads, mut bytes) = threads.finish().and_then(flushed).map_err(io_error)?;
         for other in self.others.into_iter().flatten() {
             bytes += other.finish().and_then(flushed).map_err(io_error)?.1;
         }
         Ok((threads, bytes))
     }
+}
+
+/// A snapshot without threads, and these as rows.
+type Read<'s, 'f> = (CtprofSnapshot, ThreadRows<'s, BufWriter<&'f File>>);
+type Threads<'s, 'f> = Stream<'s, BufWriter<&'f File>>;
+
+fn read<'s, 'f>(
+    source: &Source,
+    stream: &'s Threads<'s, 'f>,
+    Options { limit, progress }: Options<'_>,
+) -> Result<Read<'s, 'f>, StoreError> {
+    Stored::open(&source.capture.path, limit)?.load_into(&ThreadRows::new(stream), progress)
+}
+
+/// Reads a capture, if it is small; `None` also after an error, which is found again when it is read in its turn.
+fn read_ahead<'s, 'f>(source: &Source, stream: &'s Threads<'s, 'f>, options: Options<'_>) -> Option<Read<'s, 'f>> {
+    let bytes = fs::metadata(&source.capture.path).ok()?.len();
+    if bytes > LARGEST_AHEAD / USUAL_RATIO {
+        return None;
+    }
+    let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Progress::default());
+    let read = read(source, stream, Options { limit, progress }).ok()?;
+    options.progress.announce(bytes);
+    options.progress.advance(bytes);
+    Some(read)
+}
+
+/// Adds the rows of a capture, that of threads first.
+fn add_rows(
+    (snapshot, rows): Read<'_, '_>,
+    others: Option<&mut [Out<'_>; 2]>,
+    schemas: &Schemas,
+    identity: &Identity,
+) -> Result<(), Failed> {
+    let census = rows.finish()?;
+    let Some([cgroups, captures]) = others else { return Ok(()) };
+    let rows = snapshot.cgroup_stats.iter().map(|(path, stats)| CgroupRow::new(path.clone(), stats));
+    push(cgroups, identity, &schemas.cgroups, rows)?;
+    push(captures, identity, &schemas.captures, [CaptureRow::new(snapshot, census)].into_iter())
 }
 
 /// The number of rows and of bytes of a file that was written.
@@ -125,7 +182,7 @@ fn push<R>(
     loop {
         let mut block = Block::new(&schema.types);
         for row in rows.by_ref().take(BLOCK) {
-            let pushed = block.push((identity, &schema.identity), (&row, &schema.columns));
+            let pushed = block.push((identity, &schema.identity), (&row, &schema.columns), iter::repeat(true));
             pushed.map_err(|error: OutOfRange| Failed::OutOfRange(error))?;
         }
         if block.rows == 0 {

@@ -10,7 +10,9 @@ use super::block::{Block, OutOfRange};
 use super::dataset::{BLOCK, Dataset};
 use super::identity::Identity;
 use super::schema::Schema;
+use super::threads;
 use crate::model::{Census, ThreadState, Threads};
+use crate::store::StoreError;
 
 /// Rows of another layout than ctprof's are written when there are this many blocks of them.
 const WAITING: usize = 16;
@@ -20,7 +22,7 @@ const WAITING: usize = 16;
 pub(super) enum Writing {
     /// As soon as they are in their order.
     AtOnce,
-    /// After the snapshot is read, because it is read a second time after an error.
+    /// After the snapshot is read: because it is read ahead of its turn, or a second time after an error.
     AtTheEnd,
 }
 
@@ -29,7 +31,7 @@ pub(super) struct Stream<'s, W: Write + Send> {
     pub(super) identity: &'s Identity,
     pub(super) schema: &'s Schema<ThreadState>,
     pub(super) writing: Writing,
-    pub(super) out: Mutex<&'s mut Dataset<W>>,
+    pub(super) out: &'s Mutex<Dataset<W>>,
     /// Whether rows were written.
     pub(super) has_written: AtomicBool,
 }
@@ -37,21 +39,11 @@ pub(super) struct Stream<'s, W: Write + Send> {
 /// Why the rows of a capture are not whole.
 #[derive(Debug)]
 pub(super) enum Failed {
+    Input(StoreError),
     OutOfRange(OutOfRange),
     Output(ParquetError),
     /// Rows were written, and then the snapshot was read again from its start.
     ReadAgain,
-}
-
-impl<'s, W: Write + Send> Stream<'s, W> {
-    pub(super) fn new(
-        identity: &'s Identity,
-        schema: &'s Schema<ThreadState>,
-        writing: Writing,
-        out: &'s mut Dataset<W>,
-    ) -> Self {
-        Self { identity, schema, writing, out: Mutex::new(out), has_written: AtomicBool::new(false) }
-    }
 }
 
 /// Consecutive threads of a snapshot as rows.
@@ -60,13 +52,15 @@ pub(super) struct ThreadRows<'s, W: Write + Send> {
     /// Whether they are the first of the snapshot. Then they are in their order, and can be written.
     is_first: bool,
     blocks: Vec<Block>,
+    /// The last thread that was added.
+    last: Option<ThreadState>,
     census: Census,
     failed: Option<Failed>,
 }
 
 impl<'s, W: Write + Send> ThreadRows<'s, W> {
     pub(super) fn new(stream: &'s Stream<'s, W>) -> Self {
-        Self { stream, is_first: false, blocks: Vec::new(), census: Census::default(), failed: None }
+        Self { stream, is_first: false, blocks: Vec::new(), last: None, census: Census::default(), failed: None }
     }
 
     /// Writes the rest, and returns the counts of all threads.
@@ -117,7 +111,9 @@ impl<W: Write + Send> Threads for ThreadRows<'_, W> {
             self.blocks.push(Block::new(&schema.types));
         }
         let block = self.blocks.last_mut().expect("a block was added");
-        let pushed = block.push((self.stream.identity, &schema.identity), (&thread, &schema.columns));
+        let differences = threads::differences(self.last.as_ref().unwrap_or(&thread), &thread);
+        let pushed = block.push((self.stream.identity, &schema.identity), (&thread, &schema.columns), differences);
+        self.last = Some(thread);
         pushed.unwrap_or_else(|error| self.fail(Failed::OutOfRange(error)));
         if self.is_first && self.stream.writing == Writing::AtOnce && self.blocks.len() > WAITING {
             self.write();
@@ -127,6 +123,7 @@ impl<W: Write + Send> Threads for ThreadRows<'_, W> {
     fn append(&mut self, later: Self) {
         self.census.append(later.census);
         self.blocks.extend(later.blocks);
+        self.last = later.last.or(self.last.take());
         if let Some(failed) = later.failed {
             self.fail(failed);
         }

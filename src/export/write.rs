@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::ExportError;
-use super::files::{Files, Outcome, Source};
+use super::files::{AHEAD, Files, Outcome, Source};
 use super::inputs::{self, Capture, Options};
 use super::partition::{self, Partition};
 use super::rows::Writing;
@@ -138,8 +138,12 @@ impl Export<'_> {
         let mut files = Files::create(&self.schemas, &pending, &sources).map_err(failed)?;
         let count = u64::try_from(sources.len()).unwrap_or(u64::MAX);
         let (mut rest, mut is_whole) = (Vec::new(), true);
-        for mut source in sources {
-            match files.add(&source, self.options).map_err(failed)? {
+        let mut outcomes = Vec::new();
+        for together in sources.chunks(AHEAD) {
+            outcomes.extend(files.add(together, self.options).map_err(failed)?);
+        }
+        for (mut source, outcome) in sources.into_iter().zip(outcomes) {
+            match outcome {
                 Outcome::Written => rest.push(source),
                 Outcome::Again => {
                     is_whole = false;

@@ -13,10 +13,13 @@ use memchr::{memchr, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, Threads, Usual};
+use super::flat;
+use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, ThreadState, Threads, Usual};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
+/// Bytes read at a time before the threads.
+const HEAD: u64 = 16 * 1024;
 /// Maximum number of batches that wait to be parsed.
 const MAX_WAITING: usize = 4;
 /// Maximum length of a line.
@@ -64,7 +67,7 @@ struct Text<R> {
 impl<R: Read> Text<R> {
     /// The text up to the threads.
     fn head(&mut self, max: usize) -> Option<Head> {
-        let json = self.until_newline(memchr)?;
+        let json = self.until_newline(memchr, HEAD)?;
         // If only this is missing, the text ends inside the list of threads.
         let (snapshot, usual) = parse(&[&json, &b"]}"[..]].concat(), max)?;
         // In files of other tools, the whole file decides which zeros are values.
@@ -72,12 +75,12 @@ impl<R: Read> Text<R> {
         Some(Head { json, snapshot, usual })
     }
 
-    /// The text up to the newline that `find` chooses; empty after the last newline.
-    fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>) -> Option<Vec<u8>> {
+    /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
+    fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>, step: u64) -> Option<Vec<u8>> {
         let mut text = std::mem::take(&mut self.rest);
         let mut searched = 0;
         while text.len() < LONGEST_LINE {
-            let read = self.source.by_ref().take(BATCH).read_to_end(&mut text).ok()?;
+            let read = self.source.by_ref().take(step).read_to_end(&mut text).ok()?;
             if let Some(newline) = find(b'\n', &text[searched..]) {
                 self.rest = text.split_off(searched + newline + 1);
                 return Some(text);
@@ -140,7 +143,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
     /// Reads batches of lines to the end, and starts a task to parse each.
     fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut Text<impl Read>) {
         for number in 0.. {
-            match text.until_newline(memrchr) {
+            match text.until_newline(memrchr, BATCH) {
                 Some(lines) if lines.is_empty() => return,
                 Some(lines) => {
                     self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -204,14 +207,14 @@ impl<'e, T: Threads> Parsed<'e, T> {
 fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T) -> Option<(usize, Run<T>)> {
     let mut learned = Learned::new(usual);
     let (mut count, mut ids, mut ends_in_comma) = (0, None, true);
-    for line in lines.strip_suffix(b"\n").unwrap_or(lines).split(|&b| b == b'\n') {
-        let comma = line.strip_suffix(b",");
+    let lines = str::from_utf8(lines).ok()?;
+    for line in lines.strip_suffix('\n').unwrap_or(lines).split('\n') {
+        let comma = line.strip_suffix(',');
         if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
             return None;
         }
-        let mut json = serde_json::Deserializer::from_slice(comma.unwrap_or(line));
-        let thread = learned.deserialize(&mut json).ok()?;
-        json.end().ok()?;
+        let line = comma.unwrap_or(line);
+        let thread = flat::read(&mut learned, line).or_else(|| escaped(&mut learned, line))?;
         let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
         ids = (last <= thread.id()).then(|| (first, thread.id()));
         ids?;
@@ -221,10 +224,16 @@ fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T)
     Some((count, Run { end: number + 1, threads, ids: ids?, ends_in_comma }))
 }
 
+/// Reads a line that is not as simple as most.
+fn escaped(learned: &mut Learned<'_>, line: &str) -> Option<ThreadState> {
+    let mut json = serde_json::Deserializer::from_str(line);
+    let thread = learned.deserialize(&mut json).ok()?;
+    json.end().ok().map(|()| thread)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ThreadState;
 
     fn read_all(json: &str, max: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
         read(json.as_bytes(), max, &Vec::new())
