@@ -154,6 +154,7 @@ fn beside(at: u16) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::MetricId;
 
     /// A struct of that version and length in which the u64 at offset n is n + 1.
     fn numbered(version: u16, length: usize) -> Vec<u8> {
@@ -367,5 +368,13 @@ mod tests {
         };
         assert!(peak(Kept::ALL, Threads::User) && !peak(Kept::ALL, Threads::Kernel));
         assert!(!peak(Kept { watermarks: false, ..Kept::ALL }, Threads::User));
+    }
+
+    #[test]
+    fn cpu_time_of_an_exit_record_is_in_whole_ticks() {
+        let at = MetricId::utime_clock_ticks.metric().exit_record().unwrap().at;
+        let mut stats = numbered(16, 560);
+        stats[usize::from(at)..][..8].copy_from_slice(&35_999_u64.to_ne_bytes());
+        assert_eq!(stored(&exit_record(&stats, Kept::ALL), "utime_clock_ticks"), Some(3), "of 10 ms");
     }
 }
