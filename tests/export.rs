@@ -138,11 +138,11 @@ fn a_large_capture_between_small_ones_stays_in_its_order() {
     let fleet = Fleet { hosts: 1, days: 1, windows: 3, threads: 80 };
     let mut paths = fleet.write(&template(), &small);
     // More than is read ahead of its turn.
-    paths.push(Fleet { windows: 2, threads: 12_000, ..fleet }.write(&template(), &large).remove(1));
+    paths.push(Fleet { windows: 2, threads: 24_000, ..fleet }.write(&template(), &large).remove(1));
     assert!(fs::metadata(&paths[3]).unwrap().len() > (4 << 20) / 12);
     export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &output);
     let times: Vec<String> = rows(&output).iter().map(|row| row["time"].to_string()).collect();
-    assert_eq!(times.len(), 3 * 80 + 12_000);
+    assert_eq!(times.len(), 3 * 80 + 24_000);
     assert!(times.is_sorted());
 }
 
