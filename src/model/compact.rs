@@ -1,4 +1,4 @@
-//! The JSON of threads without what is usual, and of the latter.
+//! The JSON of what is usual, and of threads without it.
 
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
