@@ -75,7 +75,7 @@ pub(crate) use host::at_least;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use kernel_field::{FieldForm, KernelField, RESIDENT};
 pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
-pub use name::{Name, decoded_len, may_be_cut, printable};
+pub use name::{Name, kernel_bytes, may_be_cut, printable};
 pub use process::{Includes, PROCESS, ProcessSource, ProcessState};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
 pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};

@@ -33,17 +33,24 @@ fn escaped(bytes: &[u8]) -> String {
     out
 }
 
-/// The length in bytes of the kernel name that [`printable`] converted to `name`.
+/// The kernel's bytes of a name that [`printable`] converted.
 #[must_use]
-pub fn decoded_len(name: &str) -> usize {
-    let mut rest = name;
-    let mut len = 0;
-    while let Some(at) = rest.find('\\') {
-        let escape = escape_at(&rest[at..]).map_or(1, str::len);
-        len += at + 1;
-        rest = &rest[at + escape..];
+pub fn kernel_bytes(name: &str) -> Cow<'_, [u8]> {
+    if !name.contains("\\x") {
+        return Cow::Borrowed(name.as_bytes());
     }
-    len + rest.len()
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find('\\') {
+        let (before, escaped) = rest.split_at(at);
+        let escape = escape_at(escaped);
+        let byte = escape.and_then(|escape| u8::from_str_radix(&escape[2..], 16).ok());
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.push(byte.unwrap_or(b'\\'));
+        rest = &escaped[escape.map_or(1, str::len)..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Cow::Owned(bytes)
 }
 
 /// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL.
@@ -52,7 +59,7 @@ const LONGEST_COMM: usize = 15;
 /// Whether the kernel may have cut this name of a thread: it has as many bytes as the kernel keeps.
 #[must_use]
 pub fn may_be_cut(name: &str) -> bool {
-    decoded_len(name) == LONGEST_COMM
+    kernel_bytes(name).len() == LONGEST_COMM
 }
 
 /// The `\xNN` that `text` starts with.
@@ -89,9 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn length_is_that_of_the_kernels_bytes() {
-        for name in [&b"fifteen-bytes-x"[..], b"caf\xc3", br"\xff", br"a\b", b"\\\xff\\x4", b""] {
-            assert_eq!(decoded_len(&printable(name)), name.len(), "{name:?}");
+    fn the_kernels_bytes_come_back() {
+        for name in [&b"fifteen-bytes-x"[..], b"caf\xc3", br"\xff", br"a\b", b"\\\xff\\x4", br"dev\x2ddisk", b"\\", b""]
+        {
+            assert_eq!(*kernel_bytes(&printable(name)), *name, "{name:?}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! Mount points of cgroup hierarchies and mount options of procfs, from `mountinfo`
 //! (proc_pid_mountinfo(5)).
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::super::options::Roots;
-use crate::model::{CgroupLayout, printable};
+use crate::model::{CgroupLayout, kernel_bytes, printable};
 
 /// The hierarchies of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +23,9 @@ pub(in crate::capture) struct Mounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     /// The mounted cgroup, which is not `/` in some containers.
-    root: String,
+    root: PathBuf,
     /// Mount point in the host's own mount namespace.
-    point: String,
+    point: PathBuf,
     /// Path for this process.
     readable_at: PathBuf,
 }
@@ -38,13 +40,12 @@ impl Mounts {
                 "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
                 "cgroup" => mounts.legacy.push((line.options(), line.mount(&roots.sysfs))),
                 // The last mount on a mount point hides earlier ones.
-                "proc" if Path::new(&line.point) == roots.procfs => mounts.hidepid = line.option("hidepid="),
+                "proc" if line.point == roots.procfs => mounts.hidepid = line.option("hidepid="),
                 _ => {}
             }
         }
         if let Some(root) = &roots.cgroupfs {
-            let point = root.display().to_string();
-            mounts.unified = Some(Mount { root: "/".to_owned(), point, readable_at: root.clone() });
+            mounts.unified = Some(Mount { root: "/".into(), point: root.clone(), readable_at: root.clone() });
         }
         mounts
     }
@@ -66,7 +67,8 @@ impl Mounts {
     /// Mount point of version 2, or else of a hierarchy of version 1.
     pub(in crate::capture) fn point(&self) -> Option<String> {
         let legacy = self.legacy.first().map(|(_, mount)| mount);
-        self.unified.as_ref().or(legacy).map(|mount| mount.point.clone())
+        let point = self.unified.as_ref().or(legacy)?.point.as_os_str();
+        Some(printable(point.as_bytes()).into_owned())
     }
 
     /// The directory of a cgroup in version 2.
@@ -84,11 +86,8 @@ impl Mounts {
 impl Mount {
     /// Paths that leave the hierarchy, and those of removed cgroups, are not followed.
     fn directory(&self, cgroup: &str) -> Option<PathBuf> {
-        let below = match self.root.as_str() {
-            "/" => cgroup,
-            root => cgroup.strip_prefix(root)?,
-        };
-        let below = Path::new(below.trim_start_matches('/'));
+        let bytes = kernel_bytes(cgroup);
+        let below = Path::new(OsStr::from_bytes(&bytes)).strip_prefix(&self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
         (plain && !cgroup.ends_with(" (deleted)")).then(|| self.readable_at.join(below))
     }
@@ -96,8 +95,8 @@ impl Mount {
 
 /// The relevant fields of a line of mountinfo.
 struct Line<'l> {
-    root: String,
-    point: String,
+    root: PathBuf,
+    point: PathBuf,
     file_system: &'l str,
     /// Options of the file system, not of the mount.
     super_options: &'l str,
@@ -123,15 +122,22 @@ impl<'l> Line<'l> {
 
     fn mount(self, sysfs: &Path) -> Mount {
         let Self { root, point, .. } = self;
-        let readable_at = point.strip_prefix("/sys/").map_or_else(|| PathBuf::from(&point), |below| sysfs.join(below));
+        let readable_at = point.strip_prefix("/sys").map_or_else(|_| point.clone(), |below| sysfs.join(below));
         Mount { root, point, readable_at }
     }
 }
 
-/// A path of mountinfo: blanks, tabs, newlines and backslashes are octal escapes.
-fn unescaped(path: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(path.to_owned(), |path, (escape, c)| path.replace(escape, c))
+/// A path of mountinfo, whose blanks, tabs, newlines and backslashes are octal escapes.
+fn unescaped(path: &str) -> PathBuf {
+    let escaped = kernel_bytes(path);
+    let (mut bytes, mut rest) = (Vec::with_capacity(escaped.len()), &*escaped);
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\').and_then(|digits| str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
@@ -191,10 +197,30 @@ mod tests {
     }
 
     #[test]
+    fn a_cgroup_whose_name_systemd_or_nobody_has_escaped_was_not_found() {
+        let mounts = mounts(V2);
+        for name in [&br"/system-serial\x2dgetty.slice/a"[..], b"/caf\xc3", b"/a\\b"] {
+            let directory = mounts.unified(&printable(name)).unwrap();
+            assert_eq!(directory.as_os_str().as_bytes(), [b"/host/sys/fs/cgroup/uni fied", name].concat());
+        }
+    }
+
+    #[test]
+    fn a_mount_point_is_read_to_the_byte() {
+        let line = br"35 29 0:31 / /sys/a\134x2d\011\012b rw - cgroup2 cgroup2 rw";
+        let mounts = mounts(&printable(line));
+        assert_eq!(mounts.point().as_deref(), Some("/sys/a\\x5cx2d\t\nb"));
+        assert_eq!(mounts.unified("/c"), Some(PathBuf::from("/host/sys/a\\x2d\t\nb/c")));
+    }
+
+    #[test]
     fn a_hierarchy_mounted_from_within_is_entered_below_its_root() {
         let mounts = mounts(V1);
         let memory = |cgroup| mounts.legacy("memory", cgroup);
         assert_eq!(memory("/docker/7/x"), Some(PathBuf::from("/host/sys/fs/cgroup/memory/x")));
-        assert_eq!(memory("/other"), None);
+        assert_eq!(memory("/docker/7"), Some(PathBuf::from("/host/sys/fs/cgroup/memory/")));
+        for other in ["/other", "/docker/77", "/docker/77/x"] {
+            assert_eq!(memory(other), None, "{other}");
+        }
     }
 }
