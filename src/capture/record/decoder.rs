@@ -26,6 +26,8 @@ fn read<const N: usize>(stats: &[u8], (at, since, size): Place) -> Option<[u8; N
 /// Process id of kthreadd, the parent of kernel threads.
 const KTHREADD: u32 = 2;
 const NS_PER_US: u64 = 1000;
+/// The longest time between two ticks of a kernel (`CONFIG_HZ` of 100).
+const LONGEST_TICK_NS: u64 = 10_000_000;
 
 /// Records of taskstats.
 #[derive(Debug)]
@@ -61,12 +63,15 @@ pub(super) fn needed_words(stats: &[u8]) -> u128 {
 /// Completes the run time of a thread that never blocked: it was on a CPU whenever it did not wait for one.
 ///
 /// The kernel adds to a run time at ticks and context switches (`update_curr` of `kernel/sched/fair.c`), so that
-/// a record lacks the time since the last of them, which is most of the time of short processes.
+/// a record lacks the time since the last of them, which is most of the time of short processes. What is longer than a
+/// tick is something else: a thread's life begins in `copy_process` of `kernel/fork.c`, and the thread that creates it
+/// may have to wait for a CPU until it has done so.
 fn complete_run_time(elapsed_ns: u64, metrics: &mut Metrics) {
     let never_blocked = metrics.voluntary_csw == Some(MonotonicCount(0));
     if let (true, Some(MonotonicNs(run)), Some(wait)) = (never_blocked, &mut metrics.run_time_ns, metrics.wait_time_ns)
     {
-        *run = (*run).max(elapsed_ns.saturating_sub(wait.0));
+        let lacking = elapsed_ns.saturating_sub(wait.0).saturating_sub(*run);
+        *run += if lacking <= LONGEST_TICK_NS { lacking } else { 0 };
     }
 }
 
@@ -225,6 +230,13 @@ mod tests {
         assert_eq!(run_time(&times), 700_000, "never blocked: elapsed − wait");
         assert_eq!(run_time(&[&times[..], &[(SWITCHES, 1)]].concat()), 120_000, "it also slept");
         assert_eq!(run_time(&[(ELAPSED, 1000), (RUN, 900_000), (WAIT, 300_000)]), 900_000, "never less");
+    }
+
+    #[test]
+    fn the_wait_of_the_parent_that_creates_a_process_is_no_run_time_of_it() {
+        let times = |elapsed_us| [(ELAPSED, elapsed_us), (RUN, 120_000), (WAIT, 300_000)];
+        assert_eq!(run_time(&times(10_420)), 10_120_000, "a tick");
+        assert_eq!(run_time(&times(10_421)), 120_000, "longer than a tick");
     }
 
     #[test]
