@@ -33,7 +33,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let (Ok(baseline), Ok(candidate)) = (baseline.checked(), candidate.checked()) else { return };
         let gates: Vec<_> = gate.iter().filter(|gate| gate.check(group_by).is_ok()).cloned().collect();
         let comparison = compare_with_gates(Sides { baseline, candidate }, &options, &gates);
-        assert_eq!(comparison.gates.len(), gates.len());
+        // A gate of all groups has an outcome for each.
+        assert!(comparison.gates.len() >= gates.len());
         write_gate_lines(&mut std::io::sink(), &comparison.gates).expect("lines");
         formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
     }
