@@ -211,16 +211,19 @@ fn lack_of_memory_is_an_error_with_a_message() {
 }
 
 #[test]
-fn a_user_who_may_start_no_thread_still_reads_snapshots() {
+fn a_user_who_may_start_no_thread_still_reads_and_captures() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-lines-linux-7.3.ctprof.zst");
     let limited = ["--reuid", "65534", "--clear-groups", "prlimit", "--nproc=1"];
     let may = |line: &[&str]| Command::new("setpriv").args(limited).args(line).output().ok();
     if !may(&[CTPROF, "--version"]).is_some_and(|done| done.status.success()) {
         return eprintln!("skipped: this needs root, setpriv, prlimit, and a directory that all may enter");
     }
-    for line in
-        [vec![CTPROF, "show", file], vec![CTPROF, "compare", file, file], vec![CTPROF, "capture", "-o", "/dev/null"]]
-    {
+    for line in [
+        vec![CTPROF, "show", file],
+        vec![CTPROF, "compare", file, file],
+        vec![CTPROF, "capture", "-o", "/dev/null"],
+        vec![CTPROF, "record", "-d", "1ms", "-o", "/dev/null"],
+    ] {
         let done = may(&line).unwrap();
         assert!(done.status.success(), "{line:?}: {}", said(&done));
     }
