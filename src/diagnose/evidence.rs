@@ -16,7 +16,9 @@ pub(super) struct Evidence<'s> {
 impl<'s> Evidence<'s> {
     pub(super) fn new(snapshot: &'s CtprofSnapshot, census: &'s Census) -> Self {
         let capture = snapshot.capture.as_ref();
-        let held = capture.into_iter().flat_map(|capture| &capture.capabilities);
+        // Fixes are commands to copy, and a snapshot can come from anywhere.
+        let is_name = |name: &&String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let held = capture.into_iter().flat_map(|capture| &capture.capabilities).filter(is_name);
         let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).collect();
         let is_root = capture.is_some_and(|capture| capture.euid == 0);
         Self { snapshot, census, held, is_root }
