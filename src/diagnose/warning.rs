@@ -94,7 +94,7 @@ impl Warning {
     #[must_use]
     pub fn for_host_field(field: &str, baseline: Option<String>, candidate: Option<String>) -> Option<Self> {
         Some(match field {
-            "boot_id" => Self::DifferentBoot,
+            "boot_id" => baseline.zip(candidate).map(|_| Self::DifferentBoot)?,
             "hostname" => Self::DifferentHost { baseline, candidate },
             "kernel_release" => Self::DifferentKernel { baseline, candidate },
             "arch" => Self::DifferentArch { baseline, candidate },
