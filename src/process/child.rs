@@ -131,7 +131,13 @@ pub struct StorageIo {
 /// `LD_LIBRARY_PATH`, `TMPDIR` and others for its own protection (`unsecvars.h`), which the command, without
 /// these capabilities, does not need.
 fn removed_variables() -> Vec<(OsString, OsString)> {
-    let initial = std::fs::read("/proc/self/environ").unwrap_or_default();
+    let initial = std::fs::read("/proc/self/environ").unwrap_or_else(|error| {
+        tracing::warn!(
+            "cannot read /proc/self/environ ({error}): the command may lack variables such as LD_LIBRARY_PATH; \
+             grant ctprof cap_dac_read_search, or run it as root"
+        );
+        Vec::new()
+    });
     let present: BTreeSet<_> = std::env::vars_os().map(|(name, _)| name).collect();
     let variables = initial.split(|&byte| byte == 0).filter_map(variable);
     variables.filter(|(name, _)| !present.contains(name)).collect()

@@ -97,7 +97,11 @@ pub enum SpawnError {
 
 impl SpawnError {
     pub(super) fn of_spawn(program: &OsStr, source: io::Error) -> Self {
-        let is_file = program.as_bytes().contains(&b'/') && Path::new(program).exists();
+        let in_path = || {
+            let directories = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&directories).any(|directory| directory.join(program).is_file())
+        };
+        let is_file = if program.as_bytes().contains(&b'/') { Path::new(program).exists() } else { in_path() };
         let program = program.to_string_lossy().into_owned();
         match source.raw_os_error() {
             Some(libc::ENOENT) if is_file => Self::NoInterpreter { program },
