@@ -25,6 +25,8 @@ pub(in crate::capture) struct Exit {
 /// Turns records into threads.
 pub(super) struct Decoder {
     reader: Reader,
+    /// Records have the times of the initial time namespace.
+    monotonic_offset_ns: i64,
     started: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
@@ -40,6 +42,7 @@ impl Decoder {
         let level = Level(0);
         Self {
             reader: Reader::new(layout, dropped, level, facts),
+            monotonic_offset_ns: facts.monotonic_offset_ns,
             started: find(columns::START_MONOTONIC),
             parent: find(&level.parent()),
             process_name: find(columns::PROCESS_NAME),
@@ -58,8 +61,8 @@ impl Decoder {
         let exit = Exit {
             state,
             ppid: record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0),
-            started_ns: record.number(self.started)?,
-            ended_ns: record.time(),
+            started_ns: record.number(self.started)?.saturating_add_signed(self.monotonic_offset_ns),
+            ended_ns: record.time().saturating_add_signed(self.monotonic_offset_ns),
         };
         Some((exit, thread.facts.cgroups))
     }

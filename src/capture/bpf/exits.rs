@@ -21,11 +21,14 @@ use super::facts::Facts;
 use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME};
 use crate::model::{BpfObstacle, NoBpf};
 use crate::process::Privileges;
-use crate::sys::priority::prefer_this_thread;
+use crate::sys::priority::raise_priority_of_this_thread;
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
+/// Threads that have exited and are not freed, such as those whose parents never wait for them, take 1 KB each. More of
+/// them have what they had at their exit.
+const MAX_EXITING: usize = 1 << 16;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
 const LONGEST_GRACE: Duration = Duration::from_millis(300);
 /// If no thread was freed for this long, those that have exited are not freed soon: their parents have not waited
@@ -52,7 +55,7 @@ impl BpfListener {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let (programs, fields) = ExitPrograms::attach(ring_bytes)?;
-        let received = Received::new(&fields);
+        let received = Received::new(&fields, facts.monotonic_offset_ns);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
         let listening = thread.spawn(move || received.listen(programs, stopped.as_fd())).map_err(failed)?;
         Ok(Self { stop, listening, facts, fields, css_sets })
@@ -99,6 +102,8 @@ struct Received {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
     records: Packed,
+    /// What ctprof's time namespace adds to the times of records.
+    monotonic_offset_ns: i64,
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
     start: Option<Field>,
@@ -109,11 +114,12 @@ struct Received {
 }
 
 impl Received {
-    fn new(fields: &ExitFields) -> Self {
+    fn new(fields: &ExitFields, monotonic_offset_ns: i64) -> Self {
         let ExitFields { layout, dropped } = fields;
         Self {
             exiting: HashMap::new(),
             records: Packed::new(MAX_BYTES),
+            monotonic_offset_ns,
             words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
@@ -124,13 +130,14 @@ impl Received {
 
     /// Receives records until the other end of `stop` is closed and the threads that have exited by then are freed.
     fn listen(mut self, mut programs: ExitPrograms, stop: BorrowedFd<'_>) -> Self {
-        prefer_this_thread();
+        raise_priority_of_this_thread();
         Privileges::Record.keep_after_loading();
         let mut stop = [PollFd::new(stop, PollFlags::POLLIN)];
         while matches!(poll(&mut stop, PAUSE_MS), Ok(0) | Err(Errno::EINTR)) {
             self.take(&mut programs);
         }
-        let (stopped, stopped_ns) = (Instant::now(), Start::now(Tree::Live).monotonic_ns.unwrap_or(0));
+        let stopped = Instant::now();
+        let stopped_ns = Start::now(Tree::Live).monotonic_ns.unwrap_or(0);
         self.take(&mut programs);
         self.last_freed = stopped;
         while stopped.elapsed() < LONGEST_GRACE && self.last_freed.elapsed() < QUIET && self.awaits_before(stopped_ns) {
@@ -151,7 +158,8 @@ impl Received {
 
     /// Whether a thread that exited before this time is not freed yet.
     fn awaits_before(&self, monotonic_ns: u64) -> bool {
-        self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
+        let of_records = monotonic_ns.saturating_add_signed(self.monotonic_offset_ns.saturating_neg());
+        self.exiting.values().any(|exiting| exiting[TIME] < of_records)
     }
 
     /// Adds a record with the address of its thread.
@@ -161,7 +169,11 @@ impl Received {
         if record.len() == self.words[1] {
             // The kernel has freed the thread before, and used its memory for this one.
             before.into_iter().for_each(|missed| self.store(&missed));
-            self.exiting.insert(thread, record.to_vec());
+            if self.exiting.len() < MAX_EXITING {
+                self.exiting.insert(thread, record.to_vec());
+            } else {
+                self.store(record);
+            }
         } else if record.len() == self.words[0] {
             self.add_freed(record, before);
         }
@@ -293,7 +305,7 @@ mod tests {
 
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<Exit> {
-        let mut received = Received::new(&fields());
+        let mut received = Received::new(&fields(), 0);
         records.iter().for_each(|record| received.add(record));
         let Received { records, received, lost, .. } = received;
         let css_sets = Arc::new(CssSets::default());
@@ -324,6 +336,32 @@ mod tests {
         let freed_as_it_was = freed(&fields, 2_000_000_000, 230);
         assert_eq!(runs(&[exiting(&fields, 100), exiting(&fields, 200), freed_as_it_was]), [100, 230]);
         assert_eq!(runs(&[exiting(&fields, 100), freed(&fields, 3_000_000_000, 7)]), [100], "its exit was lost");
+    }
+
+    #[test]
+    fn a_window_in_a_time_namespace_had_no_exited_threads() {
+        let (fields, offset) = (fields(), 864_000_000_000_000);
+        let mut received = Received::new(&fields, offset);
+        received.add(&exiting(&fields, 100));
+        assert!(received.awaits_before(864_005_000_000_001) && !received.awaits_before(864_005_000_000_000));
+        received.add(&freed(&fields, 2_000_000_000, 130));
+        let facts = Facts { monotonic_offset_ns: offset, ..Facts::default() };
+        let (_, record) = received.records.iter().next().unwrap();
+        let (exit, _) = Decoder::new(&fields, &facts).exit(Record::split(&words(&record)).unwrap().0).unwrap();
+        assert_eq!((exit.started_ns, exit.ended_ns), (864_001_900_000_000, 864_005_000_000_000));
+        assert_eq!(exit.state.start_time_clock_ticks, Some(200));
+    }
+
+    #[test]
+    fn more_zombies_than_fit_have_the_counters_of_their_exit() {
+        let fields = fields();
+        let mut received = Received::new(&fields, 0);
+        for address in 0..=MAX_EXITING as u64 {
+            let mut exit = exiting(&fields, 100);
+            *exit.last_mut().unwrap() = address;
+            received.add(&exit);
+        }
+        assert_eq!((received.exiting.len(), received.received), (MAX_EXITING, 1));
     }
 
     #[test]

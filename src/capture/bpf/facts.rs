@@ -15,6 +15,8 @@ pub(in crate::capture) struct Facts {
     pub(super) page_size: u64,
     /// What procfs adds to start times, for ctprof's time namespace, in nanoseconds.
     pub(super) boottime_offset_ns: i64,
+    /// What ctprof's time namespace adds to `CLOCK_MONOTONIC`, in nanoseconds.
+    pub(super) monotonic_offset_ns: i64,
     /// The moment from which the times of threads count, by the clock of the records: `CLOCK_MONOTONIC` of the initial
     /// time namespace.
     pub(super) start_monotonic_ns: Option<u64>,
@@ -29,13 +31,15 @@ impl Facts {
     pub(in crate::capture) fn read(host: &HostContext, start: Start) -> Self {
         let online = fs::read("/sys/devices/system/cpu/online").ok().and_then(|text| cpu_list(&text));
         let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        let monotonic_offset_ns = offset_ns(&offsets, "monotonic").unwrap_or(0);
         Self {
             online: online.unwrap_or_default(),
             page_size: host.page_size.unwrap_or(4096),
             boottime_offset_ns: offset_ns(&offsets, "boottime").unwrap_or(0),
+            monotonic_offset_ns,
             start_monotonic_ns: start
                 .monotonic_ns
-                .map(|ns| ns.saturating_add_signed(offset_ns(&offsets, "monotonic").unwrap_or(0).saturating_neg())),
+                .map(|ns| ns.saturating_add_signed(monotonic_offset_ns.saturating_neg())),
             schedstats: host.sched_schedstats == Some(Switch::On),
             delays: host.task_delayacct != Some(Switch::RuntimeOff),
         }

@@ -232,6 +232,7 @@ mod tests {
             online: vec![0, 1, 2, 64],
             page_size: 4096,
             boottime_offset_ns: 0,
+            monotonic_offset_ns: 0,
             start_monotonic_ns: Some(1_000),
             schedstats: true,
             delays: true,

@@ -14,7 +14,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recv, recvmmsg, setsockopt, sockopt};
 
-use super::super::priority::prefer_this_thread;
+use super::super::priority::raise_priority_of_this_thread;
 use super::message::{error, exited, request};
 use super::{ROOM, TASKSTATS_CMD_GET, Taskstats, errno};
 
@@ -84,7 +84,7 @@ impl ExitSockets {
     /// closed, and then those that are queued. Returns the number of records that were lost because a
     /// buffer was full.
     pub(crate) fn listen(self, stop: BorrowedFd<'_>, mut each: impl FnMut(&[u8])) -> u64 {
-        prefer_this_thread();
+        raise_priority_of_this_thread();
         let mut room = vec![0; BATCH * ROOM];
         while let Woken::Records = self.wait(stop) {
             sleep(PAUSE);
