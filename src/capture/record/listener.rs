@@ -35,7 +35,7 @@ impl ExitListener {
     pub fn start(options: &Options, host: &HostContext, ring_bytes: u32) -> Result<Self, ExitListenerError> {
         match Self::bpf(options, host, ring_bytes) {
             Ok(listener) => return Ok(Self(Source::Bpf(listener))),
-            Err(Some(no_bpf)) => tracing::info!("no exit records from BPF: {no_bpf:?}"),
+            Err(Some(no_bpf)) => tracing::info!("no exit records from BPF: {}", no_bpf.cause),
             Err(None) => {}
         }
         if options.taskstats == Ask::No {

@@ -6,18 +6,24 @@ use nix::errno::Errno;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExitListenerError {
-    /// No privileges.
+    /// The kernel denied taskstats: `CAP_NET_ADMIN` is missing.
     #[error("no exit records: {0}; run as root or with cap_net_admin")]
     Denied(Errno),
-    /// A container.
+    /// ctprof runs outside the initial PID, user or network namespace.
     #[error("no exit records: only available in the initial PID, user and network namespaces; run on the host")]
     Namespace,
-    /// No taskstats.
+    /// The kernel lacks `CONFIG_TASKSTATS`, or hides it in this network namespace.
     #[error("no exit records: kernel lacks CONFIG_TASKSTATS, or hides it in this network namespace; run on the host")]
     Unsupported,
-    /// Option.
+    /// The option `--no-taskstats`, and BPF is not available.
     #[error("no exit records: taskstats is disabled by --no-taskstats")]
     Disabled,
+    /// The kernel sends the records of each CPU to sockets that ask for that CPU.
+    #[error(
+        "no exit records: cannot read the CPUs of this host in /sys/devices/system/cpu; is sysfs mounted there? \
+         mount -t sysfs sysfs /sys"
+    )]
+    UnknownCpus,
     /// Any other error.
     #[error("no exit records: cannot listen to taskstats: {0}")]
     Os(Errno),

@@ -51,7 +51,8 @@ impl TaskstatsListener {
     /// [`ExitListenerError`] without `CAP_NET_ADMIN`, in a container, or if the kernel has no taskstats.
     pub(super) fn start(host: &HostContext) -> Result<Self, ExitListenerError> {
         let (stop, stopped) = UnixStream::pair().map_err(|error| os(&error))?;
-        let sockets = ExitSockets::open(&possible_cpus())?;
+        let cpus = possible_cpus().ok_or(ExitListenerError::UnknownCpus)?;
+        let sockets = ExitSockets::open(&cpus)?;
         receives_records(&sockets)?;
         let listen = move || {
             Privileges::Record.keep_after_loading();
@@ -94,9 +95,9 @@ fn os(error: &std::io::Error) -> Errno {
 }
 
 /// CPUs on which a thread can ever exit; those online now if that is unknown.
-fn possible_cpus() -> Vec<u32> {
+fn possible_cpus() -> Option<Vec<u32>> {
     let listed = |file| cpu_list(&fs::read(format!("/sys/devices/system/cpu/{file}")).ok()?);
-    listed("possible").or_else(|| listed("online")).unwrap_or_else(|| vec![0])
+    listed("possible").or_else(|| listed("online"))
 }
 
 impl Received {

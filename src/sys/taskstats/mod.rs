@@ -78,7 +78,7 @@ impl Taskstats {
 
     /// Queries at most [`AT_ONCE`] threads. Calls `found` for each with its index in `tids` and the kernel's
     /// `struct taskstats` as bytes, or the error: `EPERM` without `CAP_NET_ADMIN` or outside the initial
-    /// network namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an answer, `EBADMSG` for an
+    /// user namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an answer, `EBADMSG` for an
     /// invalid one.
     pub(crate) fn ask(&mut self, tids: &[u32], mut found: impl FnMut(usize, Result<&[u8], Errno>)) {
         let mut open: Vec<usize> = (0..tids.len()).collect();
