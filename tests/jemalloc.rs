@@ -14,7 +14,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::capture::{Engine, Options, Route, Tag, capture_with, inspect};
+use ctprof::capture::{Engine, Options, Route, capture_with, inspect};
+use ctprof::model::ProbeFailure;
 use ctprof::{CtprofSnapshot, capture_pid};
 
 /// The program of `examples/heap.rs`, built by cargo together with this test.
@@ -88,7 +89,7 @@ fn tool(program: &str, args: &[&str], files: &[&Path]) {
     assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-fn route(path: &Path) -> Result<Route, Tag> {
+fn route(path: &Path) -> Result<Route, ProbeFailure> {
     inspect(&fs::read(path).unwrap()).map(|layout| layout.route)
 }
 
@@ -159,7 +160,7 @@ fn a_fully_stripped_program_is_refused_and_not_guessed() {
     let program = dir.path().join("heap");
     tool("strip", &["-o"], &[&program, &heap()]);
     // Its thread-local block has other data as well, so that the offset is unknown.
-    assert!(matches!(route(&program), Err(Tag::UnknownLayout | Tag::JemallocNotFound)));
+    assert!(matches!(route(&program), Err(ProbeFailure::UnknownLayout | ProbeFailure::JemallocNotFound)));
     let parked = Parked::start(&mut Command::new(&program)).unwrap();
     let snapshot = capture_pid(parked.child.id()).unwrap();
     assert_eq!(counters(&snapshot), BTreeMap::new());
@@ -326,7 +327,7 @@ fn a_program_with_another_allocator_is_not_a_failure() {
     thread::sleep(Duration::from_millis(50));
     let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
     assert_eq!((summary.failed, summary.jemalloc_detected), (0, 0), "{summary:?}");
-    assert_eq!(summary.failures, BTreeMap::from([(Tag::JemallocNotFound, 1)]));
+    assert_eq!(summary.failures, BTreeMap::from([(ProbeFailure::JemallocNotFound, 1)]));
 }
 
 #[test]
@@ -339,7 +340,10 @@ fn wrong_headers_are_a_tag_and_never_a_wild_read() {
         let mut wrong = whole.clone();
         wrong[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         let outcome = inspect(&wrong);
-        assert!(outcome.is_ok() || matches!(outcome, Err(Tag::TlsArithmetic | Tag::UnknownLayout)), "{outcome:?}");
+        assert!(
+            outcome.is_ok() || matches!(outcome, Err(ProbeFailure::TlsArithmetic | ProbeFailure::UnknownLayout)),
+            "{outcome:?}"
+        );
     }
 }
 
@@ -423,7 +427,7 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     let snapshot = capture_with(&options).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
     let summary = snapshot.probe_summary.as_ref().unwrap();
-    assert_eq!((summary.probed_ok, summary.failures.get(&Tag::Waitpid)), (3, Some(&1)), "{summary:?}");
+    assert_eq!((summary.probed_ok, summary.failures.get(&ProbeFailure::Waitpid)), (3, Some(&1)), "{summary:?}");
     let (read, mut said) = (counters(&snapshot), parked.said.clone());
     said.remove(&parked.child.id());
     assert_eq!(read, said);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::diagnose::{Finding, why_no_bpf};
+use super::procfs::folder::is_gone;
+use crate::diagnose::{Finding, MORE_OPEN_FILES, why_no_bpf};
 use crate::model::{CaptureInfo, NoBpf, ThreadId};
 use crate::process;
 
@@ -24,7 +25,7 @@ pub enum CaptureError {
     #[error("{} lists no process; is procfs mounted there?", .0.display())]
     NoProcesses(PathBuf),
     /// A requested process does not exist.
-    #[error("no such process: {pid} ({}/{pid} does not exist)", path.display())]
+    #[error("no such process: {pid} ({}/{pid} does not exist, or the mount option hidepid hides it)", path.display())]
     NoSuchProcess {
         /// The id.
         pid: u32,
@@ -53,7 +54,7 @@ impl CaptureError {
     pub(super) fn of_process(pid: u32, path: &Path, errno: Errno) -> Self {
         let path = path.to_owned();
         match errno {
-            Errno::ENOENT | Errno::ESRCH => Self::NoSuchProcess { pid, path },
+            errno if is_gone(errno) => Self::NoSuchProcess { pid, path },
             errno => Self::NoAccess { pid, path, errno },
         }
     }
@@ -73,7 +74,7 @@ impl CaptureError {
 /// How to fix that procfs cannot be listed.
 fn fix_of_listing(path: &Path, errno: Errno) -> String {
     match errno {
-        Errno::EMFILE => "; raise the limit of open files: ulimit -n 64".to_owned(),
+        Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
         Errno::ENFILE | Errno::ENOMEM => String::new(),
         _ => format!("; is procfs mounted there? mount -t proc proc {}", path.display()),
     }

@@ -21,13 +21,13 @@ mod ticks;
 mod walked;
 
 pub use self::capturer::Capturer;
-pub use self::enrich::jemalloc::{Offsets, Route, Tag, TsdLayout, inspect};
+pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 use self::host::context;
 use self::host::mounts::Mounts;
 pub use self::options::{Ask, Engine, Options, Roots};
-use crate::model::{CtprofSnapshot, HostContext};
+use crate::model::{BpfObstacle, CtprofSnapshot, HostContext, NoBpf};
 
 /// Captures every thread of every process.
 ///
@@ -61,8 +61,8 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
 #[doc(hidden)]
 pub fn bpf_pass() -> Result<(), CaptureError> {
     let engine = bpf::setup::Engine::load(None, 1).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
-    let errno = |errno| CaptureError::no_procfs(std::path::Path::new("BPF iterator"), errno);
-    engine.read(|words| drop(std::hint::black_box(words))).map_err(errno)
+    let failed = |errno| CaptureError::no_bpf(&NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}")));
+    engine.read(|words| drop(std::hint::black_box(words))).map_err(failed)
 }
 
 /// The host, without a capture.
@@ -90,6 +90,9 @@ mod tests {
     #[test]
     fn an_unknown_process_is_an_error_that_names_it() {
         let error = capture_pid(u32::MAX >> 1).unwrap_err().to_string();
-        assert_eq!(error, "no such process: 2147483647 (/proc/2147483647 does not exist)");
+        assert_eq!(
+            error,
+            "no such process: 2147483647 (/proc/2147483647 does not exist, or the mount option hidepid hides it)"
+        );
     }
 }

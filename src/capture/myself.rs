@@ -6,6 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use super::engine::Used;
+use super::start;
 use super::walked::Walked;
 use super::{Ask, Options, Roots, Smaps};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
@@ -59,8 +60,8 @@ fn cost(walked: &Walked) -> SelfCost {
         system_ns: usage.and_then(|usage| nanoseconds(usage.system_time())),
         // The kernel reports KiB.
         peak_rss_bytes: usage.and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib * 1024),
-        smaps_ns: u64::try_from(walked.tally.smaps_time.as_nanos()).ok(),
-        probe_ns: u64::try_from(walked.probe_time.as_nanos()).ok(),
+        smaps_ns: Some(start::nanoseconds(walked.tally.smaps_time)),
+        probe_ns: Some(start::nanoseconds(walked.probe_time)),
     }
 }
 

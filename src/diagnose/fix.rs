@@ -59,8 +59,11 @@ pub enum Fix {
     InstallDebugInfo,
 }
 
+/// Raises the limit of open files to the most that the shell may have.
+pub(crate) const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\"";
+
 impl Fix {
-    /// Whether the fix is one command for all findings that need capabilities.
+    /// The capabilities that the fix grants; `None` for other fixes.
     pub(super) fn capabilities_mut(&mut self) -> Option<&mut BTreeSet<Capability>> {
         match self {
             Self::Setcap { capabilities } | Self::GrantToRoot { capabilities } => Some(capabilities),
@@ -98,7 +101,7 @@ impl fmt::Display for Fix {
             ),
             Self::MountCgroups => f.write_str("sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
             Self::Option { option } => write!(f, "capture with {option}"),
-            Self::RaiseOpenFiles => f.write_str("ulimit -n 1024"),
+            Self::RaiseOpenFiles => f.write_str(MORE_OPEN_FILES),
             Self::RaiseLockedMemory => f.write_str("ulimit -l unlimited"),
             Self::InstallDebugInfo => f.write_str("install the debug information of the program"),
         }

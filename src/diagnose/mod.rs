@@ -28,6 +28,7 @@ pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
 pub use self::fix::Fix;
+pub(crate) use self::fix::MORE_OPEN_FILES;
 pub use self::note::Note;
 pub use self::source::{Side, Source};
 pub use self::warning::Warning;

@@ -69,7 +69,7 @@ stored_names! {
         JemallocNotFound = "jemalloc-not-found",
         /// The program is built for another architecture.
         ArchMismatch = "arch-mismatch",
-        /// The debug information is invalid and the jemalloc build is unknown.
+        /// The debug information is invalid or takes too long to search, and the jemalloc build is unknown.
         DwarfParseFailure = "dwarf-parse-failure",
         /// The jemalloc build is unknown and has no debug information.
         UnknownLayout = "unknown-layout",

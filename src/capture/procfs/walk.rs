@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use nix::errno::Errno;
 use rayon::{Scope, ThreadPool};
 
 use super::super::css_sets::CssSets;
@@ -14,7 +13,7 @@ use super::super::process::Process;
 use super::super::start::nanoseconds;
 use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
-use super::folder::Folder;
+use super::folder::{Folder, is_gone};
 use super::task::{Reader, WholeNames};
 use super::whole_process;
 use crate::model::{Party, ProcessState, read_time};
@@ -136,7 +135,7 @@ impl<'a> Worker<'a> {
         let mut tids = Vec::new();
         let tally = self.enricher.tally();
         let process = Process::open(procfs, pid).map_err(|errno| match errno {
-            Errno::ENOENT | Errno::ESRCH => {}
+            errno if is_gone(errno) => {}
             _ => {
                 tracing::debug!(pid, ?errno, "cannot open the process's directory");
                 tally.failed(File::Stat, errno);
@@ -153,7 +152,7 @@ impl<'a> Worker<'a> {
         };
         match list() {
             Ok(folder) => Some((Tasks { process, counters, folder }, tids)),
-            Err(Errno::ENOENT | Errno::ESRCH) => None,
+            Err(errno) if is_gone(errno) => None,
             // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
                 process.unread(pid, File::Stat, errno, tally);

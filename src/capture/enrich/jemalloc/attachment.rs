@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::super::super::start::nanoseconds;
 use super::target::Target;
 
 /// Timeout for stopping all threads of one process.
@@ -29,10 +30,6 @@ impl Attachment {
         let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
         let _ = self.left_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

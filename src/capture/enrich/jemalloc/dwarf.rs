@@ -2,19 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use gimli::{
     AttributeValue, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_language, DW_AT_name, DW_LANG_C, DW_LANG_C11,
     DW_LANG_C89, DW_LANG_C99, DW_TAG_member, DW_TAG_structure_type, Dwarf, DwarfPackage, DwoId, EndianSlice,
-    LittleEndian, SectionId, Unit,
+    LittleEndian, SectionId, Unit, UnitHeader,
 };
 use object::read::elf::ElfSection64;
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::elf::{File, bounded};
 use super::layouts::Offsets;
-use super::tag::Tag;
 use super::untrusted::MAX_READ;
+use crate::model::ProbeFailure;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
 
@@ -26,6 +27,9 @@ pub(super) trait Split {
     /// The bytes of the file of one split unit, its `.dwo`.
     fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>>;
 }
+
+/// The time for the debug information of one file, which takes less than a second for the largest programs.
+const LONGEST_SEARCH: Duration = Duration::from_secs(5);
 
 /// The sections that are read: not those about code.
 const READ: [SectionId; 8] = [
@@ -49,28 +53,32 @@ pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
 }
 
 /// Offsets of the two counters, if the file's debug information has them.
-pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>, split: &dyn Split) -> Result<Option<Offsets>, Tag> {
+pub(super) fn members<'d, R: ReadRef<'d>>(
+    file: &File<'d, R>,
+    split: &dyn Split,
+) -> Result<Option<Offsets>, ProbeFailure> {
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
+    let until = Instant::now() + LONGEST_SEARCH;
     let mut left = MAX_READ;
     let load = |id: SectionId| {
         if READ.contains(&id) { section(file, id.name(), &mut left) } else { Ok(Cow::Borrowed(&[][..])) }
     };
     let sections = gimli::DwarfSections::load(load)?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    offsets_in_units(&dwarf, split).map_err(|_| Tag::DwarfParseFailure)
+    offsets_in_units(&dwarf, split, until).map_err(|_| ProbeFailure::DwarfParseFailure)
 }
 
-fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -> Result<Cow<'d, [u8]>, Tag> {
+fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -> Result<Cow<'d, [u8]>, ProbeFailure> {
     match file.section_by_name(name) {
-        Some(section) => bounded(&section, left).ok_or(Tag::DwarfParseFailure),
+        Some(section) => bounded(&section, left).ok_or(ProbeFailure::DwarfParseFailure),
         None => Ok(Cow::Borrowed(&[])),
     }
 }
 
 /// A section of a split file; some do not exist there.
-fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId, left: &mut u64) -> Result<Cow<'d, [u8]>, Tag> {
+fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId, left: &mut u64) -> Result<Cow<'d, [u8]>, ProbeFailure> {
     id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name, left))
 }
 
@@ -81,19 +89,24 @@ struct Skeleton<'d> {
     name: &'d [u8],
 }
 
-fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split) -> gimli::Result<Option<Offsets>> {
+/// Reads a unit, if there is time left: each unit can have the abbreviations of all others.
+fn unit<'d>(dwarf: &Dwarf<Slice<'d>>, header: UnitHeader<Slice<'d>>, until: Instant) -> gimli::Result<Unit<Slice<'d>>> {
+    if Instant::now() < until { dwarf.unit(header) } else { Err(gimli::Error::Io) }
+}
+
+fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split, until: Instant) -> gimli::Result<Option<Offsets>> {
     let mut skeletons = Vec::new();
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
-        let unit = dwarf.unit(header)?;
+        let unit = unit(dwarf, header, until)?;
         if let Some(skeleton) = skeleton(dwarf, &unit)? {
             skeletons.push(skeleton);
         } else if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
             return Ok(Some(offsets));
         }
     }
-    match offsets_in_type_units(dwarf)? {
-        None if !skeletons.is_empty() => offsets_in_split(&skeletons, split),
+    match offsets_in_type_units(dwarf, until)? {
+        None if !skeletons.is_empty() => offsets_in_split(&skeletons, split, until),
         found => Ok(found),
     }
 }
@@ -105,10 +118,10 @@ fn skeleton<'d>(dwarf: &Dwarf<Slice<'d>>, unit: &Unit<Slice<'d>>) -> gimli::Resu
 }
 
 /// Types in separate units: `.debug_types` of version 4.
-fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.type_units();
     while let Some(header) = units.next()? {
-        if let Some(offsets) = offsets_in_unit(dwarf, &dwarf.unit(header)?)? {
+        if let Some(offsets) = offsets_in_unit(dwarf, &unit(dwarf, header, until)?)? {
             return Ok(Some(offsets));
         }
     }
@@ -116,14 +129,14 @@ fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offse
 }
 
 /// Searches the rest of units whose skeletons are in the file.
-fn offsets_in_split(skeletons: &[Skeleton<'_>], split: &dyn Split) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_split(skeletons: &[Skeleton<'_>], split: &dyn Split, until: Instant) -> gimli::Result<Option<Offsets>> {
     if let Some(bytes) = split.package() {
-        return offsets_in_package(skeletons, &bytes);
+        return offsets_in_package(skeletons, &bytes, until);
     }
     let mut left = MAX_READ;
     for Skeleton { directory, name, .. } in skeletons {
         if let Some(bytes) = split.unit(directory, name)
-            && let Some(offsets) = offsets_in_file(&bytes, &mut left)?
+            && let Some(offsets) = offsets_in_file(&bytes, &mut left, until)?
         {
             return Ok(Some(offsets));
         }
@@ -131,16 +144,16 @@ fn offsets_in_split(skeletons: &[Skeleton<'_>], split: &dyn Split) -> gimli::Res
     Ok(None)
 }
 
-fn offsets_in_file(bytes: &[u8], left: &mut u64) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_file(bytes: &[u8], left: &mut u64, until: Instant) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
     let Ok(sections) = gimli::DwarfSections::load(|id| split_section(&file, id, left)) else { return Ok(None) };
     let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     // Its parent only has addresses, which are not needed here.
     own.make_dwo(&Dwarf::default());
-    offsets_in_all(&own)
+    offsets_in_all(&own, until)
 }
 
-fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8]) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8], until: Instant) -> gimli::Result<Option<Offsets>> {
     let Ok(file) = File::parse(bytes) else { return Ok(None) };
     let mut left = MAX_READ;
     let load = |id: SectionId| split_section(&file, id, &mut left).map_err(|_| gimli::Error::Io);
@@ -152,7 +165,7 @@ fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8]) -> gimli::Result
     let mut seen = HashSet::new();
     for Skeleton { id, .. } in skeletons.iter().filter(|skeleton| seen.insert(skeleton.id)) {
         if let Some(unit) = package.find_cu(*id, &Dwarf::default())?
-            && let Some(offsets) = offsets_in_all(&unit)?
+            && let Some(offsets) = offsets_in_all(&unit, until)?
         {
             return Ok(Some(offsets));
         }
@@ -160,15 +173,15 @@ fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8]) -> gimli::Result
     Ok(None)
 }
 
-fn offsets_in_all(dwarf: &Dwarf<Slice<'_>>) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_all(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
-        let unit = dwarf.unit(header)?;
+        let unit = unit(dwarf, header, until)?;
         if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
             return Ok(Some(offsets));
         }
     }
-    offsets_in_type_units(dwarf)
+    offsets_in_type_units(dwarf, until)
 }
 
 /// Searches a unit if it is written in C: a large program has thousands of others.

@@ -5,7 +5,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeade
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::machine::{Machine, Tls};
-use super::tag::Tag;
+use crate::model::ProbeFailure;
 
 /// The symbol of the thread-specific data: its offset in the block, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,19 +26,19 @@ pub(super) struct Links {
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
 /// Reads the headers. Refuses files for machines other than `machine` and files without thread-local storage.
-pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(File<'d, R>, Tls), Tag> {
+pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(File<'d, R>, Tls), ProbeFailure> {
     // The headers come first: most libraries have no thread-local storage, and their symbol tables
     // can be large.
-    let header = FileHeader64::<Endianness>::parse(data).map_err(|_| Tag::JemallocNotFound)?;
-    let endian = header.endian().map_err(|_| Tag::JemallocNotFound)?;
+    let header = FileHeader64::<Endianness>::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    let endian = header.endian().map_err(|_| ProbeFailure::JemallocNotFound)?;
     if header.e_machine(endian) != machine.in_header() || endian != Endianness::Little {
-        return Err(Tag::ArchMismatch);
+        return Err(ProbeFailure::ArchMismatch);
     }
-    let segments = header.program_headers(endian, data).map_err(|_| Tag::JemallocNotFound)?;
-    let tls = segments.iter().find(|segment| segment.p_type(endian) == PT_TLS).ok_or(Tag::JemallocNotFound)?;
+    let segments = header.program_headers(endian, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    let tls = segments.iter().find(|segment| segment.p_type(endian) == PT_TLS).ok_or(ProbeFailure::JemallocNotFound)?;
     let tls = Tls { address: tls.p_vaddr(endian), size: tls.p_memsz(endian), align: tls.p_align(endian).max(1) };
-    let file = File::parse(data).map_err(|_| Tag::JemallocNotFound)?;
-    if !tls.align.is_power_of_two() { Err(Tag::TlsArithmetic) } else { Ok((file, tls)) }
+    let file = File::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    if !tls.align.is_power_of_two() { Err(ProbeFailure::TlsArithmetic) } else { Ok((file, tls)) }
 }
 
 /// How to find the file's separate debug information.

@@ -16,8 +16,8 @@ use super::elf::{self, Links};
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
 use super::modules::Module;
-use super::tag::Tag;
 use super::untrusted::{LimitedFile, MAX_READ, open_regular, read_whole};
+use crate::model::ProbeFailure;
 use crate::sys::maps::Mapping;
 use flate2::Crc;
 
@@ -26,7 +26,7 @@ const MAX_WHOLE: u64 = 256 << 20;
 /// What the attempt to open a file counts as read, at least: there can be any number of names.
 const LEAST_CHARGE: u64 = 4096;
 
-type Known = Arc<OnceLock<Result<TsdLayout, Tag>>>;
+type Known = Arc<OnceLock<Result<TsdLayout, ProbeFailure>>>;
 
 /// Device, inode and path: some file systems use the same inode twice.
 type Key = ((u32, u32), u64, Vec<u8>);
@@ -38,7 +38,7 @@ pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
 impl Files {
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
-    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, Tag> {
+    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, ProbeFailure> {
         let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
         let known = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl Files {
         if let Some(layout) = known.get() {
             return layout.clone();
         }
-        let file = open(pid, module).ok_or(Tag::JemallocNotFound)?;
+        let file = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
         known.get_or_init(|| look(pid, module, &file)).clone()
     }
 }
@@ -68,7 +68,7 @@ fn rooted(pid: u32, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, Tag> {
+fn look(pid: u32, module: &Module, file: &File) -> Result<TsdLayout, ProbeFailure> {
     let file = LimitedFile::new(file);
     let (program, tls) = elf::open(Machine::NATIVE, &file)?;
     let separate = separate(pid, module, &elf::links(&program));

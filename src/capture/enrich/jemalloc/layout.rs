@@ -7,8 +7,8 @@ use super::dwarf;
 use super::elf::{File, Symbol, base, slot, symbol};
 use super::layouts::{self, Offsets};
 use super::machine::{Machine, Tls};
-use super::tag::Tag;
 use super::untrusted::ReadInto;
+use crate::model::ProbeFailure;
 
 /// How much is searched at once.
 const PART: usize = 1 << 18;
@@ -53,26 +53,26 @@ pub(super) fn locate<'d, 'f, R: ReadInto<'d>, S: ReadRef<'f>>(
     tls: Tls,
     debug: Option<&File<'f, S>>,
     split: &dyn dwarf::Split,
-) -> Result<TsdLayout, Tag> {
+) -> Result<TsdLayout, ProbeFailure> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
         // A wrong symbol must not point outside the block.
         let end =
             symbol.value.checked_add(offsets.allocated.max(offsets.deallocated)).and_then(|end| end.checked_add(8));
         if end.is_none_or(|end| end > tls.size) {
-            return Err(Tag::TlsArithmetic);
+            return Err(ProbeFailure::TlsArithmetic);
         }
         let (value, base) = (symbol.value, base(file));
         Ok(TsdLayout { offsets, route, machine, tls, value, slot: slot(machine, file, value), base })
     };
     let Some(symbol) = symbol else {
         let constants = file.section_by_name(".rodata").and_then(|section| section.file_range());
-        let version = constants.and_then(|range| version(file.data(), range)).ok_or(Tag::JemallocNotFound)?;
-        let offsets = layouts::by_size(machine, tls.size, Some(&version)).ok_or(Tag::UnknownLayout)?;
+        let version = constants.and_then(|range| version(file.data(), range)).ok_or(ProbeFailure::JemallocNotFound)?;
+        let offsets = layouts::by_size(machine, tls.size, Some(&version)).ok_or(ProbeFailure::UnknownLayout)?;
         return placed(Symbol { value: 0, size: tls.size }, offsets, Route::Version);
     };
     let mut failed = false;
-    let mut members = |found: Result<Option<Offsets>, Tag>| {
+    let mut members = |found: Result<Option<Offsets>, ProbeFailure>| {
         found.unwrap_or_else(|_| {
             failed = true;
             None
@@ -87,7 +87,7 @@ pub(super) fn locate<'d, 'f, R: ReadInto<'d>, S: ReadRef<'f>>(
     match (in_debug_info, known) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
-        (None, None) => Err(if failed { Tag::DwarfParseFailure } else { Tag::UnknownLayout }),
+        (None, None) => Err(if failed { ProbeFailure::DwarfParseFailure } else { ProbeFailure::UnknownLayout }),
     }
 }
 

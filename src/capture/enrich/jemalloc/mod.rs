@@ -15,14 +15,13 @@ mod mappings;
 mod modules;
 mod probe;
 mod process;
-mod tag;
 mod target;
 mod untrusted;
 
 pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;
 use self::machine::Machine;
-pub use self::tag::Tag;
+use crate::model::ProbeFailure;
 
 pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
@@ -33,12 +32,12 @@ pub(in crate::capture) use self::probe::{Probe, log, merge};
 /// The location of jemalloc's counters in a thread, from the bytes of a program or library.
 ///
 /// # Errors
-/// A [`Tag`] if the bytes do not determine it.
-pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, Tag> {
+/// A [`ProbeFailure`] if the bytes do not determine it.
+pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
     inspect_for(Machine::NATIVE, bytes)
 }
 
-fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, Tag> {
+fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
     struct Nowhere;
     impl dwarf::Split for Nowhere {
         fn package(&self) -> Option<Vec<u8>> {
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn bytes_that_are_not_a_program_are_a_tag() {
         for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &[0; 4096]] {
-            assert_eq!(inspect(bytes).unwrap_err(), Tag::JemallocNotFound);
+            assert_eq!(inspect(bytes).unwrap_err(), ProbeFailure::JemallocNotFound);
         }
     }
 
@@ -121,7 +120,7 @@ mod tests {
                 (Route::Version, allocated, Some(0x9fcb8))
             );
             let unknown = inspect_for(machine, &library(machine, version, block_bytes + 8, [0x9fcb8, kind, 0]));
-            assert_eq!(unknown.unwrap_err(), Tag::UnknownLayout);
+            assert_eq!(unknown.unwrap_err(), ProbeFailure::UnknownLayout);
             // A relocation of another object, and one that is resolved only at the first access (TLSDESC, DTPMOD64).
             let other = if machine == Machine::Aarch64 { 0x407 } else { 16 };
             for relocation in [[0x9fcb8, kind, 8], [0x9fcb8, other, 0]] {
@@ -130,6 +129,6 @@ mod tests {
             }
         }
         let foreign = library(Machine::Aarch64, version, 2696, [0, 0, 0]);
-        assert_eq!(inspect_for(Machine::X86_64, &foreign).unwrap_err(), Tag::ArchMismatch);
+        assert_eq!(inspect_for(Machine::X86_64, &foreign).unwrap_err(), ProbeFailure::ArchMismatch);
     }
 }

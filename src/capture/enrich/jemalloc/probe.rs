@@ -11,8 +11,8 @@ use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
 use super::process::attach;
-use super::tag::Tag;
 use super::target::unread;
+use crate::model::ProbeFailure;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
 use crate::sys::ptrace::{self, Late, StopError};
@@ -73,7 +73,7 @@ impl<'f> Probe<'f> {
                 self.summary.jemalloc_detected += 1;
                 return Some(Attachment::new(target));
             }
-            Err(tag @ Tag::JemallocNotFound) => self.count(tag),
+            Err(tag @ ProbeFailure::JemallocNotFound) => self.count(tag),
             Err(tag) if process.is_alive() => {
                 process.unprobed(None, tag.name());
                 self.count(tag);
@@ -120,11 +120,11 @@ impl<'f> Probe<'f> {
     }
 
     /// The thread pointer of a thread, which is stopped while it is read.
-    fn stop(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<u64, Tag> {
+    fn stop(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<u64, ProbeFailure> {
         self.resume_stopped();
         let left = attachment.timeout_left();
         let timeout = match thread.metrics.state {
-            Some('D') if left.is_zero() => return Err(Tag::Waitpid),
+            Some('D') if left.is_zero() => return Err(ProbeFailure::Waitpid),
             Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
             _ => left.max(LEAST_TIMEOUT),
         };
@@ -135,14 +135,14 @@ impl<'f> Probe<'f> {
     }
 
     /// Counts a thread that could not be read, unless it has exited.
-    fn fail(&mut self, process: &Process, tid: u32, tag: Tag) {
-        if tag != Tag::PidMissing && process.has_thread(tid) {
+    fn fail(&mut self, process: &Process, tid: u32, tag: ProbeFailure) {
+        if tag != ProbeFailure::PidMissing && process.has_thread(tid) {
             process.unprobed(Some(tid), tag.name());
             self.count(tag);
         }
     }
 
-    fn count(&mut self, tag: Tag) {
+    fn count(&mut self, tag: ProbeFailure) {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
@@ -179,25 +179,25 @@ pub(in crate::capture) fn log(summary: &CtprofProbeSummary) {
     );
 }
 
-fn tag_of(error: StopError) -> Tag {
+fn tag_of(error: StopError) -> ProbeFailure {
     use nix::errno::Errno::ESRCH;
     match error {
-        StopError::Seize(ESRCH) | StopError::Interrupt(ESRCH) | StopError::Wait(ESRCH) => Tag::PidMissing,
-        StopError::Seize(_) => Tag::PtraceSeize,
-        StopError::Interrupt(_) => Tag::PtraceInterrupt,
-        StopError::Wait(_) => Tag::Waitpid,
-        StopError::Registers(_) => Tag::GetRegset,
+        StopError::Seize(ESRCH) | StopError::Interrupt(ESRCH) | StopError::Wait(ESRCH) => ProbeFailure::PidMissing,
+        StopError::Seize(_) => ProbeFailure::PtraceSeize,
+        StopError::Interrupt(_) => ProbeFailure::PtraceInterrupt,
+        StopError::Wait(_) => ProbeFailure::Waitpid,
+        StopError::Registers(_) => ProbeFailure::GetRegset,
     }
 }
 
 /// Runs code that parses untrusted data. If it panics, only its result is lost.
-fn guarded<T>(work: impl FnOnce() -> Result<T, Tag>) -> Result<T, Tag> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Tag::WorkerPanic))
+fn guarded<T>(work: impl FnOnce() -> Result<T, ProbeFailure>) -> Result<T, ProbeFailure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(ProbeFailure::WorkerPanic))
 }
 
 /// Adds the counts of two workers.
 pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
-    let mut failures: BTreeMap<Tag, u64> = a.failures;
+    let mut failures: BTreeMap<ProbeFailure, u64> = a.failures;
     for (tag, count) in b.failures {
         *failures.entry(tag).or_default() += count;
     }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_panic_costs_one_result() {
-        assert_eq!(guarded(|| -> Result<(), Tag> { panic!("on purpose") }), Err(Tag::WorkerPanic));
+        assert_eq!(guarded(|| -> Result<(), ProbeFailure> { panic!("on purpose") }), Err(ProbeFailure::WorkerPanic));
         assert_eq!(guarded(|| Ok(7)), Ok(7));
     }
 
@@ -259,7 +259,7 @@ mod tests {
         let mut thread = ThreadState::default();
         thread.metrics.state = Some('D');
         let files = Files::default();
-        assert_eq!(Probe::new(&files).stop(&attachment, &thread), Err(Tag::Waitpid));
+        assert_eq!(Probe::new(&files).stop(&attachment, &thread), Err(ProbeFailure::Waitpid));
     }
 
     /// A child that is killed at the end of the test.
@@ -369,6 +369,9 @@ mod tests {
         assert_eq!(read.collect::<BTreeMap<_, _>>(), heap.counters);
         let summary = probe.finish().0;
         assert_eq!(summary.probed_ok, u64::try_from(heap.counters.len()).unwrap());
-        assert_eq!(summary.failures, BTreeMap::from([(Tag::ProcessVmReadv, 1), (Tag::TlsArithmetic, 1)]));
+        assert_eq!(
+            summary.failures,
+            BTreeMap::from([(ProbeFailure::ProcessVmReadv, 1), (ProbeFailure::TlsArithmetic, 1)])
+        );
     }
 }

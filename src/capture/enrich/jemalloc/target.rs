@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use super::layouts::Offsets;
-use super::tag::Tag;
+use crate::model::ProbeFailure;
 
 /// No thread ever allocates this many bytes.
 const IMPLAUSIBLE: u64 = 1 << 60;
@@ -23,10 +23,10 @@ pub(in crate::capture) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(distance: i64, offsets: Offsets) -> Result<Self, Tag> {
+    pub(super) fn new(distance: i64, offsets: Offsets) -> Result<Self, ProbeFailure> {
         let Offsets { allocated, deallocated } = offsets;
         let span = allocated.abs_diff(deallocated).checked_add(8).and_then(|span| usize::try_from(span).ok());
-        let span = span.filter(|span| *span <= MAX_SPAN).ok_or(Tag::TlsArithmetic)?;
+        let span = span.filter(|span| *span <= MAX_SPAN).ok_or(ProbeFailure::TlsArithmetic)?;
         Ok(Self { distance, offsets, span })
     }
 
@@ -41,30 +41,34 @@ impl Target {
 
     /// The address of the first counter in the thread with that thread pointer. A thread that has set none, or a
     /// wrong one, has no counters.
-    pub(super) fn address(&self, thread_pointer: u64) -> Result<u64, Tag> {
+    pub(super) fn address(&self, thread_pointer: u64) -> Result<u64, ProbeFailure> {
         let start = thread_pointer.checked_add_signed(self.distance).and_then(|start| start.checked_add(self.first()));
         let is_user = |address: &u64| (1..USER_SPACE).contains(address);
-        start.filter(|start| is_user(&thread_pointer) && is_user(start)).ok_or(Tag::TlsArithmetic)
+        start.filter(|start| is_user(&thread_pointer) && is_user(start)).ok_or(ProbeFailure::TlsArithmetic)
     }
 
     /// Bytes allocated and deallocated, from the bytes at [`address`](Self::address).
-    pub(super) fn counters(&self, bytes: &[u8]) -> Result<(u64, u64), Tag> {
+    pub(super) fn counters(&self, bytes: &[u8]) -> Result<(u64, u64), ProbeFailure> {
         let word = |at: u64| {
             let at = usize::try_from(at - self.first()).ok()?;
             Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
         };
         let Offsets { allocated, deallocated } = self.offsets;
-        let (allocated, deallocated) = word(allocated).zip(word(deallocated)).ok_or(Tag::TlsArithmetic)?;
-        if allocated.max(deallocated) > IMPLAUSIBLE { Err(Tag::Implausible) } else { Ok((allocated, deallocated)) }
+        let (allocated, deallocated) = word(allocated).zip(word(deallocated)).ok_or(ProbeFailure::TlsArithmetic)?;
+        if allocated.max(deallocated) > IMPLAUSIBLE {
+            Err(ProbeFailure::Implausible)
+        } else {
+            Ok((allocated, deallocated))
+        }
     }
 }
 
 /// Why memory of a process could not be read. `process_vm_readv(2)` needs the same privileges as attaching.
-pub(super) fn unread(errno: Errno) -> Tag {
+pub(super) fn unread(errno: Errno) -> ProbeFailure {
     match errno {
-        Errno::EPERM => Tag::PtraceSeize,
-        Errno::ESRCH => Tag::PidMissing,
-        _ => Tag::ProcessVmReadv,
+        Errno::EPERM => ProbeFailure::PtraceSeize,
+        Errno::ESRCH => ProbeFailure::PidMissing,
+        _ => ProbeFailure::ProcessVmReadv,
     }
 }
 
@@ -72,16 +76,16 @@ pub(super) fn unread(errno: Errno) -> Tag {
 mod tests {
     use super::*;
 
-    fn target(distance: i64, allocated: u64, deallocated: u64) -> Result<Target, Tag> {
+    fn target(distance: i64, allocated: u64, deallocated: u64) -> Result<Target, ProbeFailure> {
         Target::new(distance, Offsets { allocated, deallocated })
     }
 
     #[test]
     fn impossible_addresses_are_tags() {
-        assert_eq!(target(i64::MIN, 0, 8).unwrap().address(16), Err(Tag::TlsArithmetic));
-        assert_eq!(target(0, u64::MAX, u64::MAX - 8).unwrap().address(16), Err(Tag::TlsArithmetic));
+        assert_eq!(target(i64::MIN, 0, 8).unwrap().address(16), Err(ProbeFailure::TlsArithmetic));
+        assert_eq!(target(0, u64::MAX, u64::MAX - 8).unwrap().address(16), Err(ProbeFailure::TlsArithmetic));
         for apart in [target(0, 0, 1 << 40), target(0, u64::MAX, 0), target(0, 0, 249)] {
-            assert_eq!(apart.map(|_| ()), Err(Tag::TlsArithmetic));
+            assert_eq!(apart.map(|_| ()), Err(ProbeFailure::TlsArithmetic));
         }
         assert_eq!(target(0, 0, 8).unwrap().address(16), Ok(16));
     }
@@ -91,10 +95,10 @@ mod tests {
         for distance in [-64, 64] {
             let target = target(distance, 0, 8).unwrap();
             for pointer in [0, 1 << 56, 0xffff_8880_0000_0000, u64::MAX] {
-                assert_eq!(target.address(pointer), Err(Tag::TlsArithmetic), "{pointer:#x}");
+                assert_eq!(target.address(pointer), Err(ProbeFailure::TlsArithmetic), "{pointer:#x}");
             }
         }
-        assert_eq!(target(1 << 55, 0, 8).unwrap().address(1 << 55), Err(Tag::TlsArithmetic));
+        assert_eq!(target(1 << 55, 0, 8).unwrap().address(1 << 55), Err(ProbeFailure::TlsArithmetic));
     }
 
     #[test]
@@ -103,7 +107,7 @@ mod tests {
         let target = target(8, 16, 0).unwrap();
         assert_eq!((target.address(1000), target.span()), (Ok(1008), 24));
         assert_eq!(target.counters(&bytes(&[6, 7, 8])), Ok((8, 6)));
-        assert_eq!(target.counters(&bytes(&[u64::MAX, 0, 0])), Err(Tag::Implausible));
-        assert_eq!(target.counters(&bytes(&[6, 7])), Err(Tag::TlsArithmetic));
+        assert_eq!(target.counters(&bytes(&[u64::MAX, 0, 0])), Err(ProbeFailure::Implausible));
+        assert_eq!(target.counters(&bytes(&[6, 7])), Err(ProbeFailure::TlsArithmetic));
     }
 }

@@ -108,8 +108,8 @@ impl<'a> ReadInto<'a> for &'a LimitedFile<'_> {
 mod tests {
     use super::super::elf;
     use super::super::machine::Machine;
-    use super::super::tag::Tag;
     use super::*;
+    use crate::model::ProbeFailure;
 
     #[test]
     fn a_fifo_in_the_place_of_a_file_is_waited_for() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// What is found in a sparse file that starts with that program.
-    fn opened(symbols: u64) -> Result<(), Tag> {
+    fn opened(symbols: u64) -> Result<(), ProbeFailure> {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&program(symbols), 0).unwrap();
         file.set_len(4 << 30).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_sparse_file_with_a_huge_symbol_table_takes_as_much_memory() {
         assert_eq!(opened(24 << 10), Ok(()));
-        assert_eq!(opened(24 << 26), Err(Tag::JemallocNotFound));
+        assert_eq!(opened(24 << 26), Err(ProbeFailure::JemallocNotFound));
     }
 
     #[test]

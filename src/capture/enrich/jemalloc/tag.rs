@@ -1,3 +1,0 @@
-//! Why a process or a thread has no jemalloc counters.
-
-pub use crate::model::ProbeFailure as Tag;
