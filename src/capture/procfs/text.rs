@@ -117,7 +117,8 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
 /// threads alike, so most lines need one comparison.
 pub(in crate::capture) struct Keyed {
     known: HashMap<&'static [u8], &'static Metric>,
-    seen: Vec<Line>,
+    /// By line; `None` for lines that are not remembered.
+    seen: Vec<Option<Line>>,
 }
 
 struct Line {
@@ -145,7 +146,7 @@ impl Keyed {
     }
 
     fn line<'t>(&mut self, number: usize, line: &'t [u8]) -> Option<(&'static Metric, &'t [u8])> {
-        if let Some(seen) = self.seen.get(number)
+        if let Some(Some(seen)) = self.seen.get(number)
             && let Some(rest) = line.strip_prefix(&*seen.key)
             && let [b' ' | b':', ..] = rest
         {
@@ -167,9 +168,8 @@ impl Keyed {
     /// More lines, and longer keys, than any kernel prints are not remembered.
     fn remember(&mut self, number: usize, key: &[u8], metric: Option<&'static Metric>) {
         if number < 256 && key.len() <= 64 {
-            let empty = || Line { key: Box::default(), metric: None };
-            self.seen.resize_with(self.seen.len().max(number + 1), empty);
-            self.seen[number] = Line { key: key.into(), metric };
+            self.seen.resize_with(self.seen.len().max(number + 1), || None);
+            self.seen[number] = Some(Line { key: key.into(), metric });
         }
     }
 }
@@ -291,9 +291,17 @@ mod tests {
         let (longest, too_long) = ("k".repeat(64), "k".repeat(65));
         let text = format!("a: 1\n{longest}: 1\n{too_long}: 1\n{}", "a: 2\n".repeat(1000));
         assert_eq!(all(&mut keyed, &text).len(), 1001, "all lines are read");
-        let remembered: Vec<_> = keyed.seen.iter().map(|line| line.key.len()).collect();
-        assert_eq!((remembered.len(), &remembered[..3]), (256, &[1, 64, 0][..]));
+        let remembered: Vec<_> = keyed.seen.iter().map(|line| line.as_ref().map(|line| line.key.len())).collect();
+        assert_eq!((remembered.len(), &remembered[..3]), (256, &[Some(1), Some(64), None][..]));
         assert_eq!(all(&mut keyed, &text).len(), 1001, "whether remembered or not");
+    }
+
+    #[test]
+    fn a_line_after_a_blank_that_is_not_remembered_was_read_once() {
+        let mut keyed = Keyed::new([("a", metric("minflt"))]);
+        let text = format!(" {}.a: 1\na: 2\n", "k".repeat(65));
+        let first = all(&mut keyed, &text);
+        assert_eq!((first.len(), all(&mut keyed, &text)), (2, first));
     }
 
     #[test]
