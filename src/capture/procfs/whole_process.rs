@@ -11,20 +11,26 @@ use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
 /// Fields of `stat` that are not counters (proc_pid_stat(5)).
 const STAT_PPID: u8 = 4;
 const STAT_FLAGS: u8 = 9;
-/// The last field that has a counter.
-const STAT_LAST: u8 = 17;
+const STAT_START: u8 = 22;
+/// The last field that is read.
+const STAT_LAST: u8 = STAT_START;
 
 /// Reads the counters of the process with this directory. Absent for kernel threads: each is a process with
 /// one thread and, but for usermode helpers, without children, so its thread has the same values.
 ///
 /// Failures are not counted: they have the same reasons as those of the first thread's files, which are.
 pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessState> {
-    let stat = stat(directory.read(File::Stat.name(), buffer).ok()?)?;
-    if stat.flags & PF_KTHREAD != 0 {
+    read_with_start(directory, buffer).map(|(process, _)| process)
+}
+
+/// Also the start time of the process, in ticks since boot.
+fn read_with_start(directory: &Folder, buffer: &mut Vec<u8>) -> Option<(ProcessState, Option<u64>)> {
+    let Stat { process, flags, start } = stat(directory.read(File::Stat.name(), buffer).ok()?)?;
+    if flags & PF_KTHREAD != 0 {
         return None;
     }
     let io = directory.read(File::Io.name(), buffer).ok();
-    io.and_then(|text| with_io(&stat.process, text)).or(Some(stat.process))
+    Some((io.and_then(|text| with_io(&process, text)).unwrap_or(process), start))
 }
 
 /// Reads the counters of parents again, after all threads were read, and keeps those of parents that waited for
@@ -44,11 +50,9 @@ pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadS
             continue;
         }
         let directory = procfs.folder(IdName::new(leader.tgid).as_c_str());
-        let after = directory.ok().and_then(|directory| read(&directory, &mut buffer));
-        let is_same =
-            |after: &ProcessState| after.ppid == before.ppid && after.utime_clock_ticks >= before.utime_clock_ticks;
-        leader.process_after =
-            after.filter(|after| is_same(after) && !after.has_same_children_as(before)).map(Box::new);
+        let after = directory.ok().and_then(|directory| read_with_start(&directory, &mut buffer));
+        let after = after.filter(|(_, start)| *start == leader.start_time_clock_ticks).map(|(after, _)| after);
+        leader.process_after = after.filter(|after| !after.has_same_children_as(before)).map(Box::new);
         waited.extend(leader.process_after.as_ref().map(|_| leader.tgid));
     }
     for leader in threads {
@@ -73,6 +77,8 @@ struct Stat {
     process: ProcessState,
     /// The `PF_` flags of `include/linux/sched.h`.
     flags: u64,
+    /// In ticks since boot.
+    start: Option<u64>,
 }
 
 fn stat(text: &[u8]) -> Option<Stat> {
@@ -83,6 +89,7 @@ fn stat(text: &[u8]) -> Option<Stat> {
         match field {
             STAT_PPID => stat.process.ppid = u32::try_from(value).ok(),
             STAT_FLAGS => stat.flags = value,
+            STAT_START => stat.start = Some(value),
             _ => counters(Source::Stat(field), value, &mut stat.process),
         }
     }
@@ -224,21 +231,23 @@ mod tests {
     fn another_process_with_the_id_of_a_parent_has_not_waited_for_its_children() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("7")).unwrap();
-        let write = |parent: u32, utime: u32, cutime: u32| {
-            let text = format!("7 (x) S {parent} 7 7 0 -1 0 92 0 1 0 {utime} 4 {cutime} 0 20");
+        let write = |parent: u32, cutime: u32, start: u32| {
+            let text = format!("7 (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20 0 1 0 {start} 0 0");
             std::fs::write(dir.path().join("7/stat"), text).unwrap();
         };
         let procfs = Folder::open(dir.path()).unwrap();
-        let is_same = |parent, utime| {
-            write(1, 30, 5);
+        let is_same = |parent, start| {
+            write(1, 5, 800);
             let process = read(&procfs.folder(c"7").unwrap(), &mut Vec::new()).map(Box::new);
-            let mut threads = [ThreadState { tid: 7, tgid: 7, process, ..ThreadState::default() }];
-            write(parent, utime, 50);
+            let leader =
+                ThreadState { tid: 7, tgid: 7, start_time_clock_ticks: Some(800), process, ..ThreadState::default() };
+            let mut threads = [leader];
+            write(parent, 50, start);
             reread_parents(&procfs, &mut threads);
             threads[0].process_after.is_some()
         };
-        assert!(is_same(1, 30) && is_same(1, 31));
-        assert!(!is_same(2, 31), "another parent");
-        assert!(!is_same(1, 29), "less CPU time");
+        assert!(is_same(1, 800));
+        assert!(is_same(2, 800), "its own parent exited meanwhile");
+        assert!(!is_same(1, 801), "another process");
     }
 }
