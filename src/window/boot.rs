@@ -1,5 +1,7 @@
 //! The time between two captures of one boot.
 
+use std::collections::BTreeSet;
+
 use crate::model::CtprofSnapshot;
 
 /// Why two snapshots are not the ends of a window.
@@ -110,7 +112,12 @@ impl Clocks {
     pub(super) fn start_ns(&self, start_ticks: Option<u64>, started_monotonic_ns: u64) -> u64 {
         let suspended = self.start_monotonic_ns.map_or(0, |monotonic| self.start_boottime_ns.saturating_sub(monotonic));
         let from_monotonic = || started_monotonic_ns.saturating_add(suspended);
-        start_ticks.map_or_else(from_monotonic, |ticks| ticks.saturating_mul(self.ns_per_tick))
+        start_ticks.map_or_else(from_monotonic, |ticks| self.boot_ns(Some(ticks)))
+    }
+
+    /// Time since boot of a start in ticks, in nanoseconds; 0 if it is unknown.
+    pub(super) fn boot_ns(&self, start_ticks: Option<u64>) -> u64 {
+        start_ticks.unwrap_or(0).saturating_mul(self.ns_per_tick)
     }
 
     /// From the start of the window to the start of a thread, in nanoseconds.
@@ -132,8 +139,8 @@ fn boot(snapshot: &CtprofSnapshot) -> Option<&str> {
 }
 
 /// The selected processes; empty for all.
-fn processes(snapshot: &CtprofSnapshot) -> &[u32] {
-    snapshot.capture.as_ref().map_or(&[], |capture| &capture.options.pids)
+fn processes(snapshot: &CtprofSnapshot) -> BTreeSet<u32> {
+    snapshot.capture.iter().flat_map(|capture| &capture.options.pids).copied().collect()
 }
 
 fn monotonic(snapshot: &CtprofSnapshot) -> Option<u64> {

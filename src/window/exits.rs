@@ -97,7 +97,7 @@ impl<T: Threads> Join<T> {
             (None, None) => {
                 let same_id = self.started.binary_search_by_key(&exited.id(), |(id, _)| *id);
                 // Another thread had the id before, if this one started before the listed one.
-                same_id.is_ok_and(|place| self.start.clocks.start_ns(Some(self.started[place].1), 0) <= start_ns)
+                same_id.is_ok_and(|place| self.start.clocks.boot_ns(Some(self.started[place].1)) <= start_ns)
             }
         }
     }

@@ -70,7 +70,7 @@ pub fn recorded(
     });
     let clocks = join.start.clocks;
     for mut thread in all {
-        let start_ns = clocks.start_ns(thread.start_time_clock_ticks.or(Some(0)), 0);
+        let start_ns = clocks.boot_ns(thread.start_time_clock_ticks);
         thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid, start_ns));
         join.add(thread);
     }

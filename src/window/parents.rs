@@ -41,7 +41,7 @@ impl Parents {
         let known = |(tgid, ticks, ppid): Living| Known {
             tgid,
             ppid: ppid.unwrap_or(0),
-            start_ns: clocks.start_ns(ticks.or(Some(0)), 0),
+            start_ns: clocks.boot_ns(ticks),
             is_in_earlier: false,
             is_living: false,
         };
@@ -90,7 +90,7 @@ impl Parents {
         let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
         let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
         let record = |(tgid, ticks, ppid): &(u32, u64, u32)| {
-            ExitedThread::new(ids(*tgid), *ppid, clocks.start_ns(Some(*ticks), 0), clocks.ns_per_tick)
+            ExitedThread::new(ids(*tgid), *ppid, clocks.boot_ns(Some(*ticks)), clocks.ns_per_tick)
         };
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
         let exits = Exits { summary: None, each: Some(&each) };

@@ -66,7 +66,7 @@ impl<'s> Records<'s> {
             let Some(ppid) = after.ppid else { continue };
             let mut work = Work::of_process(state, Includes::Threads, start.clocks.ns_per_tick);
             work += Work::of_process(after, Includes::Children, start.clocks.ns_per_tick);
-            let start_ns = start.clocks.start_ns(leader.start_ticks.or(Some(0)), 0);
+            let start_ns = start.clocks.boot_ns(leader.start_ticks);
             unexplained.explain_process((ppid, start_ns), work, &parents);
         }
         Self { start, clocks, parents, names, unexplained, recorded: BTreeSet::new(), impossible_delays: 0 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, CtprofSnapshot, InWindow, MEMORY_EVENTS,
-    PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, Value, ValueType, memory_stat_type,
+    PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, Value, ValueType, memory_stat_type,
 };
 
 /// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
@@ -17,8 +17,8 @@ pub(super) fn subtract(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot) {
     if let Some(psi) = &mut later.psi {
         pressure(earlier.psi.as_ref().unwrap_or(&Psi::default()), psi);
     }
-    if let (Some(earlier), Some(later)) = (&earlier.sched_ext, &mut later.sched_ext) {
-        fields(SCHED_EXT, earlier, later);
+    if let Some(state) = &mut later.sched_ext {
+        fields(SCHED_EXT, earlier.sched_ext.as_ref().unwrap_or(&SchedExtSysfs::default()), state);
     }
 }
 

@@ -58,7 +58,7 @@ impl Work {
             }
         }
         if metrics.run_time_ns.is_none() {
-            work.add_ticks(ns_per_tick);
+            work.set_run_time_from_ticks(ns_per_tick);
         }
         work
     }
@@ -73,11 +73,12 @@ impl Work {
                 work[field.source.metric] = amount;
             }
         }
-        work.add_ticks(ns_per_tick);
+        work.set_run_time_from_ticks(ns_per_tick);
         work
     }
 
-    fn add_ticks(&mut self, ns_per_tick: u64) {
+    /// Sets the run time to that of the ticks.
+    fn set_run_time_from_ticks(&mut self, ns_per_tick: u64) {
         let ticks = self[MetricId::utime_clock_ticks].saturating_add(self[MetricId::stime_clock_ticks]);
         self[MetricId::run_time_ns] = ticks.saturating_mul(ns_per_tick);
     }
