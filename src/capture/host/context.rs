@@ -57,7 +57,8 @@ pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
             &kconfig,
         )),
         sched_schedstats: Some(
-            switch(&roots.procfs, "sched_schedstats").unwrap_or_else(|| without_sysctl(&kconfig, "SCHEDSTATS")),
+            switch(&roots.procfs, "sched_schedstats")
+                .unwrap_or_else(|| without_sysctl(release.as_deref(), &kconfig, "SCHEDSTATS")),
         ),
         config_task_xacct: Some(kconfig.built("TASK_XACCT")),
         kernel_release: release.clone(),
@@ -105,8 +106,10 @@ fn switch(procfs: &Path, sysctl: &str) -> Option<Switch> {
 }
 
 /// A switch of this kernel whose sysctl does not exist. Where the option is built in, the sysctl is hidden.
-fn without_sysctl(kconfig: &Kconfig, option: &str) -> Switch {
-    if kconfig.built(option) == Built::On { Switch::Unknown } else { Switch::ConfigOff }
+fn without_sysctl(release: Option<&str>, kconfig: &Kconfig, option: &str) -> Switch {
+    // A procfs with the mount option `subset=pid` has no sysctl at all.
+    let has_sysctls = release.is_some();
+    if has_sysctls && kconfig.built(option) != Built::On { Switch::ConfigOff } else { Switch::Unknown }
 }
 
 /// Delay accounting. Its sysctl exists since Linux 5.14; older kernels enable it wherever it is built in,
@@ -115,7 +118,7 @@ fn delay_accounting(sysctl: Option<Switch>, release: Option<&str>, cmdline: Opti
     let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
     match sysctl {
         Some(switch) => switch,
-        None if at_least(release, (5, 14)) => without_sysctl(kconfig, "TASK_DELAY_ACCT"),
+        None if at_least(release, (5, 14)) => without_sysctl(release, kconfig, "TASK_DELAY_ACCT"),
         None => match kconfig.built("TASK_DELAY_ACCT") {
             Built::Off => Switch::ConfigOff,
             Built::On if disabled_at_boot() => Switch::RuntimeOff,
@@ -280,10 +283,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = |text: &str| {
             fs::write(dir.path().join("config-6.12"), text).unwrap();
-            without_sysctl(&Kconfig::read(dir.path(), dir.path(), Some("6.12")), "SCHEDSTATS")
+            let kconfig = Kconfig::read(dir.path(), dir.path(), Some("6.12"));
+            [Some("6.12"), None].map(|release| without_sysctl(release, &kconfig, "SCHEDSTATS"))
         };
-        assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), Switch::Unknown);
-        assert_eq!(config("# CONFIG_SCHEDSTATS is not set\n"), Switch::ConfigOff);
+        assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), [Switch::Unknown; 2]);
+        let without = config("# CONFIG_SCHEDSTATS is not set\n");
+        assert_eq!(without, [Switch::ConfigOff, Switch::Unknown], "all sysctls are hidden");
     }
 
     #[test]
