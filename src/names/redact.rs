@@ -120,7 +120,13 @@ impl Hash {
             *path = self.name(path, &OF_MOUNTS);
         }
         if let Some(line) = &mut host.kernel_cmdline {
-            let words = line.split(' ').map(|word| match word.split_once('=') {
+            // Blanks in quotes belong to a value (`next_arg` of the kernel's `lib/cmdline.c`).
+            let mut is_quoted = false;
+            let parameters = line.split(|c| {
+                is_quoted ^= c == '"';
+                c == ' ' && !is_quoted
+            });
+            let words = parameters.map(|word| match word.split_once('=') {
                 Some((option, _)) if option != "psi" => format!("{option}=…"),
                 _ => word.to_owned(),
             });
@@ -218,7 +224,7 @@ mod tests {
             let host = HostContext {
                 hostname: Some("db1.example.org".into()),
                 cgroup_mount: Some("/sys/fs/cgroup/aof".into()),
-                kernel_cmdline: Some("quiet root=UUID=77 psi=1 delayacct".into()),
+                kernel_cmdline: Some(r#"quiet root=UUID=77 psi=1 systemd.setenv="A=b c d" delayacct"#.into()),
                 ..HostContext::default()
             };
             let mut summary = CtprofParseSummary::default();
@@ -240,6 +246,6 @@ mod tests {
         for secret in ["redis", "aof", "postgres", "db1", "example", "77"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
-        assert_eq!(a.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 delayacct");
+        assert_eq!(a.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 systemd.setenv=… delayacct");
     }
 }
