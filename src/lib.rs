@@ -24,7 +24,7 @@
 //! | `export` | snapshots as Parquet files for query engines (feature `parquet`) |
 //! | [`window`] | what happened between two snapshots of one boot |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
-//! | [`report`] | output as table, Markdown, CSV and JSON |
+//! | [`report`] | output as table, Markdown, CSV, JSON and HTML |
 //! | [`cli`] | the command line |
 
 pub mod model;

@@ -14,7 +14,7 @@ use super::start::{Start, nanoseconds};
 use super::walked::Walked;
 use crate::model::{BpfObstacle, BpfUse, HostContext, NoBpf};
 
-/// The engine of one capture.
+/// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum Chosen {
     /// BPF, loaded.
     Bpf(Box<setup::Engine>),
@@ -36,7 +36,7 @@ impl Chosen {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
-        // Ids of the iterator are those of ctprof's PID namespace, which procfs can be mounted for another one than.
+        // The iterator's ids are those of ctprof's PID namespace. procfs may be mounted for another one.
         let own = pids::own(procfs).filter(|&id| options.roots.tree() == Tree::Live && id == std::process::id());
         let only = if let [process] = options.pids[..] { Some(process) } else { None };
         let loaded = own.ok_or_else(|| BpfObstacle::NotLive.into()).and_then(|_| setup::Engine::load(only, captures));

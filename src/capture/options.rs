@@ -12,7 +12,7 @@ use crate::process::Progress;
 /// Roots of the kernel's file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
-    /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled:
+    /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled: the BPF engine,
     /// `sched_getaffinity`, taskstats, jemalloc.
     pub procfs: PathBuf,
     /// Root of sysfs.
@@ -54,7 +54,7 @@ pub struct Options {
     pub engine: Engine,
     /// Worker threads. `None` for the number of idle CPUs: the CPUs that this process may use, less the
     /// 1-minute load average rounded to the nearest whole number; at least 1, at most half of the CPUs
-    /// plus 1. A larger number than 4 per CPU is taken as that: more would only contend.
+    /// plus 1. At most 4 per CPU, as more would only contend: larger numbers are lowered to that.
     pub jobs: Option<NonZeroUsize>,
     /// When to read `smaps_rollup`.
     pub smaps: Smaps,

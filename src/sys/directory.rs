@@ -43,7 +43,7 @@ fn split_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
 /// The number in a NUL-terminated name.
 fn number(name: &[u8]) -> Option<u32> {
     let end = name.iter().position(|&b| b == 0)?;
-    std::str::from_utf8(&name[..end]).ok().filter(|n| n.as_bytes()[0].is_ascii_digit())?.parse().ok()
+    std::str::from_utf8(&name[..end]).ok().filter(|n| n.starts_with(|c: char| c.is_ascii_digit()))?.parse().ok()
 }
 
 #[cfg(test)]

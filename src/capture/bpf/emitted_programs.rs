@@ -187,7 +187,7 @@ fn a_pointer_without_columns_is_not_followed() {
         let is_behind = |column: &Column| !column.place.hops.is_empty();
         let dropped = (0..).zip(&layout.columns).filter(|(_, column)| is_behind(column)).map(|(number, _)| number);
         let program = emitted(kernel, layout, &dropped.collect());
-        // The thread, the record and its element; none of a pointer.
+        // Of the thread and of the element; none of a pointer.
         let jumps = program.listing(|_| "").to_string().matches("== 0x0").count();
         assert_eq!(jumps, 2, "{name}");
     });

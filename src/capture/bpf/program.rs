@@ -22,7 +22,7 @@ const FIRST_ARGUMENT: i16 = 0;
 /// Submits a record without waking up the reader.
 const BPF_RB_NO_WAKEUP: i32 = 1;
 /// Words after the record of a tracepoint.
-pub(super) const ADDRESS_WORDS: usize = 1;
+const ADDRESS_WORDS: usize = 1;
 
 /// What programs need of the kernel, beside the fields.
 #[derive(Clone, Copy, Debug)]

@@ -37,8 +37,8 @@ pub(in crate::capture) struct Engine {
 }
 
 impl Engine {
-    /// Loads a program for all threads, or for those of one process where the kernel can select them. So many
-    /// captures need no capability from now on.
+    /// Loads a program for all threads, or for those of one process where the kernel can select them. Opens
+    /// iterators for `captures` captures, which then need no capability.
     ///
     /// # Errors
     /// [`NoBpf`] says why BPF is not available.

@@ -40,20 +40,21 @@ impl Engine {
         which: Which,
         pool: &ThreadPool,
     ) -> Result<BpfWalked, Errno> {
-        walk.progress.announce(u64::try_from(pids.len()).unwrap_or(u64::MAX));
         let reader = || Reader::new(&self.layout, &self.dropped, self.level, facts);
         let wanted: HashSet<u32> = pids.iter().copied().collect();
         let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
         let mut tally = Tally::default();
         let parser = Parser::new(&reader, &is_wanted, number_of_threads(walk.procfs));
-        let (mut threads, mut facts) = self.threads(parser, pool, &mut tally)?;
+        let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
-        let cgroups = complete::all(walk, &mut threads, &facts, &mut tally);
+        let cgroups = complete::all(walk, &mut threads, &thread_facts, &mut tally);
         let missed = missed(pids, &threads);
-        let counts = processes::complete(walk, &mut threads, &mut facts, pool);
+        // The walk by procfs announces those that it reads itself.
+        walk.progress.announce(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
+        let counts = processes::complete(walk, &mut threads, &mut thread_facts, pool);
         let resident =
-            threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?)));
+            threads.iter().zip(&thread_facts).filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?)));
         let resident_bytes = resident.collect();
         let mut walked = Walked { threads, cgroups, resident_bytes, tally, ..Walked::default() };
         counts.into_iter().for_each(|counts| walked.merge(counts));
