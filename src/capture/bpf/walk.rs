@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::super::enrich::guarded;
-use super::super::procfs::folder::Folder;
+use super::super::procfs::folder::{Folder, IdName};
 use super::super::procfs::text;
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
@@ -45,7 +45,14 @@ impl Engine {
         let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
         let mut tally = Tally::default();
         let parser = Parser::new(&reader, &is_wanted, number_of_threads(walk.procfs));
+        let only = if let [process] = *pids { Some(process) } else { None };
+        let before = only.map(|process| tids(walk.procfs, process)).unwrap_or_default();
         let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
+        if only.is_some_and(|process| is_cut(&threads, &before, &tids(walk.procfs, process))) {
+            // procfs reads the whole process instead.
+            threads.clear();
+            thread_facts.clear();
+        }
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &thread_facts, &mut tally);
@@ -170,6 +177,22 @@ pub(in crate::capture) enum Which {
     Selected,
 }
 
+/// The ids of the threads of a process; none if it has exited.
+fn tids(procfs: &Folder, process: u32) -> Vec<u32> {
+    let mut tids = Vec::new();
+    let folder = procfs.folder(IdName::new(process).as_c_str()).and_then(|folder| folder.listing(c"task"));
+    let _ = folder.and_then(|folder| folder.ids(&mut Vec::new(), &mut tids));
+    tids
+}
+
+/// Whether the iterator left out a thread that lived before and after. One over a single process ends where a thread
+/// exits that it is about to leave (`task_group_seq_get_next` of `kernel/bpf/task_iter.c`).
+fn is_cut(threads: &[ThreadState], before: &[u32], after: &[u32]) -> bool {
+    let visited: HashSet<u32> = threads.iter().map(|thread| thread.tid).collect();
+    let mut lived = before.iter().filter(|tid| after.binary_search(tid).is_ok());
+    lived.any(|tid| !visited.contains(tid))
+}
+
 /// The processes that procfs lists and the iterator did not visit. Some kernels hide threads from iterators.
 fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
     let visited: HashSet<u32> = threads.iter().map(|thread| thread.tgid).collect();
@@ -277,6 +300,13 @@ mod tests {
         // Before Linux 6.1, the iterator visits all processes.
         assert!(missed_processes <= 1, "{missed_processes}");
         assert_eq!(walked.tally.ghosts, 0);
+    }
+
+    #[test]
+    fn a_thread_that_exited_under_the_iterator_hid_all_later_ones() {
+        let visited = [7, 9].map(|tid| thread(7, tid, 1).state);
+        assert!(is_cut(&visited, &[7, 8, 9], &[7, 8, 9]));
+        assert!(!is_cut(&visited, &[7, 8, 9], &[7, 9, 10]), "one exited, one started");
     }
 
     #[test]
