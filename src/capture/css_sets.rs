@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::model::Name;
 
 /// The cgroup of each `struct css_set`, by address, that a capture has seen threads in; `None` for an address that
-/// the kernel used for two.
+/// captures saw in two. The kernel can give the address of a cgroup that has ended to another: if no capture has seen
+/// threads in that one, what exits there has the cgroup that ended.
 #[derive(Debug, Default)]
 pub(crate) struct CssSets(Mutex<HashMap<u64, Option<Name>>>);
 

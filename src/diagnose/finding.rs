@@ -188,8 +188,10 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
 pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(envelope, census);
     let mut findings = engine::all(&evidence);
-    findings.push(host::processes(&evidence));
-    findings.extend(host::panics(&evidence));
+    let panics = host::panics(&evidence);
+    // Not both complete and partial.
+    findings.extend(Some(host::processes(&evidence)).filter(|finding| panics.is_none() || finding.cause.is_some()));
+    findings.extend(panics);
     findings.extend(files::all(&evidence));
     findings.push(facilities::schedstats(&evidence));
     findings.push(facilities::taskstats(&evidence));

@@ -13,3 +13,12 @@ mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod taskstats;
 pub(crate) mod wait;
+
+use std::io;
+
+use nix::errno::Errno;
+
+/// The kernel's error; `EIO` for one that the standard library made up.
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}

@@ -8,14 +8,11 @@ use nix::errno::Errno;
 use super::super::procfs::cgroup_paths::CgroupPaths;
 use super::super::procfs::folder::Numbered;
 use super::super::procfs::parsers::Parsers;
-use super::super::procfs::task::PF_WQ_WORKER;
+use super::super::procfs::task::{PF_EXITING, PF_WQ_WORKER};
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
 use super::read::ThreadFacts;
 use crate::model::{Metrics, Name, ThreadState, may_be_cut, printable};
-
-/// Flag of `include/linux/sched.h`.
-const PF_EXITING: u64 = 0x4;
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
 pub(super) fn all(

@@ -18,7 +18,7 @@ use super::columns;
 use super::exit_decoder::{Decoder, Exit};
 use super::exit_programs::{ExitFields, ExitPrograms};
 use super::facts::Facts;
-use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME};
+use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME, words_of};
 use crate::model::{BpfObstacle, NoBpf};
 use crate::process::Privileges;
 use crate::sys::priority::raise_priority_of_this_thread;
@@ -90,7 +90,7 @@ impl BpfExits {
     pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = Exit> {
         let mut decoder = Decoder::new(&self.fields, &self.facts);
         self.records.iter().filter_map(move |(_, record)| {
-            let (mut exit, css_set) = decoder.exit(Record::split(&words(&record))?.0)?;
+            let (mut exit, css_set) = decoder.exit(Record::split(&words_of(&record).collect::<Vec<_>>())?.0)?;
             exit.state.cgroup = css_set.and_then(|address| self.css_sets.cgroup(address));
             Some(exit)
         })
@@ -151,7 +151,7 @@ impl Received {
     }
 
     fn take(&mut self, programs: &mut ExitPrograms) {
-        if let Err(errno) = programs.ring.take(|record| self.add(&words(record))) {
+        if let Err(errno) = programs.ring.take(|record| self.add(&words_of(record).collect::<Vec<_>>())) {
             tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
         }
     }
@@ -211,11 +211,6 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
     let followed = FOLLOWED..TIME;
     exiting[followed.clone()].iter_mut().zip(&freed[followed]).for_each(|(both, pointers)| *both |= pointers);
     exiting[HEAD..freed.len()].copy_from_slice(&freed[HEAD..]);
-}
-
-fn words(bytes: &[u8]) -> Vec<u64> {
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-    bytes.chunks_exact(8).map(word).collect()
 }
 
 #[cfg(test)]
@@ -347,7 +342,9 @@ mod tests {
         received.add(&freed(&fields, 2_000_000_000, 130));
         let facts = Facts { monotonic_offset_ns: offset, ..Facts::default() };
         let (_, record) = received.records.iter().next().unwrap();
-        let (exit, _) = Decoder::new(&fields, &facts).exit(Record::split(&words(&record)).unwrap().0).unwrap();
+        let (exit, _) = Decoder::new(&fields, &facts)
+            .exit(Record::split(&words_of(&record).collect::<Vec<_>>()).unwrap().0)
+            .unwrap();
         assert_eq!((exit.started_ns, exit.ended_ns), (864_001_900_000_000, 864_005_000_000_000));
         assert_eq!(exit.state.start_time_clock_ticks, Some(200));
     }

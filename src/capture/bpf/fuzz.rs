@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::btf::{Btf, Kind, TypeId};
 use super::columns::{self, Level};
 use super::facts::Facts;
-use super::layout::{Layout, Record};
+use super::layout::{Layout, Record, words_of};
 use super::path::resolve;
 use super::program::{Emitter, Kernel};
 use super::read::Reader;
@@ -30,8 +30,7 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
 }
 
 fn records(bytes: &[u8], reader: &mut Reader) {
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-    let mut words: Vec<_> = bytes.chunks_exact(8).map(word).collect();
+    let mut words: Vec<_> = words_of(bytes).collect();
     if let Some(length) = words.len().try_into().ok().filter(|_| !words.is_empty()) {
         words[0] = length;
     }

@@ -162,6 +162,11 @@ impl<'r> Record<'r> {
     }
 }
 
+/// The words in `bytes`, as a program wrote them.
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")))
+}
+
 /// The records in `words`. What follows the last whole one is left out.
 pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
     std::iter::from_fn(move || {

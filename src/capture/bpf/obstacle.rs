@@ -10,7 +10,7 @@ use crate::model::{BpfObstacle, NoBpf, at_least};
 
 /// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
 #[derive(Debug, Default)]
-struct Facts {
+struct BpfRights {
     /// `/proc/thread-self/status`: capabilities belong to threads.
     status: String,
     /// Target of `/proc/self/ns/user`.
@@ -26,17 +26,17 @@ struct Facts {
 /// The obstacle that is certain before bpf(2) is called: it costs two small files, and the kernel's type
 /// information megabytes.
 pub(in crate::capture) fn before_loading() -> Result<(), NoBpf> {
-    Facts::of_process().privilege().map_or(Ok(()), |cause| Err(cause.into()))
+    BpfRights::of_process().privilege().map_or(Ok(()), |cause| Err(cause.into()))
 }
 
 /// Why bpf(2) failed. `log` is that of the verifier, empty if it was not asked or wrote nothing.
 pub(in crate::capture) fn explain(errno: Errno, log: &str) -> NoBpf {
-    let no_bpf = Facts::all().explain(errno, log);
+    let no_bpf = BpfRights::all().explain(errno, log);
     tracing::info!(?errno, cause = %no_bpf.cause, log, "BPF is not available");
     no_bpf
 }
 
-impl Facts {
+impl BpfRights {
     fn of_process() -> Self {
         let user_namespace = fs::read_link("/proc/self/ns/user").unwrap_or_default();
         Self {
@@ -150,8 +150,8 @@ mod tests {
     const VERIFIER_LOG: &str = "0: R1=ctx() R10=fp0\n12: (79) r2 = *(u64 *)(r6 +4242)\n\
         access beyond struct pid at off 112 size 4\nprocessed 13 insns (limit 1000000) max_states_per_insn 0\n";
 
-    fn root() -> Facts {
-        Facts {
+    fn root() -> BpfRights {
+        BpfRights {
             status: status(ALL, 0),
             user_namespace: INITIAL_USER_NAMESPACE.to_owned(),
             release: "6.18.44-fc-v595".to_owned(),
@@ -160,20 +160,20 @@ mod tests {
         }
     }
 
-    fn cause(facts: &Facts, errno: Errno) -> BpfObstacle {
+    fn cause(facts: &BpfRights, errno: Errno) -> BpfObstacle {
         facts.explain(errno, "").cause
     }
 
     #[test]
     fn a_denial_without_capabilities_names_them_and_not_the_seccomp_filter_of_the_container() {
-        let plain = Facts { status: status(NONE, 2), ..root() };
+        let plain = BpfRights { status: status(NONE, 2), ..root() };
         assert_eq!(plain.explain(Errno::EPERM, ""), NoBpf::with_detail(BpfObstacle::NoCapability, "EPERM"));
         assert_eq!(plain.privilege(), Some(BpfObstacle::NoCapability));
     }
 
     #[test]
     fn cap_bpf_with_cap_perfmon_or_cap_sys_admin_alone_suffices() {
-        let privilege = |effective| Facts { status: status(effective, 0), ..root() }.privilege();
+        let privilege = |effective| BpfRights { status: status(effective, 0), ..root() }.privilege();
         assert_eq!(["000000c000000000", "0000000000200000", ALL].map(privilege), [None, None, None]);
         let lacking = Some(BpfObstacle::NoCapability);
         assert_eq!(["0000008000000000", "0000004000000000"].map(privilege), [lacking.clone(), lacking]);
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn capabilities_of_another_user_namespace_do_not_count() {
         let user_namespace = "user:[4026532249]".to_owned();
-        assert_eq!(cause(&Facts { user_namespace, ..root() }, Errno::EPERM), BpfObstacle::UserNamespace);
-        let unknown = Facts { user_namespace: String::new(), ..root() };
+        assert_eq!(cause(&BpfRights { user_namespace, ..root() }, Errno::EPERM), BpfObstacle::UserNamespace);
+        let unknown = BpfRights { user_namespace: String::new(), ..root() };
         assert_eq!(cause(&unknown, Errno::EPERM), BpfObstacle::Denied);
     }
 
     #[test]
     fn a_seccomp_filter_is_told_from_a_kernel_without_bpf() {
-        let filtered = Facts { status: status(ALL, 2), ..root() };
+        let filtered = BpfRights { status: status(ALL, 2), ..root() };
         for errno in [Errno::EPERM, Errno::ENOSYS] {
             assert_eq!(cause(&filtered, errno), BpfObstacle::Seccomp);
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_lockdown_is_the_cause_below_linux_6_12_only() {
-        let locked = |release: &str| Facts {
+        let locked = |release: &str| BpfRights {
             lockdown: "none integrity [confidentiality]".to_owned(),
             release: release.to_owned(),
             ..root()
@@ -207,16 +207,16 @@ mod tests {
         let log = "unknown func bpf_probe_read_kernel#113\n";
         assert_eq!(locked("6.1.0-28-amd64").explain(Errno::EINVAL, log).cause, BpfObstacle::Lockdown);
         assert_eq!(locked("6.12.41+deb13-amd64").explain(Errno::EINVAL, log).cause, BpfObstacle::Verifier);
-        let integrity = Facts { lockdown: "none [integrity] confidentiality".to_owned(), ..root() };
+        let integrity = BpfRights { lockdown: "none [integrity] confidentiality".to_owned(), ..root() };
         assert_eq!(cause(&integrity, Errno::EPERM), BpfObstacle::Denied);
     }
 
     #[test]
     fn a_low_limit_on_locked_memory_is_the_cause_below_linux_5_11_only() {
-        let old = Facts { release: "5.10.0-32-cloud-amd64".to_owned(), ..root() };
+        let old = BpfRights { release: "5.10.0-32-cloud-amd64".to_owned(), ..root() };
         assert_eq!(cause(&old, Errno::EPERM), BpfObstacle::MemoryLock);
         let unlimited = "Max locked memory         unlimited            unlimited            bytes     \n".to_owned();
-        assert_eq!(cause(&Facts { limits: unlimited, ..old }, Errno::EPERM), BpfObstacle::Denied);
+        assert_eq!(cause(&BpfRights { limits: unlimited, ..old }, Errno::EPERM), BpfObstacle::Denied);
         assert_eq!(cause(&root(), Errno::EPERM), BpfObstacle::Denied);
     }
 
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_about_this_process_is_found() {
-        let facts = Facts::all();
+        let facts = BpfRights::all();
         assert!(facts.field("CapEff:").is_some() && facts.field("Seccomp:").is_some(), "{}", facts.status);
         assert!(facts.is_since((5, 0)) && facts.user_namespace.starts_with("user:["), "{facts:?}");
         assert!(facts.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", facts.limits);

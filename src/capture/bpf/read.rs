@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::super::procfs::task::PF_KTHREAD;
+use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
 use super::columns::{self, Level};
 use super::cpu_time::CpuTime;
 use super::facts::Facts;
@@ -167,7 +167,6 @@ impl Reader {
 /// Whether a thread with these `PF_` flags has its own thread-local storage. Workers that the kernel creates in a
 /// process have the thread pointer of the thread that needed them, and exited threads may have released theirs.
 fn has_own_thread_pointer(flags: u64) -> bool {
-    const PF_EXITING: u64 = 0x4;
     /// Workers of io_uring (Linux 5.12).
     const PF_IO_WORKER: u64 = 0x10;
     /// Other workers, such as those of vhost (Linux 6.4).

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::super::host::context::in_initial_pid_namespace;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns::{self, Level};
-use super::layout::{Layout, Part, Record, Wanted, records};
+use super::layout::{Layout, Part, Record, Wanted, records, words_of};
 use super::load::{Attach, LoadError, Spec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
@@ -20,9 +22,6 @@ use crate::sys::bpf::iterator::{self, Only};
 use crate::sys::bpf::kernel_btf::{KernelBtf, KernelBtfError};
 use crate::sys::bpf::map::per_cpu_array;
 use crate::sys::bpf::memlock::RaisedMemlock;
-
-/// Target of `/proc/self/ns/pid` in the initial namespace (`PROC_PID_INIT_INO` of include/linux/proc_ns.h).
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// A loaded program with the layout of its records.
 pub(in crate::capture) struct Engine {
@@ -155,16 +154,14 @@ fn check_progress(threads: usize, elapsed: Duration) -> Result<(), Errno> {
 
 /// Appends bytes to the words of a record that is not whole yet. Passes all whole records, and keeps the rest.
 fn pass_whole(words: &mut Vec<u64>, bytes: &[u8], each: &mut impl FnMut(Vec<u64>)) {
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-    words.extend(bytes.chunks_exact(8).map(word));
+    words.extend(words_of(bytes));
     let rest = words.split_off(records(words).map(Record::len).sum());
     each(std::mem::replace(words, rest));
 }
 
 /// The level of ctprof's PID namespace. In the initial one it is 0; in others, ctprof's own record says it.
 pub(super) fn level(btf: &Btf<'_>, kernel: Kernel) -> Result<Level, NoBpf> {
-    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
+    if in_initial_pid_namespace(Path::new("/proc")) == Some(true) {
         return Ok(Level(0));
     }
     let layout = Layout::resolve(btf, kernel.task, vec![Wanted::number(Part::Thread, Level::OF_THREAD)]);
@@ -230,7 +227,8 @@ mod tests {
 
     #[test]
     fn the_engine_reads_the_calling_thread() {
-        let engine = match Engine::load(Some(std::process::id()), 1) {
+        // An iterator over one process can end early.
+        let engine = match Engine::load(None, 1) {
             Ok(engine) => engine,
             Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
         };

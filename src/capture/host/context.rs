@@ -146,7 +146,8 @@ fn pressure_switch(procfs: &Path, cmdline: Option<&str>, kconfig: &Kconfig) -> S
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
+/// Whether this process is in the initial PID namespace; `None` if that is unknown.
+pub(in crate::capture) fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
     let link = fs::read_link(procfs.join("self/ns/pid")).ok()?;
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
 }

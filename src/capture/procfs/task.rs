@@ -15,6 +15,7 @@ use crate::sys::affinity;
 /// Flags of `include/linux/sched.h`.
 pub(in crate::capture) const PF_WQ_WORKER: u64 = 0x20;
 pub(in crate::capture) const PF_KTHREAD: u64 = 0x0020_0000;
+pub(in crate::capture) const PF_EXITING: u64 = 0x4;
 
 /// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]

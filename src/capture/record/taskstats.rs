@@ -12,7 +12,6 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 
 use super::super::enrich::taskstats::Kept;
@@ -23,6 +22,7 @@ use super::listener_error::ExitListenerError;
 use super::packed::{MAX_BYTES, NotStored, Packed};
 use crate::model::HostContext;
 use crate::process::Privileges;
+use crate::sys::errno;
 use crate::sys::taskstats::ExitSockets;
 
 /// Receives the records of all threads that exit on this host, in a thread of its own.
@@ -50,7 +50,7 @@ impl TaskstatsListener {
     /// # Errors
     /// [`ExitListenerError`] without `CAP_NET_ADMIN`, in a container, or if the kernel has no taskstats.
     pub(super) fn start(host: &HostContext) -> Result<Self, ExitListenerError> {
-        let (stop, stopped) = UnixStream::pair().map_err(|error| os(&error))?;
+        let (stop, stopped) = UnixStream::pair().map_err(|error| errno(&error))?;
         let cpus = possible_cpus().ok_or(ExitListenerError::UnknownCpus)?;
         let sockets = ExitSockets::open(&cpus)?;
         receives_records(&sockets)?;
@@ -62,7 +62,7 @@ impl TaskstatsListener {
             received
         };
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
-        let listening = thread.spawn(listen).map_err(|error| os(&error))?;
+        let listening = thread.spawn(listen).map_err(|error| errno(&error))?;
         // The file exists exactly where I/O accounting is built in.
         let has_io = Path::new("/proc/self/io").exists();
         let kept = Kept::by(host);
@@ -86,12 +86,8 @@ impl TaskstatsListener {
 /// sockets register and send them nothing.
 fn receives_records(sockets: &ExitSockets) -> Result<(), ExitListenerError> {
     let exiting = thread::Builder::new().name("ctprof-probe".to_owned()).spawn(|| ());
-    let _ = exiting.map_err(|error| os(&error))?.join();
+    let _ = exiting.map_err(|error| errno(&error))?.join();
     sockets.has_record().then_some(()).ok_or(ExitListenerError::Namespace)
-}
-
-fn os(error: &std::io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 /// CPUs on which a thread can ever exit; those online now if that is unknown.

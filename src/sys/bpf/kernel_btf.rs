@@ -1,13 +1,14 @@
 //! The types of the running kernel.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 
+use super::super::errno;
 use super::mapping::{Access, Mapping};
 
 /// The file with the types.
@@ -62,10 +63,6 @@ fn read(file: File, size: usize) -> Result<Vec<u8>, KernelBtfError> {
     let limit = u64::try_from(MAX_SIZE).map_or(u64::MAX, |limit| limit + 1);
     file.take(limit).read_to_end(&mut bytes).map_err(|error| errno(&error))?;
     if bytes.len() > MAX_SIZE { Err(KernelBtfError::TooLarge) } else { Ok(bytes) }
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 impl Deref for KernelBtf {

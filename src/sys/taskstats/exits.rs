@@ -14,9 +14,10 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recv, recvmmsg, setsockopt, sockopt};
 
+use super::super::errno;
 use super::super::priority::raise_priority_of_this_thread;
 use super::message::{error, exited, request};
-use super::{ROOM, TASKSTATS_CMD_GET, Taskstats, errno};
+use super::{ROOM, TASKSTATS_CMD_GET, Taskstats};
 
 const TASKSTATS_CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
 const TASKSTATS_CMD_ATTR_DEREGISTER_CPUMASK: u16 = 4;

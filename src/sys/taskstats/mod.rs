@@ -5,7 +5,7 @@
 mod exits;
 mod message;
 
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recvmmsg, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
+
+use super::errno;
 
 pub(crate) use self::exits::ExitSockets;
 use self::message::{attribute, parse, request, stats};
@@ -133,10 +135,6 @@ impl Taskstats {
         }
         Ok(())
     }
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 /// Parses any bytes as a message.
