@@ -180,6 +180,8 @@ fn a_full_disk_is_an_error_that_names_the_file() {
         "capture -q -o /dev/full".to_owned(),
         "record -q -d 1ms -o /dev/full".to_owned(),
         "record -d 1ms > /dev/full".to_owned(),
+        "--version > /dev/full".to_owned(),
+        "record --help > /dev/full".to_owned(),
         format!("show {snapshot} > /dev/full"),
         format!("compare --format html {snapshot} {snapshot} > /dev/full"),
     ] {

@@ -28,6 +28,7 @@ mod window;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -46,7 +47,10 @@ pub fn command() -> clap::Command {
 /// Runs the command of the process's arguments.
 #[must_use]
 pub fn run() -> ExitCode {
-    let args = Args::try_parse().unwrap_or_else(|error| usage(&error));
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(instead) => return usage(&instead),
+    };
     log(&args);
     fail_writes_beyond_limit();
     match &args.command {
@@ -78,14 +82,16 @@ pub fn run() -> ExitCode {
     ended(done.map(|()| ExitCode::SUCCESS), FAILED)
 }
 
-/// Prints a usage error and exits. The usual exit status could be that of a recorded command.
-fn usage(error: &clap::Error) -> ! {
+/// Prints a usage error, the help or the version. The usual exit status of a usage error could be that of a recorded
+/// command.
+fn usage(instead: &clap::Error) -> ExitCode {
     let is_record = std::env::args_os().nth(1).is_some_and(|first| first == "record");
-    if is_record && error.use_stderr() {
-        let _ = error.print();
-        std::process::exit(RECORD_FAILED.into());
+    let printed = instead.print().context("cannot write to standard output");
+    match (instead.use_stderr(), is_record) {
+        (false, _) => ended(printed.map(|()| ExitCode::SUCCESS), if is_record { RECORD_FAILED } else { FAILED }),
+        (true, false) => u8::try_from(instead.exit_code()).unwrap_or(FAILED).into(),
+        (true, true) => RECORD_FAILED.into(),
     }
-    error.exit()
 }
 
 /// The exit status, `failed` after an error, which is printed.
