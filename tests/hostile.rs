@@ -192,6 +192,38 @@ fn a_full_disk_is_an_error_that_names_the_file() {
     }
 }
 
+#[test]
+fn an_error_wrote_escape_sequences_of_a_file_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("\u{1b}[31m.json");
+    fs::write(&file, r#"{"threads":[],"cgroup_stats":{"/\u001b]0;x\u0007\u001b[2J":5}}"#).unwrap();
+    let compared = output(CTPROF, &[OsStr::new("compare"), dir.path().as_os_str(), dir.path().as_os_str()]);
+    for done in [output(CTPROF, &[OsStr::new("show"), file.as_os_str()]), compared] {
+        let text = said(&done);
+        assert!(text.starts_with("ctprof: cannot parse") && text.contains(r"\u{1b}[31m.json"), "{text}");
+        assert!(text.contains(r"/\u{1b}]0;x\u{7}") && !text.contains('\u{1b}'), "{text}");
+    }
+    fs::write(&file, r#"{"threads":[]}"#).unwrap();
+    let done = output(CTPROF, &[OsStr::new("show"), file.as_os_str(), "--scope=command".as_ref()]);
+    let text = said(&done);
+    assert!(text.contains(r"\u{1b}[31m.json has no recorded command") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn a_message_to_a_full_device_was_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path().join("runs");
+    for (line, status) in [
+        ("show /nonexistent".to_owned(), 1),
+        (format!("export /nonexistent -o {}", dir.path().join("out").display()), 1),
+        (format!("record --engine procfs --runs 1 -d 1ms -o {}", runs.display()), 0),
+    ] {
+        let done = output("sh", &["-c", &format!("exec {CTPROF} {line} 2> /dev/full")]);
+        let is_without_parquet = cfg!(not(feature = "parquet")) && line.starts_with("export");
+        assert!(done.status.code() == Some(status) || is_without_parquet, "{line}: {}", done.status);
+    }
+}
+
 /// jemalloc 5.3 faults where it has no memory for the arena of a thread that starts: the only end without a message.
 #[test]
 fn lack_of_memory_is_an_error_with_a_message() {

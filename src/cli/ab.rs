@@ -12,6 +12,7 @@ use super::args::{Ab, Args, Messages};
 use super::capture::{check_roots, redact_key};
 use super::compare::Prepared;
 use super::runs::{Recorder, interruption};
+use super::say;
 use super::turns::{BASELINE, CANDIDATE, Side, Turns, sides};
 use crate::compare::Sides;
 use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
     leave(args.cpus(), &allowed);
     let interrupted = interruption(record(args, &signals, &mut sides, messages))?.map(killed);
     if interrupted.is_some() {
-        eprintln!("ctprof: interrupted after {}", sides.each_ref().map(Side::counted).join(" and "));
+        say(format_args!("ctprof: interrupted after {}", sides.each_ref().map(Side::counted).join(" and ")));
     }
     if let Some(status) = interrupted.filter(|_| sides.iter().any(|side| side.tally.successes() == 0)) {
         return Ok(ExitCode::from(status));

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use super::args::{Export, Messages};
 use super::exit::FAILED;
-use super::progress;
+use super::{progress, say};
 use crate::export::{self, Exported, Options, Output};
 use crate::process::Progress;
 use crate::report::escaped;
@@ -20,7 +20,7 @@ pub(super) fn run(args: &Export, messages: Messages) -> anyhow::Result<ExitCode>
     let output = Output::from(args.output.clone());
     let options = Options { limit: args.limits.max_snapshot_bytes, progress: &progress };
     let exported = export::export(&args.inputs, &output, options, &mut |error| {
-        eprintln!("ctprof: {}; left out", with_causes(error));
+        say(format_args!("ctprof: {}; left out", with_causes(error)));
     });
     drop(watch);
     let exported = exported?;

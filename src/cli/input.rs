@@ -13,6 +13,7 @@ use super::progress::{self, Watch};
 use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{CtprofSnapshot, Threads};
 use crate::process::Progress;
+use crate::report::escaped;
 use crate::store::{StoreError, Stored};
 use crate::window::{self, Earlier, Ends, Exits, Join, NoWindow};
 
@@ -58,7 +59,7 @@ impl<'o> Input<'o> {
         if self.options.scope == Scope::Command && command.is_none() {
             let message = format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
-                path.display()
+                named(path)
             );
             return Err(Args::command().error(ErrorKind::ValueValidation, message).into());
         }
@@ -181,10 +182,15 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
     let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
     let message = format!(
         "{} is a window and {} is a snapshot: compare two windows (ctprof record), or two snapshots",
-        window.display(),
-        snapshot.display()
+        named(window),
+        named(snapshot)
     );
     Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+}
+
+/// A path in a message that is printed as it is.
+fn named(path: &Path) -> String {
+    escaped(&path.to_string_lossy()).into_owned()
 }
 
 /// How the files of runs end; others in a directory are left alone.

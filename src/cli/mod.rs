@@ -25,7 +25,8 @@ mod turns;
 mod values;
 mod window;
 
-use std::io::{self, IsTerminal};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -36,6 +37,7 @@ use tracing_subscriber::prelude::*;
 use self::args::{Args, Command};
 use self::exit::FAILED;
 use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
+use crate::report::escaped;
 use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -102,11 +104,23 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
             if let Some(usage) = error.downcast_ref::<clap::Error>() {
                 usage.exit();
             }
-            eprintln!("ctprof: {error:#}");
+            complain(&error);
             ExitCode::from(failed)
         }
         Ok(status) => status,
     }
+}
+
+/// Prints an error. It may quote a file, and have lines: those of a verifier.
+fn complain(error: &anyhow::Error) {
+    let message = format!("{error:#}");
+    let lines: Vec<_> = message.lines().map(escaped).collect();
+    say(format_args!("ctprof: {}", lines.join("\n")));
+}
+
+/// Writes a line to standard error. If that is closed or full, there is nobody to tell.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// A closed pipe ends a report early. For a snapshot, it is a failure.

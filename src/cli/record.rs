@@ -13,6 +13,7 @@ use super::exit::free_at_exit;
 use super::output::{Stream, selection_page, views, write_page_to};
 use super::run_progress::RunProgress;
 use super::runs::{Recorder, RunDirectory, Tally, interruption};
+use super::say;
 use super::window::{self, Loading, NotStarted, Settings, Span};
 use crate::compare::{Digest, Sides};
 use crate::model::CtprofSnapshot;
@@ -39,7 +40,7 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
 fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<ExitCode> {
     let target = args.output.as_deref().map(Target::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
-        eprintln!("recording until Ctrl-C");
+        say(format_args!("recording until Ctrl-C"));
     }
     let (mut window, status) = recorded(args)?;
     if args.sources.redact {
@@ -127,10 +128,10 @@ fn summarize(directory: &RunDirectory, runs: u32, tally: &Tally) {
     let path = directory.path.to_string_lossy();
     let wanted = if tally.recorded < runs { format!(" of {runs}") } else { String::new() };
     let plural = if runs == 1 { "" } else { "s" };
-    eprintln!("Recorded {}{wanted} run{plural}: {}", tally.recorded, escaped(&path));
+    say(format_args!("Recorded {}{wanted} run{plural}: {}", tally.recorded, escaped(&path)));
     if !tally.failed.is_empty() {
         let each = tally.failed.iter().map(|(number, end)| format!("run {number} {end}"));
-        eprintln!("failed: {} ({})", tally.failures(), each.collect::<Vec<_>>().join(", "));
+        say(format_args!("failed: {} ({})", tally.failures(), each.collect::<Vec<_>>().join(", ")));
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::args::Messages;
+use super::say;
 use crate::process::Streams;
 
 /// Says on a terminal what runs, and about how long the rest takes.
@@ -39,7 +40,7 @@ impl RunProgress {
         let text = format!("{step}{}", self.left());
         match &self.shown {
             Shown::Nothing => {}
-            Shown::Lines => eprintln!("ctprof: {text}"),
+            Shown::Lines => say(format_args!("ctprof: {text}")),
             Shown::Bar(bar) => {
                 bar.set_position(count(self.done));
                 bar.set_message(text);
