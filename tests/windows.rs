@@ -440,21 +440,23 @@ fn a_process_that_started_in_the_window_is_ranked_like_any_other() {
 #[test]
 fn the_exit_status_is_that_of_the_command_or_says_why_there_is_none() {
     const TABLE: &[(&[&str], i32)] = &[
-        (&["--", "sh", "-c", "exit 7"], 7),
-        (&["--", "true"], 0),
-        (&["--", "sh", "-c", "kill -TERM $$"], 128 + 15),
-        (&["--", "sh", "-c", "kill -KILL $$"], 128 + 9),
-        (&["--", "ctprof-test-no-such-command"], 127),
-        (&["--", "/etc/passwd"], 126),
-        (&["--bogus"], 125),
-        (&["-d", "soon"], 125),
-        (&["-d", "1s", "--", "true"], 125),
-        (&["-o", "/nonexistent/w", "--", "sh", "-c", "exit 7"], 125),
+        (&["record", "--", "sh", "-c", "exit 7"], 7),
+        (&["record", "--", "true"], 0),
+        (&["record", "--", "sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["record", "--", "sh", "-c", "kill -KILL $$"], 128 + 9),
+        (&["record", "--", "ctprof-test-no-such-command"], 127),
+        (&["record", "--", "/etc/passwd"], 126),
+        (&["record", "--bogus"], 125),
+        (&["-q", "record", "--bogus"], 125),
+        (&["record", "-c", "delta", "--", "true"], 125),
+        (&["record", "-d", "soon"], 125),
+        (&["record", "-d", "1s", "--", "true"], 125),
+        (&["record", "-o", "/nonexistent/w", "--", "sh", "-c", "exit 7"], 125),
     ];
     for user in users() {
         let lab = Lab::new(*user);
         for (arguments, status) in TABLE {
-            let output = lab.ctprof(&[&["record"], *arguments].concat());
+            let output = lab.ctprof(arguments);
             assert_eq!(output.status.code(), Some(*status), "{user:?} {arguments:?}: {}", text(&output.stderr));
             assert_eq!(text(&output.stdout), "");
         }

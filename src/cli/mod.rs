@@ -87,7 +87,9 @@ pub fn run() -> ExitCode {
 /// Prints a usage error, the help or the version. The usual exit status of a usage error could be that of a recorded
 /// command.
 fn usage(instead: &clap::Error) -> ExitCode {
-    let is_record = std::env::args_os().nth(1).is_some_and(|first| first == "record");
+    // Options before the command have no values.
+    let command = std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    let is_record = command.is_some_and(|command| command == "record");
     let printed = instead.print().context("cannot write to standard output");
     match (instead.use_stderr(), is_record) {
         (false, _) => ended(printed.map(|()| ExitCode::SUCCESS), if is_record { RECORD_FAILED } else { FAILED }),
@@ -101,8 +103,8 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
     match done {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            if let Some(usage) = error.downcast_ref::<clap::Error>() {
-                usage.exit();
+            if let Some(wrong) = error.downcast_ref::<clap::Error>() {
+                return usage(wrong);
             }
             complain(&error);
             ExitCode::from(failed)
