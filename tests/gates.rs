@@ -171,6 +171,16 @@ fn a_closed_pipe_hid_a_failed_gate() {
 }
 
 #[test]
+fn a_failed_gate_hid_that_the_report_was_not_written() {
+    let sides = slower();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["compare", "a", "b", "--fail-on", "run>10%"]).current_dir(sides.0.path());
+    let out = command.stdout(std::fs::File::create("/dev/full").unwrap()).output().unwrap();
+    let said = text(&out.stderr);
+    assert!(out.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
+}
+
+#[test]
 fn json_has_the_gates_and_markdown_has_failed_gates_on_top() {
     let sides = slower();
     let gates = ["--fail-on", "make:run>10%", "--fail-on", "sh:run>10%"];

@@ -578,6 +578,18 @@ fn a_full_disk_does_not_lose_the_result() {
     assert!(is_empty, "a part of the file is left");
 }
 
+#[test]
+fn a_closed_pipe_hid_the_status_of_a_recorded_command() {
+    let lab = Lab::new(User::Current);
+    for options in [&[][..], &["-o", "w"]] {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drop(reader);
+        let mut record = lab.command("ctprof");
+        record.arg("record").args(options).args(["--", "sh", "-c", "exit 7"]);
+        assert_eq!(record.stderr(writer).status().unwrap().code(), Some(7), "{options:?}");
+    }
+}
+
 /// `tests/windows/threads.c`; `None` without a compiler.
 fn threads(lab: &Lab) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows/threads.c");

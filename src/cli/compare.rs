@@ -8,6 +8,7 @@ use super::exit::free_at_exit;
 use super::gates;
 use super::input::Input;
 use super::output::{groups_exist, selection, write_page};
+use super::reported;
 use crate::compare::{Comparison, Options, Runs, Sides, compare_digests, compare_with_gates};
 use crate::report::{Column, Page};
 
@@ -46,8 +47,7 @@ impl<'a> Prepared<'a> {
         let status = gates::finish(&comparison.gates, gates, messages);
         drop(page);
         free_at_exit((comparison, tree));
-        // A closed pipe, which is no failure of a report, must not hide a failed gate.
-        if status == ExitCode::SUCCESS { written.map(|()| status) } else { Ok(status) }
+        reported(written, status)
     }
 
     /// The comparison, and that of the tree below its groups. The sides were made with the options of the tree if there

@@ -125,6 +125,14 @@ fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// `status` after a report was written. A closed pipe, which is no failure of a report, hides no status.
+fn reported(written: anyhow::Result<()>, status: ExitCode) -> anyhow::Result<ExitCode> {
+    match written {
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        _ => Ok(status),
+    }
+}
+
 /// A closed pipe ends a report early. For a snapshot, it is a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     if error.is::<StoreError>() {

@@ -13,8 +13,8 @@ use super::exit::free_at_exit;
 use super::output::{Stream, selection_page, views, write_page_to};
 use super::run_progress::RunProgress;
 use super::runs::{Recorder, RunDirectory, Tally, interruption};
-use super::say;
 use super::window::{self, Loading, NotStarted, Settings, Span};
+use super::{reported, say};
 use crate::compare::{Digest, Sides};
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
@@ -50,8 +50,8 @@ fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<
         Some(Ok(written)) => {
             if messages == Messages::All {
                 let file = escaped(&written.path.to_string_lossy()).into_owned();
-                record_summary(&mut io::stderr().lock(), &window, &file, written.bytes)
-                    .context("cannot write to standard error")?;
+                let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
+                return reported(summary.context("cannot write to standard error"), status);
             }
             free_at_exit(window);
             return Ok(status);
@@ -62,8 +62,7 @@ fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<
     // What a full disk refuses is still printed.
     let printed = print(args, window, columns);
     written?;
-    printed?;
-    Ok(status)
+    reported(printed, status)
 }
 
 /// The window, and the exit status.
