@@ -201,6 +201,24 @@ fn on_terminal(columns: u16, args: &str) -> Option<String> {
 }
 
 #[test]
+fn a_report_on_standard_error_had_the_limits_of_standard_output() {
+    let record = "record --engine procfs --long --unchanged -- true";
+    let Some(page) = on_terminal(80, &format!("{record} > /dev/null")) else { return eprintln!("skipped: no script") };
+    assert!(page.contains("more rows (show with --limit 0)"), "{page}");
+    let page = on_terminal(80, &format!("{record} 2>&1 > /dev/tty | cat")).unwrap();
+    assert!(page.contains("\r\nprimary") && !page.contains("more rows"), "{page}");
+}
+
+#[test]
+fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
+    let args = format!("show {OLD} -g comm-exact --format markdown");
+    let Some(page) = on_terminal(80, &args) else { return eprintln!("skipped: no script") };
+    let words: Vec<&str> = args.split(' ').collect();
+    assert_eq!(page.replace('\r', ""), printed(&words));
+    assert!(page.contains("more groups"), "{page}");
+}
+
+#[test]
 fn names_of_metrics_were_cut_at_80_columns() {
     let Some(page) = on_terminal(80, "metrics") else { return eprintln!("skipped: no script") };
     for metric in ctprof::model::METRICS {

@@ -353,7 +353,7 @@ pub(super) struct View {
     /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
     sort_by: Vec<SortKey>,
-    /// Maximum rows per section (0: no limit) [default: 10 in Markdown, 50 on a terminal, else no limit]
+    /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown and tables, on a terminal as many as fit]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns

@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anyhow::Context;
+use terminal_size::{Height, Width, terminal_size_of};
 
 use super::args::{ColourWhen, Format, View};
 use crate::compare::{self, Digest, NoSuchGroup, Options, show_digest};
@@ -26,13 +27,9 @@ pub(super) fn to_stdout(
     print(&mut out).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Width of the terminal; `None` if standard output is not a terminal.
-pub(super) fn width() -> Option<u16> {
-    let stdout = io::stdout();
-    stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout).map_or(80, |(width, _)| width.0))
-}
-
-/// Height of a report if standard output is not a terminal.
+/// Width of a terminal that does not say its size.
+const USUAL_WIDTH: u16 = 80;
+/// Height of a report that does not go to a terminal.
 const USUAL_HEIGHT: u16 = 30;
 /// Lines of a report around the groups of its overview: facts, headings, what is left out, the prompt.
 const LINES_AROUND: usize = 10;
@@ -41,7 +38,7 @@ const FEWEST_GROUPS: usize = 8;
 
 /// The rows of a page: by default as many groups as fit the terminal and a limited number of rows per section,
 /// all in formats for programs.
-pub(super) fn selection(view: &View) -> Selection {
+pub(super) fn selection(view: &View, stream: Stream) -> Selection {
     let is_for_people = !matches!(view.format, Format::Csv | Format::Json);
     let is_text = matches!(view.format, Format::Table | Format::Markdown);
     let usual = |limit: usize| Some(limit).filter(|_| is_text);
@@ -50,11 +47,13 @@ pub(super) fn selection(view: &View) -> Selection {
         Some(limit) => Some(limit),
         None => usual,
     };
-    let groups = usize::from(height()).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
+    let terminal = stream.terminal().filter(|_| matches!(view.format, Format::Table));
+    let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
+    let groups = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
     Selection {
-        limit: given(match (view.format, width()) {
+        limit: given(match (view.format, terminal) {
             (Format::Markdown, _) => Some(MARKDOWN_LIMIT),
-            (Format::Table, Some(_)) => Some(TERMINAL_LIMIT),
+            (_, Some(_)) => Some(TERMINAL_LIMIT),
             _ => None,
         }),
         groups: given(usual(groups)),
@@ -67,13 +66,11 @@ pub(super) fn groups_exist(unmatched: &[NoSuchGroup]) -> anyhow::Result<()> {
     unmatched.first().map_or(Ok(()), |error| Err(anyhow::Error::new(error.clone()).context("--only")))
 }
 
-fn height() -> u16 {
-    terminal_size::terminal_size_of(io::stdout()).map_or(USUAL_HEIGHT, |(_, height)| height.0)
-}
-
-/// Writes a page to standard output in the selected format.
-pub(super) fn write_page(page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
-    write_page_to(Stream::Stdout, page, view, columns)
+/// Columns and lines.
+#[derive(Clone, Copy)]
+struct Size {
+    width: u16,
+    height: u16,
 }
 
 /// Where a report goes.
@@ -86,12 +83,20 @@ pub(super) enum Stream {
 }
 
 impl Stream {
+    /// The size of the terminal; `None` if it is not a terminal.
+    fn terminal(self) -> Option<Size> {
+        let size = match self {
+            Self::Stdout => terminal_size_of(io::stdout()),
+            Self::Stderr => terminal_size_of(io::stderr()),
+        };
+        let (width, height) =
+            size.map_or((USUAL_WIDTH, USUAL_HEIGHT), |(Width(width), Height(height))| (width, height));
+        self.is_terminal().then_some(Size { width, height })
+    }
+
     /// Width of the terminal; `None` if it is not a terminal.
-    fn width(self) -> Option<u16> {
-        match self {
-            Self::Stdout => width(),
-            Self::Stderr => terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0),
-        }
+    pub(super) fn width(self) -> Option<u16> {
+        self.terminal().map(|terminal| terminal.width)
     }
 
     fn is_terminal(self) -> bool {
@@ -113,13 +118,18 @@ pub(super) fn views(mut digest: Digest, options: &Options, view: &View) -> (comp
 }
 
 /// The page of the selected rows.
-pub(super) fn selection_page<'r>(groups: &'r compare::View, tree: Option<&'r compare::View>, view: &View) -> Page<'r> {
-    let page = |groups| Page::of_view(groups, selection(view));
+pub(super) fn selection_page<'r>(
+    groups: &'r compare::View,
+    tree: Option<&'r compare::View>,
+    view: &View,
+    stream: Stream,
+) -> Page<'r> {
+    let page = |groups| Page::of_view(groups, selection(view, stream));
     page(groups).with_tree(tree.map(page))
 }
 
 /// Writes a page in the selected format.
-pub(super) fn write_page_to(stream: Stream, page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
+pub(super) fn write_page(stream: Stream, page: &Page<'_>, view: &View, columns: &[Column]) -> anyhow::Result<()> {
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
     let write = |out: &mut dyn Write| match view.format {
         Format::Table => report::write_table(out, page, columns, terminal),

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use super::args::{Messages, Record};
 use super::capture::{check_roots, options, redact_key};
 use super::exit::free_at_exit;
-use super::output::{Stream, selection_page, views, write_page_to};
+use super::output::{Stream, selection_page, views, write_page};
 use super::run_progress::RunProgress;
 use super::runs::{Recorder, RunDirectory, Tally, interruption};
 use super::window::{self, Loading, NotStarted, Settings, Span};
@@ -148,5 +148,6 @@ fn print(args: &Record, window: CtprofSnapshot, columns: &[Column]) -> anyhow::R
     let (groups, tree) = views(digest, &options, &args.view);
     groups.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
-    write_page_to(stream, &selection_page(&groups, tree.as_ref(), &args.view), &args.view, columns)
+    let page = selection_page(&groups, tree.as_ref(), &args.view, stream);
+    write_page(stream, &page, &args.view, columns)
 }

@@ -2,7 +2,7 @@
 
 use super::args::{Messages, Show};
 use super::input::Input;
-use super::output::{groups_exist, selection_page, views, write_page};
+use super::output::{Stream, groups_exist, selection_page, views, write_page};
 use crate::compare::Sides;
 use crate::report::Column;
 
@@ -21,5 +21,6 @@ pub(super) fn run(args: &Show, messages: Messages) -> anyhow::Result<()> {
     drop(input);
     let (groups, tree) = views(digest, &options, &args.view);
     groups_exist(&groups.unmatched)?;
-    write_page(&selection_page(&groups, tree.as_ref(), &args.view), &args.view, &columns)
+    let page = selection_page(&groups, tree.as_ref(), &args.view, Stream::Stdout);
+    write_page(Stream::Stdout, &page, &args.view, &columns)
 }
