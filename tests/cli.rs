@@ -230,6 +230,15 @@ fn a_terminal_is_filled_and_not_overrun() {
 }
 
 #[test]
+fn record_wrote_a_compressed_file_to_a_terminal() {
+    let command = format!("{} record --engine procfs -d 1ms -o -", env!("CARGO_BIN_EXE_ctprof"));
+    let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(out.status.code() == Some(125) && page.contains("cannot write a compressed file to a terminal"), "{page}");
+}
+
+#[test]
 fn the_listing_in_the_documentation_is_the_programs_own() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let listing = text(&run(&["metrics", "--format", "markdown"]).stdout);

@@ -21,9 +21,7 @@ use crate::store::Target;
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
 pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
-    if args.output.as_deref() == Some(Path::new("-")) && io::stdout().is_terminal() {
-        bail!("cannot write a compressed snapshot to a terminal: name a file with -o, or pipe it");
-    }
+    check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     // A file that nobody named is never overwritten.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
@@ -47,6 +45,14 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
     }
     free_at_exit(snapshot);
+    Ok(())
+}
+
+/// A compressed file is not for a terminal.
+pub(super) fn check_output(output: Option<&Path>) -> anyhow::Result<()> {
+    if output == Some(Path::new("-")) && io::stdout().is_terminal() {
+        bail!("cannot write a compressed file to a terminal: name a file with -o, or pipe it");
+    }
     Ok(())
 }
 

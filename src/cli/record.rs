@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use super::args::{Messages, Record};
-use super::capture::{check_roots, options, redact_key};
+use super::capture::{check_output, check_roots, options, redact_key};
 use super::exit::free_at_exit;
 use super::output::{Stream, selection_page, views, write_page};
 use super::run_progress::RunProgress;
@@ -26,6 +26,7 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
+    check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     let columns = args.view.columns(Column::is_of_views)?;
     if args.view.is_of_command() && args.command.is_empty() {
