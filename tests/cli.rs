@@ -239,6 +239,16 @@ fn record_wrote_a_compressed_file_to_a_terminal() {
 }
 
 #[test]
+fn no_color_0_did_not_disable_color() {
+    let command = format!("{} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "0").stdin(Stdio::null());
+    let Ok(out) = terminal.output() else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(page.contains("primary") && !page.contains('\u{1b}'), "{page}");
+}
+
+#[test]
 fn the_listing_in_the_documentation_is_the_programs_own() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let listing = text(&run(&["metrics", "--format", "markdown"]).stdout);

@@ -149,12 +149,12 @@ pub(super) fn write_page(stream: Stream, page: &Page<'_>, view: &View, columns: 
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
 fn colour(when: ColourWhen, stream: Stream) -> Colour {
-    let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let value = |name| env::var_os(name).filter(|value| !value.is_empty());
     let on = match when {
         ColourWhen::Always => true,
         ColourWhen::Never => false,
-        ColourWhen::Auto if set("NO_COLOR") => false,
-        ColourWhen::Auto => set("CLICOLOR_FORCE") || stream.is_terminal(),
+        ColourWhen::Auto if value("NO_COLOR").is_some() => false,
+        ColourWhen::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.is_terminal(),
     };
     if on { Colour::On } else { Colour::Off }
 }
