@@ -12,7 +12,7 @@ pub use self::error::StoreError;
 pub use self::source::{Stored, load, load_into};
 #[cfg(feature = "parquet")]
 pub(crate) use self::target::PendingFile;
-pub use self::target::{EXTENSION, Target, Written};
+pub use self::target::{ENDINGS, EXTENSION, Target, Written, is_snapshot_name};
 
 use std::path::Path;
 

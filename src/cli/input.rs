@@ -14,7 +14,7 @@ use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{CtprofSnapshot, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
-use crate::store::{StoreError, Stored};
+use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
 use crate::window::{self, Earlier, Ends, Exits, Join, NoWindow};
 
 /// Reads files with a progress bar, as long as it lives.
@@ -193,14 +193,6 @@ fn named(path: &Path) -> String {
     escaped(&path.to_string_lossy()).into_owned()
 }
 
-/// How the files of runs end; others in a directory are left alone.
-const RUN_ENDINGS: [&str; 2] = [".ctprof.zst", ".json"];
-
-/// Whether a file of this name is a run of its directory.
-pub(super) fn is_run(name: &str) -> bool {
-    RUN_ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
 /// The files of the runs in a directory, by name.
 fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("cannot read directory {}", directory.display());
@@ -208,7 +200,7 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory).with_context(unreadable)? {
         let path = entry.with_context(unreadable)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if is_run(&name) && path.is_file() {
+        if is_snapshot_name(&name) && path.is_file() {
             files.push(path);
         } else {
             tracing::debug!("{}: not a run", path.display());
@@ -216,7 +208,7 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     if files.is_empty() {
-        let endings = RUN_ENDINGS.join(" or *");
+        let endings = ENDINGS.join(" or *");
         bail!("{} has no runs (*{endings}); record one with `ctprof record -o`", directory.display());
     }
     Ok(files)

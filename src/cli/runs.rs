@@ -7,10 +7,9 @@ use anyhow::{Context, bail};
 
 use super::args::Sources;
 use super::capture::options;
-use super::input::is_run;
 use super::window::{self, End, Loading, NotStarted, Settings, Span};
 use crate::process::{CommandEnd, Signals, SpawnError};
-use crate::store::{EXTENSION, Target};
+use crate::store::{EXTENSION, Target, is_snapshot_name};
 
 /// What all runs share.
 pub(super) struct Recorder<'r> {
@@ -88,7 +87,7 @@ impl RunDirectory {
         fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
         let entries = fs::read_dir(path).with_context(|| format!("cannot read the directory {}", path.display()))?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-        if let Some(run) = names.filter(|name| is_run(name)).min() {
+        if let Some(run) = names.filter(|name| is_snapshot_name(name)).min() {
             bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
         }
         Ok(Self { path: path.to_owned(), runs })

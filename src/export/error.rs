@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::block::OutOfRange;
-use crate::store::StoreError;
+use crate::store::{ENDINGS, StoreError};
 
 /// Why a capture, or a file of the export, could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum ExportError {
     #[error("{} is not a regular file; write the snapshot to a file first", .0.display())]
     NotAFile(PathBuf),
     /// A directory has no snapshots.
-    #[error("{} has no snapshots (*.ctprof.zst, *.json)", .0.display())]
+    #[error("{} has no snapshots (*{})", .0.display(), ENDINGS.join(", *"))]
     NoSnapshots(PathBuf),
     /// A value is larger than the signed integers of query engines.
     #[error("cannot export {}: {column} is {value}, more than the largest BIGINT ({})", path.display(), i64::MAX)]

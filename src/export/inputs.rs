@@ -11,10 +11,7 @@ use super::error::ExportError;
 use super::identity::Identity;
 use crate::model::{CtprofSnapshot, ThreadState, Threads};
 use crate::process::Progress;
-use crate::store::Stored;
-
-/// Endings of the names of snapshots in directories.
-const EXTENSIONS: [&str; 2] = [".ctprof.zst", ".json"];
+use crate::store::{Stored, is_snapshot_name};
 
 /// How to read the snapshots.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +85,7 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
         }
         if entry.file_type().map_err(unreadable)?.is_dir() {
             walk(&path, files)?;
-        } else if EXTENSIONS.iter().any(|extension| name.ends_with(extension)) && path.is_file() {
+        } else if is_snapshot_name(&name) && path.is_file() {
             files.push(path);
         }
     }

@@ -7,13 +7,11 @@ use serde::Serialize;
 use super::REPORT_FORMAT_VERSION;
 use super::escape::escaped;
 use super::json::object;
-use super::layout;
+use super::layout::{self, GAP};
 use crate::diagnose::{self, Finding, Source};
 
 /// Columns of the word for a coverage.
 const COVERAGE: usize = 11;
-/// Between columns.
-const GAP: usize = 2;
 
 #[derive(Serialize)]
 struct FindingsJson<'a> {

@@ -30,6 +30,15 @@ const HASH_LOG: u32 = 11;
 /// The extension of snapshots.
 pub const EXTENSION: &str = ".ctprof.zst";
 
+/// How the names of snapshots in directories end: those of ctprof, and plain JSON. Other files are left alone.
+pub const ENDINGS: [&str; 2] = [EXTENSION, ".json"];
+
+/// Whether a file in a directory is a snapshot by its name.
+#[must_use]
+pub fn is_snapshot_name(name: &str) -> bool {
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
