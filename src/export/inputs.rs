@@ -38,7 +38,9 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<Capture>, Vec<Expo
             Err(error) => failed.push(error),
         }
     }
-    let identified: Vec<_> = files.into_par_iter().map(|path| identify(path, limit)).collect();
+    let found: Vec<_> = files.into_par_iter().map(|path| find(path, limit)).collect();
+    // One after the other: a file without a head is in memory as a whole.
+    let identified = found.into_iter().map(|found| found.and_then(|found| found.identify(limit)));
     let mut captures = Vec::new();
     let mut known = BTreeSet::new();
     for capture in identified {
@@ -92,18 +94,29 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn identify(path: PathBuf, limit: u64) -> Result<Capture, ExportError> {
+/// A file, and what precedes its threads; `None` in a file of another layout, and in a damaged one.
+struct Found {
+    path: PathBuf,
+    capture_id: String,
+    head: Option<CtprofSnapshot>,
+}
+
+fn find(path: PathBuf, limit: u64) -> Result<Found, ExportError> {
     let capture_id = hash(&path).map_err(|source| ExportError::input(&path, source))?;
-    let mut stored = Stored::open(&path, limit)?;
-    let head = match stored.head() {
-        Some(head) => head,
-        // Another layout, or damaged.
-        None => stored.load_into(&Unread, &Progress::default())?.0,
-    };
-    let CtprofSnapshot { captured_at_unix_ns, window, host, .. } = head;
-    let host = host.and_then(|host| host.hostname);
-    let window_ns = window.map(|window| window.duration_ns);
-    Ok(Capture { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
+    let head = Stored::open(&path, limit)?.head();
+    Ok(Found { path, capture_id, head })
+}
+
+impl Found {
+    /// Reads the whole file if it has no head.
+    fn identify(self, limit: u64) -> Result<Capture, ExportError> {
+        let Self { path, capture_id, head } = self;
+        let read = || Ok(Stored::open(&path, limit)?.load_into(&Unread, &Progress::default())?.0);
+        let CtprofSnapshot { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
+        let host = host.and_then(|host| host.hostname);
+        let window_ns = window.map(|window| window.duration_ns);
+        Ok(Capture { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
+    }
 }
 
 fn hash(path: &Path) -> io::Result<String> {
@@ -128,4 +141,19 @@ impl Threads for Unread {
     fn add(&mut self, _: ThreadState) {}
 
     fn append(&mut self, _: Self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_a_head_were_in_memory_all_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.json");
+        fs::write(&path, r#"{"cgroup_stats":{},"threads":[5]}"#).unwrap();
+        let found = find(path, 1 << 20).unwrap();
+        assert!(found.head.is_none());
+        assert!(found.identify(1 << 20).is_err(), "only this reads the threads");
+    }
 }
