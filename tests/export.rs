@@ -335,6 +335,18 @@ fn captures_say_what_is_doubtful() {
 }
 
 #[test]
+fn an_unknown_time_was_the_year_1970() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut snapshot = on_host(Some("h"));
+    snapshot.captured_at_unix_ns = 0;
+    let output = dir.path().join("out");
+    export(&[&write(&snapshot, dir.path().join("a.ctprof.zst"))], &output);
+    let row = rows(&output.join("captures/date=__HIVE_DEFAULT_PARTITION__/host=h")).remove(0);
+    assert_eq!((&row["time"], &row["captured_at_unix_ns"]), (&Field::Null, &Field::Null));
+    assert!(rows(&output.join("threads")).iter().all(|row| row["time"] == Field::Null));
+}
+
+#[test]
 fn a_file_of_threads_says_that_cgroups_and_captures_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let out = run(&[Path::new(TEMPLATE)], &dir.path().join("threads.parquet"));

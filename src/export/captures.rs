@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
 use super::column::{Cell, Column, column_name, columns};
+use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
 use crate::model::{Census, CtprofSnapshot, HostContext, SchedExtSysfs, Section, Value, WindowInfo, record_rows};
 
@@ -71,7 +72,7 @@ fn text(text: Option<&String>) -> Option<Cell<'_>> {
 
 fn of_capture() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
-        captured_at_unix_ns: Integer in "ns" = |row| Some(row.snapshot.captured_at_unix_ns.into()), "`time` in nanoseconds since 1970.";
+        captured_at_unix_ns: Integer in "ns" = |row| known(row.snapshot.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
         format_version: Integer in "" = |row| row.snapshot.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
         tool: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.tool).into()), "Program that captured.";
         tool_version: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.version).into()), "Its version.";
@@ -103,7 +104,7 @@ fn of_doubts() -> Vec<Column<CaptureRow>> {
 
 fn of_window() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
-        window_started: Time in "" = |row| Some((row.window()?.started_at_unix_ns / 1000).into()), "Start of the window.";
+        window_started: Time in "" = |row| known(row.window()?.started_at_unix_ns).map(microseconds), "Start of the window.";
         suspended_ns: Integer in "ns" = |row| row.window()?.suspended_ns.map(Into::into), "Time in the window that the host was suspended.";
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
         exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";

@@ -1,6 +1,6 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
-use super::column::{Column, columns};
+use super::column::{Cell, Column, columns};
 
 /// What identifies a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,15 +9,25 @@ pub(super) struct Identity {
     pub(super) capture_id: String,
     pub(super) host: Option<String>,
     /// When it was captured, in nanoseconds since 1970. The end of a window.
-    pub(super) captured_at_unix_ns: u64,
+    pub(super) captured_at_unix_ns: Option<u64>,
     pub(super) window_ns: Option<u64>,
+}
+
+/// A wall clock time of a file, in nanoseconds since 1970; 0 is unknown.
+pub(super) fn known(unix_ns: u64) -> Option<u64> {
+    Some(unix_ns).filter(|ns| *ns > 0)
+}
+
+/// The value of a column of times.
+pub(super) fn microseconds(unix_ns: u64) -> Cell<'static> {
+    (unix_ns / 1000).into()
 }
 
 pub(super) fn columns() -> Vec<Column<Identity>> {
     columns! { Identity;
         capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of the snapshot file.";
         host: Text in "" = |row| row.host.as_deref().map(Into::into), "Host name.";
-        time: Time in "" = |row| Some((row.captured_at_unix_ns / 1000).into()), "When it was captured; the end of a window.";
+        time: Time in "" = |row| row.captured_at_unix_ns.map(microseconds), "When it was captured; the end of a window.";
         window_ns: Integer in "ns" = |row| row.window_ns.map(Into::into), "Length of the window. NULL in snapshots, whose counters are totals since each thread started; in windows, counters are increases.";
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::error::ExportError;
-use super::identity::Identity;
+use super::identity::{Identity, known};
 use crate::model::{CtprofSnapshot, ThreadState, Threads};
 use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
@@ -55,7 +55,7 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<Capture>, Vec<Expo
 }
 
 /// The order of captures, whatever the order and the names of their files.
-fn order(capture: &Capture) -> (&Option<String>, u64, &str) {
+fn order(capture: &Capture) -> (&Option<String>, Option<u64>, &str) {
     let Identity { capture_id, host, captured_at_unix_ns, .. } = &capture.identity;
     (host, *captured_at_unix_ns, capture_id)
 }
@@ -115,6 +115,7 @@ impl Found {
         let CtprofSnapshot { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
         let host = host.and_then(|host| host.hostname);
         let window_ns = window.map(|window| window.duration_ns);
+        let captured_at_unix_ns = known(captured_at_unix_ns);
         Ok(Capture { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
     }
 }

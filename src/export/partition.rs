@@ -15,8 +15,8 @@ pub(super) struct Partition {
     pub(super) host: String,
 }
 
-/// The directory of captures without host, which engines show as NULL.
-const NO_HOST: &str = "__HIVE_DEFAULT_PARTITION__";
+/// The value in the name of a directory that engines show as NULL.
+const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Maximum number of bytes of a host in the name of a directory: with a hash after it, less than the 255 of a file
 /// name.
@@ -24,12 +24,15 @@ const LONGEST_HOST: usize = 160;
 
 impl Partition {
     fn new(capture: &Capture) -> Self {
-        let captured = Timestamp::from_nanosecond(capture.identity.captured_at_unix_ns.into());
-        let captured = captured.expect("64 bits of nanoseconds end in the year 2554");
+        let day = |ns: u64| {
+            let captured = Timestamp::from_nanosecond(ns.into()).expect("64 bits of nanoseconds end in the year 2554");
+            captured.strftime("%Y-%m-%d").to_string()
+        };
+        let date = capture.identity.captured_at_unix_ns.map(day);
         let host = capture.identity.host.as_deref().filter(|host| !host.is_empty());
         Self {
-            date: captured.strftime("date=%Y-%m-%d").to_string(),
-            host: format!("host={}", host.map_or(NO_HOST.to_owned(), directory_name)),
+            date: format!("date={}", date.as_deref().unwrap_or(NULL)),
+            host: format!("host={}", host.map_or(NULL.to_owned(), directory_name)),
         }
     }
 }
@@ -87,7 +90,7 @@ mod tests {
         let identity = Identity {
             capture_id: id.to_owned(),
             host,
-            captured_at_unix_ns: 1_700_000_000_000_000_000,
+            captured_at_unix_ns: Some(1_700_000_000_000_000_000),
             window_ns: None,
         };
         Capture { path: id.into(), identity }
