@@ -164,6 +164,26 @@ fn a_capture_that_was_exported_before_is_not_in_two_files() {
 }
 
 #[test]
+fn a_capture_was_in_two_files_after_another_one_could_not_be_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = on_host(Some("h"));
+    let mut large = small.clone();
+    large.threads.extend((0..20).flat_map(|_| small.threads.clone()));
+    let inputs =
+        [(&small, "a.ctprof.zst"), (&large, "b.ctprof.zst")].map(|(one, name)| write(one, dir.path().join(name)));
+    let output = dir.path().join("out");
+    export(&[&inputs[0], &inputs[1]], &output);
+    let first = contents(&output);
+    let limit = (2 * serde_json::to_vec(&small).unwrap().len()).to_string();
+    let mut again = Command::new(CTPROF);
+    again.arg("export").args(&inputs).arg("-o").arg(&output);
+    let out = again.args(["--max-snapshot-bytes", &limit]).output().unwrap();
+    let messages = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.code() == Some(1) && messages.contains("b.ctprof.zst is larger than"), "{messages}");
+    assert!(contents(&output) == first, "the file stays as it is");
+}
+
+#[test]
 fn a_damaged_snapshot_among_many_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = Fleet { hosts: 1, days: 1, windows: 4, threads: 3000 };

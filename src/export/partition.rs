@@ -63,9 +63,17 @@ fn directory_name(host: &str) -> String {
     name
 }
 
+/// The captures of a partition, by file.
+pub(super) struct Parts {
+    /// Those of existing files.
+    pub(super) again: Vec<Vec<Capture>>,
+    /// The others; perhaps none.
+    pub(super) new: Vec<Capture>,
+}
+
 /// Divides the captures of a partition into files, given the captures of the existing ones: a file whose captures
 /// are all here is written again, and those of the other files are left out, so that no capture is in two files.
-pub(super) fn files(captures: Vec<Capture>, existing: &[Vec<String>]) -> Vec<Vec<Capture>> {
+pub(super) fn parts(captures: Vec<Capture>, existing: &[Vec<String>]) -> Parts {
     let here: BTreeSet<String> = captures.iter().map(|capture| capture.identity.capture_id.clone()).collect();
     let (mut again, mut new) = (vec![Vec::new(); existing.len()], Vec::new());
     for capture in captures {
@@ -75,9 +83,8 @@ pub(super) fn files(captures: Vec<Capture>, existing: &[Vec<String>]) -> Vec<Vec
             None => new.push(capture),
         }
     }
-    again.push(new);
     again.retain(|captures| !captures.is_empty());
-    again
+    Parts { again, new }
 }
 
 #[cfg(test)]
@@ -123,20 +130,21 @@ mod tests {
 
     #[test]
     fn no_capture_is_in_two_files() {
-        let ids = |files: Vec<Vec<Capture>>| -> Vec<Vec<String>> {
-            let of_file = |file: Vec<Capture>| file.into_iter().map(|capture| capture.identity.capture_id).collect();
-            files.into_iter().map(of_file).collect()
+        let ids = |file: Vec<Capture>| -> Vec<String> {
+            file.into_iter().map(|capture| capture.identity.capture_id).collect()
         };
         let captures = || ["a", "b", "c"].map(|id| capture(id, None)).to_vec();
-        let files = |existing: &[&[&str]]| {
+        let parts = |existing: &[&[&str]]| {
             let existing: Vec<Vec<String>> =
                 existing.iter().map(|file| file.iter().map(|id| (*id).to_owned()).collect()).collect();
-            ids(super::files(captures(), &existing))
+            let Parts { again, new } = super::parts(captures(), &existing);
+            (again.into_iter().map(ids).collect::<Vec<_>>().concat().join(" "), ids(new).join(" "))
         };
-        assert_eq!(files(&[]), [["a", "b", "c"]]);
-        assert_eq!(files(&[&["a", "b", "c"]]), [["a", "b", "c"]], "the same again");
-        assert_eq!(files(&[&["b"]]), [vec!["b"], vec!["a", "c"]], "one more");
-        assert_eq!(files(&[&["b", "x"]]), [["a", "c"]], "that file stays as it is");
-        assert_eq!(files(&[&["a", "x"], &["b", "c", "y"]]), Vec::<Vec<String>>::new());
+        let is = |again: &str, new: &str| (again.to_owned(), new.to_owned());
+        assert_eq!(parts(&[]), is("", "a b c"));
+        assert_eq!(parts(&[&["a", "b", "c"]]), is("a b c", ""), "the same again");
+        assert_eq!(parts(&[&["b"]]), is("b", "a c"), "one more");
+        assert_eq!(parts(&[&["b", "x"]]), is("", "a c"), "that file stays as it is");
+        assert_eq!(parts(&[&["a", "x"], &["b", "c", "y"]]), is("", ""));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::ExportError;
 use super::files::{AHEAD, Files, Outcome, Source};
 use super::inputs::{self, Capture, Options};
-use super::partition::{self, Partition};
+use super::partition::{self, Partition, Parts};
 use super::rows::Writing;
 use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
@@ -61,7 +61,7 @@ pub fn export(
     let exported = Exported { failed: u64::try_from(failed.len()).unwrap_or(u64::MAX), ..Exported::default() };
     let mut export = Export { options, report, schemas: Schemas::new(), exported };
     match output {
-        Output::Threads(path) => export.write(captures, &Place::File(path))?,
+        Output::Threads(path) => export.write(captures, &Place::File(path), Damaged::LeftOut)?,
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
             for (partition, captures) in partition::partitions(captures) {
@@ -77,6 +77,15 @@ struct Export<'e> {
     report: &'e mut dyn FnMut(&ExportError),
     schemas: Schemas,
     exported: Exported,
+}
+
+/// What to do if a capture turns out to be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damaged {
+    /// The files are written again without it.
+    LeftOut,
+    /// Nothing: the other captures are in an existing file, and would then be in two.
+    LeavesFile,
 }
 
 /// Where the rows of some captures go.
@@ -111,15 +120,19 @@ impl Export<'_> {
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
         let place = Place::Partition(directories);
-        partition::files(captures, &existing).into_iter().try_for_each(|captures| self.write(captures, &place))
+        let Parts { again, new } = partition::parts(captures, &existing);
+        again.into_iter().try_for_each(|captures| self.write(captures, &place, Damaged::LeavesFile))?;
+        self.write(new, &place, Damaged::LeftOut)
     }
 
-    /// Writes the files of some captures. If a capture turns out to be damaged, they are written again without it.
-    fn write(&mut self, captures: Vec<Capture>, place: &Place<'_>) -> Result<(), ExportError> {
+    /// Writes the files of some captures.
+    fn write(&mut self, captures: Vec<Capture>, place: &Place<'_>, damaged: Damaged) -> Result<(), ExportError> {
         let source = |capture| Source { capture, writing: Writing::AtOnce };
         let mut sources: Vec<Source> = captures.into_iter().map(source).collect();
         while !sources.is_empty() {
+            let wanted = sources.len();
             match self.attempt(sources, place)? {
+                Some(rest) if rest.len() < wanted && damaged == Damaged::LeavesFile => break,
                 Some(rest) => sources = rest,
                 None => break,
             }
