@@ -15,8 +15,8 @@ use super::runs::{Recorder, interruption};
 use super::say;
 use super::turns::{BASELINE, CANDIDATE, Side, Turns, sides};
 use crate::compare::Sides;
+use crate::model::cpu_ranges;
 use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
-use crate::report::cpu_ranges;
 
 /// Runs two commands in turn, and compares their windows.
 pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {

@@ -1,13 +1,12 @@
 //! Rows in memory, column by column, as Parquet stores them.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::slice;
 
 use parquet::data_type::ByteArray;
 
 use super::column::{Cell, Column, ColumnDoc, ColumnType};
-use crate::model::Value;
+use crate::model::{Value, cpu_ranges};
 
 /// The values of a leaf of the schema, in some consecutive rows.
 #[derive(Debug)]
@@ -125,23 +124,9 @@ fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
         Value::Text(text) => Cow::Borrowed(text),
         Value::Name(name) => Cow::Borrowed(name),
         Value::Letter(letter) => Cow::Owned(letter.to_string()),
-        Value::Cpus(cpus) => Cow::Owned(cpu_list(cpus)),
+        Value::Cpus(cpus) => Cow::Owned(cpu_ranges(cpus)),
         other => Cow::Owned(other.to_string()),
     }
-}
-
-/// CPUs as the kernel lists them: `0-3,8`.
-fn cpu_list(cpus: &[u32]) -> String {
-    let mut list = String::new();
-    for run in cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
-        let comma = if list.is_empty() { "" } else { "," };
-        let written = match run {
-            [first, .., last] => write!(list, "{comma}{first}-{last}"),
-            _ => write!(list, "{comma}{}", run[0]),
-        };
-        written.expect("writing to a String");
-    }
-    list
 }
 
 /// Consecutive rows often have the same text: it is shared.
@@ -270,13 +255,6 @@ fn push_counts(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpus_are_listed_as_the_kernel_does() {
-        for (cpus, list) in [(&[][..], ""), (&[3], "3"), (&[0, 1], "0-1"), (&[0, 1, 2, 5, 7, 8], "0-2,5,7-8")] {
-            assert_eq!(cpu_list(cpus), list);
-        }
-    }
 
     #[test]
     fn a_number_above_2_to_the_63_is_an_error_and_no_limit_is_the_largest_number() {

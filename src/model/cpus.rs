@@ -69,9 +69,34 @@ impl Reduce<CpuSet> for CpuSets {
     }
 }
 
+/// CPU numbers in the kernel's list format: `0-3,8`.
+#[must_use]
+pub fn cpu_ranges(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let run = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        one => one.iter().map(u32::to_string).collect(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_are_listed_as_the_kernel_does() {
+        for (cpus, list) in [
+            (&[][..], ""),
+            (&[3], "3"),
+            (&[0, 1], "0-1"),
+            (&[0, 2], "0,2"),
+            (&[0, 1, 2, 5, 7, 8], "0-2,5,7-8"),
+            (&[u32::MAX, 0], "4294967295,0"),
+        ] {
+            assert_eq!(cpu_ranges(cpus), list);
+        }
+    }
 
     fn total(sets: &[&[u32]]) -> Cell {
         let (first, rest) = sets.split_first().unwrap();

@@ -64,7 +64,7 @@ pub use cgroup::{
 };
 pub use cgroup_source::{CgroupFile, Conversion, Place};
 pub use cpu_time::HostCpuTime;
-pub use cpus::{CpuSet, CpuSets};
+pub use cpus::{CpuSet, CpuSets, cpu_ranges};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub use direction::Direction;
 pub use engine::{BpfObstacle, BpfUse, NoBpf};

@@ -33,7 +33,6 @@ pub use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::page::{
     Fact, Line, List, ListLine, Page, PageGroup, PageRow, PageSection, Selection, Sided, Silence, Tone, Unchanged,
 };
-pub use self::scale::cpu_ranges;
 pub use self::table::{Colour, Terminal, write_table};
 
 /// Version of the JSON of reports.

@@ -1,7 +1,7 @@
 //! Numbers in tables: scaled to a suitable unit, with at least three significant digits.
 
 use crate::compare::Delta;
-use crate::model::{Cell, Unit};
+use crate::model::{Cell, Unit, cpu_ranges};
 
 /// A scale: its factor and its name.
 type Step = (f64, &'static str);
@@ -143,17 +143,6 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     }
 }
 
-/// CPU numbers in the kernel's list format: `0-3,8`.
-#[must_use]
-pub fn cpu_ranges(cpus: &[u32]) -> String {
-    let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-    let run = |run: &[u32]| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        one => one.iter().map(u32::to_string).collect(),
-    };
-    runs.map(run).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +257,5 @@ mod tests {
         }
         assert_eq!(delta_text(None, Unit::Ns), "-");
         assert_eq!(percent_text(Some(0.0)), "+0.0%");
-        assert_eq!([cpu_ranges(&[0]), cpu_ranges(&[0, 1]), cpu_ranges(&[0, 2])], ["0", "0-1", "0,2"]);
     }
 }
