@@ -502,6 +502,18 @@ fn windows_of_the_largest_numbers_are_shown_and_compared_in_every_format() {
     shown_in_every_format(&["show", &late, &late]);
 }
 
+#[test]
+fn html_of_a_group_with_too_many_started_and_exited_threads_was_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let thread =
+        r#"{"tid":1,"tgid":1,"alive_ns":1,"count":18446744073709551615,"started":true,"exited":true,"run_time_ns":1}"#;
+    let window = r#""window":{"duration_ns":1000000000}"#;
+    let file = written(dir.path(), "w", &format!(r#"{{"format_version":2,{window},"threads":[{thread}]}}"#));
+    let done = output(CTPROF, &["show", &file, "--format", "html"]);
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(String::from_utf8(done.stdout).unwrap().contains("18446744073709551615"));
+}
+
 /// A snapshot of a host with these processes, each with its parent.
 fn processes(second: u64, parents: impl IntoIterator<Item = (u32, u32)>) -> CtprofSnapshot {
     let host = format!(r#"{{"boot_id":"b","uptime_ns":{second}000000000,"clock_ticks_per_second":100}}"#);

@@ -13,7 +13,7 @@ use super::super::overview::group_verdict;
 use super::super::page::{Line, Page, PageRow, PageSection, Sided, Tone};
 use super::super::verdict::verdict_text;
 use super::rows::{Chosen, selected};
-use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Sides};
+use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Sides, Turnover};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Interval;
@@ -211,7 +211,7 @@ impl<'p> SectionData<'p> {
         self.renamed.extend(group.renamed.then_some(place));
         self.exited_work.extend(group.exited_work.map(|_| place));
         let turnover = group.turnover.values().last().copied().flatten();
-        let turnover = turnover.filter(|turnover| turnover.started + turnover.exited > 0);
+        let turnover = turnover.filter(|turnover| *turnover != Turnover::default());
         self.turnover.extend(turnover.map(|turnover| (place, turnover.started, turnover.exited)));
         place
     }
