@@ -326,6 +326,21 @@ fn runs_have_verdicts_intervals_and_gates() {
 }
 
 #[test]
+fn rounding_of_rates_did_not_carry_into_the_next_unit() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = [(1000, 0), (1001, 999_999)].map(|(second, switches)| {
+        let mut one = thread((1, 1), ("one", "one", "/"), (second, 0));
+        one["voluntary_csw"] = json!(switches);
+        one["nonvoluntary_csw"] = json!(0);
+        files.snapshot(&format!("{second}.json"), second, &[one], &json!({}))
+    });
+    browser.open(&files.report("rates.html", &["show", &before, &after]));
+    let text = browser.text("main");
+    assert!(text.contains("1.00M") && !text.contains("1000K"), "{text}");
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
@@ -336,6 +351,7 @@ fn hostile_names_stay_text() {
         "<!--<script>",
         "a\u{2028}b\u{2029}c",
         "\u{202e}gnp.exe\u{2066}",
+        "\u{61c}mark",
         "{{data}}",
         "\"'`${1}&amp;\\",
         "\u{0}\u{1f}\u{7f}\n",
@@ -372,7 +388,8 @@ fn hostile_names_stay_text() {
             assert_eq!(browser.value("document.querySelectorAll('script').length"), 2, "{axis} {view}");
             assert!(browser.requests().iter().all(|address| address.starts_with(&report) || address == "data:,"));
             let text = browser.text("main");
-            let steering = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let steering =
+                |c: char| c.is_control() || matches!(c, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             assert!(!text.contains(steering), "{axis} {view}");
             assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true, "{axis} {view}");
         }

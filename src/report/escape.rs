@@ -20,7 +20,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -32,5 +33,10 @@ mod tests {
         assert_eq!(escaped("größe #3"), "größe #3");
         assert_eq!(escaped("\x1b[31mred\0\n\u{9b}x"), "\\u{1b}[31mred\\u{0}\\n\\u{9b}x");
         assert_eq!(escaped("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn an_arabic_letter_mark_got_through() {
+        assert_eq!(escaped("a\u{61c}b"), "a\\u{61c}b");
     }
 }

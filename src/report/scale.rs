@@ -14,7 +14,9 @@ fn ladder(unit: Unit) -> &'static [Step] {
         Unit::Bytes => {
             &[(1.0, "B"), (KIB, "KiB"), (KIB * KIB, "MiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB * KIB * KIB, "TiB")]
         }
+        Unit::BytesPerSecond => ladder(Unit::Bytes),
         Unit::Ticks => &[(1.0, " ticks")],
+        Unit::Percent => &[(1.0, "%")],
         _ => &[(1.0, ""), (1e3, "K"), (1e6, "M"), (1e9, "G")],
     }
 }
@@ -36,24 +38,22 @@ fn parts(number: u128, unit: Unit) -> (String, &'static str) {
     if unit == Unit::Hundredths {
         return (format!("{}.{:02}", number / 100, number % 100), "%");
     }
+    stepped(number as f64, unit, number.to_string())
+}
+
+/// The digits of a number in the step that suits it, and its name. `lowest` has the digits in the lowest step.
+fn stepped(number: f64, unit: Unit, lowest: String) -> (String, &'static str) {
     let steps = ladder(unit);
-    let exact = number as f64;
-    let mut step = steps.iter().rposition(|(size, _)| exact >= *size).unwrap_or(0);
-    loop {
-        let (size, name) = steps[step];
-        if step == 0 {
-            return (number.to_string(), name);
-        }
-        let value = exact / size;
-        let digits = three_digits(value);
-        // Rounding can carry into the next unit: 999.9 µs is 1.00ms.
-        let carried =
-            steps.get(step + 1).is_some_and(|(next, _)| digits.parse::<f64>().is_ok_and(|v| v * size >= *next));
-        if !carried {
-            return (digits, name);
-        }
+    let mut step = steps.iter().rposition(|(size, _)| number >= *size).unwrap_or(0);
+    let mut digits = if step == 0 { lowest } else { three_digits(number / steps[step].0) };
+    // Rounding can carry into the next unit: 999.9 µs is 1.00ms.
+    while let Some((next, _)) = steps.get(step + 1)
+        && digits.parse::<f64>().is_ok_and(|value| value * steps[step].0 >= *next)
+    {
         step += 1;
+        digits = three_digits(number / steps[step].0);
     }
+    (digits, steps[step].1)
 }
 
 fn three_digits(value: f64) -> String {
@@ -108,18 +108,13 @@ fn is_rate(unit: Unit) -> bool {
 /// A rate, without its "per second". Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
 /// none at all is `0`.
 fn rate_text(rate: f64, unit: Unit) -> String {
-    let (steps, name) = match unit {
-        Unit::BytesPerSecond => (ladder(Unit::Bytes), "B"),
-        Unit::Percent => (&[(1.0, "%")][..], "%"),
-        _ => (ladder(Unit::Count), ""),
+    let digits = match rate {
+        0.0 => "0".to_owned(),
+        ..9.95 => format!("{rate:.1}"),
+        _ => format!("{rate:.0}"),
     };
-    let step = steps.iter().rev().find(|(size, _)| *size > 1.0 && rate >= *size);
-    match step {
-        Some((size, name)) => format!("{}{name}", three_digits(rate / size)),
-        None if rate == 0.0 => format!("0{name}"),
-        None if rate < 9.95 => format!("{rate:.1}{name}"),
-        None => format!("{rate:.0}{name}"),
-    }
+    let (digits, name) = stepped(rate, unit, digits);
+    format!("{digits}{name}")
 }
 
 /// A difference; `-` if there is none.
@@ -220,6 +215,19 @@ mod tests {
         assert_eq!(cell_text(Some(&Cell::Ratio(0.5)), Unit::Ratio), "0.500");
         assert_eq!(delta_text(Some(&Delta::Points(-0.25)), Unit::Ratio), "−0.250");
         assert_eq!(delta_text(Some(&Delta::Points(0.0)), Unit::Ratio), "+0.000");
+    }
+
+    #[test]
+    fn rounding_of_rates_did_not_carry_into_the_next_unit() {
+        for (rate, unit, text) in [
+            (999.4, Unit::CountPerSecond, "999"),
+            (999.6, Unit::CountPerSecond, "1.00K"),
+            (999_999.0, Unit::CountPerSecond, "1.00M"),
+            (1023.7, Unit::BytesPerSecond, "1.00KiB"),
+            (999.6, Unit::Percent, "1000%"),
+        ] {
+            assert_eq!(cell_text(Some(&Cell::Ratio(rate)), unit), text);
+        }
     }
 
     #[test]

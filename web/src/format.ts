@@ -17,6 +17,7 @@ const COUNTS: readonly Step[] = [
   [1e6, "M"],
   [1e9, "G"],
 ];
+const PERCENT: readonly Step[] = [[1, "%"]];
 const LADDERS: Record<string, readonly Step[]> = {
   ns: [
     [1, "ns"],
@@ -44,15 +45,18 @@ function threeDigits(value: number): string {
 /** An unsigned whole number with its unit. */
 function scaled(number: number, unit: string): string {
   if (unit === "percent/100") return `${Math.floor(number / 100)}.${String(number % 100).padStart(2, "0")}%`;
-  const steps = ladder(unit);
+  return stepped(number, ladder(unit), `${number}`);
+}
+
+/** A number in the step that suits it; `lowest` is the number in the lowest one. */
+function stepped(number: number, steps: readonly Step[], lowest: string): string {
   let at = Math.max(
     0,
     steps.findLastIndex(([size]) => number >= size),
   );
   for (;;) {
     const [size, name] = steps[at] ?? [1, ""];
-    if (at === 0) return `${number}${name}`;
-    const digits = threeDigits(number / size);
+    const digits = at === 0 ? lowest : threeDigits(number / size);
     const next = steps[at + 1];
     if (!next || Number(digits) * size < next[0]) return `${digits}${name}`;
     at += 1;
@@ -60,12 +64,8 @@ function scaled(number: number, unit: string): string {
 }
 
 function rate(number: number, unit: string): string {
-  const name = unit === "bytes/s" ? "B" : unit === "percent" ? "%" : "";
-  const steps = unit === "percent" ? [] : ladder(unit);
-  const step = steps.findLast(([size]) => size > 1 && number >= size);
-  if (step) return `${threeDigits(number / step[0])}${step[1]}`;
-  if (number === 0) return `0${name}`;
-  return `${number < 9.95 ? number.toFixed(1) : number.toFixed(0)}${name}`;
+  const digits = number === 0 ? "0" : number < 9.95 ? number.toFixed(1) : number.toFixed(0);
+  return stepped(number, unit === "percent" ? PERCENT : ladder(unit), digits);
 }
 
 /** A number in a unit. */
@@ -155,6 +155,6 @@ const ESCAPES: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" 
 
 /** Text from a snapshot with control and bidirectional characters escaped, as in src/report/escape.rs. */
 export function visible(text: string): string {
-  const steering = /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
+  const steering = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
   return text.replace(steering, (one) => ESCAPES[one] ?? `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
 }
