@@ -70,7 +70,7 @@ Exit status: 0 success, 1 failure (also if a gate has no data), 2 wrong usage, 3
 pub(super) enum Command {
     /// Capture every thread of this host into a file
     Capture(Capture),
-    /// Record what happens in a time or while a command runs, and show it
+    /// Record what happens over a period, or while a command runs, and show it
     Record(Box<Record>),
     /// Run two commands in turn, several times, and compare what they do
     Ab(Box<Ab>),
@@ -175,7 +175,7 @@ pub(super) struct Record {
     /// File to write the window to, instead of printing it; `-` for stdout. With --runs, a directory
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
-    /// Record so many windows, one after the other, into a directory (-o) that `compare` reads
+    /// Record N windows, one after another, into a directory (-o) that `compare` reads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output")]
     pub(super) runs: Option<u32>,
     /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
@@ -353,7 +353,7 @@ pub(super) struct View {
     /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
     sort_by: Vec<SortKey>,
-    /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown and tables, on a terminal as many as fit]
+    /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown, in tables as many as fit the terminal, else 20]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns

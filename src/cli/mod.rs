@@ -1,4 +1,4 @@
-//! The command line: arguments to plain options to one call.
+//! The command line: arguments to options; reads files, and runs recordings and series of them.
 
 mod ab;
 mod args;

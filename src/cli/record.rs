@@ -91,7 +91,7 @@ fn span(args: &Record) -> Span {
     }
 }
 
-/// Records so many runs into a directory.
+/// Records several runs into a directory.
 fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() {
         bail!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");

@@ -25,7 +25,7 @@ enum Shown {
 }
 
 impl RunProgress {
-    /// Shows so many steps if standard error is a terminal and messages are enabled.
+    /// Shows the progress of this many steps if standard error is a terminal and messages are enabled.
     pub(super) fn new(steps: usize, streams: Streams, messages: Messages) -> Self {
         let shown = match streams {
             _ if messages != Messages::All || !io::stderr().is_terminal() => Shown::Nothing,

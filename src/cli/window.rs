@@ -1,4 +1,4 @@
-//! One window: what happens between two captures, while a command runs or in a time.
+//! One window: what happens between two captures, while a command runs or over a period.
 
 use std::time::Duration;
 

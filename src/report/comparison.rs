@@ -89,7 +89,7 @@ fn facts(header: &Header) -> Vec<Fact> {
     ]
 }
 
-/// What the overview's values are divided by. Of two snapshots, they are totals, as ever.
+/// What the overview's values are divided by. Two snapshots have totals.
 fn per(comparison: &Comparison) -> Fact {
     let has_overview = comparison.tables.iter().any(|table| table.section == Section::Overview);
     let sides = comparison.header.as_ref().map(|header| &header.sides);
