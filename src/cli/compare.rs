@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Compare, Comparing, Messages};
+use super::errors::reported;
 use super::exit::free_at_exit;
 use super::gates;
 use super::input::Input;
 use super::output::{Stream, groups_exist, selection, write_page};
-use super::reported;
 use crate::compare::{Comparison, Options, Runs, Sides, compare_digests, compare_with_gates};
 use crate::report::{Column, Page};
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::args::{Export, Messages};
+use super::errors::say;
 use super::exit::FAILED;
-use super::{progress, say};
+use super::progress;
 use crate::export::{self, Exported, Options, Output};
 use crate::process::Progress;
 use crate::report::escaped;

@@ -6,6 +6,7 @@ mod capture;
 mod compare;
 mod completions;
 mod doctor;
+mod errors;
 mod exit;
 #[cfg(feature = "parquet")]
 mod export;
@@ -25,8 +26,7 @@ mod turns;
 mod values;
 mod window;
 
-use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -35,10 +35,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
+use self::errors::{complain, is_broken_pipe};
 use self::exit::FAILED;
 use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
-use crate::report::escaped;
-use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
 #[must_use]
@@ -111,35 +110,6 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
         }
         Ok(status) => status,
     }
-}
-
-/// Prints an error. It may quote a file, and have lines: those of a verifier.
-fn complain(error: &anyhow::Error) {
-    let message = format!("{error:#}");
-    let lines: Vec<_> = message.lines().map(escaped).collect();
-    say(format_args!("ctprof: {}", lines.join("\n")));
-}
-
-/// Writes a line to standard error. If that is closed or full, there is nobody to tell.
-fn say(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
-/// `status` after a report was written. A closed pipe, which is no failure of a report, hides no status.
-fn reported(written: anyhow::Result<()>, status: ExitCode) -> anyhow::Result<ExitCode> {
-    match written {
-        Err(error) if !is_broken_pipe(&error) => Err(error),
-        _ => Ok(status),
-    }
-}
-
-/// A closed pipe ends a report early. For a snapshot, it is a failure.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    if error.is::<StoreError>() {
-        return false;
-    }
-    let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    io_errors.map(io::Error::kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }
 
 fn log(args: &Args) {

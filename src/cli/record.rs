@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 
 use super::args::{Messages, Record};
 use super::capture::{check_output, check_roots, options, redact_key};
+use super::errors::{reported, say};
 use super::exit::free_at_exit;
 use super::output::{Stream, selection_page, views, write_page};
 use super::run_progress::RunProgress;
 use super::runs::{Recorder, RunDirectory, Tally, interruption};
 use super::window::{self, Loading, NotStarted, Settings, Span};
-use super::{reported, say};
 use crate::compare::{Digest, Sides};
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::args::Messages;
-use super::say;
+use super::errors::say;
 use crate::process::Streams;
 
 /// Says on a terminal what runs, and about how long the rest takes.
