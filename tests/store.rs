@@ -204,6 +204,23 @@ fn too_many_tiny_threads_or_cgroups_are_refused() {
 }
 
 #[test]
+fn a_long_usual_value_was_copied_for_every_thread_of_a_small_file() {
+    let json = |key: &str, value: &str, by: &str| {
+        let threads = (1..=100).map(|tid| format!(r#"{{"tid":{tid},"tgid":1}}"#)).collect::<Vec<_>>().join(by);
+        format!("{{\"format_version\":2,\"usual\":{{\"{key}\":{value}}},\"threads\":[\n{threads}\n]}}")
+    };
+    let policy = format!("\"{}\"", "A".repeat(256 << 10));
+    let cpus = format!("[{}]", vec!["1"; 64 << 10].join(","));
+    for (key, value) in [("policy", policy), ("cpu_affinity", cpus)] {
+        for by in [",\n", ","] {
+            let refused = loaded(&json(key, &value, by), 2 << 20).unwrap_err().to_string();
+            assert!(refused.contains("more than 32 threads"), "{refused}");
+            assert!(loaded(&json(key, &value, by), 8 << 20).is_ok());
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_that_readers_refuse_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
@@ -212,6 +229,29 @@ fn a_snapshot_that_readers_refuse_is_not_written() {
     let error = Target::create(&path).unwrap().write(&snapshot, 1000).unwrap_err().to_string();
     assert!(error.contains("--max-snapshot-bytes"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+}
+
+#[test]
+fn too_many_threads_were_reported_as_too_many_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    let mut snapshot = CtprofSnapshot::default();
+    snapshot.threads.resize(3, ThreadState::default());
+    let error = Target::create(&path).unwrap().write(&snapshot, 2048).unwrap_err().to_string();
+    assert!(error.contains("more than 2 threads; raise --max-snapshot-bytes"), "{error}");
+}
+
+#[test]
+fn a_link_to_standard_output_was_replaced_if_that_was_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [output, link, second] = ["output", "link", "second"].map(|name| dir.path().join(name));
+    symlink("/proc/self/fd/1", &link).unwrap();
+    symlink("link", &second).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["capture", "-q", "--pid", &std::process::id().to_string(), "-o"]).arg(&second);
+    assert!(command.stdout(fs::File::create(&output).unwrap()).status().unwrap().success());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && fs::symlink_metadata(&second).unwrap().is_symlink());
+    assert!(CtprofSnapshot::load(&output).is_ok());
 }
 
 #[test]

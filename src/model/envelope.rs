@@ -36,13 +36,30 @@ impl Serialize for CtprofSnapshot {
 }
 
 /// A snapshot to write in less space: threads leave out what is usual. Older versions of the format lack that.
-pub(crate) struct Compact<'s>(pub(crate) &'s CtprofSnapshot);
+pub(crate) struct Compact<'s> {
+    snapshot: &'s CtprofSnapshot,
+    usual: Usual,
+}
+
+impl<'s> Compact<'s> {
+    pub(crate) fn new(snapshot: &'s CtprofSnapshot) -> Self {
+        let has_usual = snapshot.format_version == Some(FORMAT_VERSION);
+        let usual = if has_usual { Usual::of(&snapshot.threads) } else { Usual::default() };
+        Self { snapshot, usual }
+    }
+
+    /// What readers refuse because it is more than a number, if they allow `max` of each.
+    pub(crate) fn too_many(&self, max: usize) -> Option<(&'static str, usize)> {
+        let CtprofSnapshot { threads, cgroup_stats, .. } = self.snapshot;
+        let max_threads = self.usual.max_threads(max);
+        let counts = [("threads", threads.len(), max_threads), ("cgroups", cgroup_stats.len(), max)];
+        counts.into_iter().find(|(_, number, max)| number > max).map(|(what, _, max)| (what, max))
+    }
+}
 
 impl Serialize for Compact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let has_usual = self.0.format_version == Some(FORMAT_VERSION);
-        let usual = if has_usual { Usual::of(&self.0.threads) } else { Usual::default() };
-        self.0.serialize_without(&usual, serializer)
+        self.snapshot.serialize_without(&self.usual, serializer)
     }
 }
 
@@ -96,9 +113,9 @@ impl Bounds {
         E::custom(refusal)
     }
 
-    fn check<E: de::Error>(&self, number: usize, what: &'static str) -> Result<(), E> {
-        let refusal = Refusal::TooMany { what, max: self.max };
-        if number > self.max { Err(self.refuse(refusal)) } else { Ok(()) }
+    fn check<E: de::Error>(&self, number: usize, what: &'static str, max: usize) -> Result<(), E> {
+        let refusal = Refusal::TooMany { what, max };
+        if number > max { Err(self.refuse(refusal)) } else { Ok(()) }
     }
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
@@ -206,10 +223,11 @@ impl<'de> Visitor<'de> for ThreadList<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut threads = Vec::new();
         let usual = self.0.usual.borrow();
+        let max = usual.max_threads(self.0.max);
         let mut learned = Learned::new(&usual);
         while let Some(thread) = seq.next_element_seed(&mut learned)? {
             threads.push(thread);
-            self.0.check(threads.len(), "threads")?;
+            self.0.check(threads.len(), "threads", max)?;
         }
         Ok(threads)
     }
@@ -236,7 +254,7 @@ impl<'de> Visitor<'de> for CgroupMap<'_> {
         let mut cgroups = BTreeMap::new();
         while let Some((path, stats)) = map.next_entry()? {
             cgroups.insert(path, stats);
-            self.0.check(cgroups.len(), "cgroups")?;
+            self.0.check(cgroups.len(), "cgroups", self.0.max)?;
         }
         Ok(cgroups)
     }
@@ -305,7 +323,7 @@ mod tests {
     fn a_snapshot_of_version_1_was_written_with_usual_values() {
         let mut snapshot: CtprofSnapshot =
             serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
-        let has_usual = |snapshot: &_| serde_json::to_string(&Compact(snapshot)).unwrap().contains("usual");
+        let has_usual = |snapshot: &_| serde_json::to_string(&Compact::new(snapshot)).unwrap().contains("usual");
         assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read values that are usual as absent");
         snapshot.format_version = Some(2);
         assert!(has_usual(&snapshot));
@@ -358,7 +376,7 @@ mod tests {
             psi: Some(Psi::default()),
             sched_ext: Some(SchedExtSysfs::default()),
         };
-        for json in [serde_json::to_string(&full), serde_json::to_string(&Compact(&full))] {
+        for json in [serde_json::to_string(&full), serde_json::to_string(&Compact::new(&full))] {
             assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json.unwrap()).unwrap(), full);
         }
     }

@@ -2,12 +2,15 @@
 
 use super::column::{Columns, ValueField, are_most};
 use super::name::Name;
-use super::table::Metrics;
+use super::table::{METRICS, Metrics};
 use super::thread::ThreadState;
 use super::value::Value;
 
 /// Threads that are asked for the usual values.
 const ASKED: usize = 63;
+
+/// Bytes of usual texts and lists that as many threads may have as any. A list of 1024 CPUs has so many.
+const BYTES_PER_THREAD: usize = 4096;
 
 /// The cgroup and the metrics that a thread has unless its line says otherwise, and the order of the values in its line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +21,8 @@ pub(crate) struct Usual {
 }
 
 impl Usual {
-    /// What most of some threads have. Metrics whose values differ more get a column, unless half lack them.
+    /// What most of some threads have. Metrics whose values differ more get a column, unless more than half lack
+    /// them.
     pub(crate) fn of(threads: &[ThreadState]) -> Self {
         if threads.is_empty() {
             return Self::default();
@@ -38,6 +42,17 @@ impl Usual {
             }
         }
         usual
+    }
+
+    /// How many threads a file may have that may have `max` with short values. Every thread copies them, however short
+    /// its line is.
+    pub(crate) fn max_threads(&self, max: usize) -> usize {
+        let bytes = METRICS.iter().filter_map(|metric| metric.get(&self.metrics)).map(|value| match value {
+            Value::Text(text) => text.len(),
+            Value::Cpus(cpus) => size_of_val(&*cpus),
+            _ => 0,
+        });
+        max / bytes.sum::<usize>().div_ceil(BYTES_PER_THREAD).max(1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -108,6 +108,20 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
+    /// The snapshot has more threads, or cgroups, than the limit allows.
+    #[error(
+        "cannot write {}: more than {max} {what}; \
+         raise --max-snapshot-bytes here and for readers",
+        written(path)
+    )]
+    TooManyToWrite {
+        /// The file.
+        path: PathBuf,
+        /// `threads` or `cgroups`.
+        what: &'static str,
+        /// The maximum number.
+        max: usize,
+    },
 }
 
 /// The field, as a prefix of a message; empty for the whole file.

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr_iter, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
@@ -30,7 +30,7 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(CtprofSnapshot, T)> {
     let mut text = Text { source, rest: Vec::new() };
     let Head { mut json, usual, .. } = text.head(max)?;
-    let parsed = Parsed::new(max, &usual, empty);
+    let parsed = Parsed::new(usual.max_threads(max), &usual, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
     Some((parse(&json, max)?.0, parsed.finish()?))
@@ -109,6 +109,23 @@ struct Parsed<'e, T> {
     failed: AtomicBool,
 }
 
+/// A batch that waits or is parsed. It is counted until it is dropped, also by a panic: [`rayon::scope`] passes this on
+/// only when all batches are read.
+struct Waiting<'w>(&'w AtomicUsize);
+
+impl<'w> Waiting<'w> {
+    fn new(number: &'w AtomicUsize) -> Self {
+        number.fetch_add(1, Ordering::Relaxed);
+        Self(number)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The threads of consecutive batches.
 struct Run<T> {
     /// Number of the batch after the last.
@@ -146,12 +163,12 @@ impl<'e, T: Threads> Parsed<'e, T> {
             match text.until_newline(memrchr, BATCH) {
                 Some(lines) if lines.is_empty() => return,
                 Some(lines) => {
-                    self.waiting.fetch_add(1, Ordering::Relaxed);
+                    let waiting = Waiting::new(&self.waiting);
                     scope.spawn(move |_| {
+                        let _waiting = waiting;
                         if self.parse_and_join(number, &lines).is_none() {
                             self.failed.store(true, Ordering::Relaxed);
                         }
-                        self.waiting.fetch_sub(1, Ordering::Relaxed);
                     });
                 }
                 None => self.failed.store(true, Ordering::Relaxed),
@@ -170,11 +187,13 @@ impl<'e, T: Threads> Parsed<'e, T> {
     /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
     /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
-        let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
-        let (threads, mut run) = batch(number, lines, self.usual, empty)?;
+        // Before they take memory.
+        let threads = memchr_iter(b'\n', lines).count();
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
             return None;
         }
+        let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
+        let mut run = batch(number, lines, self.usual, empty)?;
         let mut start = number;
         loop {
             let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,10 +222,10 @@ impl<'e, T: Threads> Parsed<'e, T> {
     }
 }
 
-/// The number of threads in the lines, and these threads; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T) -> Option<(usize, Run<T>)> {
+/// The threads in the lines, one per line; `None` for anything else, or out of order.
+fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T) -> Option<Run<T>> {
     let mut learned = Learned::new(usual);
-    let (mut count, mut ids, mut ends_in_comma) = (0, None, true);
+    let (mut ids, mut ends_in_comma) = (None, true);
     let lines = str::from_utf8(lines).ok()?;
     for line in lines.strip_suffix('\n').unwrap_or(lines).split('\n') {
         let comma = line.strip_suffix(',');
@@ -219,9 +238,8 @@ fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T)
         ids = (last <= thread.id()).then(|| (first, thread.id()));
         ids?;
         threads.add(thread);
-        count += 1;
     }
-    Some((count, Run { end: number + 1, threads, ids: ids?, ends_in_comma }))
+    Some(Run { end: number + 1, threads, ids: ids?, ends_in_comma })
 }
 
 /// Reads a line that is not as simple as most.
@@ -287,6 +305,29 @@ mod tests {
         let mut many: Vec<u32> = (1..=10_000).collect();
         many.rotate_left(5_000);
         assert_eq!(tids(&format!("{{\"format_version\":1,\"threads\":[\n{}\n]}}", lines(&many))), None);
+    }
+
+    /// Threads that cannot be added.
+    struct Broken;
+
+    impl Threads for Broken {
+        fn another(&self) -> Self {
+            Self
+        }
+
+        fn add(&mut self, _: ThreadState) {
+            panic!("broken");
+        }
+
+        fn append(&mut self, _: Self) {}
+    }
+
+    #[test]
+    fn a_panic_in_a_batch_stopped_the_reader_for_ever() {
+        let many: Vec<u32> = (1..=20_000).collect();
+        let json = format!("{{\"format_version\":1,\"threads\":[\n{}\n]}}", lines(&many));
+        assert!(json.len() > (MAX_WAITING + 3) * usize::try_from(BATCH).unwrap());
+        assert!(std::panic::catch_unwind(|| read(json.as_bytes(), 20_000, &Broken)).is_err());
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! A full disk or a kill keeps the old file. Where the file system has unnamed files, a temporary name exists
 //! only at the moment of replacing.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -107,7 +109,10 @@ impl Target {
         } else {
             match fs::metadata(path) {
                 Ok(there) if there.is_dir() => Err(io::Error::from(ErrorKind::IsADirectory)),
-                Ok(there) if !there.is_file() => OpenOptions::new().write(true).open(path).map(Kind::Stream),
+                // Standard output can be a file that has content already.
+                Ok(there) if !there.is_file() || is_descriptor(path) => {
+                    OpenOptions::new().append(true).open(path).map(Kind::Stream)
+                }
                 _ => beside(path),
             }
         };
@@ -132,10 +137,15 @@ impl Target {
     ///
     /// # Errors
     /// [`StoreError::Write`] if that fails, [`StoreError::TooLargeToWrite`] if the snapshot has more
-    /// than `limit` bytes before compression. An existing file is kept in both cases.
+    /// than `limit` bytes before compression, [`StoreError::TooManyToWrite`] if it has more threads or cgroups than
+    /// readers allow. An existing file is kept in all cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
         let Self { path, kind, existing } = self;
-        let bytes = encode(snapshot, kind.file(), limit);
+        let snapshot = Compact::new(snapshot);
+        if let Some((what, max)) = snapshot.too_many(max_threads(limit)) {
+            return Err(StoreError::TooManyToWrite { path, what, max });
+        }
+        let bytes = encode(&snapshot, kind.file(), limit);
         let written = bytes.and_then(|bytes| Ok(Written { path: kind.publish(&path, existing)?, bytes }));
         written.map_err(|source| match source.kind() {
             // The kernel has such an error, too (EFBIG).
@@ -179,6 +189,14 @@ impl Kind {
     }
 }
 
+/// Whether `path` is the name of an open file of a process, such as `/dev/stdout`. Such names cannot be replaced, and
+/// their links must not be.
+fn is_descriptor(path: &Path) -> bool {
+    // As many links as the kernel follows.
+    let links = iter::successors(Some(path.to_owned()), |path| Some(directory(path).join(fs::read_link(path).ok()?)));
+    links.take(41).any(|path| directory(&path).canonicalize().is_ok_and(|directory| directory.starts_with("/proc")))
+}
+
 /// A file in the directory of `path`, unnamed if possible. Names of threads can be private: files
 /// written by root have mode 0600.
 fn beside(path: &Path) -> io::Result<Kind> {
@@ -187,11 +205,14 @@ fn beside(path: &Path) -> io::Result<Kind> {
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     match open(directory, flags, Mode::from_bits_truncate(mode)) {
         Ok(file) => Ok(Kind::Unnamed(File::from(file))),
-        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => {
-            NamedTempFile::with_prefix_in(".ctprof-", directory).map(Kind::Named)
-        }
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(Kind::Named),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// A file with this mode, less the umask.
+fn named(directory: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".ctprof-").permissions(Permissions::from_mode(mode)).tempfile_in(directory)
 }
 
 fn directory(path: &Path) -> &Path {
@@ -247,17 +268,14 @@ fn first_free<F>(
 }
 
 /// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
-fn encode(snapshot: &CtprofSnapshot, file: &File, limit: u64) -> io::Result<u64> {
-    if snapshot.threads.len().max(snapshot.cgroup_stats.len()) > max_threads(limit) {
-        return Err(ErrorKind::FileTooLarge.into());
-    }
+fn encode(snapshot: &Compact<'_>, file: &File, limit: u64) -> io::Result<u64> {
     let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;
     encoder.include_checksum(true)?;
     encoder.set_parameter(CParameter::HashLog(HASH_LOG))?;
     let mut metered = Metered::new(encoder, limit);
     overlapped(&mut metered, |blocks| {
         let mut json = serde_json::Serializer::with_formatter(blocks, Lines::default());
-        Ok(Compact(snapshot).serialize(&mut json)?)
+        Ok(snapshot.serialize(&mut json)?)
     })?;
     Ok(metered.inner.finish()?.bytes)
 }
@@ -334,7 +352,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.ctprof.zst");
         let write = |existing| {
-            let kind = NamedTempFile::with_prefix_in(".ctprof-", dir.path()).map(Kind::Named);
+            let kind = named(dir.path(), 0o600).map(Kind::Named);
             let target = Target::opened(&path, kind, existing).unwrap();
             target.write(&CtprofSnapshot::default(), 1 << 20).unwrap().path
         };
@@ -342,5 +360,15 @@ mod tests {
         let written = [Existing::Keep, Existing::Keep, Existing::Replace].map(write);
         assert_eq!(written, [path.clone(), second, path.clone()]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn without_unnamed_files_the_umask_was_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let usual = dir.path().join("usual");
+        fs::write(&usual, "").unwrap();
+        let file = named(dir.path(), 0o666).unwrap();
+        let mode = |metadata: fs::Metadata| metadata.permissions().mode() & 0o777;
+        assert_eq!(mode(file.as_file().metadata().unwrap()), mode(fs::metadata(usual).unwrap()));
     }
 }
