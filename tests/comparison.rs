@@ -259,7 +259,7 @@ mod order_of_groups {
             ])
         };
         let names: Vec<_> =
-            overview(&side(100), "exited threads", &Options::default()).into_iter().map(|(name, _)| name).collect();
+            overview(&side(100), "(exited threads)", &Options::default()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["run"]);
         let view = show(&side(100), &Options::default());
         let table = view.tables.iter().find(|table| table.section == Section::Overview).unwrap();
@@ -267,7 +267,7 @@ mod order_of_groups {
         order.dedup();
         assert_eq!(
             order,
-            ["app", "recorder", "recorder exited threads"],
+            ["app", "recorder", "recorder (exited threads)"],
             "ctprof's own are last, and no line without work"
         );
     }

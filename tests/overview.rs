@@ -5,6 +5,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use ctprof::compare::{Form, Options, show};
+use ctprof::model::Section;
 use ctprof::report::{Page, Selection, Terminal, write_table};
 use ctprof::{CtprofSnapshot, window};
 use serde_json::{Value, json};
@@ -175,7 +176,7 @@ fn a_snapshot_has_averages_since_its_threads_started() {
 fn work_of_exited_children_lessened_the_sleep_of_their_parent() {
     let files = Files::new();
     let [before, after] = files.pair(&[parent(5, "sh", 10, 0)], &[parent(5, "sh", 11, 40)]);
-    let expected = ["sh 1 82% 0% 98%", "exited children 80% - -"];
+    let expected = ["sh 1 82% 0% 98%", "(exited children) 80% - -"];
     assert_eq!(table(&["show", &before, &after])[1..3], expected);
 }
 
@@ -190,7 +191,7 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
         children(2)[1..],
         ["sh 1 100% 0% 4.0%", "no data: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"]
     );
-    assert_eq!(children(3)[2], "exited children 6.0% - -");
+    assert_eq!(children(3)[2], "(exited children) 6.0% - -");
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn the_limit_counts_groups_and_exited_work_goes_with_its_group() {
     let [before, after] = files
         .pair(&[parent(5, "sh", 0, 0), parent(6, "make", 0, 0)], &[parent(5, "sh", 1, 10), parent(6, "make", 1, 40)]);
     let page = table(&["show", &before, &after, "-n", "1"]);
-    assert!(page[1].starts_with("make") && page[2].starts_with("exited children"), "{page:?}");
+    assert!(page[1].starts_with("make") && page[2].starts_with("(exited children)"), "{page:?}");
     assert!(page[3].starts_with("1 more group (--limit 0); "), "{page:?}");
 }
 
@@ -300,6 +301,42 @@ fn a_thread_named_like_exited_work_is_a_group_of_threads() {
     let threads = [process(5, "loop", 1, &ran(10, 0)), with(process(5, "loop", 1, &fields), &json!({"tid": 6}))];
     let lines = table(&["show", &files.file("a", &snapshot(10, &threads, &json!({}))), "-g", "all"]);
     assert!(lines.iter().any(|line| line.starts_with("exited children… 1 ")), "{lines:?}");
+}
+
+#[test]
+fn a_thread_named_like_exited_work_took_its_line() {
+    let files = Files::new();
+    let threads = |run, children| {
+        let named = json!({"tid": 6, "comm": "exited children"});
+        [parent(5, "sh", run, children), with(process(5, "sh", 0, &ran(run, 0)), &named)]
+    };
+    let [before, after] = files.pair(&threads(0, 0), &threads(5, 20));
+    let lines = table(&["show", &before, &after, "-g", "all", "--limit", "0"]);
+    for line in ["exited children… 1 10% ", "(exited children) 40% "] {
+        assert!(lines.iter().any(|known| known.starts_with(line)), "{line}: {lines:?}");
+    }
+}
+
+#[test]
+fn totals_of_the_overview_did_not_say_which_threads_they_lack() {
+    let events = |csw: u64| json!({"voluntary_csw": csw, "nonvoluntary_csw": 0});
+    let threads = [
+        process(5, "app", 0, &with(with(ran(10, 0), &events(7)), &json!({"read_bytes": 4096, "block_sum": 5}))),
+        process(6, "app", 0, &with(ran(20, 0), &events(1))),
+    ];
+    let snapshot = snapshot(10, &threads, &json!({}));
+    let lines = table(&["show", &Files::new().file("a", &snapshot)]);
+    assert_eq!(lines[1], "app 2 30% 0% 0.0%* 170%* 0.8 410B*", "{lines:?}");
+    let view = show(&loaded(snapshot), &Options::default());
+    let rows = &view.tables.iter().find(|table| table.section == Section::Overview).unwrap().rows;
+    let coverage = |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.covered, row.partial));
+    for name in ["run", "wait", "csw"] {
+        assert_eq!(coverage(name), Some((2, false)), "{name}");
+    }
+    for name in ["read", "block", "sleep"] {
+        assert_eq!(coverage(name), Some((1, true)), "{name}");
+    }
+    assert_eq!(coverage("write"), Some((0, false)));
 }
 
 #[test]

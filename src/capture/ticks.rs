@@ -1,9 +1,7 @@
 //! Times of many short threads, in ticks.
 
 use crate::model::ClockTicks;
-
-/// Nanoseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
-pub(super) const NS_PER_TICK: u64 = 10_000_000;
+pub(super) use crate::model::NS_PER_TICK;
 
 /// Converts times to ticks. Most threads run for less than a tick, so that rounding each would lose their
 /// time: the remainder is carried to the next thread.

@@ -158,7 +158,8 @@ impl Delta {
     }
 }
 
-/// The difference in percent of the baseline; `None` if the baseline is 0, not a number, or a percentage.
+/// The difference in percent of the baseline; `None` if the baseline is 0 or not a number, or if the
+/// value is a share (`Ratio`, `Hundredths`).
 pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64> {
     match (baseline, delta) {
         _ if matches!(unit, Unit::Hundredths | Unit::Ratio) => None,

@@ -259,6 +259,8 @@ pub(super) struct Members {
     pub(super) alive_ns: u64,
     /// How long they were blocked, in nanoseconds; `None` if no thread says.
     pub(super) blocked_ns: Option<u64>,
+    /// How many of the threads say so.
+    pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
     /// Work of exited threads, by kind.
@@ -291,11 +293,13 @@ impl Members {
         }
         self.turnover.add(span);
         self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
-        self.add_blocked(blocked_ns(thread));
+        let blocked_ns = blocked_ns(thread);
+        self.add_blocked(blocked_ns);
         if span.exited {
             return self.totals.add_work(&thread.metrics);
         }
         self.threads += 1;
+        self.blocked_of += u64::from(blocked_ns.is_some());
         self.whole_names += u64::from(thread.name_complete);
         self.leaders.threads += u64::from(thread.is_leader());
         self.leaders.whole_names += u64::from(thread.is_leader() && thread.name_complete);
@@ -331,12 +335,24 @@ impl Members {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        let Self { threads, turnover, alive_ns, blocked_ns, own, exited_work, whole_names, leaders, lifetimes, totals } =
-            other;
+        let Self {
+            threads,
+            turnover,
+            alive_ns,
+            blocked_ns,
+            blocked_of,
+            own,
+            exited_work,
+            whole_names,
+            leaders,
+            lifetimes,
+            totals,
+        } = other;
         self.threads += *threads;
         self.turnover.merge(*turnover);
         self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
         self.add_blocked(*blocked_ns);
+        self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);
         for (kind, totals) in exited_work {
             self.exited_work.entry(*kind).or_default().merge(totals);
@@ -408,25 +424,26 @@ impl Lifetimes {
         self.read_at_ns += read_at_ns;
     }
 
+    /// The sum of the times since boot at which the threads were read, in nanoseconds, if it is known.
+    fn uptime(self, snapshot: &CtprofSnapshot) -> Option<u128> {
+        Some(u128::from(snapshot.boottime_ns()?) * u128::from(self.threads) + self.read_at_ns)
+    }
+
     /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
     /// the time since boot or the tick rate, or the start of every thread, is unknown.
     pub(super) fn lived(self, snapshot: &CtprofSnapshot) -> Option<(u128, u64)> {
         let host = snapshot.host.as_ref()?;
         let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
-        let now = u128::from(snapshot.boottime_ns()?) * u128::from(self.threads) + self.read_at_ns;
-        let lived = now.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
+        let lived = self.uptime(snapshot)?.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
         (self.threads > 0).then_some((lived, self.threads))
     }
 
     /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the
     /// host's uptime or tick rate, or the start of every thread, is unknown.
     pub(super) fn share_of_uptime(self, snapshot: &CtprofSnapshot) -> Option<f64> {
-        let host = snapshot.host.as_ref()?;
-        let ticks_per_second = host.clock_ticks_per_second.filter(|ticks| *ticks > 0)? as f64;
-        let threads = (self.threads > 0).then_some(self.threads)? as f64;
-        let now = snapshot.boottime_ns()? as f64 / 1e9 + self.read_at_ns as f64 / threads / 1e9;
-        let started = self.start_ticks as f64 / threads / ticks_per_second;
-        (now > 0.0).then(|| ((now - started) / now).clamp(0.0, 1.0))
+        let (lived, _) = self.lived(snapshot)?;
+        let uptime = self.uptime(snapshot)?;
+        (uptime > 0).then(|| lived as f64 / uptime as f64)
     }
 }
 

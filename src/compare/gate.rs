@@ -70,7 +70,7 @@ pub enum GateError {
     #[error("no value can fall by more than 100 %: `{0}`")]
     FallsTooFar(String),
     /// The unit is unknown.
-    #[error("unknown unit `{0}` (%, pp, ns, us, ms, s, B, KiB, MiB, GiB, KB, MB, GB, or none for counts)")]
+    #[error("unknown unit `{0}` ({units}, or none for counts)", units = unit_names())]
     UnknownUnit(String),
     /// The value has another unit than the bound.
     #[error("`{metric}` is {is}, which `{bound}` does not fit; write a bound such as {examples}")]
@@ -229,6 +229,12 @@ const UNITS: [(&str, BoundUnit); 18] = [
     ("TB", BoundUnit::Bytes(1e12)),
 ];
 
+/// The names of the units, without the Greek letter, which looks like the micro sign.
+fn unit_names() -> String {
+    let is_shown = |name: &&str| !name.is_empty() && !name.starts_with('\u{3bc}');
+    UNITS.iter().map(|(name, _)| *name).filter(is_shown).collect::<Vec<_>>().join(", ")
+}
+
 impl BoundUnit {
     /// What values of the overview are divided by, for bounds of this unit.
     fn per(self) -> Option<Per> {
@@ -266,7 +272,7 @@ impl Amount {
             (BoundUnit::Percent, Measure::Time(_) | Measure::Bytes | Measure::Count) => return self.ratio(way, text),
             (BoundUnit::Points, Measure::Share(hundredths)) => self.number * f64::from(hundredths) / 100.0,
             (BoundUnit::Points, Measure::Time(_)) if is_column => self.number,
-            (BoundUnit::Time(ns), Measure::Time(unit_ns)) => self.number * ns / f64::from(unit_ns),
+            (BoundUnit::Time(ns), Measure::Time(unit_ns)) => self.number * ns / unit_ns as f64,
             (BoundUnit::Bytes(bytes), Measure::Bytes) => self.number * bytes,
             (BoundUnit::Count, Measure::Count) => self.number,
             _ => {
@@ -360,7 +366,8 @@ mod tests {
             assert!(error(text).starts_with("negative bound "), "{text}");
         }
         assert_eq!(error("run<100%"), "no value can fall by more than 100 %: `<100%`");
-        assert!(error("run>10parsecs").starts_with("unknown unit `parsecs` (%, pp, "));
+        let units = "%, pp, ns, us, \u{b5}s, ms, s, B, KiB, MiB, GiB, TiB, KB, MB, GB, TB";
+        assert_eq!(error("run>10parsecs"), format!("unknown unit `parsecs` ({units}, or none for counts)"));
         assert_eq!(
             error("run_time_ns>64MiB"),
             "`run_time_ns` is a time, which `>64MiB` does not fit; write a bound such as `>10%` or `>2s`"

@@ -3,7 +3,7 @@
 use super::overview::{OVERVIEW, OverviewColumn};
 use super::quantity::Quantity;
 use super::similar::similar;
-use crate::model::{RecordRow, Reduction, Section, Unit, record_rows};
+use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, record_rows};
 
 /// A value that gates can look at.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) enum MetricSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// Time; the number is how many nanoseconds one is.
-    Time(u32),
+    Time(u64),
     Bytes,
     Count,
     /// A share; the number is how many one percentage point is, in hundredths.
@@ -48,15 +48,12 @@ pub(super) enum Absence {
     Unknown,
 }
 
-/// A tick of `USER_HZ`, in nanoseconds.
-const TICK_NS: u32 = 10_000_000;
-
 impl Measure {
     fn new(unit: Unit) -> Option<Self> {
         match unit {
             Unit::Ns => Some(Self::Time(1)),
             Unit::Us => Some(Self::Time(1_000)),
-            Unit::Ticks => Some(Self::Time(TICK_NS)),
+            Unit::Ticks => Some(Self::Time(NS_PER_TICK)),
             Unit::Bytes => Some(Self::Bytes),
             Unit::Count => Some(Self::Count),
             Unit::Ratio => Some(Self::Share(1)),

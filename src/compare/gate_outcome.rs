@@ -305,7 +305,7 @@ fn is_ratio(limit: Bound) -> bool {
 fn change(limit: Bound, design: Design, samples: Sides<Sample<'_>>, (before, after): (f64, f64)) -> GateChange {
     let Sides { baseline, candidate } = samples;
     if is_ratio(limit) {
-        let ratio = if before == after { 1.0 } else { after / before };
+        let ratio = statistics::quotient(after, before);
         GateChange::Ratio(ratio, statistics::ratio(design, baseline, candidate).map(|estimate| estimate.interval))
     } else {
         let interval = statistics::difference(design, baseline, candidate).map(|difference| difference.interval);

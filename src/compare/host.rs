@@ -175,7 +175,7 @@ pub(super) fn side(digest: &Digest, file: &str) -> Side {
         captured_at_unix_ns: snapshot.captured_at_unix_ns,
         threads: digest.census.threads,
         processes: digest.census.processes,
-        engine: capture.map(|capture| capture.engine.clone()),
+        engine: capture.map(|capture| capture.engine.clone()).filter(|engine| !engine.is_empty()),
         tool: capture.map(|capture| format!("{} {}", capture.tool, capture.version)),
         runs: None,
         window: window_of(digest),

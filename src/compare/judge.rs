@@ -19,11 +19,11 @@ pub struct RowRuns {
     /// The unit in which the kernel counts them, in the unit of the row; 0 if they are exact.
     pub quantum: f64,
     /// The ratio of the medians, with its interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
-    /// known values on a side, if most runs of a side lack the value, or with negative values.
+    /// known values on a side, if more than half of the runs of a side lack the value, or with negative values.
     pub estimate: Option<Estimate>,
     /// What the interval says about the threshold; `None` without an interval.
     pub verdict: Option<Verdict>,
-    /// What would make an unclear verdict clear; `None` if the interval has no end, or the verdict is clear.
+    /// What would make an unclear verdict clear; `None` if that cannot be estimated, or the verdict is clear.
     pub needed: Option<RunsNeeded>,
 }
 
@@ -44,7 +44,8 @@ impl RunsNeeded {
         let distance = (ratio / (1.0 + threshold)).max((1.0 + threshold) / ratio) - 1.0;
         let is_wide = estimate.interval.half_width()? > threshold;
         let half_width = if is_wide { threshold } else { distance };
-        Some(Self { runs: runs_needed(runs, estimate.interval, half_width)?, half_width })
+        let needed = runs_needed(runs, estimate.interval, half_width).filter(|needed| *needed > runs)?;
+        Some(Self { runs: needed, half_width })
     }
 }
 
@@ -60,8 +61,8 @@ impl RowRuns {
         let (design, known) = known(design, runs.values.as_ref().map(|side| &**side));
         let fewest = known.baseline.len().min(known.candidate.len());
         let sample = |values| Sample { values, quantum };
-        let are_usual = are_most(known.baseline.len(), runs.values.baseline.len())
-            && are_most(known.candidate.len(), runs.values.candidate.len());
+        let are_usual = are_half(known.baseline.len(), runs.values.baseline.len())
+            && are_half(known.candidate.len(), runs.values.candidate.len());
         runs.estimate = ratio(design, sample(&known.baseline), sample(&known.candidate)).filter(|_| are_usual);
         runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
         let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
@@ -83,8 +84,8 @@ pub(super) fn known(design: Design, values: Sides<&[f64]>) -> (Design, Sides<Vec
     (Design::Independent, values.map(|side| side.iter().copied().filter(is_known).collect()))
 }
 
-/// Whether so many runs are at least half of all.
-pub(super) fn are_most(some: usize, all: usize) -> bool {
+/// Whether some runs are at least half of all.
+pub(super) fn are_half(some: usize, all: usize) -> bool {
     some > 0 && some * 2 >= all
 }
 
@@ -135,7 +136,8 @@ impl Judge {
     /// The values of a row in all runs; `None` if they are not numbers.
     pub(super) fn row(&self, entries: &mut Sides<Option<Entry>>) -> Option<Box<RowRuns>> {
         let Sides { baseline, candidate } = entries;
-        let quantum = baseline.as_ref().or(candidate.as_ref())?.quantum;
+        let quanta = [&*baseline, &*candidate].into_iter().flatten().map(|entry| entry.quantum);
+        let quantum = quanta.fold(0.0, f64::max);
         let values = match (baseline, candidate) {
             (Some(a), Some(b)) => Sides { baseline: a.runs.take()?, candidate: b.runs.take()? },
             (Some(a), None) => Sides { candidate: self.known.candidate.of_no_group(a), baseline: a.runs.take()? },
@@ -149,8 +151,35 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Cell, Unit};
+    use crate::statistics::Interval;
 
     const UNKNOWN: f64 = f64::NAN;
+
+    #[test]
+    fn an_unclear_verdict_recommended_fewer_runs_than_there_are() {
+        let estimate = Estimate { ratio: 1.0, interval: Interval { low: 0.94, high: 1.03 } };
+        assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
+        assert_eq!(runs_needed(10, estimate.interval, 0.05), Some(9));
+        assert_eq!(RunsNeeded::new(10, estimate, Threshold(0.05)), None);
+    }
+
+    #[test]
+    fn a_row_had_the_quantum_of_its_baseline() {
+        let judge = Judge {
+            known: Sides { baseline: KnownValues::of_runs(4), candidate: KnownValues::of_runs(4) },
+            design: Design::Independent,
+            threshold: Threshold(0.05),
+        };
+        let entry = |quantum| Entry {
+            quantum,
+            runs: Some([100.0; 4].into()),
+            ..Entry::whole("run", Unit::Ns, Cell::Number(100), 1)
+        };
+        let quantum =
+            |a, b| judge.row(&mut Sides { baseline: Some(entry(a)), candidate: Some(entry(b)) }).unwrap().quantum;
+        assert_eq!([quantum(0.0, 10.0), quantum(10.0, 0.0)], [10.0, 10.0]);
+    }
 
     #[test]
     fn pairs_are_whole_or_their_runs_are_compared_without_them() {
@@ -172,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_runs_are_most_of_them_and_none_are_not() {
-        assert!(are_most(2, 4) && are_most(3, 5) && are_most(1, 1));
-        assert!(!are_most(1, 3) && !are_most(2, 5) && !are_most(0, 1) && !are_most(0, 0));
+    fn half_of_the_runs_are_enough_and_none_are_not() {
+        assert!(are_half(2, 4) && are_half(3, 5) && are_half(1, 1));
+        assert!(!are_half(1, 3) && !are_half(2, 5) && !are_half(0, 1) && !are_half(0, 0));
     }
 }

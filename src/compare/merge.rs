@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::delta::number;
 use super::digest::Turnover;
 use super::entry::{Entry, Population, SideGroup, SideSection};
-use super::judge::{KnownValues, are_most};
+use super::judge::{KnownValues, are_half};
 use super::select::SortKey;
 use crate::model::Cell;
 use crate::statistics::median;
@@ -160,11 +160,11 @@ impl EntryRuns {
         }
     }
 
-    /// The median. A value that most runs lack has none.
+    /// The median. A value that more than half of the runs lack has none.
     fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Entry {
         let Self { entry, cells } = self;
         match cells {
-            Cells::Others(cells) if are_most(cells.len(), runs) => {
+            Cells::Others(cells) if are_half(cells.len(), runs) => {
                 Entry { cell: middle_cell(cells), runs: None, ..entry }
             }
             Cells::Others(_) => Entry { cell: None, runs: None, ..entry },
@@ -173,7 +173,7 @@ impl EntryRuns {
                     numbers[run] = known.without_group(run, &entry);
                 }
                 let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
-                let median = median(&known).filter(|_| are_most(known.len(), runs));
+                let median = median(&known).filter(|_| are_half(known.len(), runs));
                 let cell = entry.cell.as_ref().zip(median).map(|(kind, median)| of_kind(kind, median));
                 Entry { cell, runs: Some(numbers), ..entry }
             }

@@ -14,7 +14,7 @@ use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
-use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, Totals, Unit};
+use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, NS_PER_TICK, Totals, Unit};
 use crate::statistics::Verdict;
 
 /// What an amount counts.
@@ -23,6 +23,27 @@ enum Kind {
     Time,
     Events,
     Bytes,
+}
+
+impl Kind {
+    /// The unit of amounts that are not divided.
+    fn unit(self) -> Unit {
+        match self {
+            Self::Time => Unit::Ns,
+            Self::Events => Unit::Count,
+            Self::Bytes => Unit::Bytes,
+        }
+    }
+}
+
+/// What a column is made from.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    Run,
+    Block,
+    Sleep,
+    /// The sum of these metrics.
+    Sum(&'static [M]),
 }
 
 /// A column of the overview.
@@ -36,7 +57,7 @@ pub struct OverviewColumn {
     /// Whether a larger value is worse.
     pub direction: Direction,
     kind: Kind,
-    amount: fn(&Totals, Times) -> Option<u64>,
+    amount: Amount,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
     weight: f64,
     full_rate: f64,
@@ -48,16 +69,34 @@ pub struct OverviewColumn {
 struct Times {
     alive: Option<u64>,
     blocked: Option<u64>,
+    /// How many threads say how long they were blocked.
+    blocked_of: u64,
 }
 
 impl OverviewColumn {
     /// The unit of values that are not divided.
     pub(super) fn unit_of_amounts(&self) -> Unit {
-        match self.kind {
-            Kind::Time => Unit::Ns,
-            Kind::Events => Unit::Count,
-            Kind::Bytes => Unit::Bytes,
+        self.kind.unit()
+    }
+
+    fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
+        match self.amount {
+            Amount::Run => run(totals),
+            Amount::Block => times.blocked,
+            Amount::Sleep => sleep(totals, times),
+            Amount::Sum(metrics) => sum(totals, metrics),
         }
+    }
+
+    /// For each input, the number of threads that have a value.
+    fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
+        let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
+            Amount::Run => ([run_metrics(totals), &[]], None),
+            Amount::Block => ([&[], &[]], Some(times.blocked_of)),
+            Amount::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
+            Amount::Sum(metrics) => ([metrics, &[]], None),
+        };
+        metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
     }
 }
 
@@ -65,7 +104,7 @@ const fn column(
     name: &'static str,
     kind: Kind,
     (weight, full_rate): (f64, f64),
-    amount: fn(&Totals, Times) -> Option<u64>,
+    amount: Amount,
     doc: &'static str,
 ) -> OverviewColumn {
     OverviewColumn { name, doc, kind, amount, weight, full_rate, direction: MoreIsWorse }
@@ -77,30 +116,34 @@ const fn neither(column: OverviewColumn) -> OverviewColumn {
 
 /// The columns, in order.
 pub static OVERVIEW: &[OverviewColumn] = &[
-    column("run", Kind::Time, (1.0, 0.0), |t, _| run(t), "Time on a CPU."),
-    column("wait", Kind::Time, (1.0, 0.0), |t, _| t.wait_time_ns.sum(), "Time runnable but waiting for a CPU."),
-    column("block", Kind::Time, (1.0, 0.0), |_, times| times.blocked, "Time blocked on I/O, memory or kernel locks."),
-    neither(column("sleep", Kind::Time, (0.0, 0.0), sleep, "The rest of the time.")),
+    column("run", Kind::Time, (1.0, 0.0), Amount::Run, "Time on a CPU."),
+    column("wait", Kind::Time, (1.0, 0.0), Amount::Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
+    column("block", Kind::Time, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
+    neither(column("sleep", Kind::Time, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
     neither(column(
         "csw",
         Kind::Events,
         (0.1, 2e3),
-        |t, _| both(t, M::voluntary_csw, M::nonvoluntary_csw),
+        Amount::Sum(&[M::voluntary_csw, M::nonvoluntary_csw]),
         "Context switches.",
     )),
-    column("faults", Kind::Events, (0.1, 2e4), |t, _| both(t, M::minflt, M::majflt), "Page faults."),
-    column("read", Kind::Bytes, (0.3, 1e7), |t, _| t.read_bytes.sum(), "Bytes fetched from storage."),
-    column("write", Kind::Bytes, (0.3, 1e7), |t, _| t.write_bytes.sum(), "Bytes sent to storage."),
-    column("alloc", Kind::Bytes, (0.05, 1e8), |t, _| t.allocated_bytes.sum(), "Bytes allocated through jemalloc."),
+    column("faults", Kind::Events, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
+    column("read", Kind::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
+    column("write", Kind::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
+    column("alloc", Kind::Bytes, (0.05, 1e8), Amount::Sum(&[M::allocated_bytes]), "Bytes allocated through jemalloc."),
 ];
 
-/// The usual length of a tick of `USER_HZ`.
-const NS_PER_TICK: u64 = 10_000_000;
+/// The metrics of CPU time in ticks.
+const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
 
 /// Without scheduler statistics, CPU time in ticks.
 fn run(totals: &Totals) -> Option<u64> {
-    let ticks = || both(totals, M::utime_clock_ticks, M::stime_clock_ticks);
-    totals.run_time_ns.sum().or_else(|| Some(ticks()?.saturating_mul(NS_PER_TICK)))
+    totals.run_time_ns.sum().or_else(|| Some(sum(totals, TICKS)?.saturating_mul(NS_PER_TICK)))
+}
+
+/// The metrics that the time on a CPU is from.
+fn run_metrics(totals: &Totals) -> &'static [M] {
+    if totals.run_time_ns.sum().is_some() { &[M::run_time_ns] } else { TICKS }
 }
 
 fn sleep(totals: &Totals, times: Times) -> Option<u64> {
@@ -108,12 +151,8 @@ fn sleep(totals: &Totals, times: Times) -> Option<u64> {
     Some(times.alive?.saturating_sub(used))
 }
 
-fn both(totals: &Totals, a: M, b: M) -> Option<u64> {
-    let sum = |id: M| match id.metric().total(totals)? {
-        Cell::Number(sum) => Some(sum),
-        _ => None,
-    };
-    Some(sum(a)?.saturating_add(sum(b)?))
+fn sum(totals: &Totals, metrics: &[M]) -> Option<u64> {
+    metrics.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(id.metric().sum(totals)?)))
 }
 
 /// What the values of one capture are divided by.
@@ -194,7 +233,7 @@ fn side(snapshot: &CtprofSnapshot, members: &Members, divisor: Divisor) -> Side 
     };
     let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
     let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-    Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns } }
+    Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns, blocked_of: members.blocked_of } }
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
@@ -212,7 +251,7 @@ pub(super) fn unnamed_children<'s>(
 /// Exited work below this share of its group's run time has no line of its own.
 const LEAST_SHARE: f64 = 0.05;
 
-/// The lines of exited work below a group.
+/// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
 fn exited(
     path: &[String],
     members: &Members,
@@ -225,7 +264,7 @@ fn exited(
         let group = Side { times: Times::default(), ..side }.group(totals, 0);
         let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
         (
-            [path, &[kind.name().to_owned()]].concat(),
+            [path, &[format!("({})", kind.name())]].concat(),
             SideGroup { population, sort_values: vec![None; sort_keys], ..group },
         )
     })
@@ -242,25 +281,27 @@ struct Side {
 impl Side {
     fn group(self, totals: &Totals, members: u64) -> SideGroup {
         let value = |column: &OverviewColumn| {
-            let (unit, cell) = self.value(column.kind, (column.amount)(totals, self.times));
-            let in_ticks = column.name == "run" && totals.run_time_ns.sum().is_none();
+            let (unit, cell) = self.value(column.kind, column.amount(totals, self.times));
+            let in_ticks = matches!(column.amount, Amount::Run) && totals.run_time_ns.sum().is_none();
             let quantum = if in_ticks { self.value(column.kind, Some(NS_PER_TICK)).1 } else { None };
             let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
-            Entry { cell, is_total: true, quantum, ..Entry::whole(column.name, unit, Cell::Number(0), members) }
+            let inputs = column.covered(totals, self.times);
+            let partial = inputs.clone().any(|covered| (1..members).contains(&covered));
+            let covered = inputs.min().unwrap_or(0);
+            Entry {
+                cell,
+                partial,
+                is_total: true,
+                quantum,
+                ..Entry::whole(column.name, unit, Cell::Number(0), covered)
+            }
         };
         SideGroup { entries: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
     }
 
     fn value(self, kind: Kind, amount: Option<u64>) -> (Unit, Option<Cell>) {
         let seconds = match self.divisor {
-            Divisor::One => {
-                let unit = match kind {
-                    Kind::Time => Unit::Ns,
-                    Kind::Events => Unit::Count,
-                    Kind::Bytes => Unit::Bytes,
-                };
-                return (unit, amount.map(Cell::Number));
-            }
+            Divisor::One => return (kind.unit(), amount.map(Cell::Number)),
             Divisor::Window(ns) | Divisor::CpuTime(ns) => Some(ns as f64 / 1e9),
             Divisor::Lifetime => self.lived.map(|(ns, threads)| ns as f64 / threads as f64 / 1e9),
         };

@@ -42,12 +42,18 @@ fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
     SideSection::from([(vec![name.to_owned()], collected.reduced())])
 }
 
-/// Notes on changed sequence numbers, which affect the meaning of other values.
+/// Notes on changed sequence numbers, which affect the meaning of other values. They count from boot, except in windows.
 pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
+    let boots = snapshots.map(|snapshot| snapshot.host.as_ref().and_then(|host| host.boot_id.as_ref()));
+    let has_window = snapshots.into_iter().any(|snapshot| snapshot.window.is_some());
     let states = snapshots.map(|snapshot| snapshot.sched_ext.as_ref());
     let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
-    let loaded = (a.enable_seq != b.enable_seq).then_some(Note::SchedulerLoaded);
-    let hotplugged = (a.hotplug_seq != b.hotplug_seq).then_some(Note::CpusHotplugged);
+    if has_window || boots.baseline != boots.candidate {
+        return Vec::new();
+    }
+    let is_changed = |before: Option<_>, after: Option<_>| before.zip(after).is_some_and(|(a, b)| a != b);
+    let loaded = is_changed(a.enable_seq, b.enable_seq).then_some(Note::SchedulerLoaded);
+    let hotplugged = is_changed(a.hotplug_seq, b.hotplug_seq).then_some(Note::CpusHotplugged);
     loaded.into_iter().chain(hotplugged).collect()
 }
 
@@ -117,6 +123,22 @@ mod tests {
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
         serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn changes_of_sched_ext_were_reported_between_windows_and_boots() {
+        let side = |fields: &str| {
+            let json = format!(r#"{{"threads":[],{fields}}}"#);
+            serde_json::from_str::<CtprofSnapshot>(&json).unwrap()
+        };
+        let notes = |a: &str, b: &str| reloads(Sides { baseline: &side(a), candidate: &side(b) });
+        let at = |boot: &str, seq: &str| format!(r#""host":{{"boot_id":"{boot}"}},"sched_ext":{{{seq}}}"#);
+        let (one, two) = (r#""enable_seq":1"#, r#""enable_seq":2"#);
+        assert_eq!(notes(&at("a", one), &at("a", two)), [Note::SchedulerLoaded]);
+        assert_eq!(notes(&at("a", one), &at("b", two)), []);
+        assert_eq!(notes(&at("a", ""), &at("a", two)), [], "one does not know");
+        let window = format!(r#"{},"window":{{"duration_ns":1}}"#, at("a", two));
+        assert_eq!(notes(&at("a", one), &window), []);
     }
 
     fn options(glob: &str) -> Options {

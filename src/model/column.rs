@@ -96,7 +96,7 @@ impl Columns {
     pub(super) fn add_written(&mut self, field: ValueField, threads: &[&ThreadState]) {
         let is_similar = |fields: &Vec<ValueField>| {
             let equal = threads.iter().filter(|thread| fields[0].get(thread) == field.get(thread)).count();
-            [fields[0], field].into_iter().all(ValueField::is_metric_with_numbers) && are_most(equal, threads)
+            [fields[0], field].into_iter().all(ValueField::is_metric_with_numbers) && are_three_quarters(equal, threads)
         };
         match self.0.iter_mut().find(|fields| is_similar(fields)) {
             Some(fields) => fields.push(field),
@@ -126,7 +126,7 @@ impl Columns {
 }
 
 /// Whether so many of the threads have a value that the others can afford its key.
-pub(super) fn are_most(number: usize, threads: &[&ThreadState]) -> bool {
+pub(super) fn are_three_quarters(number: usize, threads: &[&ThreadState]) -> bool {
     number * 4 >= threads.len() * 3
 }
 

@@ -10,11 +10,9 @@ use std::sync::LazyLock;
 use super::reduce::Reduction;
 use super::source::TaskstatsFamily;
 use super::table::{METRICS, Metric, Metrics};
-use super::unit::Unit;
+use super::unit::{NS_PER_TICK, Unit};
 use super::value::Value;
 
-/// Lives are known to a tick.
-const TICK_NS: u64 = 10_000_000;
 /// The clock of delays is not adjusted to NTP, which changes the speed of the other by at most a 2,000th.
 const CLOCK_DRIFT: u64 = 2000;
 
@@ -28,7 +26,8 @@ static DELAYS: LazyLock<(Vec<&Metric>, Vec<&Metric>)> = LazyLock::new(|| {
 impl Metrics {
     /// Removes delays that are longer than the thread has lived, and returns whether there were any.
     pub fn remove_impossible_delays(&mut self, life_ns: u64) -> bool {
-        let most = life_ns.saturating_add(life_ns / CLOCK_DRIFT).saturating_add(TICK_NS);
+        // Lives are known to a tick.
+        let most = life_ns.saturating_add(life_ns / CLOCK_DRIFT).saturating_add(NS_PER_TICK);
         let (totals, extremes) = &*DELAYS;
         let is_longer =
             |metric: &Metric, metrics: &Self| matches!(metric.get(metrics), Some(Value::Unsigned(ns)) if ns > most);

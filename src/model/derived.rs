@@ -51,7 +51,7 @@ impl Formula {
     }
 
     fn value(self, totals: &Totals, context: Context) -> Option<Cell> {
-        let sum = |id: MetricId| sum(id.metric(), totals);
+        let sum = |id: MetricId| id.metric().sum(totals);
         let all = |ids: &[MetricId]| ids.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(sum(*id)?)));
         match self {
             Ratio(part, whole) => {
@@ -80,13 +80,6 @@ impl Formula {
             Average(total, _) | Difference(total, _) => METRICS[total as usize].unit,
             SumOfLargest(terms) => METRICS[terms[0][0] as usize].unit,
         }
-    }
-}
-
-fn sum(metric: &Metric, totals: &Totals) -> Option<u64> {
-    match metric.total(totals)? {
-        Cell::Number(sum) => Some(sum),
-        _ => None,
     }
 }
 

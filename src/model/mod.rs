@@ -98,6 +98,7 @@ pub(crate) use thread::read_time;
 pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;
+pub(crate) use unit::NS_PER_TICK;
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,

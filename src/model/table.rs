@@ -116,6 +116,14 @@ impl Metric {
         (self.total)(totals)
     }
 
+    /// The value of a group, if it is a number.
+    pub(crate) fn sum(&self, totals: &Totals) -> Option<u64> {
+        match self.total(totals)? {
+            Cell::Number(sum) => Some(sum),
+            _ => None,
+        }
+    }
+
     /// Number of threads of the group with a value.
     #[must_use]
     pub fn covered(&self, totals: &Totals) -> u64 {

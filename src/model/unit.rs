@@ -56,6 +56,9 @@ impl Unit {
     }
 }
 
+/// Nanoseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
+pub(crate) const NS_PER_TICK: u64 = 10_000_000;
+
 /// The form that a value has in JSON and in kernel text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,6 +1,6 @@
 //! What the lines of threads leave out: values that most of them have, and the keys of values that differ.
 
-use super::column::{Columns, ValueField, are_most};
+use super::column::{Columns, ValueField, are_three_quarters};
 use super::name::Name;
 use super::table::{METRICS, Metrics};
 use super::thread::ThreadState;
@@ -34,7 +34,7 @@ impl Usual {
             let values = asked.iter().map(|thread| field.get(thread));
             let has = |wanted: &Value<'_>| values.clone().filter(|value| value.as_ref() == Some(wanted)).count();
             match (field, majority(values.clone())) {
-                (ValueField::Metric(metric), Some(Some(value))) if are_most(has(&value), &asked) => {
+                (ValueField::Metric(metric), Some(Some(value))) if are_three_quarters(has(&value), &asked) => {
                     metric.set(&mut usual.metrics, value).expect("a metric holds its own values");
                 }
                 (_, Some(None)) => {}

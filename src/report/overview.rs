@@ -111,9 +111,10 @@ pub(super) fn group_verdict<'p>(mut rows: impl Iterator<Item = &'p PageRow<'p>>)
     }
 }
 
-/// A value, or those of both sides.
+/// A value, or those of both sides, with a mark if some members lack it.
 fn value(row: &PageRow<'_>) -> String {
-    sides(row.values.values().map(|cell| cell_text(*cell, row.unit)))
+    let is_marked = row.partial && row.values.values().any(Option::is_some);
+    format!("{}{}", sides(row.values.values().map(|cell| cell_text(*cell, row.unit))), if is_marked { "*" } else { "" })
 }
 
 /// How many threads there are, and how many started and exited: `7 (+2 −1)`.

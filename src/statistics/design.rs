@@ -90,7 +90,7 @@ impl Scale {
 }
 
 /// Candidate over baseline; 1 if both are 0.
-pub(super) fn quotient(candidate: f64, baseline: f64) -> f64 {
+pub(crate) fn quotient(candidate: f64, baseline: f64) -> f64 {
     if candidate == baseline { 1.0 } else { candidate / baseline }
 }
 

@@ -57,12 +57,12 @@ impl Design {
         if known == (self, sizes) {
             return place;
         }
-        let place = self.new_place_of_end(sizes);
+        let place = self.computed_place_of_end(sizes);
         LATEST.set(((self, sizes), place));
         place
     }
 
-    fn new_place_of_end(self, sizes: Sizes) -> usize {
+    fn computed_place_of_end(self, sizes: Sizes) -> usize {
         let Some(orders) = self.orders(sizes) else {
             let counts: Vec<usize> = (0..self.estimates_of(sizes)).collect();
             return counts.partition_point(|count| self.at_most(*count, sizes) <= TAIL);

@@ -49,6 +49,7 @@ mod signed_rank;
 mod verdict;
 
 pub use self::bound::{Bound, holm, least_probability, probability};
+pub(crate) use self::design::quotient;
 pub use self::design::{Design, MIN_PAIRS};
 pub use self::estimate::{Difference, Estimate, Interval, difference, ratio};
 pub use self::sample::{MIN_RUNS, Sample, median};

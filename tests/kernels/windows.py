@@ -81,7 +81,7 @@ def exits(guest, engine, names_processes):
     require(source == (None if not names_processes else "bpf" if engine == "bpf" else "taskstats"), f"records by {source}")
     start, computed, end = (stat(line, 16, 17) for line in guest.text(f"exits-{engine}.inner").splitlines())
     run = lambda *path: window.time("run", *path) or 0
-    rest = run("ash", "exited children")
+    rest = run("ash", "(exited children)")
     found = rest + sum(map(run, ("awk", "neighbour", "sleep"))) if names_processes else rest
     text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
     require(end > start and is_close(found, end - start), text)
@@ -98,7 +98,7 @@ def exits(guest, engine, names_processes):
 def children(guest, _):
     window = Window(guest.show("children-a", "children-b"))
     start, end = (stat(line, 16, 17) for line in guest.text("children.inner").splitlines())
-    found = window.time("run", "ash", "exited children") or 0
+    found = window.time("run", "ash", "(exited children)") or 0
     text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
     require(end > start and is_close(found, end - start), text)
     return text

@@ -1,7 +1,8 @@
 //! Fields of `struct taskstats`, by the version and the length that the kernel gives.
 
 use crate::model::{
-    Built, HostContext, METRICS, Metric, Metrics, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm, Value,
+    Built, HostContext, METRICS, Metric, Metrics, NS_PER_TICK, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm,
+    Value,
 };
 
 /// The families of fields that the kernel counts.
@@ -101,8 +102,8 @@ fn value(stats: &[u8], field: TaskstatsField) -> Option<Value<'static>> {
     }
 }
 
-/// Microseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
-pub(in crate::capture) const US_PER_TICK: u64 = 10_000;
+/// Microseconds per tick of `USER_HZ`.
+pub(in crate::capture) const US_PER_TICK: u64 = NS_PER_TICK / 1000;
 
 /// The number in a field of 8 bytes, in the unit of the field.
 pub(in crate::capture) fn number(stats: &[u8], field: TaskstatsField) -> Option<u64> {
