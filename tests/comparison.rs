@@ -89,6 +89,16 @@ mod header {
     }
 
     #[test]
+    fn a_file_without_an_engine_had_an_empty_one() {
+        let engine = |capture: Value| {
+            let side = snapshot(&json!({"capture": capture}), &[]);
+            compare(&side, &side, &Options::default()).header.unwrap().sides.baseline.engine
+        };
+        assert_eq!(engine(json!({"tool": "other"})), None);
+        assert_eq!(engine(json!({"engine": "bpf"})), Some("bpf".to_owned()));
+    }
+
+    #[test]
     fn only_two_captures_have_an_order_by_the_wall_clock() {
         let side = |ns: u64, is_window| {
             let window = if is_window { json!({"duration_ns": 1}) } else { Value::Null };

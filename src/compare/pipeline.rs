@@ -1,10 +1,10 @@
 //! From digests to the sections of each side: groups, then the values of every group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
-use super::digest::{Digest, Memory, ThreadNames};
+use super::digest::{Digest, Members, Memory, ThreadNames};
 use super::entry::SideSection;
 use super::gate::Gate;
 use super::gate_outcome::{self, GateResult};
@@ -18,6 +18,7 @@ use super::select::SortKey;
 use super::sides::Sides;
 use super::{captures, overview, records, runs, smaps};
 use crate::model::{CtprofSnapshot, Section};
+use crate::names::Keys;
 use crate::statistics::Design;
 
 /// Every section of one capture.
@@ -45,42 +46,17 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.kinds));
     let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
     let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
-    let names = threads.as_ref().map(|side| side.iter().flat_map(|kinds| kinds.keys().cloned()).collect::<Vec<_>>());
-    let matched = match options.group_by {
+    let names = threads.as_ref().map(|side| side.iter().flat_map(|kinds| kinds.keys().cloned()).collect());
+    let tasks = match options.group_by {
         GroupBy::Cgroup => tasks.map(|side| side.into_iter().flatten().collect()),
-        _ => names.clone(),
+        _ => Sides::clone(&names),
     };
-    let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()));
-    let cgroups = CgroupKeys::learn(
-        matched.as_ref().map(|names| names.iter().map(ThreadNames::as_task)),
-        recorded.map(|paths| paths.map(String::as_str)),
-        options,
-    );
-    let process = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.process), options);
-    let thread = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.thread), options);
-    let naming = |cgroup| Naming { by: options.group_by, process: &process, thread: &thread, cgroup };
-    let (baseline, candidate) = (|path: &str| cgroups.baseline(path), |path: &str| cgroups.candidate(path));
-    let group = |side: Vec<_>, naming: Naming<'_>| -> Vec<Groups> {
-        side.into_iter().map(|kinds| group::groups(kinds, &naming)).collect()
-    };
-    let mut groups = Sides::from(rayon::join(
-        || group(threads.baseline, naming(&baseline)),
-        || group(threads.candidate, naming(&candidate)),
-    ));
-    if options.group_by == GroupBy::All {
-        group::drop_only_children(groups.baseline.iter_mut().chain(&mut groups.candidate));
-    }
-    let keys = Sides::<Key<'_>> { baseline: &baseline, candidate: &candidate };
-    let unmatched = unmatched(&digests, &groups, keys, options);
-    let gated = |digests: &[Digest], groups: &[Groups], key| -> Vec<RunValues> {
-        let runs = digests.iter().zip(groups);
-        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values(gates))
-            .collect()
-    };
-    let gated = Sides {
-        baseline: gated(&digests.baseline, &groups.baseline, &baseline),
-        candidate: gated(&digests.candidate, &groups.candidate, &candidate),
-    };
+    let keys = NameKeys::learn(&digests, &names, &tasks, options);
+    let (baseline, candidate) = (|path: &str| keys.cgroups.baseline(path), |path: &str| keys.cgroups.candidate(path));
+    let cgroup = Sides::<Key<'_>> { baseline: &baseline, candidate: &candidate };
+    let groups = grouped(threads, &keys, cgroup, options);
+    let unmatched = unmatched(&digests, &groups, cgroup, options);
+    let gated = gated(gates, &digests, &groups, cgroup, per, options);
     let gates = gate_outcome::judge(gates, design, &gated);
     let is_repeated = digests.as_ref().into_iter().any(|side| side.len() > 1);
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| {
@@ -93,10 +69,78 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
         || reduce(&digests.baseline, groups.baseline, memory.baseline, &baseline),
         || reduce(&digests.candidate, groups.candidate, memory.candidate, &candidate),
     ));
-    mark_renamed(&mut sections, &cgroups);
-    let mut renamed = cgroups.list;
+    mark_renamed(&mut sections, &keys.cgroups);
+    let mut renamed = keys.cgroups.list;
     renamed.retain(|pair| options.wants_group(std::slice::from_ref(&pair.baseline)));
     Reduced { digests, design, sections, is_repeated, renamed, unmatched, gates }
+}
+
+/// The keys of all names.
+struct NameKeys<'n> {
+    process: Keys,
+    thread: Keys,
+    cgroups: CgroupKeys<'n>,
+}
+
+impl<'n> NameKeys<'n> {
+    /// Learns the keys of the names of groups; `tasks` tell cgroups that have another name in the candidate.
+    fn learn(
+        digests: &'n Sides<Vec<Digest>>,
+        names: &'n Sides<Vec<ThreadNames>>,
+        tasks: &'n Sides<Vec<ThreadNames>>,
+        options: &Options,
+    ) -> Self {
+        let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()));
+        let cgroups = CgroupKeys::learn(
+            tasks.as_ref().map(|tasks| tasks.iter().map(ThreadNames::as_task)),
+            recorded.map(|paths| paths.map(String::as_str)),
+            options,
+        );
+        let process = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.process), options);
+        let thread = group::keys(names.as_ref().into_iter().flatten().map(|names| &*names.thread), options);
+        Self { process, thread, cgroups }
+    }
+}
+
+/// The groups of every capture.
+fn grouped(
+    threads: Sides<Vec<HashMap<ThreadNames, Members>>>,
+    keys: &NameKeys<'_>,
+    cgroup: Sides<Key<'_>>,
+    options: &Options,
+) -> Sides<Vec<Groups>> {
+    let group = |side: Vec<_>, cgroup| -> Vec<Groups> {
+        let naming = Naming { by: options.group_by, process: &keys.process, thread: &keys.thread, cgroup };
+        side.into_iter().map(|kinds| group::groups(kinds, &naming)).collect()
+    };
+    let mut groups = Sides::from(rayon::join(
+        || group(threads.baseline, cgroup.baseline),
+        || group(threads.candidate, cgroup.candidate),
+    ));
+    if options.group_by == GroupBy::All {
+        group::drop_only_children(groups.baseline.iter_mut().chain(&mut groups.candidate));
+    }
+    groups
+}
+
+/// The values of all gates in every capture.
+fn gated(
+    gates: &[Gate],
+    digests: &Sides<Vec<Digest>>,
+    groups: &Sides<Vec<Groups>>,
+    cgroup: Sides<Key<'_>>,
+    per: Per,
+    options: &Options,
+) -> Sides<Vec<RunValues>> {
+    let of_side = |digests: &[Digest], groups: &[Groups], key| -> Vec<RunValues> {
+        let runs = digests.iter().zip(groups);
+        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values(gates))
+            .collect()
+    };
+    Sides {
+        baseline: of_side(&digests.baseline, &groups.baseline, cgroup.baseline),
+        candidate: of_side(&digests.candidate, &groups.candidate, cgroup.candidate),
+    }
 }
 
 /// Maps the path of a cgroup to the key of its group.

@@ -30,9 +30,9 @@ macro_rules! by_name {
 }
 
 impl HostHeapState {
-    /// A state with a different value in every field, for tests of programs that use this library.
-    #[must_use]
-    pub fn test_fixture() -> Self {
+    /// A state with a different value in every field.
+    #[cfg(test)]
+    pub(crate) fn test_fixture() -> Self {
         Self {
             active_bytes: Some(12 << 20),
             allocated_bytes: Some(10 << 20),

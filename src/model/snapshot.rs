@@ -54,12 +54,6 @@ pub struct CtprofSnapshot {
 }
 
 impl CtprofSnapshot {
-    /// Number of processes.
-    #[must_use]
-    pub fn processes(&self) -> usize {
-        self.threads.chunk_by(|a, b| a.tgid == b.tgid).count()
-    }
-
     /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
     /// ticks.
     #[must_use]
@@ -190,6 +184,5 @@ mod tests {
         snapshot.settle();
         let ids: Vec<_> = snapshot.threads.iter().map(|thread| (thread.tgid, thread.tid)).collect();
         assert_eq!(ids, [(1, 1), (1, 3), (2, 2), (2, 9)]);
-        assert_eq!(snapshot.processes(), 2);
     }
 }
