@@ -9,7 +9,7 @@ use super::value::Value;
 /// Threads that are asked for the usual values.
 const ASKED: usize = 63;
 
-/// Bytes of usual texts and lists that as many threads may have as any. A list of 1024 CPUs has so many.
+/// Bytes of usual texts and lists that as many threads may have as any; a list of 1,000 CPUs and a policy have fewer.
 const BYTES_PER_THREAD: usize = 4096;
 
 /// The cgroup and the metrics that a thread has unless its line says otherwise, and the order of the values in its line.
@@ -48,6 +48,7 @@ impl Usual {
     /// its line is.
     pub(crate) fn max_threads(&self, max: usize) -> usize {
         let bytes = METRICS.iter().filter_map(|metric| metric.get(&self.metrics)).map(|value| match value {
+            Value::Name(text) => text.len(),
             Value::Text(text) => text.len(),
             Value::Cpus(cpus) => size_of_val(&*cpus),
             _ => 0,
@@ -77,7 +78,22 @@ fn majority<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<T> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::cpus::CpuSet;
+    use super::super::unit::CategoricalString;
     use super::*;
+
+    #[test]
+    fn threads_that_writers_allow_are_allowed_by_readers() {
+        let metrics = Metrics {
+            policy: Some(CategoricalString("SCHED_OTHER".into())),
+            cpu_affinity: Some(CpuSet((0..1022).collect())),
+            ..Metrics::default()
+        };
+        let usual = Usual { metrics, ..Usual::default() };
+        let read: Usual = serde_json::from_str(&serde_json::to_string(&usual).unwrap()).unwrap();
+        assert_eq!((usual.max_threads(100), read.max_threads(100)), (50, 50));
+        assert_eq!(Usual::default().max_threads(100), 100);
+    }
 
     #[test]
     fn the_value_of_more_than_half_is_usual() {
