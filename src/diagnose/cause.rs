@@ -111,6 +111,8 @@ coded! {
             /// The kernel's error.
             errno: Errno,
         } = "cannot-open",
+        /// The kernel's delays are longer than the thread has lived, so that they are dropped.
+        ImpossibleDelays = "impossible-delays",
         /// ctprof panicked (a bug) while it read a process, or a part of a large one.
         Panicked = "panic",
         /// Another error of the kernel.
@@ -195,6 +197,7 @@ impl fmt::Display for Cause {
             Self::NotLive => f.write_str("only available on a live host"),
             Self::NoAnswer => f.write_str("no answer from taskstats"),
             Self::CannotOpen { errno } => write!(f, "cannot open taskstats: {errno}"),
+            Self::ImpossibleDelays => f.write_str("the kernel's are longer than the threads have lived"),
             Self::Panicked => f.write_str("ctprof panicked while reading them"),
             Self::Failed { errno } => write!(f, "{errno}"),
             Self::Unknown => f.write_str("not recorded"),

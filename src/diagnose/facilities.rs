@@ -94,6 +94,15 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
     })
 }
 
+/// Threads without delays because the kernel's cannot be true.
+pub(super) fn impossible_delays(evidence: &Evidence<'_>) -> Option<Finding> {
+    let count = evidence.snapshot.parse_summary.as_ref()?.impossible_delays;
+    let affected = Affected { count, total: None, kind: Kind::Threads };
+    let finding =
+        || Finding::new(Source::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays).affecting(affected);
+    (count > 0).then(finding)
+}
+
 /// Before Linux 5.14, there is no sysctl.
 fn is_on_from_boot(host: &HostContext) -> bool {
     let has_no_sysctl = host.kernel_release.is_some() && !at_least(host.kernel_release.as_deref(), (5, 14));

@@ -102,7 +102,7 @@ impl Finding {
             (_, Some(Cause::TooLarge | Cause::OutOfTime)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",
             (_, Some(Cause::MissedByIterator)) => "procfs read",
-            (Source::Bpf, Some(Cause::FieldsRejected)) => "no values for",
+            (Source::Bpf, Some(Cause::FieldsRejected)) | (_, Some(Cause::ImpossibleDelays)) => "no values for",
             (Source::Jemalloc, Some(Cause::AttachDenied)) => "could not attach to",
             (Source::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
             (Source::File(_) | Source::Jemalloc, _) => "not read for",
@@ -196,6 +196,7 @@ pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
     findings.push(facilities::schedstats(&evidence));
     findings.push(facilities::taskstats(&evidence));
     findings.extend(facilities::delay_accounting(&evidence));
+    findings.extend(facilities::impossible_delays(&evidence));
     findings.extend(facilities::high_water_marks(&evidence));
     findings.extend(facilities::jemalloc(&evidence));
     findings.push(host::cgroups(&evidence));

@@ -273,6 +273,21 @@ fn with_bpf_threads_older_than_delay_accounting_have_no_value() {
 }
 
 #[test]
+fn delays_that_cannot_be_true_are_not_blamed_on_the_time_at_which_they_were_enabled() {
+    let mut snapshot = on_host(HostContext::default());
+    let partial = |snapshot: &CtprofSnapshot| {
+        let all = findings(snapshot);
+        all.into_iter()
+            .find(|finding| finding.cause == Some(Cause::ImpossibleDelays))
+            .map(|finding| finding.to_string())
+    };
+    assert_eq!(partial(&snapshot), None);
+    snapshot.parse_summary = Some(CtprofParseSummary { impossible_delays: 3, ..CtprofParseSummary::default() });
+    let expected = "delay accounting: no values for 3 threads: the kernel's are longer than the threads have lived";
+    assert_eq!(partial(&snapshot).as_deref(), Some(expected));
+}
+
+#[test]
 fn with_bpf_a_debugger_is_not_blamed_for_memory_that_cannot_be_read() {
     let denied = by_bpf(holding(probed(ProbeFailure::PtraceSeize, 2), &[Capability::SysPtrace]), BpfUse::default());
     let expected = "jemalloc: not read for 2 processes or threads: permission denied (EPERM) despite cap_sys_ptrace: \

@@ -3,7 +3,7 @@
 //! The kernel notes the start of a wait only while the sysctl `kernel.task_delayacct` is 1, and at its end adds the time
 //! since the noted start, whether or not it noted one for this wait (`delayacct_end` of `kernel/delayacct.c`). A wait
 //! that starts while the sysctl is 0 and ends while it is 1 thus lasts since the thread's wait before, or since the boot
-//! of the host if the thread has none.
+//! of the host if the thread has none. On Linux 6.12, this was also seen in threads that started while it was 1.
 
 use std::sync::LazyLock;
 
