@@ -6,6 +6,7 @@
 //! tracepoint, so that the record of the exit has the counters too.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -28,8 +29,15 @@ use crate::sys::bpf::ring::Ring;
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
     /// Threads whose exit had no room in the ring.
-    pub(super) lost: Counter,
-    _links: [OwnedFd; 2],
+    without_room: Counter,
+    exit: Attached,
+    _free: Attached,
+}
+
+/// A program that runs until this is dropped.
+struct Attached {
+    program: OwnedFd,
+    _link: OwnedFd,
 }
 
 /// The fields of a record: those of both parts at the exit, those of [`Part::Thread`] when the thread is freed.
@@ -59,16 +67,29 @@ impl ExitPrograms {
         // Before Linux 5.11, the ring counts as locked memory.
         let _raised = RaisedMemlock::new();
         let ring = Ring::new(ring_bytes).map_err(os)?;
-        let [lost, lost_freed] = [Counter::new().map_err(os)?, Counter::new().map_err(os)?];
+        let [without_room, freed_without_room] = [Counter::new().map_err(os)?, Counter::new().map_err(os)?];
         let mut fields =
             ExitFields { layout: Layout::resolve(&btf, kernel.task, columns::exits(level)), dropped: BTreeSet::new() };
         let mut attach = |tracepoint: Tracepoint, lost: &Counter| {
             tracepoint.attach(&btf, kernel, &mut fields, (ring.as_fd(), lost.as_fd()))
         };
         // In this order, no thread is freed whose exit had no record.
-        let links = [attach(EXIT, &lost)?, attach(FREE, &lost_freed)?];
-        Ok((Self { ring, lost, _links: links }, fields))
+        let (exit, free) = (attach(EXIT, &without_room)?, attach(FREE, &freed_without_room)?);
+        Ok((Self { ring, without_room, exit, _free: free }, fields))
     }
+
+    /// Threads whose exit has no record: the ring had no room, or another thread was just exiting on the same CPU.
+    pub(super) fn lost(&self) -> u64 {
+        let fdinfo = format!("/proc/self/fdinfo/{}", self.exit.program.as_raw_fd());
+        self.without_room.value().saturating_add(recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default()))
+    }
+}
+
+/// How often the kernel did not run a program because it was running on that CPU, from the text of its `fdinfo`
+/// (Linux 5.12). A thread in a program can leave its CPU to another since tracepoints no longer disable preemption.
+fn recursion_misses(fdinfo: &str) -> u64 {
+    let misses = fdinfo.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok());
+    misses.unwrap_or(0)
 }
 
 /// A tracepoint with a thread as its first argument.
@@ -93,7 +114,7 @@ impl Tracepoint {
         kernel: Kernel,
         fields: &mut ExitFields,
         (ring, lost): (BorrowedFd<'_>, BorrowedFd<'_>),
-    ) -> Result<OwnedFd, NoBpf> {
+    ) -> Result<Attached, NoBpf> {
         let TypeId(btf_id) = btf.find(Kind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
         let spec = Spec { name: self.name, attach: Attach::Tracepoint, btf_id };
         let layout = &fields.layout;
@@ -106,10 +127,35 @@ impl Tracepoint {
         };
         let loaded = load(&spec, emit).map_err(|error| why(&error))?;
         fields.dropped.extend(loaded.dropped);
-        attach_tracepoint(loaded.program.as_fd()).map_err(os)
+        let link = attach_tracepoint(loaded.program.as_fd()).map_err(os)?;
+        Ok(Attached { program: loaded.program, _link: link })
     }
 }
 
 fn os(errno: Errno) -> NoBpf {
     obstacle::explain(errno, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_for_which_the_kernel_did_not_run_the_program_were_not_counted_as_lost() {
+        // Linux 6.18, `bpf_prog_show_fdinfo` of kernel/bpf/syscall.c.
+        let fdinfo = "pos:\t0\nflags:\t02000002\nprog_type:\t17\nprog_jited:\t1\nrun_cnt:\t0\nrecursion_misses:\t7\n\
+                      verified_insns:\t40\n";
+        assert_eq!(recursion_misses(fdinfo), 7);
+        assert_eq!(recursion_misses("pos:\t0\nprog_type:\t17\n"), 0, "before Linux 5.12");
+    }
+
+    #[test]
+    fn the_kernel_says_how_often_it_did_not_run_the_program() {
+        let programs = match ExitPrograms::attach(1 << 16) {
+            Ok((programs, _)) => programs,
+            Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
+        };
+        let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", programs.exit.program.as_raw_fd())).unwrap();
+        assert!(fdinfo.lines().any(|line| line.starts_with("recursion_misses:")), "{fdinfo}");
+    }
 }

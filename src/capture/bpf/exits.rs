@@ -146,7 +146,7 @@ impl Received {
         }
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
-        self.lost = self.lost.saturating_add(programs.lost.value());
+        self.lost = self.lost.saturating_add(programs.lost());
         self
     }
 
