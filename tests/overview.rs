@@ -383,6 +383,17 @@ fn eventful(files: &Files) -> String {
 }
 
 #[test]
+fn a_larger_ring_is_no_fix_for_exits_that_the_kernel_does_not_record() {
+    let files = Files::new();
+    let window = |name, not_run| {
+        let records = json!({"source": "bpf", "received": 70, "lost": 3, "not_run": not_run});
+        files.window(name, (&[], &[]), &json!({"exit_records": records}))
+    };
+    let fix = |file: &str| printed(&["show", file]).contains("a larger --ring");
+    assert!(fix(&window("full", 1)) && !fix(&window("not-run", 3)));
+}
+
+#[test]
 fn the_header_says_what_is_not_explained_and_what_is_not_known() {
     let files = Files::new();
     let page = printed(&["show", &eventful(&files)]);

@@ -155,7 +155,8 @@ fn name_processes(records: &record::Exits) -> bool {
 }
 
 fn summary(records: &record::Exits) -> ExitRecords {
-    ExitRecords { source: records.source.to_owned(), received: records.received, lost: records.lost }
+    let record::Exits { source, received, lost, not_run, .. } = *records;
+    ExitRecords { source: source.to_owned(), received, lost, not_run }
 }
 
 fn exited(record: record::ExitedThread) -> ExitedThread {

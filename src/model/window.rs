@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::summary::is_zero;
+
 /// A window: two captures of one boot. In the snapshot that has it, counters are increases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -46,6 +48,10 @@ pub struct ExitRecords {
     pub received: u64,
     /// Number of records that were lost.
     pub lost: u64,
+    /// Number of lost records for which the kernel did not run the program, because a thread was exiting on the same
+    /// CPU.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_run: u64,
 }
 
 /// Where the host's CPU time came from.

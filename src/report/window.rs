@@ -133,7 +133,11 @@ fn notes(info: &WindowInfo) -> Vec<String> {
     }
     if let Some(records) = info.exit_records.as_ref().filter(|records| records.lost > 0) {
         let all = records.lost.saturating_add(records.received);
-        let fix = if records.source == "bpf" { "; record with a larger --ring, or for a shorter time" } else { "" };
+        let fix = match &*records.source {
+            "bpf" if records.lost == records.not_run => "; the kernel records one exit at a time on each CPU",
+            "bpf" => "; record with a larger --ring, or for a shorter time",
+            _ => "",
+        };
         notes.push(format!("{} of {all} exit records were lost: some exited threads are missing{fix}", records.lost));
     }
     if let Some(suspended) = info.suspended_ns {

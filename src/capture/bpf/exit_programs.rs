@@ -28,7 +28,6 @@ use crate::sys::bpf::ring::Ring;
 /// Programs that record exits until they are dropped.
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
-    /// Threads whose exit had no room in the ring.
     without_room: Counter,
     exit: Attached,
     _free: Attached,
@@ -78,10 +77,15 @@ impl ExitPrograms {
         Ok((Self { ring, without_room, exit, _free: free }, fields))
     }
 
-    /// Threads whose exit has no record: the ring had no room, or another thread was just exiting on the same CPU.
-    pub(super) fn lost(&self) -> u64 {
+    /// Threads whose exit had no room in the ring.
+    pub(super) fn without_room(&self) -> u64 {
+        self.without_room.value()
+    }
+
+    /// Threads for whose exit the kernel did not run the program.
+    pub(super) fn not_run(&self) -> u64 {
         let fdinfo = format!("/proc/self/fdinfo/{}", self.exit.program.as_raw_fd());
-        self.without_room.value().saturating_add(recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default()))
+        recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default())
     }
 }
 

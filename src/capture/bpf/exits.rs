@@ -68,9 +68,9 @@ impl BpfListener {
     pub(in crate::capture) fn finish(self) -> BpfExits {
         let Self { stop, listening, facts, fields, css_sets } = self;
         drop(stop);
-        let Received { records, received, lost, .. } =
+        let Received { records, received, lost, not_run, .. } =
             listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        BpfExits { received, lost, records, facts, fields, css_sets }
+        BpfExits { received, lost, not_run, records, facts, fields, css_sets }
     }
 }
 
@@ -79,6 +79,7 @@ impl BpfListener {
 pub(in crate::capture) struct BpfExits {
     pub(in crate::capture) received: u64,
     pub(in crate::capture) lost: u64,
+    pub(in crate::capture) not_run: u64,
     records: Packed,
     facts: Facts,
     fields: ExitFields,
@@ -110,6 +111,8 @@ struct Received {
     received: u64,
     /// Threads without a record.
     lost: u64,
+    /// Those of them for whose exit the kernel did not run the program.
+    not_run: u64,
     last_freed: Instant,
 }
 
@@ -124,6 +127,7 @@ impl Received {
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
             lost: 0,
+            not_run: 0,
             last_freed: Instant::now(),
         }
     }
@@ -146,7 +150,8 @@ impl Received {
         }
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
-        self.lost = self.lost.saturating_add(programs.lost());
+        self.not_run = programs.not_run();
+        self.lost = self.lost.saturating_add(programs.without_room()).saturating_add(self.not_run);
         self
     }
 
@@ -302,11 +307,11 @@ mod tests {
     fn exits(records: &[Vec<u64>]) -> Vec<Exit> {
         let mut received = Received::new(&fields(), 0);
         records.iter().for_each(|record| received.add(record));
-        let Received { records, received, lost, .. } = received;
+        let Received { records, received, lost, not_run, .. } = received;
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = Facts { delays: true, ..Facts::default() };
-        BpfExits { received, lost, records, facts, fields: fields(), css_sets }.threads().collect()
+        BpfExits { received, lost, not_run, records, facts, fields: fields(), css_sets }.threads().collect()
     }
 
     #[test]

@@ -18,8 +18,12 @@ pub struct Exits {
     pub source: &'static str,
     /// Number of records: one per thread.
     pub received: u64,
-    /// Number of records that were lost because a buffer of the kernel or the memory for records was full.
+    /// Number of records that were lost: a buffer of the kernel or the memory for records was full, or the kernel did
+    /// not run the program that records.
     pub lost: u64,
+    /// Number of lost records for which the kernel did not run the program, because a thread was exiting on the same
+    /// CPU.
+    pub not_run: u64,
     records: Records,
 }
 
@@ -31,11 +35,11 @@ pub(super) enum Records {
 
 impl Exits {
     pub(super) fn new(records: Records, received: u64, lost: u64) -> Self {
-        let source = match records {
-            Records::Bpf(_) => BPF,
-            Records::Taskstats(_) => TASKSTATS,
+        let (source, not_run) = match &records {
+            Records::Bpf(exits) => (BPF, exits.not_run),
+            Records::Taskstats(_) => (TASKSTATS, 0),
         };
-        Self { source, received, lost, records }
+        Self { source, received, lost, not_run, records }
     }
 
     /// The threads, in the order in which their records were received.
