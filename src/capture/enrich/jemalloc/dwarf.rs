@@ -28,7 +28,7 @@ pub(super) trait Split {
     fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// The time for the debug information of one file, which takes less than a second for the largest programs.
+/// The time for the debug information of one file, which a hostile one could use up without end.
 const LONGEST_SEARCH: Duration = Duration::from_secs(5);
 
 /// The sections that are read: not those about code.
