@@ -1,4 +1,4 @@
-// Numbers as text, as in the tables of src/report/scale.rs: tests/html.rs compares both.
+// Numbers as text, as in the tables of src/report/scale.rs: tests/pure/html.rs compares both.
 
 import type { Cell, Delta, Row } from "./data";
 

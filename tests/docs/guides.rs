@@ -1,0 +1,334 @@
+//! Runs the commands of the guides.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+
+/// Scenarios run one at a time, because they compete for CPUs.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn guide(name: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join("docs").join(name)).unwrap()
+}
+
+/// The shell commands below a heading, up to the next one.
+fn commands(guide: &str, heading: &str) -> String {
+    let part = guide.split_once(heading).unwrap().1;
+    let part = part.split("\n## ").next().unwrap();
+    part.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect()
+}
+
+/// The directory of programs built by cargo, with examples below.
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_ctprof")).parent().unwrap().to_owned()
+}
+
+/// Runs commands in a directory that looks like the repository after a build, and stops the processes they
+/// start.
+fn run(dir: &Path, commands: &str) -> Output {
+    fs::create_dir_all(dir.join("target")).unwrap();
+    let _ = std::os::unix::fs::symlink(built(), dir.join("target/debug"));
+    let path = format!("{}:{}", built().display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-ec", &format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{commands}")]);
+    bash.current_dir(dir).env("PATH", path).stdin(Stdio::null()).output().unwrap()
+}
+
+fn succeeded(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The report of a command as JSON.
+fn report(dir: &Path, command: &str) -> serde_json::Value {
+    serde_json::from_str(&succeeded(&run(dir, &format!("{command} --format json")))).unwrap()
+}
+
+/// The values of an overview's column: one, or those of both sides of a comparison. Absent values are 0.
+fn values(report: &serde_json::Value, group: &str, column: &str) -> Vec<f64> {
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "overview");
+    let mut same = rows.filter(|row| row["group"] == group && row["metric"] == column);
+    let row = same.next().unwrap_or_else(|| panic!("no {column} of {group}"));
+    let sides = ["value", "baseline", "candidate"].into_iter().filter_map(|side| row.get(side));
+    sides.map(|value| value.as_f64().unwrap_or(0.0)).collect()
+}
+
+/// The value of an overview's column, that of the candidate in a comparison.
+fn value(report: &serde_json::Value, group: &str, column: &str) -> f64 {
+    *values(report, group, column).last().unwrap()
+}
+
+/// Asserts that a group is among the first three of the overview's default order. Groups of other programs that
+/// keep the host busy meanwhile don't count.
+fn stands_out(report: &serde_json::Value, group: &str, scenario: &[&str]) {
+    let rows = report["rows"].as_array().unwrap().iter();
+    let mut groups: Vec<&str> = Vec::new();
+    for row in rows.filter(|row| row["section"] == "overview" && row["path"].as_array().unwrap().len() == 1) {
+        let name = row["group"].as_str().unwrap();
+        if groups.last() != Some(&name) {
+            groups.push(name);
+        }
+    }
+    let is_busy = |name: &str| {
+        let mut sides = values(report, name, "run").into_iter().zip(values(report, name, "wait"));
+        sides.any(|(run, wait)| run + wait >= BUSY_PERCENT)
+    };
+    groups.retain(|name| *name == group || scenario.contains(name) || !is_busy(name));
+    let place = groups.iter().position(|name| *name == group);
+    assert!(
+        place.is_some_and(|place| place < 3),
+        "{group} is at {place:?}, after {:?}",
+        groups.iter().take(9).collect::<Vec<_>>()
+    );
+}
+
+/// Groups that run or wait for a smaller share of one CPU don't keep a host busy.
+const BUSY_PERCENT: f64 = 3.0;
+
+/// Runs a scenario of the guide, and returns the directory with its windows.
+fn played(heading: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let _alone = ONE_AT_A_TIME.lock();
+    let shown = succeeded(&run(dir.path(), &commands(&guide("why-slower.md"), heading)));
+    assert!(shown.contains("\ngroup "), "{shown}");
+    dir
+}
+
+/// Whether a cgroup of version 2 can be limited here.
+fn can_limit(controller: &str) -> bool {
+    let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control").unwrap_or_default();
+    let can = nix::unistd::geteuid().is_root() && controllers.split_whitespace().any(|known| known == controller);
+    if !can {
+        eprintln!("skipped: only root may limit {controller}, in a cgroup of version 2");
+    }
+    can
+}
+
+#[test]
+fn a_convoy_neither_runs_nor_waits_and_switches_often() {
+    let dir = played("a lock convoy");
+    let report = report(dir.path(), "ctprof show window.ctprof.zst");
+    stands_out(&report, "convoy", &[]);
+    let column = |column| value(&report, "convoy", column);
+    assert!(column("sleep") > column("run") && column("csw") > 500.0, "{} {}", column("sleep"), column("csw"));
+}
+
+#[test]
+fn a_worker_beside_a_noisy_neighbour_waits_for_longer_than_it_runs() {
+    let dir = played("a noisy neighbour");
+    let report = report(dir.path(), "ctprof compare before.ctprof.zst after.ctprof.zst --group-by thread");
+    for group in ["noise", "worker"] {
+        stands_out(&report, group, &["noise", "worker"]);
+    }
+    let column = |column| value(&report, "worker", column);
+    assert!(column("wait") > column("run"), "{} {}", column("wait"), column("run"));
+}
+
+#[test]
+fn a_storm_of_fsync_writes_and_hardly_runs() {
+    let dir = played("an fsync storm");
+    let report = report(dir.path(), "ctprof show window.ctprof.zst");
+    stands_out(&report, "dd", &[]);
+    let column = |column| value(&report, "dd", column);
+    assert!(column("run") < 95.0 && column("csw") > 10.0, "{} {}", column("run"), column("csw"));
+}
+
+#[test]
+fn a_throttled_process_waits_although_the_host_is_idle() {
+    if can_limit("cpu") {
+        let dir = played("CPU throttling");
+        let report = report(dir.path(), "ctprof show window.ctprof.zst");
+        stands_out(&report, "sha256sum", &[]);
+        let column = |column| value(&report, "sha256sum", column);
+        assert!(column("run") < 30.0 && column("wait") > 50.0, "{} {}", column("run"), column("wait"));
+    }
+}
+
+#[test]
+fn a_process_with_too_little_memory_reads_the_same_again() {
+    if can_limit("memory") {
+        let dir = played("too little memory");
+        let report = report(dir.path(), "ctprof show window.ctprof.zst");
+        stands_out(&report, "thrash", &[]);
+        assert!(value(&report, "thrash", "read") > 64.0 * 1024.0 * 1024.0 / 3.0);
+    }
+}
+
+#[test]
+fn the_work_of_a_build_is_that_of_its_exited_children() {
+    let dir = played("a build");
+    let report = report(dir.path(), "ctprof show window.ctprof.zst --scope command --per run");
+    let window = &report["snapshot"]["window"];
+    assert_eq!(window["command"]["status"], 0);
+    // With exit records under its own name, else under that of the shell.
+    let groups = report["rows"].as_array().unwrap().iter().map(|row| row["group"].as_str().unwrap());
+    let group = if groups.clone().any(|group| group == "sha256sum") { "sha256sum" } else { "sh" };
+    stands_out(&report, group, &["sha256sum", "sh"]);
+    let whole = window["command_totals"]["run_time_ns"].as_f64().unwrap();
+    assert!(value(&report, group, "run") > 0.8 * whole, "{} of {whole}", value(&report, group, "run"));
+}
+
+/// The part of a guide below a heading, up to the next one.
+fn part(guide: &str, heading: &str) -> String {
+    guide.split_once(heading).unwrap().1.split("\n## ").next().unwrap().to_owned()
+}
+
+/// The scripts of a workflow's steps, by their names.
+fn steps(workflow: &str) -> Vec<(String, String)> {
+    let mut steps = Vec::new();
+    for step in workflow.split("      - name: ").skip(1) {
+        let (name, rest) = step.split_once('\n').unwrap();
+        let Some((_, script)) = rest.split_once("        run: ") else { continue };
+        let lines = script.strip_prefix("|\n").unwrap_or(script).lines();
+        let own = lines.take_while(|line| !line.starts_with("      - ") && !line.starts_with("```"));
+        steps.push((name.to_owned(), own.collect::<Vec<_>>().join("\n")));
+    }
+    steps
+}
+
+/// A runner of a CI service: `make` and `gh` are stubs, and there is a page for the summary.
+struct Runner(tempfile::TempDir);
+
+impl Runner {
+    /// `make -C DIR bench` takes the CPU time that the file `loops` of the directory says.
+    const MAKE: &str = "dir=.; while [ $# -gt 0 ]; do [ \"$1\" = -C ] && dir=$2; shift; done
+        i=0; loops=$(cat \"$dir/loops\") || exit 1; while [ $i -lt \"$loops\" ]; do i=$((i + 1)); done";
+    /// The last run on the main branch has the artefact in `artefact`, if there is one.
+    const GH: &str = "case $2 in list) test ! -d artefact || echo 1 ;; download) cp -r artefact baseline ;; esac";
+
+    fn new() -> Self {
+        let runner = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(runner.0.path().join("tools")).unwrap();
+        for (name, script) in [("make", Self::MAKE), ("gh", Self::GH)] {
+            let path = runner.0.path().join("tools").join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            succeeded(&Command::new("chmod").arg("+x").arg(path).output().unwrap());
+        }
+        runner.checkout(".", 50_000);
+        runner
+    }
+
+    fn checkout(&self, dir: &str, loops: u32) {
+        fs::create_dir_all(self.0.path().join(dir)).unwrap();
+        fs::write(self.0.path().join(dir).join("loops"), loops.to_string()).unwrap();
+    }
+
+    fn run(&self, script: &str) -> Output {
+        let tools = self.0.path().join("tools");
+        let environment = format!("PATH={}:$PATH; export GITHUB_STEP_SUMMARY=summary.md MAIN=main", tools.display());
+        run(self.0.path(), &format!("{environment}\n{script}"))
+    }
+
+    fn summary(&self) -> String {
+        fs::read_to_string(self.0.path().join("summary.md")).unwrap()
+    }
+}
+
+#[test]
+fn the_steps_of_the_workflow_work_one_after_the_other() {
+    let runner = Runner::new();
+    if !runner.run("jq --version").status.success() {
+        return eprintln!("skipped: no jq");
+    }
+    let guide = guide("ci.md");
+    let steps = steps(&part(&guide, "## Compare with the last run"));
+    assert_eq!(steps.len(), 7, "{steps:?}");
+    // The second run has the first one's window as its baseline.
+    for _ in 0..2 {
+        for (name, script) in steps.iter().filter(|(name, _)| name != "Install ctprof") {
+            let done = runner.run(script);
+            // CPU times of single runs on a shared host can differ by any bound.
+            let is_gate = name == "Compare with the baseline" && done.status.code() == Some(3);
+            assert!(done.status.success() || is_gate, "{name}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        succeeded(&runner.run("mkdir -p artefact; rm -rf baseline; cp tests.ctprof.zst report.html artefact/"));
+    }
+    succeeded(&runner.run(&commands(&guide, "## Gates")));
+    let summary = runner.summary();
+    for part in
+        ["- **window** ", "- **command** make test: exit status 0", "- **baseline** ", "\n| group | threads | run "]
+    {
+        assert!(summary.contains(part), "{part}: {summary}");
+    }
+}
+
+/// Fewer runs than the guide has, to save time: enough for its gates.
+fn with_few_runs(script: &str) -> String {
+    assert!(script.contains("--runs 10"), "{script}");
+    script.replace("--runs 10", "--runs 5")
+}
+
+#[test]
+fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
+    let runner = Runner::new();
+    runner.checkout("baseline", 30_000);
+    runner.checkout("candidate", 120_000);
+    let steps = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
+    let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["Install ctprof", "Build both", "Compare", "Write a report"]);
+    succeeded(&runner.run(&steps[1].1));
+    let compared = runner.run(&with_few_runs(&steps[2].1));
+    let said = String::from_utf8_lossy(&compared.stderr);
+    assert_eq!(compared.status.code(), Some(3), "{said}");
+    assert!(said.lines().last().unwrap().starts_with("ctprof: gate failed: all groups run: "), "{said}");
+    assert!(runner.summary().starts_with("**1 gate failed"), "{}", runner.summary());
+    assert!(runner.0.path().join("runs/candidate").is_dir());
+    succeeded(&runner.run(&steps[3].1));
+    assert!(fs::read_to_string(runner.0.path().join("runs/report.html")).unwrap().starts_with("<!DOCTYPE html>"));
+}
+
+#[test]
+fn the_script_for_other_services_tells_slower_from_not_slower_and_from_no_result() {
+    let runner = Runner::new();
+    runner.checkout("old", 30_000);
+    runner.checkout("slow", 120_000);
+    let script = with_few_runs(&commands(&guide("ci.md"), "## Other services"));
+    fs::write(runner.0.path().join("compare.sh"), script).unwrap();
+    let status = |candidate: &str| {
+        let done = runner.run(&format!("sh compare.sh old {candidate}"));
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let text = |text: &str| format!("{text}\n");
+    assert_eq!(status("slow"), (Some(3), text("slower; report.md starts with the failed gates")));
+    assert_eq!(status("old"), (Some(0), text("not slower; report.md has the comparison")));
+    assert_eq!(status("none"), (Some(1), text("cannot compare")));
+}
+
+#[test]
+fn the_readme_records_a_command_and_compares_it_with_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let lines = commands(&readme, "keep the window in a file");
+    let lines = lines.lines().take_while(|line| line.starts_with("ctprof")).collect::<Vec<_>>().join("\n");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    let last_week = "ctprof record -q -o last-week.ctprof.zst -- true\n";
+    let shown = succeeded(&run(dir.path(), &[last_week, &lines.replace("-- make -j8", "-- sleep 0.01")].concat()));
+    assert!(shown.contains("command    sleep 0.01: exit status 0") && shown.contains("baseline "), "{shown}");
+}
+
+#[test]
+fn every_command_of_the_privacy_guide_works() {
+    let dir = tempfile::tempdir().unwrap();
+    succeeded(&run(dir.path(), &commands(&guide("privacy.md"), "## Redacted snapshots")));
+    let shown = succeeded(&run(dir.path(), "ctprof show before.ctprof.zst --group-by comm --format csv"));
+    assert!(!shown.contains("bash"), "{shown}");
+}
+
+#[test]
+fn redacted_captures_under_one_key_compare_and_tell_no_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let commands = "export CTPROF_REDACT_KEY=k
+        cp $(command -v sleep) secretive
+        ./secretive 9.5 & pid=$!
+        sleep 0.2
+        ctprof capture -q --redact --pid $pid -o before.ctprof.zst
+        ctprof capture -q --redact --pid $pid -o after.ctprof.zst
+        ctprof compare before.ctprof.zst after.ctprof.zst --unchanged --limit 0 --format csv";
+    let compared = succeeded(&run(dir.path(), commands));
+    assert!(!compared.contains("secretive"), "{compared}");
+    assert!(compared.lines().count() > 20 && !compared.contains("only in"), "{compared}");
+}

@@ -1,0 +1,446 @@
+//! jemalloc counters of real programs, compared with the statistics of their own jemalloc.
+//!
+//! Skipped with the reason if not installed: redis-server, libjemalloc2, musl.
+#![cfg(target_arch = "x86_64")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ctprof::capture::{Engine, Options, Route, capture_with, inspect};
+use ctprof::model::ProbeFailure;
+use ctprof::{CtprofSnapshot, capture_pid};
+
+/// The program of `examples/heap.rs`, built by cargo together with this test.
+fn heap() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples/heap")
+}
+
+/// A program that prints the bytes its threads allocated and freed, and then waits.
+struct Parked {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    said: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Parked {
+    fn start(command: &mut Command) -> Option<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut said = BTreeMap::new();
+        for line in lines {
+            if line == "ready" {
+                return Some(Self { child, stdin, said });
+            }
+            let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+            said.insert(u32::try_from(numbers[0]).unwrap(), (numbers[1], numbers[2]));
+        }
+        let _ = child.wait();
+        None
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn counters(snapshot: &CtprofSnapshot) -> BTreeMap<u32, (u64, u64)> {
+    let read = snapshot.threads.iter().filter_map(|thread| {
+        let metrics = &thread.metrics;
+        Some((thread.tid, (metrics.allocated_bytes?.0, metrics.deallocated_bytes?.0)))
+    });
+    read.collect()
+}
+
+/// Whether other processes can be attached to.
+fn may_probe() -> bool {
+    let allowed = Parked::start(&mut Command::new(heap()))
+        .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().probe_summary.unwrap().probed_ok > 0);
+    if !allowed {
+        eprintln!("skipped: no process can be attached to here");
+    }
+    allowed
+}
+
+/// Starts a program and expects exactly its own numbers for every thread.
+fn agrees(what: &str, command: &mut Command) -> bool {
+    let Some(parked) = Parked::start(command) else { return false };
+    let snapshot = capture_pid(parked.child.id()).unwrap();
+    let read = counters(&snapshot);
+    println!("{what}: {} threads read of {}, equal: {}", read.len(), parked.said.len(), read == parked.said);
+    assert_eq!(read, parked.said, "{what}: {:?}", snapshot.probe_summary);
+    true
+}
+
+fn tool(program: &str, args: &[&str], files: &[&Path]) {
+    let done = Command::new(program).args(args).args(files).output().unwrap();
+    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn route(path: &Path) -> Result<Route, ProbeFailure> {
+    inspect(&fs::read(path).unwrap()).map(|layout| layout.route)
+}
+
+#[test]
+fn a_program_agrees_however_it_was_built() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let built = |name: &str| dir.path().join(name);
+    crate::support::copy_program(heap(), built("whole"));
+    for (name, program, args) in [
+        ("without debug information", "strip", &["-g", "-o"][..]),
+        ("compressed by zlib", "objcopy", &["--compress-debug-sections=zlib"]),
+        ("compressed by zstd", "objcopy", &["--compress-debug-sections=zstd"]),
+    ] {
+        let (from, to) = (heap(), built(name));
+        let files = if program == "strip" { [to.as_path(), from.as_path()] } else { [from.as_path(), to.as_path()] };
+        tool(program, args, &files);
+    }
+    for (name, expected) in [
+        ("whole", Route::Dwarf),
+        ("without debug information", Route::Symbol),
+        ("compressed by zlib", Route::Dwarf),
+        ("compressed by zstd", Route::Dwarf),
+    ] {
+        assert_eq!(route(&built(name)), Ok(expected), "{name}");
+        assert!(agrees(&format!("heap, {name}, {expected:?}"), &mut Command::new(built(name))));
+    }
+}
+
+#[test]
+fn large_debug_information_of_a_known_build_was_read_into_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let [program, types] = ["heap", "types"].map(|name| dir.path().join(name));
+    for (mib, expected) in [(1, Route::Dwarf), (17, Route::Symbol)] {
+        fs::write(&types, vec![0; mib << 20]).unwrap();
+        tool("objcopy", &[&format!("--add-section=.debug_types={}", types.display())], &[&heap(), &program]);
+        assert_eq!(route(&program), Ok(expected), "{mib} MiB");
+    }
+}
+
+#[test]
+fn a_stripped_program_agrees_by_its_separate_debug_file() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (program, debug) = (dir.path().join("heap"), dir.path().join("heap.debug"));
+    tool("objcopy", &["--only-keep-debug"], &[&heap(), &debug]);
+    tool("strip", &["-o"], &[&program, &heap()]);
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    tool("objcopy", &[&link], &[&program]);
+    assert!(route(&program).is_err(), "by itself it is not enough");
+    assert!(agrees("heap, debug file apart", &mut Command::new(&program)));
+    // A debug file of another program is refused.
+    let mut other = fs::read(&debug).unwrap();
+    other.extend(b"x");
+    fs::write(&debug, other).unwrap();
+    tool("objcopy", &["--remove-section=.note.gnu.build-id"], &[&program]);
+    let parked = Parked::start(&mut Command::new(&program)).unwrap();
+    assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), BTreeMap::new());
+}
+
+#[test]
+fn a_fully_stripped_program_is_refused_and_not_guessed() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("heap");
+    tool("strip", &["-o"], &[&program, &heap()]);
+    // Its thread-local block has other data as well, so that the offset is unknown.
+    assert!(matches!(route(&program), Err(ProbeFailure::UnknownLayout | ProbeFailure::JemallocNotFound)));
+    let parked = Parked::start(&mut Command::new(&program)).unwrap();
+    let snapshot = capture_pid(parked.child.id()).unwrap();
+    assert_eq!(counters(&snapshot), BTreeMap::new());
+}
+
+#[test]
+fn a_static_program_agrees() {
+    let target = heap().ancestors().nth(3).unwrap().join("x86_64-unknown-linux-musl/debug/examples/heap");
+    if !target.exists() {
+        return eprintln!("skipped: not built: cargo build --example heap --target x86_64-unknown-linux-musl");
+    }
+    if may_probe() {
+        assert!(agrees("heap, static musl", &mut Command::new(target)));
+    }
+}
+
+#[test]
+fn a_program_in_its_own_namespaces_agrees() {
+    let script = "mount -t tmpfs tmpfs /mnt && cp \"$0\" /mnt/heap && exec /mnt/heap";
+    let args = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script];
+    let Some(parked) = Parked::start(Command::new("unshare").args(args).arg(heap())) else {
+        return eprintln!("skipped: namespaces cannot be created here");
+    };
+    if !may_probe() {
+        return;
+    }
+    // Thread ids are those of its namespace, so only the numbers can be compared.
+    let snapshot = ctprof::capture().unwrap();
+    let of_it = |thread: &&ctprof::ThreadState| &*thread.pcomm == "heap" && thread.tgid != parked.child.id();
+    let read = snapshot.threads.iter().filter(of_it).filter_map(|thread| Some(thread.metrics.allocated_bytes?.0));
+    let read: Vec<u64> = read.collect();
+    for (allocated, _) in parked.said.values() {
+        assert!(read.contains(allocated), "{allocated} is not in {read:?}");
+    }
+}
+
+/// A stripped program, with its debug file by build id, as in distributions.
+#[test]
+fn a_debug_file_is_found_by_its_build_id_in_the_processs_own_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-g", "-Wl,--build-id=0xabcdef0123456789"]);
+    let debug = dir.path().join("fake.debug");
+    tool("objcopy", &["--only-keep-debug"], &[&program, &debug]);
+    tool("strip", &[], &[&program]);
+    let script = "mkdir -p /usr/lib/debug && mount -t tmpfs tmpfs /usr/lib/debug && \
+                  mkdir -p /usr/lib/debug/.build-id/ab && \
+                  cp \"$0\" /usr/lib/debug/.build-id/ab/cdef0123456789.debug && exec \"$1\"";
+    let mut command = Command::new("unshare");
+    let command = command.args(["--mount", "sh", "-c", script]).arg(&debug).arg(&program);
+    let Some(parked) = Parked::start(command) else {
+        return eprintln!("skipped: mount namespaces cannot be created here");
+    };
+    if may_probe() {
+        assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), parked.said);
+    }
+}
+
+fn library() -> Option<PathBuf> {
+    let found = ["/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/usr/lib64/libjemalloc.so.2"].map(PathBuf::from);
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: libjemalloc.so.2 is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_stripped_library_that_is_preloaded_agrees() {
+    let Some(library) = library() else { return };
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("preload");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/preload_jemalloc.c");
+    tool("cc", &["-O1", "-pthread", "-o"], &[&program, &source]);
+    println!("{}: {:?}", library.display(), route(&library));
+    assert!(agrees("C program, LD_PRELOAD", Command::new(&program).env("LD_PRELOAD", &library)));
+}
+
+#[test]
+fn redis_counts_what_it_says_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("redis.sock").display().to_string();
+    let mut server = Command::new("redis-server");
+    let server = server.args(["--port", "0", "--save", "", "--unixsocket", &socket]).current_dir(dir.path());
+    let Ok(server) = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn() else {
+        return eprintln!("skipped: redis-server is not installed");
+    };
+    let server = Ended(server);
+    let ask = |words: &[&str]| {
+        let out = Command::new("redis-cli").args(["-s", &socket]).args(words).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    while !ask(&["ping"]).contains("PONG") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    if !may_probe() {
+        return;
+    }
+    let live = || -> i128 {
+        let snapshot = capture_pid(server.0.id()).unwrap();
+        counters(&snapshot).values().map(|(allocated, freed)| i128::from(*allocated) - i128::from(*freed)).sum()
+    };
+    let own = || -> i128 {
+        let info = ask(&["info", "memory"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("allocator_allocated:")).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let before = live();
+    let fill = "for i = 1, 50000 do redis.call('set', 'key' .. i, string.rep('x', 200)) end";
+    ask(&["eval", fill, "0"]);
+    let (after, says) = (live(), own());
+    println!("redis: {before} bytes live, then {after}; says {says}");
+    assert!(after - before > 50_000 * 200);
+    assert!((after - says).abs() < says / 10, "{after} read, {says} said");
+}
+
+#[test]
+fn a_compiling_rustc_is_read_without_debug_information() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut rustc = Command::new("rustc");
+    let rustc = rustc.args(["-", "--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(dir.path());
+    let Ok(child) = rustc.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        return eprintln!("skipped: no rustc");
+    };
+    // It reads its source from standard input, which does not end.
+    let rustc = Ended(child);
+    let read = (0..200).find_map(|_| {
+        thread::sleep(Duration::from_millis(50));
+        let snapshot = ctprof::capture().unwrap();
+        let threads = snapshot.threads.into_iter().filter(|thread| &*thread.pcomm == "rustc");
+        threads.filter_map(|thread| thread.metrics.allocated_bytes).map(|bytes| bytes.0).max()
+    });
+    drop(rustc);
+    match read {
+        Some(most) => println!("rustc: {most} bytes allocated by its busiest thread"),
+        None => eprintln!("skipped: this rustc has no jemalloc"),
+    }
+}
+
+#[test]
+fn the_jemalloc_of_the_toolchains_rustc_is_known() {
+    let Ok(said) = Command::new("rustc").args(["--print", "sysroot"]).output() else {
+        return eprintln!("skipped: no rustc");
+    };
+    let rustc = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("bin/rustc");
+    let bytes = fs::read(&rustc).unwrap();
+    let has_jemalloc = bytes.windows(10).any(|text| text == b"<jemalloc>");
+    if !has_jemalloc {
+        return eprintln!("skipped: {} has no jemalloc", rustc.display());
+    }
+    let layout = inspect(&bytes);
+    println!("{}: {layout:?}", rustc.display());
+    assert!(layout.is_ok(), "{layout:?}");
+}
+
+#[test]
+fn a_program_with_another_allocator_is_not_a_failure() {
+    let sleep = Ended(Command::new("sleep").arg("100").spawn().unwrap());
+    thread::sleep(Duration::from_millis(50));
+    let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
+    assert_eq!((summary.failed, summary.jemalloc_detected), (0, 0), "{summary:?}");
+    assert_eq!(summary.failures, BTreeMap::from([(ProbeFailure::JemallocNotFound, 1)]));
+}
+
+#[test]
+fn wrong_headers_are_a_tag_and_never_a_wild_read() {
+    let whole = fs::read(heap()).unwrap();
+    let tls = (0..64).map(|n| 64 + 56 * n).find(|at| whole[*at..at + 4] == [7, 0, 0, 0]).unwrap();
+    for (at, value) in
+        [(tls + 40, 16u64), (tls + 40, u64::MAX), (tls + 48, 3), (tls + 48, u64::MAX), (tls + 16, u64::MAX)]
+    {
+        let mut wrong = whole.clone();
+        wrong[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        let outcome = inspect(&wrong);
+        assert!(
+            outcome.is_ok() || matches!(outcome, Err(ProbeFailure::TlsArithmetic | ProbeFailure::UnknownLayout)),
+            "{outcome:?}"
+        );
+    }
+}
+
+/// Compiles `tests/programs/<source>` into `dir`.
+fn compile(dir: &Path, source: &str, name: &str, args: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let program = dir.join(name);
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.current_dir(dir).args(["-pthread", "-o"]).arg(&program).arg(source).args(args);
+    let done = compiler.output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    program
+}
+
+#[test]
+fn every_spelling_and_every_place_of_debug_information_is_found() {
+    if !may_probe() {
+        return;
+    }
+    let old = "-DMEMBER(name)=use_a_getter_or_setter_instead_##name";
+    let new = "-DMEMBER(name)=cant_access_tsd_items_directly_use_a_getter_or_setter_##name";
+    for (name, args) in [
+        ("plain", &["-g"][..]),
+        ("prefix je_, of 5.0", &["-g", "-DPREFIX=je_", old]),
+        ("prefix _rjem_je_, of 5.2", &["-g", "-DPREFIX=_rjem_je_", new]),
+        ("version 4 of the format", &["-gdwarf-4", "-fdebug-types-section"]),
+        ("position dependent", &["-g", "-no-pie"]),
+        ("static", &["-g", "-static"]),
+        ("static-pie", &["-g", "-static-pie"]),
+        ("split off into a unit's file", &["-gdwarf-5", "-gsplit-dwarf"]),
+        ("split off into a unit's file, version 4", &["-gsplit-dwarf", "-gdwarf-4"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = compile(dir.path(), "fake_jemalloc.c", "fake", args);
+        assert!(agrees(&format!("fake, {name}"), &mut Command::new(&program)));
+    }
+}
+
+#[test]
+fn a_package_of_split_units_is_found_beside_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-gsplit-dwarf", "-gdwarf-4"]);
+    let package = Command::new("dwp").arg("-e").arg(&program).arg("-o").arg(dir.path().join("fake.dwp")).output();
+    if !package.is_ok_and(|made| made.status.success()) {
+        return eprintln!("skipped: no dwp");
+    }
+    let units = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let units: Vec<_> = units.filter(|path| path.extension().is_some_and(|extension| extension == "dwo")).collect();
+    assert!(!units.is_empty());
+    units.iter().for_each(|unit| fs::remove_file(unit).unwrap());
+    if may_probe() {
+        assert!(agrees("fake, split off into a package", &mut Command::new(&program)));
+    }
+}
+
+#[test]
+fn a_library_is_found_by_the_slot_that_the_dynamic_linker_filled() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let library = compile(dir.path(), "fake_jemalloc.c", "libfake.so", &["-g", "-shared", "-fPIC", "-DLIBRARY"]);
+    let search = format!("-Wl,-rpath,{}", dir.path().display());
+    let program = compile(dir.path(), "shared_jemalloc.c", "main", &[&library.display().to_string(), &search]);
+    assert!(agrees("fake, shared object", &mut Command::new(&program)));
+}
+
+#[test]
+fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-g", "-DVFORK"]);
+    let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let begin = Instant::now();
+    let mut options = Options::default();
+    // BPF stops no thread.
+    (options.pids, options.engine) = (vec![parked.child.id()], Engine::Procfs);
+    let snapshot = capture_with(&options).unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
+    let summary = snapshot.probe_summary.as_ref().unwrap();
+    assert_eq!((summary.probed_ok, summary.failures.get(&ProbeFailure::Waitpid)), (3, Some(&1)), "{summary:?}");
+    let (read, mut said) = (counters(&snapshot), parked.said.clone());
+    said.remove(&parked.child.id());
+    assert_eq!(read, said);
+    // The child exits at the end of its input; the thread that waits for it must not be stopped.
+    drop(parked.stdin.take());
+    assert!((0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        parked.child.try_wait().unwrap().is_some()
+    }));
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

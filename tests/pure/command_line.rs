@@ -1,0 +1,257 @@
+//! The command line: help, errors, exit statuses, and effects on files.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn ctprof(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    ctprof(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const A: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
+const B: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-b.ctprof.zst");
+
+#[test]
+fn help_errors_and_reports_are_as_recorded() {
+    trycmd::TestCases::new().case("tests/cli/*.toml");
+}
+
+#[test]
+fn a_capture_of_one_process_is_a_file_that_show_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap").display().to_string();
+    let pid = std::process::id().to_string();
+    let captured = run(&["capture", "-o", &path, "--pid", &pid]);
+    assert!(captured.status.success() && captured.stdout.is_empty());
+    assert!(text(&captured.stderr).contains(" in 1 process, 1 cgroup, in "), "{}", text(&captured.stderr));
+    let shown = run(&["show", &path, "-m", "nr_threads", "-f", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(json["rows"][0]["metric"], "nr_threads");
+    assert!(json["rows"][0]["value"].as_u64() >= Some(1));
+}
+
+#[test]
+fn without_a_name_the_file_goes_to_the_working_directory_and_its_name_to_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = std::process::id().to_string();
+    let out = ctprof(&["capture", "-q", "--pid", &pid]).current_dir(dir.path()).output().unwrap();
+    let name = text(&out.stdout);
+    assert!(name.starts_with("ctprof-") && name.ends_with(".ctprof.zst\n"), "{name}");
+    assert!(out.stderr.is_empty() && dir.path().join(name.trim()).is_file());
+}
+
+#[test]
+fn snapshots_go_through_pipes() {
+    let captured = run(&["capture", "-q", "-o", "-", "--pid", &std::process::id().to_string()]);
+    assert!(captured.status.success());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("piped");
+    fs::write(&path, &captured.stdout).unwrap();
+    let shown = ctprof(&["show", "--long", "-"]).stdin(fs::File::open(&path).unwrap()).output().unwrap();
+    assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"));
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_is_no_error() {
+    let mut show = ctprof(&["show", A, "--unchanged"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(16, show.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let out = show.wait_with_output().unwrap();
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_full_disk_fails_and_leaves_the_old_file_whole() {
+    let out = run(&["capture", "-q", "-o", "/dev/full"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(text(&out.stderr), "ctprof: cannot write /dev/full: No space left on device (os error 28)\n");
+
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(dir.path()).output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        return eprintln!("skipped: a small tmpfs can't be mounted here");
+    }
+    let path = dir.path().join("snap");
+    fs::write(&path, "old").unwrap();
+    let out = run(&["capture", "-q", "-o", &path.display().to_string()]);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let old = fs::read_to_string(&path);
+    assert!(Command::new("umount").arg(dir.path()).status().unwrap().success());
+    assert_eq!((out.status.code(), left), (Some(1), vec!["snap".into()]));
+    assert_eq!(old.unwrap(), "old");
+}
+
+#[test]
+fn devices_and_pipes_are_written_to_and_not_replaced() {
+    let pid = std::process::id().to_string();
+    assert!(run(&["capture", "-q", "-o", "/dev/null", "--pid", &pid]).status.success());
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn names_that_steer_a_terminal_are_spelt_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("snap");
+    let json =
+        r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"pcomm":"\u001b[31m\u0000\n","comm":"x","minflt":5}]}"#;
+    fs::write(&path, zstd::encode_all(json.as_bytes(), 3).unwrap()).unwrap();
+    let shown = run(&["show", &path.display().to_string(), "--long"]);
+    assert!(text(&shown.stdout).contains("\\u{1b}[31m\\u{0}\\n"), "{}", text(&shown.stdout));
+    assert!(!shown.stdout.iter().any(|&b| b == 0x1b || b == 0));
+}
+
+#[test]
+fn a_snapshot_compared_with_itself_has_nothing_that_changed() {
+    let out = run(&["compare", A, A, "-f", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert!(rows.len() > 1000 && rows.iter().all(|row| row["change"] == "unchanged" || row["change"] == "absent"));
+    assert_eq!((json["format_version"].as_u64(), &json["warnings"]), (Some(2), &serde_json::json!([])));
+}
+
+#[test]
+fn sides_swapped_negate_every_difference() {
+    let rows = |a, b| {
+        let json: serde_json::Value = serde_json::from_slice(&run(&["compare", a, b, "-f", "json"]).stdout).unwrap();
+        let rows = json["rows"].as_array().unwrap().clone();
+        let place = |row: &serde_json::Value| (row["group"].to_string(), row["metric"].to_string());
+        rows.into_iter().map(|row| (place(&row), row)).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (forward, backward) = (rows(A, B), rows(B, A));
+    assert_eq!(forward.len(), backward.len());
+    for (place, row) in forward {
+        let other = &backward[&place];
+        assert_eq!(row["delta"].as_i64(), other["delta"].as_i64().map(|delta| -delta), "{place:?}");
+        assert_eq!((&row["baseline"], &row["candidate"]), (&other["candidate"], &other["baseline"]), "{place:?}");
+    }
+}
+
+#[test]
+fn an_unprivileged_capture_names_its_true_gaps() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: not root, so nobody to become");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let binary = dir.path().join("ctprof");
+    crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &binary);
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(dir.path(), everyone).unwrap();
+    let nobody = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"])
+        .arg(&binary)
+        .args(["capture", "-o", "/dev/null"])
+        .output();
+    let Ok(out) = nobody else { return eprintln!("skipped: no setpriv") };
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("missing: io: not read for") && said.contains("permission denied (EACCES)"), "{said}");
+    assert!(said.matches("setcap cap_").count() == 1, "one command grants all: {said}");
+    assert!(!said.contains("CONFIG_TASK_IO_ACCOUNTING"), "{said}");
+}
+
+const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-a.ctprof.zst");
+const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-b.ctprof.zst");
+
+#[test]
+fn files_of_every_format_that_ever_was_are_shown_and_compared() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().display().to_string());
+    let files: Vec<String> = entries.filter(|path| path.ends_with(".ctprof.zst")).collect();
+    // A file of ktstr, version 1 on one line, version 1 with one line per thread.
+    assert!(["ktstr-", "/v1-linux", "/v1-lines"].iter().all(|kind| files.iter().any(|file| file.contains(kind))));
+    for file in &files {
+        let shown = run(&["show", "--long", file]);
+        assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"), "{file}");
+        assert!(run(&["compare", file, OLD]).status.success(), "{file}");
+    }
+}
+
+/// The shell commands of the README that start with `start`, with its files replaced by real ones.
+fn recipe(start: &str) -> String {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let block = readme.split("```sh\n").filter_map(|rest| rest.split_once("```")).map(|(block, _)| block.to_owned());
+    let recipe = block.into_iter().find(|block| block.starts_with(start)).unwrap();
+    recipe.replace("before.ctprof.zst", OLD).replace("after.ctprof.zst", NEW)
+}
+
+fn shell(script: &str) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_ctprof")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    Command::new("sh").args(["-ec", script]).env("PATH", path).output().unwrap()
+}
+
+#[test]
+fn the_recipe_for_jq_works() {
+    if !shell("jq --version").status.success() {
+        return eprintln!("skipped: no jq");
+    }
+    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format json"));
+    assert_eq!(text(&out.stdout), "dd: 1.274408206 s\n", "{}", text(&out.stderr));
+}
+
+#[test]
+fn the_recipe_for_a_step_summary_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = dir.path().join("summary.md");
+    let recipe = recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format markdown");
+    let out = shell(&format!("GITHUB_STEP_SUMMARY={}; {recipe}", summary.display()));
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let page = fs::read_to_string(summary).unwrap();
+    assert!(page.contains("### primary\n\n| group | threads | metric |") && page.contains("|---|---:|---|"), "{page}");
+}
+
+#[test]
+fn a_terminal_is_filled_and_not_overrun() {
+    let command =
+        format!("stty rows 24 cols 60 2>/dev/null; {} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
+    let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(page.contains("\u{1b}[1mprimary\u{1b}[0m"), "headings stand out on a terminal: {page}");
+    assert!(page.contains("more rows (show with --limit 0)"), "rows are limited on a terminal");
+    let in_tables = page.lines().filter(|line| line.contains("_ns") || line.contains("csw"));
+    for line in in_tables {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}
+
+#[test]
+fn record_wrote_a_compressed_file_to_a_terminal() {
+    let command = format!("{} record --engine procfs -d 1ms -o -", env!("CARGO_BIN_EXE_ctprof"));
+    let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(out.status.code() == Some(125) && page.contains("cannot write a compressed file to a terminal"), "{page}");
+}
+
+#[test]
+fn no_color_0_did_not_disable_color() {
+    let command = format!("{} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "0").stdin(Stdio::null());
+    let Ok(out) = terminal.output() else { return eprintln!("skipped: no script") };
+    let page = text(&out.stdout);
+    assert!(page.contains("primary") && !page.contains('\u{1b}'), "{page}");
+}
+
+#[test]
+fn the_listing_in_the_documentation_is_the_programs_own() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let listing = text(&run(&["metrics", "--format", "markdown"]).stdout);
+    assert_eq!(
+        fs::read_to_string(path).unwrap(),
+        listing,
+        "run: cargo run -- metrics --format markdown > docs/metrics.md"
+    );
+}

@@ -1,0 +1,475 @@
+//! Exports: what query engines read is what the snapshots say, whatever the input and the output directory contain.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use crate::fleet::{self, Fleet};
+use ctprof::CtprofSnapshot;
+use ctprof::export::DATASETS;
+use ctprof::model::{ExitedWork, METRICS, MonotonicNs, ThreadSpan, Value};
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::{Field, Row};
+use rayon::prelude::*;
+use tempfile::TempDir;
+
+const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
+const TEMPLATE: &str = "tests/fixtures/v1-linux-7.3.ctprof.zst";
+
+fn template() -> CtprofSnapshot {
+    CtprofSnapshot::load(Path::new(TEMPLATE)).unwrap()
+}
+
+fn run(inputs: &[&Path], output: &Path) -> Output {
+    Command::new(CTPROF).arg("export").args(inputs).arg("-o").arg(output).output().unwrap()
+}
+
+/// Exports, and requires success.
+fn export(inputs: &[&Path], output: &Path) {
+    let out = run(inputs, output);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// All files below a directory, with their bytes.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.insert(entry.path(), fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
+/// The same with names relative to the directory.
+fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let relative = |(path, bytes): (PathBuf, _)| (path.strip_prefix(directory).unwrap().to_owned(), bytes);
+    files(directory).into_iter().map(relative).collect()
+}
+
+/// The rows of a file, or of all files of a dataset.
+fn rows(path: &Path) -> Vec<BTreeMap<String, Field>> {
+    let files = if path.is_dir() { files(path).into_keys().collect() } else { vec![path.to_owned()] };
+    let read = |path: PathBuf| SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let fields = |row: Row| row.into_columns().into_iter().collect();
+    files.into_iter().flat_map(|path| read(path).into_iter().map(move |row| fields(row.unwrap()))).collect()
+}
+
+fn write(snapshot: &CtprofSnapshot, path: PathBuf) -> PathBuf {
+    snapshot.write(&path).unwrap();
+    path
+}
+
+/// A snapshot of a host.
+fn on_host(host: Option<&str>) -> CtprofSnapshot {
+    let mut snapshot = template();
+    snapshot.host.as_mut().unwrap().hostname = host.map(str::to_owned);
+    snapshot
+}
+
+#[test]
+fn every_metric_of_every_thread_is_in_its_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("threads.parquet");
+    export(&[Path::new(TEMPLATE)], &output);
+    let (snapshot, rows) = (template(), rows(&output));
+    assert_eq!(rows.len(), snapshot.threads.len());
+    let mut compared = 0;
+    for (thread, row) in snapshot.threads.iter().zip(&rows) {
+        assert_eq!(row["comm"], Field::Str(thread.comm.to_string()));
+        assert_eq!(row["tid"], Field::Long(thread.tid.into()));
+        for metric in METRICS {
+            let expected = match metric.get(&thread.metrics) {
+                None => Field::Null,
+                Some(Value::Unsigned(number)) => Field::Long(number.try_into().unwrap()),
+                Some(Value::Signed(number)) => Field::Long(number),
+                Some(Value::Flag(flag)) => Field::Bool(flag),
+                Some(Value::Letter(letter)) => Field::Str(letter.to_string()),
+                Some(Value::Text(text)) => Field::Str(text.into_owned()),
+                Some(_) => continue,
+            };
+            compared += usize::from(expected != Field::Null);
+            assert_eq!(row[metric.name], expected, "{} of {}", metric.name, thread.comm);
+        }
+    }
+    assert!(compared > 1000, "{compared}");
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_and_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 3, days: 2, windows: 2, threads: 80 };
+    let snapshots = dir.path().join("snapshots");
+    fs::create_dir(&snapshots).unwrap();
+    let mut paths = fleet.write(&template(), &snapshots);
+    let [whole, again] = ["whole", "again"].map(|name| dir.path().join(name));
+    export(&[&snapshots], &whole);
+    let first = contents(&whole);
+    assert_eq!(first.len(), 3 * 2 * 3, "{:?}", first.keys());
+    export(&[&snapshots], &whole);
+    assert!(contents(&whole) == first, "into the same directory");
+    paths.reverse();
+    paths.push(paths[0].clone());
+    export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &again);
+    assert!(contents(&again) == first, "in another order, into another directory, one file twice");
+    let one = dir.path().join("one");
+    let out =
+        Command::new(CTPROF).env("RAYON_NUM_THREADS", "1").arg("export").arg(&snapshots).arg("-o").arg(&one).output();
+    assert!(out.unwrap().status.success());
+    assert!(contents(&one) == first, "with one worker");
+}
+
+#[test]
+fn a_large_capture_between_small_ones_stays_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large, output] = ["small", "large", "out.parquet"].map(|name| dir.path().join(name));
+    [&small, &large].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
+    let fleet = Fleet { hosts: 1, days: 1, windows: 3, threads: 80 };
+    let mut paths = fleet.write(&template(), &small);
+    // More than is read ahead of its turn.
+    paths.push(Fleet { windows: 2, threads: 24_000, ..fleet }.write(&template(), &large).remove(1));
+    assert!(fs::metadata(&paths[3]).unwrap().len() > (4 << 20) / 12);
+    export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &output);
+    let times: Vec<String> = rows(&output).iter().map(|row| row["time"].to_string()).collect();
+    assert_eq!(times.len(), 3 * 80 + 24_000);
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn a_capture_that_was_exported_before_is_not_in_two_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 3, threads: 80 };
+    let paths = fleet.write(&template(), dir.path());
+    let output = dir.path().join("out");
+    export(&[&paths[1]], &output);
+    let inputs: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    export(&inputs, &output);
+    let first = contents(&output);
+    assert_eq!(first.len(), 2 * 3);
+    assert_eq!(rows(&output.join("captures")).len(), 3);
+    assert_eq!(rows(&output.join("threads")).len(), 3 * 80);
+    export(&inputs, &output);
+    assert!(contents(&output) == first);
+}
+
+#[test]
+fn a_capture_was_in_two_files_after_another_one_could_not_be_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = on_host(Some("h"));
+    let mut large = small.clone();
+    large.threads.extend((0..20).flat_map(|_| small.threads.clone()));
+    let inputs =
+        [(&small, "a.ctprof.zst"), (&large, "b.ctprof.zst")].map(|(one, name)| write(one, dir.path().join(name)));
+    let output = dir.path().join("out");
+    export(&[&inputs[0], &inputs[1]], &output);
+    let first = contents(&output);
+    let limit = (2 * serde_json::to_vec(&small).unwrap().len()).to_string();
+    let mut again = Command::new(CTPROF);
+    again.arg("export").args(&inputs).arg("-o").arg(&output);
+    let out = again.args(["--max-snapshot-bytes", &limit]).output().unwrap();
+    let messages = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.code() == Some(1) && messages.contains("b.ctprof.zst is larger than"), "{messages}");
+    assert!(contents(&output) == first, "the file stays as it is");
+}
+
+#[test]
+fn a_damaged_snapshot_among_many_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 4, threads: 3000 };
+    let paths = fleet.write(&template(), dir.path());
+    // The first is cut in the threads, after what identifies it.
+    let whole = fs::read(&paths[0]).unwrap();
+    fs::write(&paths[0], &whole[..whole.len() * 3 / 4]).unwrap();
+    fs::write(dir.path().join("other.json"), "[]").unwrap();
+    fs::write(dir.path().join("empty.ctprof.zst"), "").unwrap();
+    let output = dir.path().join("out");
+    let out = run(&[dir.path()], &output);
+    let messages = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{messages}");
+    for expected in [
+        &format!("{} is truncated", paths[0].display()),
+        "other.json is not a ctprof snapshot",
+        "empty.ctprof.zst is not a ctprof snapshot (empty)",
+        "Exported 3 captures, 9000 rows",
+    ] {
+        assert!(messages.contains(expected), "{expected}: {messages}");
+    }
+    assert_eq!(rows(&output.join("threads")).len(), 9000);
+    assert_eq!(rows(&output.join("captures")).len(), 3);
+}
+
+#[test]
+fn another_layout_of_json_gives_the_same_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads: 3000 };
+    let path = fleet.write(&template(), dir.path()).remove(0);
+    let mut snapshot = CtprofSnapshot::load(&path).unwrap();
+    // One line per thread to the middle, and no lines after it.
+    let mut json = String::new();
+    let threads = std::mem::take(&mut snapshot.threads);
+    let threads: Vec<String> = threads.iter().map(|thread| serde_json::to_string(thread).unwrap()).collect();
+    let envelope = serde_json::to_string(&snapshot).unwrap();
+    let (head, tail) = envelope.split_once("\"threads\":[]").unwrap();
+    write!(json, "{head}\"threads\":[\n{},{}\n]{tail}", threads[..2000].join(",\n"), threads[2000..].join(","))
+        .unwrap();
+    let odd = dir.path().join("odd.json");
+    fs::write(&odd, json).unwrap();
+    let [lines, other] = ["lines.parquet", "other.parquet"].map(|name| dir.path().join(name));
+    export(&[&path], &lines);
+    export(&[&odd], &other);
+    let without_id = |path: &Path| {
+        let mut rows = rows(path);
+        rows.iter_mut().for_each(|row| drop(row.remove("capture_id")));
+        rows
+    };
+    assert_eq!(without_id(&other).len(), 3000);
+    assert!(without_id(&lines) == without_id(&other));
+}
+
+#[test]
+fn the_name_of_a_host_does_not_lead_out_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out");
+    let long = "x".repeat(300);
+    let hosts =
+        [Some("../x"), Some(".."), Some("/etc"), Some("a b=c"), Some("größe\n\0"), Some(&*long), Some(""), None];
+    let snapshots = dir.path().join("snapshots");
+    fs::create_dir(&snapshots).unwrap();
+    for (number, host) in hosts.iter().enumerate() {
+        write(&on_host(*host), snapshots.join(format!("{number}.ctprof.zst")));
+    }
+    export(&[&snapshots], &output);
+    let mut found: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    found.sort();
+    assert_eq!(found, ["out", "snapshots"]);
+    let partitions: Vec<_> = fs::read_dir(output.join("threads").join("date=2026-11-21")).unwrap().collect();
+    assert_eq!(partitions.len(), hosts.len() - 1, "an empty name and none are one partition");
+    let mut exported: Vec<_> = rows(&output.join("captures")).into_iter().map(|row| row["host"].to_string()).collect();
+    let shown = |host: Option<&str>| host.map_or("null".to_owned(), |host| format!("\"{host}\""));
+    let mut expected = hosts.map(shown).to_vec();
+    exported.sort();
+    expected.sort();
+    assert_eq!(exported, expected, "columns have the names as they are");
+}
+
+#[test]
+fn symbolic_links_in_the_directory_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for planted in ["threads", "captures/date=2026-11-21", "cgroups/date=2026-11-21/host=h"] {
+        let output = dir.path().join(planted.replace('/', "-"));
+        let link = output.join(planted);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&elsewhere, &link).unwrap();
+        let snapshot = write(&on_host(Some("h")), dir.path().join("s.ctprof.zst"));
+        let out = run(&[&snapshot], &output);
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{message}");
+        assert!(message.contains("symbolic links are not followed"), "{message}");
+    }
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_with_the_name_of_a_file_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let [output, precious] = ["out", "precious"].map(|name| dir.path().join(name));
+    export(&[Path::new(TEMPLATE)], &output);
+    let first = contents(&output);
+    fs::write(&precious, "precious").unwrap();
+    for file in files(&output.join("cgroups")).into_keys() {
+        fs::remove_file(&file).unwrap();
+        symlink(&precious, &file).unwrap();
+    }
+    export(&[Path::new(TEMPLATE)], &output);
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    assert!(contents(&output) == first);
+}
+
+#[test]
+fn a_value_above_2_to_the_63_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut snapshot = template();
+    snapshot.threads[5].metrics.run_time_ns = Some(MonotonicNs(1 << 63));
+    let large = write(&snapshot, dir.path().join("large.ctprof.zst"));
+    let output = dir.path().join("out.parquet");
+    let out = run(&[&large, Path::new(TEMPLATE)], &output);
+    let message = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let expected = "large.ctprof.zst: run_time_ns is 9223372036854775808, more than the largest BIGINT";
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(rows(&output).len(), template().threads.len());
+}
+
+#[test]
+fn exited_threads_and_exited_work_are_marked_in_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads: 80 };
+    let path = fleet.write(&template(), dir.path()).remove(0);
+    let mut window = CtprofSnapshot::load(&path).unwrap();
+    window.threads[0].span = Some(ThreadSpan { alive_ns: 7, count: 4, started: true, exited: true });
+    window.threads[1].exited_work = Some(ExitedWork::Children);
+    window.write(&path).unwrap();
+    let output = dir.path().join("out");
+    export(&[&path, Path::new(TEMPLATE)], &output);
+    let rows = rows(&output.join("threads"));
+    let in_window: Vec<_> = rows.iter().filter(|row| row["window_ns"] == Field::Long(10_000_000_000)).collect();
+    let of_row = |at: usize| {
+        let columns = ["exited_work", "thread_count", "alive_ns", "started", "exited"];
+        columns.map(|column| in_window[at][column].clone())
+    };
+    assert_eq!(in_window.len(), 80);
+    let (yes, no) = (Field::Bool(true), Field::Bool(false));
+    assert_eq!(of_row(0), [Field::Null, Field::Long(4), Field::Long(7), yes.clone(), yes]);
+    assert_eq!(of_row(1)[..2], [Field::Str("exited children".to_owned()), Field::Null]);
+    assert_eq!(of_row(2), [Field::Null, Field::Long(1), Field::Long(10_000_000_000), no.clone(), no]);
+    let total = rows.iter().find(|row| row["window_ns"] == Field::Null).unwrap();
+    assert_eq!((&total["thread_count"], &total["exited"]), (&Field::Long(1), &Field::Null));
+}
+
+#[test]
+fn captures_say_what_is_doubtful() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: fleet::UNPRIVILEGED_HOST + 1, days: 1, windows: 1, threads: 80 };
+    let path = fleet.write(&template(), dir.path()).remove(fleet::UNPRIVILEGED_HOST);
+    let output = dir.path().join("out");
+    export(&[&path], &output);
+    let row = rows(&output.join("captures")).remove(0);
+    assert!(row["gaps"].to_string().contains("io: permission-denied"), "{}", row["gaps"]);
+    assert_eq!(row["read_failures"], Field::Long(80));
+    assert_eq!(row["engine"], Field::Str("procfs".to_owned()));
+    assert_eq!(row["euid"], Field::Long(1000));
+    assert_eq!(row["threads"], Field::Long(80));
+}
+
+#[test]
+fn an_unknown_time_was_the_year_1970() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut snapshot = on_host(Some("h"));
+    snapshot.captured_at_unix_ns = 0;
+    let output = dir.path().join("out");
+    export(&[&write(&snapshot, dir.path().join("a.ctprof.zst"))], &output);
+    let row = rows(&output.join("captures/date=__HIVE_DEFAULT_PARTITION__/host=h")).remove(0);
+    assert_eq!((&row["time"], &row["captured_at_unix_ns"]), (&Field::Null, &Field::Null));
+    assert!(rows(&output.join("threads")).iter().all(|row| row["time"] == Field::Null));
+}
+
+#[test]
+fn a_file_of_threads_says_that_cgroups_and_captures_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = run(&[Path::new(TEMPLATE)], &dir.path().join("threads.parquet"));
+    let message = String::from_utf8(out.stderr).unwrap();
+    assert!(message.contains("threads only; a directory (-o DIR/) gets cgroups and captures, too"), "{message}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_columns_in_the_documentation_are_those_of_the_program() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fleet.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let generated = with_columns(&page);
+    if std::env::var_os("UPDATE_FLEET").is_some() {
+        fs::write(&path, &generated).unwrap();
+    } else {
+        assert_eq!(page, generated, "run: UPDATE_FLEET=1 cargo test --test pure export");
+    }
+}
+
+/// The page with the table under each heading replaced by the program's.
+fn with_columns(page: &str) -> String {
+    let datasets = DATASETS.map(|dataset| dataset.columns());
+    let mut columns = datasets[0].iter().zip(&datasets[1]);
+    let shared = columns.position(|(a, b)| a.name != b.name || a.name == "cgroup").unwrap();
+    let tables = [
+        ("## Columns of all datasets", &datasets[0][..shared]),
+        ("## Columns of threads", &datasets[0][shared..]),
+        ("## Columns of cgroups", &datasets[1][shared..]),
+        ("## Columns of captures", &datasets[2][shared..]),
+    ];
+    let mut page = page.to_owned();
+    for (heading, columns) in tables {
+        let section = page.find(&format!("{heading}\n")).unwrap();
+        let start = section + page[section..].find("\n|").unwrap() + 1;
+        let end = page[start..].find("\n\n").map_or(page.len(), |length| start + length + 1);
+        let mut table = String::from("| column | type | unit | meaning |\n|---|---|---|---|\n");
+        for column in columns {
+            let (name, kind) = (&column.name, column.column_type.sql_name());
+            writeln!(table, "| `{name}` | {kind} | {} | {} |", column.unit, column.meaning).unwrap();
+        }
+        page.replace_range(start..end, &table);
+    }
+    page
+}
+
+/// The fleet of the questions: its datasets, and what `ctprof show` says about each window.
+struct Asked {
+    directory: TempDir,
+}
+
+static ASKED: LazyLock<Asked> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let [snapshots, reports] = ["snapshots", "reports"].map(|name| directory.path().join(name));
+    [&snapshots, &reports].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
+    let paths = Fleet { hosts: 12, days: 2, windows: 3, threads: 100 }.write(&template(), &snapshots);
+    export(&[&snapshots], &directory.path().join("fleet"));
+    let metrics = "run_time_ns,wait_time_ns,allocated_bytes,deallocated_bytes,nonvoluntary_csw";
+    paths.par_iter().for_each(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".ctprof.zst");
+        let threads = ["-u", "-g", "all", "--no-thread-normalize", "--no-cgroup-normalize", "-m", metrics];
+        let cgroups = ["-g", "cgroup", "--no-cgroup-normalize", "--sections", "cgroup-stats,cgroup-limits"];
+        for (args, kind) in [(&threads[..], "threads"), (&cgroups[..], "cgroups")] {
+            let out = Command::new(CTPROF).args(["show", "-f", "json"]).args(args).arg(path).output().unwrap();
+            assert!(out.status.success());
+            fs::write(reports.join(format!("{name}.{kind}.json")), out.stdout).unwrap();
+        }
+    });
+    Asked { directory }
+});
+
+/// A Python with a package: the path in the variable, or the system's.
+fn python_with(package: &str) -> Option<PathBuf> {
+    let candidates = [std::env::var_os("CTPROF_TEST_PYTHON").map(PathBuf::from), Some("python3".into())];
+    let has = |python: &PathBuf| {
+        let import = Command::new(python).args(["-c", &format!("import {package}")]).output();
+        import.is_ok_and(|out| out.status.success())
+    };
+    candidates.into_iter().flatten().find(has)
+}
+
+fn answered_by(engine: &str, python: &Path) {
+    let out = Command::new(python)
+        .args(["tests/export/questions.py", engine, "docs/fleet.md"])
+        .args(["fleet", "reports"].map(|name| ASKED.directory.path().join(name)))
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(printed.matches(&format!("{engine}: ")).count(), 10, "{printed}");
+}
+
+#[test]
+fn duckdb_answers_the_questions_as_show_does() {
+    match python_with("duckdb") {
+        Some(python) => answered_by("duckdb", &python),
+        None => eprintln!("skipped: no Python with the package duckdb (CTPROF_TEST_PYTHON)"),
+    }
+}
+
+#[test]
+fn spark_answers_the_questions_as_show_does() {
+    let java = Command::new("java").arg("-version").output();
+    if !java.is_ok_and(|out| out.status.success()) {
+        return eprintln!("skipped: no Java");
+    }
+    match python_with("pyspark") {
+        Some(python) => answered_by("spark", &python),
+        None => eprintln!("skipped: no Python with the package pyspark (CTPROF_TEST_PYTHON)"),
+    }
+}

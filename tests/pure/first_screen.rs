@@ -1,0 +1,470 @@
+//! Promises to users about the first screen of windows, and about their comparison.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use ctprof::compare::{Form, Options, show};
+use ctprof::model::Section;
+use ctprof::report::{Page, Selection, Terminal, write_table};
+use ctprof::{CtprofSnapshot, window};
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+fn printed(args: &[&str]) -> String {
+    let out = run(args);
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn usage_error(args: &[&str]) -> String {
+    let out = run(args);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&out.stdout));
+    String::from_utf8(out.stderr).unwrap()
+}
+
+/// The table of a report: without the lines before it, and each line without double spaces.
+fn table(args: &[&str]) -> Vec<String> {
+    let page = printed(args);
+    let lines = page.lines().skip_while(|line| !line.starts_with("group"));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn with(mut object: Value, fields: &Value) -> Value {
+    object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    object
+}
+
+/// The only thread of a process.
+fn process(pid: u32, name: &str, start_second: u64, fields: &Value) -> Value {
+    let thread = json!({"tid": pid, "tgid": pid, "pcomm": name, "comm": name, "cgroup": "/",
+                        "start_time_clock_ticks": start_second * 100});
+    with(thread, fields)
+}
+
+/// CPU time and run-queue wait in tenths of a second.
+fn ran(run: u64, wait: u64) -> Value {
+    json!({"run_time_ns": run * SECOND / 10, "wait_time_ns": wait * SECOND / 10})
+}
+
+/// A process with CPU time of its threads and of its exited children in tenths of a second.
+fn parent(pid: u32, name: &str, run: u64, children: u64) -> Value {
+    let counters = json!({"ppid": 1, "utime_clock_ticks": run * 10, "stime_clock_ticks": 0,
+                          "cutime_clock_ticks": children * 10, "cstime_clock_ticks": 0});
+    process(pid, name, 0, &with(ran(run, 0), &json!({"process": counters})))
+}
+
+fn snapshot(second: u64, threads: &[Value], fields: &Value) -> Value {
+    let host = json!({"boot_id": "b", "hostname": "vm", "uptime_ns": second * SECOND,
+                      "clock_ticks_per_second": 100, "online_cpus": 2});
+    let whole = json!({"format_version": 1, "captured_at_unix_ns": second * SECOND, "host": host, "threads": threads});
+    with(whole, fields)
+}
+
+/// Files of snapshots.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: &Value) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, content.to_string()).unwrap();
+        path.display().to_string()
+    }
+
+    /// Snapshots 10 s and 15 s after boot.
+    fn pair(&self, before: &[Value], after: &[Value]) -> [String; 2] {
+        [self.file("before", &snapshot(10, before, &json!({}))), self.file("after", &snapshot(15, after, &json!({})))]
+    }
+
+    /// A file of the window between two snapshots, with other facts about it.
+    fn window(&self, name: &str, (before, after): (&[Value], &[Value]), facts: &Value) -> String {
+        let [before, after] = [snapshot(10, before, &json!({})), snapshot(15, after, &json!({}))];
+        let window = window::between(loaded(before), loaded(after)).unwrap();
+        let mut window = json!(window);
+        window["window"] = with(window["window"].clone(), facts);
+        self.file(name, &window)
+    }
+}
+
+fn loaded(snapshot: Value) -> CtprofSnapshot {
+    serde_json::from_value(snapshot).unwrap()
+}
+
+/// A process that runs and waits, one that sleeps, one that starts, one that exits, and ctprof.
+fn scene() -> (Vec<Value>, Vec<Value>) {
+    let events = |csw: u64, faults: u64, read: u64| json!({"voluntary_csw": csw, "nonvoluntary_csw": 0, "minflt": faults, "majflt": 0, "read_bytes": read});
+    let own = |run| with(process(8, "ctprof", 1, &ran(run, 0)), &json!({"party": "ctprof"}));
+    let hog = |run, wait, events: &Value| process(6, "hog", 1, &with(ran(run, wait), events));
+    let before = vec![
+        process(4, "idle", 1, &ran(70, 1)),
+        process(5, "gone", 1, &ran(1, 1)),
+        hog(10, 5, &events(10, 5, 0)),
+        own(1),
+    ];
+    let after = vec![
+        process(4, "idle", 1, &ran(70, 1)),
+        hog(40, 15, &events(510, 10, 5 << 20)),
+        own(21),
+        process(9, "new", 13, &ran(10, 0)),
+    ];
+    (before, after)
+}
+
+#[test]
+fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
+    let files = Files::new();
+    let (before, after) = scene();
+    let [before, after] = files.pair(&before, &after);
+    let expected = [
+        "group threads run wait sleep csw/s faults/s read/s",
+        "hog 1 60% 20% 20% 100 1.0 1.00MiB",
+        "new 1 (+1) 20% 0% 20% - - -",
+        "gone 0 (−1) - - - - - -",
+        "ctprof 1 40% 0% 60% - - -",
+        "1 idle group (--unchanged); no data: block, write, alloc (ctprof doctor); every metric: --long",
+    ];
+    assert_eq!(table(&["show", &before, &after]), expected);
+    let page = printed(&["show", &before, &after]);
+    let head = "window     5.00 s on vm, 4 threads in 4 processes (1 started, 1 exited)\n";
+    assert!(page.starts_with(head), "{page}");
+    let all = table(&["show", &before, &after, "--unchanged"]);
+    assert!(all.contains(&"idle 1 0% 0% 100% - - -".to_owned()), "{all:?}");
+}
+
+#[test]
+fn columns_of_idle_groups_were_said_to_have_no_data() {
+    let files = Files::new();
+    let idle = || process(5, "idle", 1, &with(ran(3, 1), &json!({"read_bytes": 7})));
+    let [before, after] = files.pair(&[idle()], &[idle()]);
+    let expected = [
+        "group threads",
+        "1 idle group (--unchanged); no data: block, csw, faults, write, alloc (ctprof doctor); every metric: --long",
+    ];
+    assert_eq!(table(&["show", &before, &after]), expected);
+}
+
+#[test]
+fn values_are_totals_per_run_and_shares_per_cpu_second() {
+    let files = Files::new();
+    let (before, after) = scene();
+    let [before, after] = files.pair(&before, &after);
+    let per = |unit| table(&["show", &before, &after, "--per", unit]);
+    assert_eq!(per("run")[1], "hog 1 3.00s 1.00s 1.00s 500 5 5.00MiB");
+    // All groups ran for 6 s.
+    assert_eq!(per("cpu-second")[1], "hog 1 50% 17% 17% 83 0.8 853KiB");
+}
+
+#[test]
+fn a_snapshot_has_averages_since_its_threads_started() {
+    let files = Files::new();
+    let busy = process(5, "busy", 6, &with(ran(10, 20), &json!({"voluntary_csw": 40, "nonvoluntary_csw": 0})));
+    let file = files.file("s", &snapshot(10, &[busy], &json!({})));
+    assert_eq!(table(&["show", &file])[..2], ["group threads run wait sleep csw/s", "busy 1 25% 50% 25% 10"]);
+}
+
+#[test]
+fn work_of_exited_children_lessened_the_sleep_of_their_parent() {
+    let files = Files::new();
+    let [before, after] = files.pair(&[parent(5, "sh", 10, 0)], &[parent(5, "sh", 11, 40)]);
+    let expected = ["sh 1 82% 0% 98%", "(exited children) 80% - -"];
+    assert_eq!(table(&["show", &before, &after])[1..3], expected);
+}
+
+#[test]
+fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
+    let files = Files::new();
+    let children = |tenths| {
+        let [before, after] = files.pair(&[parent(5, "sh", 0, 0)], &[parent(5, "sh", 48, tenths)]);
+        table(&["show", &before, &after])
+    };
+    assert_eq!(
+        children(2)[1..],
+        ["sh 1 100% 0% 4.0%", "no data: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"]
+    );
+    assert_eq!(children(3)[2], "(exited children) 6.0% - -");
+}
+
+#[test]
+fn the_limit_counts_groups_and_exited_work_goes_with_its_group() {
+    let files = Files::new();
+    let [before, after] = files
+        .pair(&[parent(5, "sh", 0, 0), parent(6, "make", 0, 0)], &[parent(5, "sh", 1, 10), parent(6, "make", 1, 40)]);
+    let page = table(&["show", &before, &after, "-n", "1"]);
+    assert!(page[1].starts_with("make") && page[2].starts_with("(exited children)"), "{page:?}");
+    assert!(page[3].starts_with("1 more group (--limit 0); "), "{page:?}");
+}
+
+#[test]
+fn a_comparison_of_one_boot_has_what_happened_in_between_as_its_difference() {
+    let files = Files::new();
+    // `sh` executes `make`, whose children ran for 3 s; a thread of `gone` had run for 9 s; `new` starts.
+    let before = [parent(5, "sh", 10, 20), process(6, "gone", 1, &ran(90, 0)), process(7, "old", 2, &ran(50, 0))];
+    let after = [parent(5, "make", 12, 50), process(7, "old", 2, &ran(60, 0)), process(9, "new", 13, &ran(7, 0))];
+    let [before, after] = files.pair(&before, &after);
+    let args = ["compare", &before, &after, "--format", "json", "-m", "run_time_ns", "--sections", "primary"];
+    let page: Value = serde_json::from_str(&printed(&args)).unwrap();
+    let rows = page["rows"].as_array().unwrap().iter();
+    let mut rows: Vec<_> =
+        rows.map(|row| json!([row["group"], row["baseline"], row["candidate"], row["delta"]])).collect();
+    rows.sort_by_key(ToString::to_string);
+    let s = |tenths: u64| tenths * SECOND / 10;
+    let expected = [
+        json!(["gone", null, null, null]),
+        json!(["make", s(10), s(42), s(32)]),
+        json!(["new", null, s(7), null]),
+        json!(["old", s(50), s(60), s(10)]),
+    ];
+    assert_eq!(rows, expected);
+    let page = table(&["compare", &before, &after]);
+    assert!(page[1].starts_with("make 1 1.00s → 4.20s"), "{page:?}");
+    assert!(page.iter().any(|line| line.starts_with("gone - → 0 (−1)")), "{page:?}");
+    assert!(page.iter().any(|line| line.starts_with("new - → 1 (+1)")), "{page:?}");
+}
+
+#[test]
+fn a_comparison_ranks_groups_by_their_share_of_the_host_and_ctprof_last() {
+    let files = Files::new();
+    let faults =
+        |pid, name: &str, faults: u64| process(pid, name, 1, &with(ran(0, 0), &json!({"minflt": faults, "majflt": 0})));
+    let own = |run| with(process(8, "ctprof", 1, &ran(run, 0)), &json!({"party": "ctprof"}));
+    let before =
+        [process(5, "hog", 1, &ran(50, 0)), process(6, "waits", 1, &ran(1, 1)), faults(7, "faults", 0), own(0)];
+    let after =
+        [process(5, "hog", 1, &ran(80, 0)), process(6, "waits", 1, &ran(1, 21)), faults(7, "faults", 900), own(45)];
+    let [before, after] = files.pair(&before, &after);
+    let page = table(&["compare", &before, &after]);
+    let groups: Vec<_> = page[1..5].iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(groups, ["hog", "waits", "faults", "ctprof"]);
+}
+
+#[test]
+fn windows_are_compared_per_second_whatever_their_lengths_are() {
+    let files = Files::new();
+    let window = |name, run| {
+        files.window(name, (&[process(5, "app", 1, &ran(0, 0))], &[process(5, "app", 1, &ran(run, 0))]), &json!({}))
+    };
+    let (slow, fast) = (window("slow", 10), window("fast", 40));
+    assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20%");
+    assert!(printed(&["compare", &slow, &fast]).contains("baseline   5.00 s on vm, 1 thread in 1 process"));
+}
+
+#[test]
+fn two_captures_that_are_no_window_are_a_usage_error_that_says_why() {
+    let files = Files::new();
+    let [before, after] = files.pair(&[], &[]);
+    let host = |fields: Value| {
+        let host = with(json!({"boot_id": "b", "uptime_ns": 20 * SECOND}), &fields);
+        snapshot(20, &[], &json!({"host": host}))
+    };
+    let other_boot = files.file("other", &host(json!({"boot_id": "c"})));
+    let message = usage_error(&["show", &before, &other_boot]);
+    assert!(message.contains("from different boots, so there is no time in between; `ctprof compare`"), "{message}");
+    let message = usage_error(&["show", &after, &before]);
+    assert!(message.contains("the second snapshot is the earlier one; swap them"), "{message}");
+    let window = files.window("w", (&[], &[]), &json!({}));
+    let message = usage_error(&["show", &before, &window]);
+    assert!(message.contains("one of the files is a window already"), "{message}");
+    for pair in [[&window, &before], [&before, &window]] {
+        let message = usage_error(&["compare", pair[0], pair[1]]);
+        let text =
+            format!("{window} is a window and {before} is a snapshot: compare two windows (ctprof record), or two");
+        assert!(message.contains(&text), "{message}");
+    }
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_made_the_difference_one_of_totals() {
+    let files = Files::new();
+    let capture = |second: u64| json!({"capture": {"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND}});
+    let a = files.file("a", &snapshot(10, &[process(5, "loop", 1, &ran(10, 0))], &capture(10)));
+    let later = with(capture(15), &json!({"captured_at_unix_ns": 2 * SECOND}));
+    let b = files.file("b", &snapshot(15, &[process(5, "loop", 1, &ran(50, 0))], &later));
+    let page = printed(&["compare", &a, &b]);
+    assert!(page.contains("activity   5.00 s since the baseline") && !page.contains("swapped"), "{page}");
+    assert!(usage_error(&["show", &b, &a]).contains("swap them"));
+}
+
+#[test]
+fn a_thread_named_like_exited_work_is_a_group_of_threads() {
+    let files = Files::new();
+    let fields = with(ran(10, 0), &json!({"comm": "exited children"}));
+    let threads = [process(5, "loop", 1, &ran(10, 0)), with(process(5, "loop", 1, &fields), &json!({"tid": 6}))];
+    let lines = table(&["show", &files.file("a", &snapshot(10, &threads, &json!({}))), "-g", "all"]);
+    assert!(lines.iter().any(|line| line.starts_with("exited children… 1 ")), "{lines:?}");
+}
+
+#[test]
+fn a_thread_named_like_exited_work_took_its_line() {
+    let files = Files::new();
+    let threads = |run, children| {
+        let named = json!({"tid": 6, "comm": "exited children"});
+        [parent(5, "sh", run, children), with(process(5, "sh", 0, &ran(run, 0)), &named)]
+    };
+    let [before, after] = files.pair(&threads(0, 0), &threads(5, 20));
+    let lines = table(&["show", &before, &after, "-g", "all", "--limit", "0"]);
+    for line in ["exited children… 1 10% ", "(exited children) 40% "] {
+        assert!(lines.iter().any(|known| known.starts_with(line)), "{line}: {lines:?}");
+    }
+}
+
+#[test]
+fn totals_of_the_overview_did_not_say_which_threads_they_lack() {
+    let events = |csw: u64| json!({"voluntary_csw": csw, "nonvoluntary_csw": 0});
+    let threads = [
+        process(5, "app", 0, &with(with(ran(10, 0), &events(7)), &json!({"read_bytes": 4096, "block_sum": 5}))),
+        process(6, "app", 0, &with(ran(20, 0), &events(1))),
+    ];
+    let snapshot = snapshot(10, &threads, &json!({}));
+    let lines = table(&["show", &Files::new().file("a", &snapshot)]);
+    assert_eq!(lines[1], "app 2 30% 0% 0.0%* 170%* 0.8 410B*", "{lines:?}");
+    let view = show(&loaded(snapshot), &Options::default());
+    let rows = &view.tables.iter().find(|table| table.section == Section::Overview).unwrap().rows;
+    let coverage = |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.covered, row.partial));
+    for name in ["run", "wait", "csw"] {
+        assert_eq!(coverage(name), Some((2, false)), "{name}");
+    }
+    for name in ["read", "block", "sleep"] {
+        assert_eq!(coverage(name), Some((1, true)), "{name}");
+    }
+    assert_eq!(coverage("write"), Some((0, false)));
+}
+
+#[test]
+fn snapshots_of_one_boot_without_its_uptime_were_not_compared() {
+    let files = Files::new();
+    let of = |name, second, run| {
+        let host = json!({"boot_id": "b"});
+        files.file(name, &snapshot(second, &[process(5, "app", 1, &ran(run, 0))], &json!({"host": host})))
+    };
+    let page = table(&["compare", &of("before", 10, 10), &of("after", 15, 20)]);
+    assert!(page[1].starts_with("app 1 1.00s → 2.00s"), "{page:?}");
+}
+
+#[test]
+fn processes_that_only_one_capture_looked_at_seemed_to_exit_or_to_be_missed() {
+    let files = Files::new();
+    let of = |name, second, threads: &[Value], pids: Value| {
+        files.file(name, &snapshot(second, threads, &json!({"capture": {"options": {"pids": pids}}})))
+    };
+    let both = [process(5, "app", 1, &ran(1, 0)), process(6, "other", 1, &ran(1, 0))];
+    let all = of("all", 10, &both, json!([]));
+    let one = of("one", 15, &both[..1], json!([5]));
+    let message = usage_error(&["show", &all, &one]);
+    assert!(message.contains("the snapshots are of different processes") && message.contains("--pid"), "{message}");
+    let page = printed(&["compare", &all, &one]);
+    assert!(!page.contains("exited"), "{page}");
+    let later = of("later", 20, &both[..1], json!([5]));
+    assert_eq!(table(&["show", &one, &later])[0], "group threads");
+}
+
+/// A window in which everything happened that its header tells.
+fn eventful(files: &Files) -> String {
+    let facts = json!({
+        "suspended_ns": 60 * SECOND, "missed": 1, "backwards": {"run_time_ns": 2},
+        "exit_records": {"source": "taskstats", "received": 70, "lost": 3},
+        "cpu": {"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": 2 * SECOND,
+                "interrupt_ns": SECOND, "started": 40, "started_seen": 1},
+        "command": {"arguments": ["make", "-j8", "\u{1b}[31mred"], "elapsed_ns": 4 * SECOND, "status": 2},
+    });
+    let own = with(process(8, "ctprof", 1, &ran(1, 0)), &json!({"party": "ctprof"}));
+    let make = with(process(9, "make", 12, &ran(20, 4)), &json!({"party": "command"}));
+    let other = |run| process(5, "other", 1, &ran(run, 0));
+    files.window("eventful", (&[other(0), own.clone()], &[other(30), own, make]), &facts)
+}
+
+#[test]
+fn a_larger_ring_is_no_fix_for_exits_that_the_kernel_does_not_record() {
+    let files = Files::new();
+    let window = |name, not_run| {
+        let records = json!({"source": "bpf", "received": 70, "lost": 3, "not_run": not_run});
+        files.window(name, (&[], &[]), &json!({"exit_records": records}))
+    };
+    let fix = |file: &str| printed(&["show", file]).contains("a larger --ring");
+    assert!(fix(&window("full", 1)) && !fix(&window("not-run", 3)));
+}
+
+#[test]
+fn the_header_says_what_is_not_explained_and_what_is_not_known() {
+    let files = Files::new();
+    let page = printed(&["show", &eventful(&files)]);
+    for text in [
+        "2.00 of 8.00 CPU-seconds explained (25%)",
+        "make -j8 \\u{1b}[31mred: exit status 2 after 4.00 s, 2.00 CPU-seconds (50%) in 1 thread",
+        "not explained: 6.00 CPU-seconds (1.00 in interrupts, 5.00 unknown, 39 threads exited without a record)",
+        "exited work is unknown: a snapshot lacks counters of processes",
+        "3 of 73 exit records were lost",
+        "the host was suspended for another 60.0 s",
+        "1 thread left out: older than the window",
+        "counters that went backwards are left out: run_time_ns of 2 threads",
+    ] {
+        assert!(page.contains(text), "{text}:\n{page}");
+    }
+}
+
+#[test]
+fn the_scope_of_a_command_has_its_processes_only() {
+    let files = Files::new();
+    let file = eventful(&files);
+    let groups = |scope| {
+        let page = table(&["show", &file, "--scope", scope]);
+        page[1..]
+            .iter()
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .take_while(|group| group != "1" && group != "no")
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(groups("host"), ["other", "make"]);
+    assert_eq!(groups("command"), ["make"]);
+}
+
+#[test]
+fn other_formats_have_the_overview_and_all_values() {
+    let files = Files::new();
+    let (before, after) = scene();
+    let file = files.window("w", (&before, &after), &json!({}));
+    let page: Value = serde_json::from_str(&printed(&["show", &file, "-f", "json"])).unwrap();
+    let has = |section: &str, name: &str| {
+        page["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["section"] == section && row["metric"] == name && row["group"] == "hog")
+    };
+    assert!(has("overview", "sleep") && has("primary", "run_time_ns"), "{}", page["rows"][0]);
+    let csv = printed(&["show", &file, "-f", "csv"]);
+    assert!(csv.lines().any(|line| line.starts_with("overview,hog,")), "{csv:.800}");
+    assert!(csv.lines().any(|line| line.starts_with("primary,hog,") && line.contains("run_time_ns")), "{csv:.800}");
+    let markdown = printed(&["show", &file, "-f", "markdown"]);
+    assert!(markdown.contains("| hog | 1 | 60% | 20% | 20% |"), "{markdown}");
+    assert!(printed(&["show", &file, "-f", "markdown", "--long"]).contains("run\\_time\\_ns"));
+}
+
+#[test]
+fn no_line_of_the_first_screen_is_wider_than_the_terminal() {
+    let mut after = scene().1;
+    after.push(process(20, "a-very-long-na\u{65e5}", 12, &ran(5, 5)));
+    let (before, after) = (snapshot(10, &scene().0, &json!({})), snapshot(15, &after, &json!({})));
+    let window = window::between(loaded(before), loaded(after)).unwrap();
+    let mut options = Options::default();
+    options.form = Form::Overview;
+    let view = show(&window, &options);
+    for width in [40, 60, 80, 120] {
+        let terminal = Terminal { width: Some(width), ..Terminal::default() };
+        let mut out = Vec::new();
+        write_table(&mut out, &Page::of_view(&view, Selection::default()), &[], terminal).unwrap();
+        let page = String::from_utf8(out).unwrap();
+        assert!(page.lines().all(|line| line.width() <= width.into()), "{width}:\n{page}");
+        let hog = page.lines().find(|line| line.starts_with("hog")).unwrap();
+        assert!(hog.contains("60%"), "{width}: the group and the run time stay:\n{page}");
+        assert_eq!(page.contains("sleep,"), width < 60, "{width}: columns that are left out are named:\n{page}");
+    }
+}

@@ -1,0 +1,304 @@
+//! Gates and the selection of groups: exit statuses, messages and output.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// Snapshots of two sides.
+struct Snapshots(tempfile::TempDir);
+
+/// A process of one thread.
+fn process(tid: usize, name: &str, fields: &Value) -> Value {
+    let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name, "cgroup": format!("/{name}")});
+    thread.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    thread
+}
+
+impl Snapshots {
+    /// Snapshots with processes of these names and values.
+    fn new(baseline: &[(&str, Value)], candidate: &[(&str, Value)]) -> Self {
+        let sides = Self(tempfile::tempdir().unwrap());
+        for (name, processes) in [("a", baseline), ("b", candidate)] {
+            let threads = processes.iter().enumerate().map(|(place, (name, fields))| process(place + 1, name, fields));
+            sides.write(name, &json!({"format_version": 1, "threads": threads.collect::<Vec<_>>()}));
+        }
+        sides
+    }
+
+    fn write(&self, name: &str, snapshot: &Value) {
+        fs::write(self.0.path().join(name), snapshot.to_string()).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null()).env_remove("RUST_LOG");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn compare(&self, args: &[&str]) -> Output {
+        self.run(&[&["compare", "a", "b"], args].concat())
+    }
+
+    /// The exit status of a comparison with these gates, and what it says on standard error.
+    fn gates(&self, gates: &[&str]) -> (Option<i32>, String) {
+        let args: Vec<_> = gates.iter().flat_map(|gate| ["--fail-on", gate]).collect();
+        let out = self.compare(&args);
+        (out.status.code(), text(&out.stderr))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn run_time(seconds: u64) -> Value {
+    json!({"run_time_ns": seconds * 1_000_000_000, "wait_time_ns": 1_000_000_000})
+}
+
+/// A build that takes 20% more CPU time, and a shell that takes none.
+fn slower() -> Snapshots {
+    Snapshots::new(
+        &[
+            (
+                "make",
+                json!({"run_time_ns": 5_000_000_000_u64, "wait_time_ns": 1_000_000_000, "hiwater_rss_bytes": 5 << 20}),
+            ),
+            ("sh", json!({"run_time_ns": 1_000_000_000, "hiwater_rss_bytes": 9 << 20})),
+        ],
+        &[
+            (
+                "make",
+                json!({"run_time_ns": 6_000_000_000_u64, "wait_time_ns": 1_000_000_000, "hiwater_rss_bytes": 8 << 20}),
+            ),
+            ("sh", json!({"run_time_ns": 1_000_000_000, "hiwater_rss_bytes": 9 << 20})),
+        ],
+    )
+}
+
+#[test]
+fn a_gate_that_holds_exits_with_3_and_says_why_last() {
+    let sides = slower();
+    let failed = "ctprof: gate failed: make run_time_ns: 5.00s → 6.00s (+20.0%), bound >10%\n";
+    assert_eq!(sides.gates(&["make:run_time_ns>10%"]), (Some(3), format!("1 gate failed\n{failed}")));
+    let (status, said) = sides.gates(&["make:run_time_ns>10%", "run_time_ns>2s", "sh:run_time_ns>10%"]);
+    assert_eq!((status, said), (Some(3), format!("1 gate failed, 2 passed\n{failed}")));
+    assert_eq!(sides.gates(&["run_time_ns>20%"]), (Some(0), "1 gate passed\n".to_owned()));
+    let quiet = |gate| sides.compare(&["-q", "--fail-on", gate]);
+    assert_eq!(text(&quiet("run_time_ns>20%").stderr), "");
+    assert!(
+        text(&quiet("run_time_ns>10%").stderr).contains("gate failed: all groups run_time_ns: 6.00s → 7.00s (+16.7%)")
+    );
+}
+
+#[test]
+fn a_gate_on_all_groups_combines_them_as_the_metric_does() {
+    let sides = slower();
+    let said = |gates: &[&str]| sides.gates(gates).1;
+    assert_eq!(said(&["hiwater_rss_bytes>1MiB"]), "1 gate passed\n", "the largest stayed the same");
+    assert!(
+        said(&["make:hiwater_rss_bytes>1MiB"])
+            .contains("make hiwater_rss_bytes: 5.00MiB → 8.00MiB (+3.00MiB), bound >1MiB")
+    );
+    assert!(said(&["avg_slice_ns>1s"]).contains("all groups avg_slice_ns: no data"));
+    assert!(said(&["cpu_efficiency>1pp"]).contains("all groups cpu_efficiency: 0.857* → 0.875* (+0.018), bound >1pp"));
+    let only = sides.compare(&["--only", "make", "--fail-on", "run_time_ns>10%"]);
+    assert!(text(&only.stderr).contains("all groups run_time_ns: 5.00s → 6.00s"), "{}", text(&only.stderr));
+}
+
+#[test]
+fn worse_means_each_column_that_gets_worse_as_it_grows() {
+    let (status, said) = slower().gates(&["make:worse>10%"]);
+    let expected = "1 gate failed\nctprof: gate failed: make run: 5.00s → 6.00s (+20.0%), bound >10%\n";
+    assert_eq!((status, said.as_str()), (Some(3), expected));
+    assert_eq!(slower().gates(&["sh:worse>10%"]).0, Some(0));
+}
+
+#[test]
+fn what_cannot_be_judged_is_an_error_and_never_a_pass() {
+    let sides =
+        Snapshots::new(&[("make", run_time(5)), ("gone", run_time(1))], &[("make", run_time(5)), ("new", run_time(3))]);
+    for (gate, why) in [
+        ("block>10%", "all groups block: no data"),
+        ("mak:run>10%", "mak run: no group matches `mak`; did you mean `make`?"),
+        ("new:run>10%", "new run: the group is only in the candidate, so there is nothing to take a percentage of"),
+        ("gone:run>10%", "gone run: the group is only in the baseline"),
+        ("new:cpu_efficiency<5pp", "new cpu_efficiency: no data in the baseline"),
+    ] {
+        let (status, said) = sides.gates(&[gate, "make:run>1%"]);
+        assert!(said.contains(&format!("ctprof: gate error: {why}")), "{said}");
+        assert_eq!((status, said.lines().count()), (Some(1), 2), "{said}");
+    }
+    let (status, said) = sides.gates(&["new:run>2s"]);
+    assert_eq!(status, Some(3), "a group that did nothing before can have an absolute bound: {said}");
+}
+
+#[test]
+fn a_gate_that_makes_no_sense_is_a_usage_error_before_files_are_read() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    for (gate, why) in [
+        ("run_tme_ns>10%", "unknown metric `run_tme_ns`; did you mean `run_time_ns`?"),
+        ("run_time_ns>64MiB", "`run_time_ns` is a time, which `>64MiB` does not fit"),
+        ("run>", "no bound"),
+        ("run>NaN", "bad bound `NaN`"),
+        ("run<-10%", "negative bound `-10%`"),
+        ("memory.current>1MiB", "`memory.current` is a value of cgroups; group by cgroup"),
+    ] {
+        let (status, said) = sides.gates(&[gate]);
+        assert!(status == Some(2) && said.contains(why), "{status:?} {said}");
+    }
+    let out = sides.compare(&["--fail-on-unclear"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_closed_pipe_hid_a_failed_gate() {
+    let sides = slower();
+    let shell = |redirect: &str| {
+        let script = format!("\"$0\" compare a b -f json --fail-on 'run>10%' {redirect}");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_ctprof")]).current_dir(sides.0.path());
+        shell.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code()
+    };
+    assert_eq!(shell("> >(exec true)"), Some(3));
+    assert_eq!(shell(">&-"), Some(3));
+    assert_eq!(shell("2>&-"), Some(3));
+}
+
+#[test]
+fn a_failed_gate_hid_that_the_report_was_not_written() {
+    let sides = slower();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["compare", "a", "b", "--fail-on", "run>10%"]).current_dir(sides.0.path());
+    let out = command.stdout(std::fs::File::create("/dev/full").unwrap()).output().unwrap();
+    let said = text(&out.stderr);
+    assert!(out.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
+}
+
+#[test]
+fn json_has_the_gates_and_markdown_has_failed_gates_on_top() {
+    let sides = slower();
+    let gates = ["--fail-on", "make:run>10%", "--fail-on", "sh:run>10%"];
+    let out = sides.compare(&[&gates[..], &["-f", "json"]].concat());
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let outcome = |place: usize| (json["gates"][place]["group"].clone(), json["gates"][place]["outcome"].clone());
+    assert_eq!([outcome(0), outcome(1)], [(json!("make"), json!("failed")), (json!("sh"), json!("passed"))]);
+    let first = &json["gates"][0];
+    assert_eq!(first["change"], json!(1.2));
+    assert_eq!(
+        (&first["bound"], &first["baseline"], &first["p"]),
+        (&json!(">10%"), &json!(5_000_000_000_u64), &Value::Null)
+    );
+
+    let page = text(&sides.compare(&[&gates[..], &["-f", "markdown"]].concat()).stdout);
+    assert!(page.starts_with("**1 gate failed, 1 passed**\n\n| result | group | metric |"), "{page}");
+    assert!(page.contains("\n| failed | make | run | 5.00s | 6.00s | +20.0% |  | \\>10% |\n\n<details>"), "{page}");
+    assert!(page.ends_with("\n</details>\n"), "{page}");
+    let passed = text(&sides.compare(&["-f", "markdown", "--fail-on", "run>50%"]).stdout);
+    assert!(passed.starts_with("**1 gate passed**\n\n- **baseline**"), "{passed}");
+    let table = text(&sides.compare(&["--fail-on", "make:run>10%"]).stdout);
+    assert!(!table.contains("gate"), "{table}");
+}
+
+#[test]
+fn only_the_selected_groups_are_in_every_format() {
+    let sides = slower();
+    for format in ["table", "csv", "markdown", "json"] {
+        for args in [&["compare", "a", "b"][..], &["show", "a"]] {
+            let shown = sides.run(&[args, &["--only", "m*", "--unchanged", "-f", format]].concat());
+            let shown = text(&shown.stdout);
+            assert!(shown.contains("make") && !shown.contains("sh,") && !shown.contains("\"sh\""), "{shown}");
+            assert!(!shown.lines().any(|line| line.trim_start_matches("| ").starts_with("sh ")), "{shown}");
+        }
+    }
+    for args in [&["compare", "a", "b"][..], &["show", "a"]] {
+        let out = sides.run(&[args, &["--only", "make", "--only", "mak"]].concat());
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(1), true));
+        assert_eq!(said, "ctprof: --only: no group matches `mak`; did you mean `make`?\n");
+    }
+}
+
+#[test]
+fn in_a_tree_a_selected_group_keeps_those_below_it() {
+    let sides = slower();
+    let page = text(&sides.compare(&["-g", "all", "--only", "/make", "-f", "csv", "-m", "run_time_ns"]).stdout);
+    assert!(page.contains("/make » make,run_time_ns") && !page.contains("/sh"), "{page}");
+    let page = text(&sides.compare(&["-g", "all", "--only", "sh", "-f", "csv", "-m", "run_time_ns"]).stdout);
+    assert!(page.contains("/sh » sh,") && !page.contains("/make"), "{page}");
+    let out = sides.compare(&["-g", "all", "--only", "sh", "--only", "/make", "--fail-on", "run_time_ns>10%"]);
+    assert!(text(&out.stderr).contains("all groups run_time_ns: 6.00s → 7.00s"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_markdown_page_of_1000_groups_has_less_than_64_kib() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    for (name, factor) in [("a", 1), ("b", 3)] {
+        let path = |number: u32| {
+            let hash = letters(number);
+            format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{hash}.slice/cri-containerd-{hash}{hash}.scope"
+            )
+        };
+        let value = |number: u32| u64::from(number) * 1_000_000 * factor;
+        let thread = |number: u32| {
+            let mut metrics = json!({"tid": number, "tgid": number, "pcomm": format!("server{}", letters(number)), "comm": "x",
+                "cgroup": path(number), "run_time_ns": value(number), "wait_time_ns": value(number), "minflt": value(number),
+                "read_bytes": value(number), "blkio_delay_total_ns": value(number), "blkio_delay_count": 5});
+            metrics["smaps_rollup_kib"] = json!({"Pss": value(number), "Rss": value(number)});
+            metrics
+        };
+        let half = json!({"some": {"avg10": 1, "avg60": 1, "avg300": 1, "total_usec": factor}});
+        let cgroup = |number: u32| {
+            (
+                path(number),
+                json!({"cpu": {"usage_usec": value(number), "max_quota_us": value(number)},
+                "memory": {"current": value(number), "stat": {"anon": value(number)}, "events": {"oom": value(number)}},
+                "io": {"stat": {"8:0": {"rbytes": value(number)}}}, "psi": {"cpu": half}}),
+            )
+        };
+        let threads: Vec<_> = (1..=1000).map(thread).collect();
+        let cgroups: serde_json::Map<_, _> = (1..=1000).map(cgroup).collect();
+        sides.write(name, &json!({"format_version": 1, "threads": threads, "cgroup_stats": cgroups}));
+    }
+    let literal = ["--no-cgroup-normalize", "--no-thread-normalize", "--no-cgroup-match"];
+    for axis in ["pcomm", "cgroup", "all"] {
+        let gate = ["-g", axis, "-f", "markdown", "--fail-on", "*:run_time_ns>0s"];
+        let out = sides.compare(&[&gate[..], &literal].concat());
+        let page = text(&out.stdout);
+        assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+        assert!(page.len() < 64 * 1024, "{axis}: {}", page.len());
+        assert!(
+            page.contains(" more groups (--limit 0)") && page.contains(" more rows (show with --limit 0)"),
+            "{page}"
+        );
+        assert!(page.contains("\n980 more\n") || axis == "all", "{page}");
+    }
+    let all = text(&sides.compare(&[&["-f", "markdown", "--limit", "0"][..], &literal].concat()).stdout);
+    assert!(all.len() > 64 * 1024 && !all.contains(" more "), "{}", all.len());
+}
+
+/// Letters that differ from number to number, of the length of an id.
+fn letters(number: u32) -> String {
+    (0..8)
+        .map(|place| char::from(b'g' + u8::try_from((number >> (place * 2)) & 3).unwrap()))
+        .collect::<String>()
+        .repeat(4)
+}
+
+#[test]
+fn every_gate_of_the_guide_is_one() {
+    let sides = slower();
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/ci.md")).unwrap();
+    let table = guide.split_once("| gate | fails if |\n|---|---|\n").unwrap().1.split("\n\n").next().unwrap();
+    let gates: Vec<_> = table.lines().map(|row| row.split('`').nth(1).unwrap()).collect();
+    assert_eq!(gates.len(), 10, "{gates:?}");
+    for gate in gates {
+        let out = sides.compare(&["-g", "cgroup", "--fail-on", gate]);
+        assert_ne!(out.status.code(), Some(2), "{gate}: {}", text(&out.stderr));
+    }
+}

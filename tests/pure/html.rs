@@ -1,0 +1,508 @@
+//! Promises to users about reports as HTML, in a real browser.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ctprof::CtprofSnapshot;
+use ctprof::compare::{Digest, GroupBy, Options, show_digest};
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn printed(args: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap();
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Files of snapshots and reports.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// A snapshot at this second since boot, with threads and cgroups.
+    fn snapshot(&self, name: &str, second: u64, threads: &[Value], cgroups: &Value) -> String {
+        let host = json!({"boot_id": "b", "hostname": "vm", "uptime_ns": second * SECOND,
+                          "clock_ticks_per_second": 100, "online_cpus": 2});
+        let snapshot = json!({"format_version": 1, "captured_at_unix_ns": second * SECOND, "host": host,
+                              "threads": threads, "cgroup_stats": cgroups});
+        self.write(name, &snapshot.to_string())
+    }
+
+    /// The address of a report.
+    fn report(&self, name: &str, args: &[&str]) -> String {
+        let path = self.write(name, &printed(&[args, &["--format", "html"]].concat()));
+        format!("file://{path}")
+    }
+}
+
+/// A thread with this run and wait time in tenths of a second.
+fn thread(ids: (u32, u32), names: (&str, &str, &str), (run, wait): (u64, u64)) -> Value {
+    let ((tid, tgid), (process, thread, cgroup)) = (ids, names);
+    json!({"tid": tid, "tgid": tgid, "pcomm": process, "comm": thread, "cgroup": cgroup,
+           "start_time_clock_ticks": 0, "run_time_ns": run * SECOND / 10, "wait_time_ns": wait * SECOND / 10,
+           "voluntary_csw": run * 100, "nonvoluntary_csw": wait * 10, "minflt": run, "majflt": 0})
+}
+
+/// A database that waits for the CPU since a compressor runs, in two cgroups.
+fn pair(files: &Files) -> [String; 2] {
+    let database = |busy: u64, wait: u64| {
+        let main = thread((10, 10), ("database", "database", "/db"), (busy, wait));
+        let pool =
+            (11..14).map(|tid| thread((tid, 10), ("database", &format!("io-{tid}"), "/db"), (busy / 4, wait / 4)));
+        let idle = thread((20, 20), ("idle", "idle", "/db"), (1, 0));
+        let logger = thread((30, 30), ("logger", "logger", "/batch"), (busy / 2, 1));
+        [main, idle, logger].into_iter().chain(pool).collect::<Vec<_>>()
+    };
+    let cgroups = |current: u64, throttled: u64| {
+        json!({"/db": {"cpu": {"usage_usec": current / 10, "nr_periods": 100, "nr_throttled": throttled},
+                       "memory": {"current": current, "max": 10_000_000}},
+               "/batch": {"memory": {"current": 5, "max": "max"}}})
+    };
+    let mut compressor = thread((40, 40), ("compressor", "compressor", "/batch"), (90, 12));
+    compressor["start_time_clock_ticks"] = json!(100_050);
+    let after = [database(120, 80), vec![compressor]].concat();
+    [
+        files.snapshot("before.json", 1000, &database(40, 4), &cgroups(4_000_000, 0)),
+        files.snapshot("after.json", 1010, &after, &cgroups(9_500_000, 25)),
+    ]
+}
+
+const VIEWS: [&str; 7] = ["overview", "treemap", "scatter", "cgroups", "values", "host", "captures"];
+
+/// The names of the groups in the overview, without marks.
+fn groups(browser: &mut Browser) -> Vec<String> {
+    browser.texts("tbody .label > a, tbody .label > span:not(.expander):not(.badge)")
+}
+
+#[test]
+fn every_view_opens_without_a_message_and_without_a_request() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let reports = [
+        files.report("compare.html", &["compare", before, after]),
+        files.report("tree.html", &["compare", before, after, "-g", "all"]),
+        files.report("cgroup.html", &["compare", before, after, "-g", "cgroup", "-u"]),
+        files.report("thread.html", &["compare", before, after, "-g", "comm-exact"]),
+        files.report("window.html", &["show", before, after]),
+        files.report("show.html", &["show", after]),
+        files.report("metric.html", &["compare", before, after, "-m", "wait_time_ns"]),
+        files.report("host.html", &["compare", before, after, "--sections", "host"]),
+        files.report("same.html", &["compare", before, before]),
+    ];
+    for report in reports {
+        for view in VIEWS {
+            browser.open(&format!("{report}#view={view}"));
+            assert_eq!(browser.console(), Vec::<Value>::new(), "{report} {view}");
+            let requests = browser.requests();
+            let is_of_page = |address: &&String| address.starts_with(&report) || *address == "data:,";
+            assert!(requests.iter().all(|address| is_of_page(&address)), "{requests:?}");
+            assert!(!browser.text("main").is_empty() && !browser.text("h1").is_empty());
+        }
+    }
+}
+
+#[test]
+fn groups_are_sorted_filtered_and_opened() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    browser.open(&files.report("compare.html", &["compare", before, after]));
+    assert_eq!(groups(&mut browser), ["database", "compressor", "logger"], "as in the table");
+    assert!(browser.text(".note").contains("1 idle group"));
+
+    browser.click("thead th:nth-child(1) button");
+    assert_eq!(groups(&mut browser), ["compressor", "database", "logger"]);
+    browser.click("thead th:nth-child(1) button");
+    assert_eq!(groups(&mut browser), ["logger", "database", "compressor"]);
+    assert_eq!(browser.value("document.querySelector('thead th').ariaSort"), "descending");
+    browser.click("thead th:nth-child(4) button");
+    browser.choose("Sort columns by", "candidate");
+    assert_eq!(browser.value("location.hash"), "#sort=run&by=candidate");
+    browser.choose("Bars", "share");
+
+    browser.press("/");
+    browser.insert("io-");
+    assert_eq!(groups(&mut browser), ["database", "io-{N}"], "a match below opens its group");
+    browser.insert("?");
+    assert_eq!(groups(&mut browser), Vec::<String>::new());
+    for _ in 0..4 {
+        browser.press("Backspace");
+    }
+    browser.open(&files.report("compare.html", &["compare", before, after]));
+    browser.click("tbody button.expander");
+    assert_eq!(groups(&mut browser), ["database", "database", "io-{N}", "compressor", "logger"]);
+    assert_eq!(browser.value("document.activeElement.getAttribute('aria-expanded')"), "true", "the focus stays");
+    browser.press("ArrowLeft");
+    assert_eq!(groups(&mut browser), ["database", "compressor", "logger"]);
+    browser.press("ArrowDown");
+    assert_eq!(browser.value("document.activeElement.textContent"), "compressor");
+    browser.press("Enter");
+    browser.wait_until("document.querySelector('[aria-selected=true]').id === 'tab-Values'");
+    assert_eq!(
+        browser.value("new Set([...document.querySelectorAll('tbody th')].map((one) => one.textContent)).size"),
+        1
+    );
+    assert!(browser.texts("tbody tr").iter().any(|row| row.contains("run_time_ns")));
+    browser.value("history.back()");
+    browser.wait_until("document.querySelector('[aria-selected=true]').id === 'tab-Overview'");
+    assert_eq!(groups(&mut browser).len(), 3, "the browser's history goes back to the overview");
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
+#[test]
+fn charts_zoom_and_lead_to_values_by_mouse_and_keyboard() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let report = files.report("compare.html", &["compare", before, after]);
+    browser.open(&format!("{report}#view=treemap"));
+    let names = ["/db", "/batch", "database", "compressor", "logger", "io-{N}"];
+    let texts = browser.texts(".treemap text");
+    assert!(names.iter().all(|name| texts.iter().any(|text| text == name)), "{texts:?}");
+    browser.click("[aria-label^='/batch » compressor']");
+    assert!(browser.value("decodeURIComponent(location.hash)").as_str().unwrap().ends_with("[\"/batch\"]"));
+    let texts = browser.texts(".treemap text");
+    assert!(!texts.iter().any(|text| text == "/db") && texts.iter().any(|text| text == "logger"), "{texts:?}");
+    browser.press("Enter");
+    assert!(browser.text("nav").contains("compressor"));
+    browser.press("Escape");
+    browser.press("Escape");
+    assert_eq!(browser.text("nav"), "");
+    browser.choose("Area", "overview/wait");
+    browser.press("Tab");
+
+    browser.open(&format!("{report}#view=scatter"));
+    assert_eq!(browser.value("document.querySelectorAll('circle').length"), 3);
+    browser.choose("Value", "primary/wait_time_ns");
+    assert_eq!(browser.value("location.hash"), "#view=scatter&metric=primary%2Fwait_time_ns");
+    browser.value("document.querySelector('circle[tabindex=\"0\"]').focus()");
+    let tooltip = browser.text("[role=tooltip]");
+    assert!(tooltip.contains("database: wait_time_ns") && tooltip.contains("+1900.0%"), "{tooltip}");
+    browser.press("ArrowRight");
+    browser.press("Enter");
+    assert!(browser.text("main").contains("Values of compressor"));
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_link_shows_what_the_sender_saw() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let report = files.report("compare.html", &["compare", before, after]);
+    browser.open(&format!("{report}#filter=database&sort=-wait&by=candidate&bars=share&theme=dark&open=%5B%22%5B%5C%22database%5C%22%5D%22%5D"));
+    assert_eq!(groups(&mut browser), ["database", "io-{N}", "database"]);
+    assert_eq!(browser.value("document.querySelector('input[type=search]').value"), "database");
+    assert_eq!(browser.value("getComputedStyle(document.documentElement).colorScheme"), "dark");
+    assert_eq!(browser.value("document.querySelector('[aria-sort]').textContent"), "wait ▲");
+    browser.open(&format!("{report}#view=treemap&zoom=%5B%22%2Fdb%22%5D&metric=overview%2Fwait&side=baseline"));
+    assert_eq!(browser.text("nav"), "all » /db");
+    // Anyone can write a link.
+    for link in [
+        "view=none&sort=%00&metric=../..&zoom=%5B&group=x",
+        "open=%7B%22a%22:1%7D&theme=%22",
+        "view=scatter&metric=x/y",
+    ] {
+        browser.open(&format!("{report}#{link}"));
+        assert_eq!(browser.console(), Vec::<Value>::new(), "{link}");
+        assert!(!browser.text("main").is_empty());
+    }
+}
+
+#[test]
+fn numbers_are_those_of_other_formats() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let recorded =
+        ["a", "b"].map(|name| format!("{}/tests/fixtures/ktstr-{name}.ctprof.zst", env!("CARGO_MANIFEST_DIR")));
+    let reports: [&[&str]; 4] = [
+        &["compare", before, after],
+        &["show", before, after],
+        &["compare", &recorded[0], &recorded[1]],
+        &["show", &recorded[0]],
+    ];
+    for args in reports {
+        let markdown = printed(&[args, &["--format", "markdown", "--limit", "0", "--unchanged"]].concat());
+        let mut lines =
+            markdown.lines().skip_while(|line| !line.starts_with("| group")).take_while(|line| !line.is_empty());
+        let columns = cells(lines.next().unwrap());
+        let expected: Vec<Vec<String>> = lines.skip(1).map(cells).collect();
+        browser.open(&files.report("numbers.html", &[args, &["--unchanged"]].concat()));
+        browser.value("[...document.querySelectorAll('.rest button')].at(-1)?.click()");
+        let columns_of_page: Vec<String> = browser.texts("thead th");
+        let rows = "[...document.querySelectorAll('tbody tr')].map((row) => [...row.children].map((cell) =>
+            cell.matches('th') ? cell.querySelector('.label > :nth-child(2)').textContent
+            : [...cell.querySelectorAll('span')].map((one) => one.textContent).join(' → ')))";
+        let rows: Vec<Vec<String>> = serde_json::from_value(browser.value(rows)).unwrap();
+        assert_eq!(rows.len(), expected.len(), "{args:?}");
+        for (row, expected) in rows.iter().zip(&expected) {
+            for (column, text) in columns.iter().zip(expected) {
+                let Some(place) = columns_of_page.iter().position(|other| other == column) else { continue };
+                assert_eq!(row[place].trim(), text.trim(), "{args:?} {column} of {}", expected[0]);
+            }
+        }
+        assert!(columns.iter().filter(|column| columns_of_page.contains(column)).count() > 4, "{columns_of_page:?}");
+    }
+}
+
+/// The cells of a line of a Markdown table.
+fn cells(line: &str) -> Vec<String> {
+    let line = line.replace("\\|", "\u{1}").replace('\u{2003}', "  ");
+    let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().replace('\\', "").replace('\u{1}', "|"));
+    cells.collect()
+}
+
+/// A report of two sides of six runs, and gates of which one fails, one passes and one has no group.
+fn repeated(files: &Files) -> (Vec<String>, String) {
+    let side = |name: &str, busy: u64| {
+        let directory = files.0.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        let run = |number: u64| {
+            let app = thread((10, 10), ("app", "app", "/"), (busy + number, 50 + number));
+            let other = thread((20, 20), ("other", "other", "/"), (100 + number, 7 * number * number));
+            files.snapshot(&format!("{name}/{number}.json"), 1000, &[app, other], &json!({}));
+        };
+        (1..7).for_each(run);
+        directory.display().to_string()
+    };
+    let sides = ["compare".to_owned(), side("before", 100), side("after", 150)];
+    let gates = ["--fail-on", "app:run>5%", "--fail-on", "other:run>50%", "--fail-on", "none:run>5%"];
+    let args = sides.iter().map(String::as_str).chain(gates).chain(["--format", "html"]);
+    let out = Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "a gate without data is an error in every format");
+    let path = files.write("runs.html", &String::from_utf8(out.stdout).unwrap());
+    (sides.to_vec(), format!("file://{path}"))
+}
+
+#[test]
+fn runs_have_verdicts_intervals_and_gates() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let (sides, report) = repeated(&files);
+    browser.open(&report);
+    let gates = browser.texts(".gates tbody th");
+    assert_eq!(gates, ["failed", "error: no group matches `none`", "passed"]);
+    assert_eq!(browser.text(".gates h2"), "1 gate failed, 1 without a result, 1 passed");
+    let verdicts = browser.texts("td.verdict");
+    assert!(verdicts[0].starts_with("worse run +") && verdicts.len() == 2, "{verdicts:?}");
+    assert_eq!(browser.value("document.querySelectorAll('main td[class~=more]').length > 0"), true);
+
+    browser.open(&format!("{report}#view=scatter"));
+    assert_eq!(browser.value("document.querySelectorAll('.whisker').length"), 2);
+    assert_eq!(browser.texts("circle.more").len(), 1, "what is unclear or the same has no color");
+
+    browser.open(&format!("{report}#view=values&section=primary"));
+    let sides: Vec<&str> = sides.iter().map(String::as_str).collect();
+    let columns = ["--sections", "primary", "--columns", "group,metric,baseline,candidate,delta,%,interval,verdict"];
+    let markdown = printed(&[&sides, &columns[..], &["--format", "markdown", "--limit", "0"]].concat());
+    let mut expected: Vec<Vec<String>> =
+        markdown.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect();
+    let rows = "[...document.querySelectorAll('main tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))";
+    let mut rows: Vec<Vec<String>> = serde_json::from_value(browser.value(rows)).unwrap();
+    rows.sort();
+    expected.sort();
+    assert!(rows.len() > 5);
+    assert_eq!(rows, expected);
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
+#[test]
+fn rounding_of_rates_did_not_carry_into_the_next_unit() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = [(1000, 0), (1001, 999_999)].map(|(second, switches)| {
+        let mut one = thread((1, 1), ("one", "one", "/"), (second, 0));
+        one["voluntary_csw"] = json!(switches);
+        one["nonvoluntary_csw"] = json!(0);
+        files.snapshot(&format!("{second}.json"), second, &[one], &json!({}))
+    });
+    browser.open(&files.report("rates.html", &["show", &before, &after]));
+    let text = browser.text("main");
+    assert!(text.contains("1.00M") && !text.contains("1000K"), "{text}");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let long = format!("/{}", "x".repeat(4096));
+    let names = [
+        "<img src=x onerror=alert(1)>",
+        "</script><script>alert(1)</script>",
+        "<!--<script>",
+        "a\u{2028}b\u{2029}c",
+        "\u{202e}gnp.exe\u{2066}",
+        "\u{61c}mark",
+        "{{data}}",
+        "\"'`${1}&amp;\\",
+        "\u{0}\u{1f}\u{7f}\n",
+        "javascript:alert(1)",
+        "__proto__",
+        "constructor",
+        "",
+        &long,
+    ];
+    let threads = |more: u64| {
+        let each = |(place, name): (u32, &&str)| {
+            thread((place, place), (name, name, name), (u64::from(place) * more, place.into()))
+        };
+        (1..).zip(&names).map(each).collect::<Vec<_>>()
+    };
+    let cgroups: serde_json::Map<_, _> =
+        names.iter().map(|name| ((*name).to_owned(), json!({"memory": {"current": 5, "max": 7}}))).collect();
+    let before = files.snapshot("before.json", 1000, &threads(1), &json!(cgroups));
+    let after = files.snapshot("<img src=x>.json", 1010, &threads(3), &json!(cgroups));
+    for axis in ["pcomm", "all", "cgroup"] {
+        let report = files.report(
+            "hostile.html",
+            &["compare", &before, &after, "-g", axis, "--no-thread-normalize", "--no-cgroup-normalize"],
+        );
+        for view in VIEWS {
+            browser.open(&format!("{report}#view={view}"));
+            browser.value("document.querySelectorAll('button.expander').forEach((one) => one.click())");
+            browser.value("document.querySelectorAll('circle, .treemap g').forEach((one) => one.dispatchEvent(new Event('focus')))");
+            assert_eq!(browser.console(), Vec::<Value>::new(), "{axis} {view}");
+            assert_eq!(
+                browser.value("document.querySelectorAll('img, iframe, object, script:not([id]) ~ script').length"),
+                0
+            );
+            assert_eq!(browser.value("document.querySelectorAll('script').length"), 2, "{axis} {view}");
+            assert!(browser.requests().iter().all(|address| address.starts_with(&report) || address == "data:,"));
+            let text = browser.text("main");
+            let steering =
+                |c: char| c.is_control() || matches!(c, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            assert!(!text.contains(steering), "{axis} {view}");
+            assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true, "{axis} {view}");
+        }
+        browser.open(&report);
+        let text = browser.text("main");
+        assert!(text.contains("<img src=x onerror=alert(1)>") && text.contains("</script><script>alert(1)"), "{axis}");
+        assert!(text.contains("\\u{202e}gnp.exe\\u{2066}"), "{axis}: {text}");
+    }
+}
+
+#[test]
+fn the_page_runs_no_script_but_its_own_and_loads_nothing() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, _] = &pair(&files);
+    browser.open(&files.report("show.html", &["show", before]));
+    let attempt = "new Promise((done) => {
+        document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+        setTimeout(() => done('allowed'), 2000);
+        ATTEMPT })";
+    let element = |code: &str| attempt.replace("ATTEMPT", code);
+    let script = "const one = document.createElement('script'); one.textContent = 'window.ran = true'; document.body.append(one);";
+    assert_eq!(browser.value(&element(script)), "script-src-elem");
+    assert_eq!(browser.value("window.ran ?? null"), Value::Null);
+    let style = "const one = document.createElement('style'); one.textContent = '*{}'; document.body.append(one);";
+    assert_eq!(browser.value(&element(style)), "style-src-elem");
+    assert_eq!(browser.value(&element("new Image().src = 'http://127.0.0.1:9/x.png';")), "img-src");
+    assert_eq!(browser.value(&element("fetch('http://127.0.0.1:9/').catch(() => 0);")), "connect-src");
+}
+
+#[test]
+fn a_phone_and_paper_have_room_for_every_view() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let report = files.report("compare.html", &["compare", before, after]);
+    browser.resize(390, 844);
+    for view in VIEWS {
+        browser.open(&format!("{report}#view={view}"));
+        assert_eq!(browser.value("document.documentElement.scrollWidth <= 390"), true, "{view}");
+    }
+    browser.resize(1280, 900);
+    browser.open(&report);
+    let printed = browser.call("Page.printToPDF", &json!({}));
+    assert!(printed["data"].as_str().unwrap().len() > 10_000);
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
+/// Rules of WCAG that the page breaks, by axe-core.
+const AXE: &str = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) =>
+    violations.filter(({impact}) => ['serious', 'critical'].includes(impact))
+        .map(({id, nodes}) => `${id}: ${nodes.slice(0, 3).map(({html, any}) => `${html} ${any.map((one) => one.message)}`).join('; ')}`))";
+
+#[test]
+fn axe_finds_no_serious_obstacle_for_anyone() {
+    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/node_modules/axe-core/axe.min.js");
+    let Ok(axe) = fs::read_to_string(axe) else { return eprintln!("skipped: no axe-core (npm --prefix web ci)") };
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1];
+    for (report, theme) in reports.iter().flat_map(|report| ["light", "dark"].map(|theme| (report, theme))) {
+        for view in VIEWS {
+            browser.open(&format!("{report}#view={view}&theme={theme}"));
+            browser.value("document.querySelector('button.expander')?.click()");
+            browser.value(&axe);
+            assert_eq!(browser.value(AXE), json!([]), "{report} {view} {theme}");
+        }
+    }
+}
+
+#[test]
+fn twenty_thousand_threads_in_a_thousand_groups_are_less_than_a_mebibyte() {
+    let files = Files::new();
+    let threads = |more: u64| {
+        let each = |place: u32| {
+            let (group, number) = (place / 20, u64::from(place));
+            let name = format!("{}-service", letters(group));
+            let cgroup = format!("/system.slice/{name}.service");
+            let ids = (place + 1, group * 20 + 1);
+            thread(
+                ids,
+                (&name, &format!("worker-{}", place % 20), &cgroup),
+                (number % 97 * more + 1, number % 89 * more),
+            )
+        };
+        (0..20_000).map(each).collect::<Vec<_>>()
+    };
+    let before = files.snapshot("before.json", 1000, &threads(2), &json!({}));
+    let after = files.snapshot("after.json", 1100, &threads(3), &json!({}));
+    let report = printed(&["compare", &before, &after, "--format", "html"]);
+    assert!(report.len() < 1 << 20, "{} bytes", report.len());
+    let Some(mut browser) = Browser::start() else { return };
+    browser.open(&format!("file://{}", files.write("large.html", &report)));
+    assert_eq!(browser.value("document.querySelectorAll('tbody tr').length"), 100);
+    assert!(browser.text(".rest").contains("more of 900 groups"));
+    let opened = browser.value("performance.getEntriesByType('navigation')[0].loadEventEnd");
+    eprintln!("opened in {opened} ms");
+}
+
+/// A number as letters, so that names are not one pattern.
+fn letters(number: u32) -> String {
+    let digit = |place: u32| char::from(b'a' + u8::try_from(number / 10_u32.pow(place) % 10).unwrap());
+    (0..4).map(digit).collect()
+}
+
+#[test]
+fn the_groups_above_a_tree_are_those_of_a_report_without_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ktstr-b.ctprof.zst");
+    let snapshot = CtprofSnapshot::load(&path).unwrap();
+    let mut options = Options::default();
+    options.group_by = GroupBy::All;
+    let whole = Digest::of_snapshot(&snapshot, &options);
+    for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
+        options.group_by = axis;
+        let (own, narrowed) = (Digest::of_snapshot(&snapshot, &options), whole.narrowed(axis));
+        let [own, narrowed] = [own, narrowed].map(|digest| format!("{:?}", show_digest(digest, &options)));
+        assert!(own == narrowed, "{axis:?}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Stored files, comparisons, statistics and reports: nothing here looks at the threads of this host.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+
+mod browser;
+mod command_line;
+mod comparison;
+#[cfg(feature = "parquet")]
+mod export;
+mod first_screen;
+#[cfg(feature = "parquet")]
+#[path = "../../examples/fleet.rs"]
+mod fleet;
+mod gates;
+mod html;
+mod malformed_values;
+mod metric_table;
+mod names;
+mod properties;
+mod recorded_trees;
+mod report_formats;
+mod sides_of_runs;
+mod statistics;
+mod stored_files;
+#[path = "../support/mod.rs"]
+mod support;
+mod window_boundaries;
+mod window_threads;
+mod windows;

@@ -1,0 +1,312 @@
+//! Promises to users about tables, CSV and JSON.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+fn printed(args: &[&str]) -> String {
+    let out = run(args);
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn rows(args: &[&str]) -> Vec<Value> {
+    let json: Value = serde_json::from_str(&printed(&[args, &["--format", "json"]].concat())).unwrap();
+    json["rows"].as_array().unwrap().clone()
+}
+
+/// A thread of its own process, unless `fields` set another one.
+fn thread(tid: u32, name: &str, fields: Value) -> Value {
+    let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name, "cgroup": "/"});
+    thread.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    thread
+}
+
+struct Snapshots(tempfile::TempDir);
+
+impl Snapshots {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The path of a snapshot with these threads, in plain JSON.
+    fn with(&self, name: &str, threads: &[Value]) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, json!({"format_version": 1, "threads": threads}).to_string()).unwrap();
+        path.display().to_string()
+    }
+}
+
+const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-a.ctprof.zst");
+const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-b.ctprof.zst");
+
+#[test]
+fn children_were_indented_under_the_wrong_cgroup_when_their_parents_row_was_hidden() {
+    let files = Snapshots::new();
+    let side = |name: &str, faults: u64| {
+        let of = |tid, tgid: u32, comm: &str, cgroup: &str, minflt: u64| {
+            thread(tid, comm, json!({"tgid": tgid, "pcomm": "app", "cgroup": cgroup, "minflt": minflt}))
+        };
+        // In /b, one thread has the faults of the other: the rows of /b and of the process are unchanged.
+        let b = [of(20, 20, "app", "/b", 1000 + faults), of(21, 20, "io", "/b", 9000 - faults)];
+        files.with(name, &[&[of(10, 10, "app", "/a", 5 + faults), of(11, 10, "io", "/a", 7)][..], &b].concat())
+    };
+    let (old, new) = (side("old", 0), side("new", 4000));
+    for format in ["table", "markdown"] {
+        let page =
+            printed(&["compare", &old, &new, "-g", "all", "-m", "minflt", "--sections", "primary", "-f", format]);
+        let after_b = page.split("/b").nth(1).unwrap_or_default();
+        assert!(
+            after_b.contains("io") && after_b.contains("4.00K") && !page.split("/b").next().unwrap().contains("−4.00K"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn a_process_of_one_kind_of_threads_was_two_lines() {
+    let files = Snapshots::new();
+    let pool = |tid: u32| {
+        thread(tid, "worker", json!({"tgid": 10, "pcomm": "web", "comm": format!("worker-{tid}"), "minflt": 9}))
+    };
+    let leader = thread(10, "web", json!({"minflt": 1}));
+    let path = files.with("s", &[thread(5, "cron", json!({"minflt": 3})), leader, pool(11), pool(12)]);
+    let paths: Vec<_> =
+        rows(&["show", &path, "-g", "all", "-m", "minflt"]).into_iter().map(|row| row["path"].clone()).collect();
+    assert!(paths.contains(&json!(["/", "cron"])) && !paths.contains(&json!(["/", "cron", "cron"])), "{paths:?}");
+    assert!(
+        paths.contains(&json!(["/", "web", "worker-{N}"])) && paths.contains(&json!(["/", "web", "web"])),
+        "{paths:?}"
+    );
+}
+
+#[test]
+fn a_tree_was_sorted_by_names_whatever_was_asked_for() {
+    let files = Snapshots::new();
+    let of = |tid, cgroup: &str, name: &str, ns: u64| thread(tid, name, json!({"cgroup": cgroup, "run_time_ns": ns}));
+    let threads = [of(1, "/a", "small", 1), of(2, "/b", "medium", 50), of(3, "/c", "x", 5), of(4, "/c", "hog", 9000)];
+    let path = files.with("s", &threads);
+    let page = printed(&["show", &path, "-g", "all", "-m", "run_time_ns", "--sections", "primary"]);
+    let place = |name: &str| page.lines().position(|line| line.trim_start().starts_with(name)).unwrap();
+    let order = ["/c", "hog", "x", "/b", "medium", "/a", "small"].map(place);
+    assert!(order.is_sorted(), "{page}");
+}
+
+#[test]
+fn a_section_asked_for_twice_was_shown_twice() {
+    let page = printed(&["show", OLD, "--sections", "io-stat,io-stat,primary", "-n", "1"]);
+    assert_eq!(page.matches("io-stat").count(), 1, "{page}");
+}
+
+#[test]
+fn groups_only_in_the_candidate_were_left_unsorted() {
+    let files = Snapshots::new();
+    let old = files.with("old", &[thread(1, "stays", json!({"run_time_ns": 10}))]);
+    let new = [("stays", 20), ("small", 5), ("hog", 9000), ("medium", 500)];
+    let new: Vec<_> = (1..).zip(new).map(|(tid, (name, ns))| thread(tid, name, json!({"run_time_ns": ns}))).collect();
+    let new = files.with("new", &new);
+    let rows = rows(&["compare", &old, &new, "-m", "run_time_ns", "-s", "run_time_ns", "--sections", "primary"]);
+    let order: Vec<_> = rows.iter().map(|row| row["group"].as_str().unwrap()).collect();
+    assert_eq!(order, ["hog", "medium", "stays", "small"]);
+}
+
+#[test]
+fn a_heap_that_went_from_freed_to_allocated_was_ranked_by_its_ends() {
+    let files = Snapshots::new();
+    let heap = |allocated: u64, freed: u64| json!({"allocated_bytes": allocated, "deallocated_bytes": freed});
+    let mib = 1 << 20;
+    let side = |name: &str, crossing: Value, growing: Value| {
+        files.with(name, &[thread(1, "crossing", crossing), thread(2, "growing", growing)])
+    };
+    let old = side("old", heap(0, 100 * mib), heap(100 * mib, 0));
+    let new = side("new", heap(100 * mib, 0), heap(180 * mib, 0));
+    let rows = rows(&["compare", &old, &new, "-m", "live_heap_estimate", "--sections", "derived"]);
+    assert_eq!((&rows[0]["group"], &rows[0]["delta"]), (&json!("crossing"), &json!(200 * mib)));
+}
+
+#[test]
+fn derived_values_did_not_say_that_their_inputs_were_partial() {
+    let files = Snapshots::new();
+    let whole = json!({"run_time_ns": 30, "wait_time_ns": 10});
+    let path = files.with("s", &[thread(1, "app", whole), thread(2, "app", json!({"run_time_ns": 5}))]);
+    let page = printed(&["show", &path, "-m", "cpu_efficiency", "--columns", "group,metric,coverage"]);
+    assert!(page.contains("cpu_efficiency*") && page.contains("1/2"), "{page}");
+    let rows = rows(&["show", &path, "-m", "cpu_efficiency"]);
+    assert_eq!((&rows[0]["coverage"], &rows[0]["members"]), (&json!(1), &json!(2)));
+}
+
+#[test]
+fn cgroup_and_smaps_rows_had_a_coverage_of_zero() {
+    let rows = rows(&["compare", OLD, NEW, "-g", "cgroup", "--sections", "cgroup-stats,smaps-rollup"]);
+    for section in ["cgroup-stats", "smaps-rollup"] {
+        assert!(rows.iter().any(|row| row["section"] == section), "{section}");
+    }
+    for row in rows {
+        for side in ["baseline", "candidate"].iter().filter(|side| !row[**side].is_null()) {
+            assert!(row["coverage"][side].as_u64() > Some(0), "{row}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_one_side_printed_zeros() {
+    let files = Snapshots::new();
+    let old = files.with("old", &[thread(1, "stays", json!({"minflt": 1}))]);
+    let new = files
+        .with("new", &[thread(1, "stays", json!({"minflt": 2})), thread(2, "new", json!({"minflt": 0, "majflt": 3}))]);
+    let page = printed(&["compare", &old, &new, "--sections", "primary"]);
+    let list = page.split("only in the candidate").nth(1).unwrap();
+    assert!(list.contains("majflt") && !list.contains("minflt"), "{page}");
+    assert!(page.contains("1 zero"), "{page}");
+}
+
+#[test]
+fn a_snapshot_compared_with_itself_did_not_count_what_is_unchanged() {
+    let page = printed(&["compare", "--long", OLD, OLD]);
+    assert!(page.contains("no change: primary ") && page.contains(" unchanged, "), "{page}");
+    assert!(page.contains("the snapshots are identical"), "{page}");
+}
+
+#[test]
+fn the_limit_counted_for_each_list_and_was_ignored_by_csv_and_json() {
+    let files = Snapshots::new();
+    let side = |name: &str, shift: u32| {
+        let threads: Vec<_> = (0..6)
+            .map(|n| thread(n + shift, &format!("p{}x", n + shift), json!({"minflt": 1000 * (n + shift + 1)})))
+            .collect();
+        files.with(name, &threads)
+    };
+    let (old, new) = (side("old", 1), side("new", 4));
+    let args = ["compare", &old, &new, "-n", "2", "-m", "minflt", "--sections", "primary"];
+    let page = printed(&args);
+    assert_eq!(page.lines().filter(|line| line.contains("minflt")).count(), 2, "{page}");
+    assert_eq!(rows(&args).iter().filter(|row| row["change"] != "unchanged").count(), 2);
+    let csv = printed(&[&args[..], &["--format", "csv"]].concat());
+    assert_eq!(csv.lines().filter(|line| line.contains("minflt") && !line.contains("unchanged")).count(), 2, "{csv}");
+    assert!(rows(&args[..3]).len() > 100, "without a limit JSON has every row");
+}
+
+/// The output of a command on a terminal with that many columns; `None` without `script`.
+fn on_terminal(columns: u16, args: &str) -> Option<String> {
+    let command = format!("stty rows 50 cols {columns} 2>/dev/null; {} {args}", env!("CARGO_BIN_EXE_ctprof"));
+    let out = Command::new("script").args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "1").output().ok()?;
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+#[test]
+fn a_report_on_standard_error_had_the_limits_of_standard_output() {
+    let record = "record --engine procfs --long --unchanged -- true";
+    let Some(page) = on_terminal(80, &format!("{record} > /dev/null")) else { return eprintln!("skipped: no script") };
+    assert!(page.contains("more rows (show with --limit 0)"), "{page}");
+    let page = on_terminal(80, &format!("{record} 2>&1 > /dev/tty | cat")).unwrap();
+    assert!(page.contains("\r\nprimary") && !page.contains("more rows"), "{page}");
+}
+
+#[test]
+fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
+    let args = format!("show {OLD} -g comm-exact --format markdown");
+    let Some(page) = on_terminal(80, &args) else { return eprintln!("skipped: no script") };
+    let words: Vec<&str> = args.split(' ').collect();
+    assert_eq!(page.replace('\r', ""), printed(&words));
+    assert!(page.contains("more groups"), "{page}");
+}
+
+#[test]
+fn names_of_metrics_were_cut_at_80_columns() {
+    let Some(page) = on_terminal(80, "metrics") else { return eprintln!("skipped: no script") };
+    for metric in ctprof::model::METRICS {
+        assert!(page.lines().any(|line| line.split_whitespace().next() == Some(metric.name)), "{}", metric.name);
+    }
+    assert!(page.lines().all(|line| line.trim_end().chars().count() <= 80), "{page}");
+}
+
+#[test]
+fn tables_wrapped_on_narrow_terminals() {
+    for columns in [40, 60, 80] {
+        let Some(page) = on_terminal(columns, &format!("compare {OLD} {NEW} --sections primary -n 9")) else {
+            return eprintln!("skipped: no script");
+        };
+        assert!(page.lines().all(|line| line.trim_end().chars().count() <= columns.into()), "{columns}: {page}");
+        let dd = page.lines().find(|line| line.starts_with("dd ")).unwrap_or_else(|| panic!("{columns}: {page}"));
+        assert!(dd.contains("543ms"), "{columns}: the group and a value stay: {page}");
+    }
+}
+
+#[test]
+fn a_name_of_15_bytes_was_marked_as_cut_even_if_it_is_whole() {
+    let files = Snapshots::new();
+    let named = |tid, name: &str, whole: bool| {
+        let mut thread = thread(tid, name, json!({"minflt": 1}));
+        if whole {
+            thread["name_complete"] = json!(true);
+        }
+        thread
+    };
+    let path = files.with("s", &[named(1, "systemd-journal", false), named(2, "systemd-machine", true)]);
+    let page = printed(&["show", &path, "-m", "minflt"]);
+    assert!(page.contains("systemd-journal…") && !page.contains("systemd-machine…"), "{page}");
+}
+
+/// A Python with DuckDB: the path in the variable, or the system's.
+fn python_with_duckdb() -> Option<PathBuf> {
+    let candidates = [std::env::var_os("CTPROF_TEST_PYTHON").map(PathBuf::from), Some("python3".into())];
+    let has = |python: &Path| {
+        Command::new(python).args(["-c", "import duckdb"]).output().is_ok_and(|out| out.status.success())
+    };
+    candidates.into_iter().flatten().find(|python| has(python))
+}
+
+#[test]
+fn numbers_in_csv_were_texts_to_duckdb() {
+    let Some(python) = python_with_duckdb() else { return eprintln!("skipped: no Python with the duckdb package") };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.csv");
+    for (args, numbers) in [
+        (
+            vec!["compare", OLD, NEW, "-f", "csv"],
+            vec![
+                "baseline_members",
+                "candidate_members",
+                "baseline_covered",
+                "baseline",
+                "candidate",
+                "delta",
+                "percent",
+            ],
+        ),
+        (vec!["show", OLD, "-f", "csv"], vec!["members", "covered", "value"]),
+    ] {
+        fs::write(&path, printed(&args)).unwrap();
+        let script = "import duckdb, sys\n\
+                      for name, kind, *_ in duckdb.sql(f\"describe select * from '{sys.argv[1]}'\").fetchall():\n    print(name, kind)\n";
+        let out = Command::new(&python).args(["-c", script]).arg(&path).output().unwrap();
+        let columns = String::from_utf8(out.stdout).unwrap();
+        for name in &numbers {
+            let kind = columns.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+            assert!(matches!(kind, Some("BIGINT" | "DOUBLE")), "{name} is {kind:?}: {columns}");
+        }
+    }
+}
+
+#[test]
+fn completions_know_metrics_sections_columns_and_sort_keys() {
+    let script = printed(&["completions", "bash"]);
+    for word in ["nr_failed_migrations_running", "cgroup-limits", "coverage", "cpu_efficiency"] {
+        assert!(script.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn axes_and_columns_have_the_names_that_people_type() {
+    for (ours, theirs) in [("pcomm", "process"), ("comm", "thread")] {
+        assert_eq!(printed(&["show", OLD, "-g", ours]), printed(&["show", OLD, "-g", theirs]));
+    }
+    let columns = |percent| printed(&["compare", OLD, NEW, "--columns", &format!("group,metric,{percent}")]);
+    assert_eq!(columns("%"), columns("percent"));
+}

@@ -1,0 +1,292 @@
+//! Sides of several runs: which runs count, and what their rows say.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// Directories of runs.
+struct Lab(tempfile::TempDir);
+
+/// A thread of a process of its own.
+fn process(tid: usize, name: &str, fields: &Value) -> Value {
+    let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name});
+    thread.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    thread
+}
+
+/// A window in which a command ran, with processes of these names and values.
+fn window(status: i32, processes: &[(&str, Value)]) -> Value {
+    let threads = processes.iter().enumerate().map(|(place, (name, fields))| process(place + 1, name, fields));
+    let command = json!({"arguments": ["make"], "elapsed_ns": 1_500_000_000, "status": status});
+    let window = json!({"duration_ns": 2_000_000_000_u64, "command": command});
+    json!({"format_version": 2, "window": window, "threads": threads.collect::<Vec<_>>()})
+}
+
+fn ran(ms: u64) -> Value {
+    json!({"run_time_ns": ms * 1_000_000})
+}
+
+/// Ten values around 1 s, within 2 %.
+const STEADY: [u64; 10] = [1000, 1010, 990, 1005, 995, 1015, 985, 1002, 998, 1007];
+
+impl Lab {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, directory: &str, run: usize, snapshot: &Value) {
+        fs::create_dir_all(self.path(directory)).unwrap();
+        fs::write(self.path(directory).join(format!("run-{run:02}.json")), snapshot.to_string()).unwrap();
+    }
+
+    /// Runs of `make` that took so many milliseconds of CPU time.
+    fn side(&self, directory: &str, run_times: impl IntoIterator<Item = u64>) {
+        for (run, ms) in run_times.into_iter().enumerate() {
+            self.write(directory, run, &window(0, &[("make", ran(ms))]));
+        }
+    }
+
+    fn ctprof(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null()).env_remove("RUST_LOG").output().unwrap()
+    }
+
+    fn compare(&self, args: &[&str]) -> Output {
+        self.ctprof(&[&["compare"], args].concat())
+    }
+
+    /// The exit status and the message of a comparison that fails.
+    fn refused(&self, args: &[&str]) -> (Option<i32>, String) {
+        let out = self.compare(args);
+        assert!(out.stdout.is_empty());
+        (out.status.code(), text(&out.stderr))
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let out = self.compare(&[args, &["--long", "--format", "json"]].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn row<'j>(report: &'j Value, group: &str, metric: &str) -> &'j Value {
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["group"] == group && row["metric"] == metric).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn runs_that_were_recorded_in_turn_are_compared_in_pairs() {
+    let lab = Lab::new();
+    // The machine slows down by 2 % from pair to pair. The candidate's run is the first of every second pair.
+    let slowed = |pair: usize| 1000 + 20 * u64::try_from(pair).unwrap();
+    let run = |directory: &str, pair: usize, place: usize, ms: u64| {
+        let mut window = window(0, &[("make", ran(ms))]);
+        window["captured_at_unix_ns"] = json!(1_000 * pair + place);
+        // The names do not follow the time.
+        lab.write(directory, 10 - pair, &window);
+    };
+    for pair in 0..8 {
+        run("a", pair, pair % 2, slowed(pair));
+        run("b", pair, 1 - pair % 2, slowed(pair) * 107 / 100);
+    }
+    let report = lab.json(&["a", "b"]);
+    assert_eq!(
+        (&report["design"], &row(&report, "make", "run_time_ns")["verdict"]),
+        (&json!("paired"), &json!("more"))
+    );
+    // One run after the others, and there are no pairs.
+    let mut late = window(0, &[("make", ran(slowed(0)))]);
+    late["captured_at_unix_ns"] = json!(1_000_000);
+    lab.write("a", 10, &late);
+    let report = lab.json(&["a", "b"]);
+    let verdict = &row(&report, "make", "run_time_ns")["verdict"];
+    assert_eq!((&report["design"], verdict), (&json!("independent"), &json!("unclear")));
+}
+
+#[test]
+fn a_rise_beyond_the_threshold_is_more_and_less_the_other_way_round() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    lab.side("cand", STEADY.map(|ms| ms * 11 / 10));
+    let report = lab.json(&["base", "cand"]);
+    let run_time = row(&report, "make", "run_time_ns");
+    assert_eq!((&run_time["verdict"], &run_time["baseline"]), (&json!("more"), &json!(1_001_000_000)));
+    assert_eq!(run_time["runs"]["baseline"], json!(STEADY.map(|ms| ms * 1_000_000)));
+    let [low, ratio, high] = [&run_time["interval"]["low"], &run_time["ratio"], &run_time["interval"]["high"]];
+    let [low, ratio, high] = [low, ratio, high].map(|number| number.as_f64().unwrap());
+    assert!(1.08 < low && low <= ratio && ratio <= high && high < 1.12, "{run_time}");
+    assert_eq!(row(&lab.json(&["cand", "base"]), "make", "run_time_ns")["verdict"], "less");
+    assert_eq!(row(&lab.json(&["base", "cand", "--threshold", "20%"]), "make", "run_time_ns")["verdict"], "same");
+}
+
+#[test]
+fn a_side_compared_with_itself_is_the_same_and_hidden() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    let page = text(&lab.compare(&["base", "base", "--long"]).stdout);
+    assert!(!page.contains("run_time_ns") && page.contains("unchanged"), "{page}");
+    let page = text(&lab.compare(&["base", "base", "--long", "--unchanged"]).stdout);
+    let line = page.lines().find(|line| line.contains("run_time_ns")).unwrap();
+    assert!(line.ends_with("same"), "{line}");
+}
+
+#[test]
+fn an_unclear_row_says_how_many_runs_would_decide() {
+    let lab = Lab::new();
+    lab.side("base", [800, 1000, 1300, 700, 1500, 1100]);
+    lab.side("cand", [900, 1200, 1400, 800, 1000, 1600]);
+    let report = lab.json(&["base", "cand"]);
+    let run_time = row(&report, "make", "run_time_ns");
+    assert_eq!(run_time["verdict"], "unclear");
+    assert!(run_time["runs_needed"]["runs"].as_u64().unwrap() > 100, "{run_time}");
+    let page = text(&lab.compare(&["base", "cand", "--long"]).stdout);
+    assert!(page.contains("  unclear: ±") && page.contains(" runs for ±5%"), "{page}");
+}
+
+#[test]
+fn runs_whose_command_failed_are_excluded_and_more_than_a_tenth_is_an_error() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    lab.side("cand", STEADY);
+    lab.write("cand", 9, &window(2, &[("make", ran(1))]));
+    let page = text(&lab.compare(&["base", "cand"]).stdout);
+    assert!(page.contains("cand  9 runs, ") && page.contains("1 run excluded because the command failed"), "{page}");
+    let report = lab.json(&["base", "cand"]);
+    assert_eq!((&report["candidate"]["runs"], &report["candidate"]["excluded"]), (&json!(9), &json!(1)));
+    lab.write("cand", 8, &window(2, &[("make", ran(1))]));
+    let message = "ctprof: cand: the command failed in 2 of 10 runs; at most a tenth may fail\n";
+    assert_eq!(lab.refused(&["base", "cand"]), (Some(1), message.to_owned()));
+}
+
+#[test]
+fn a_directory_without_runs_is_an_error_and_other_files_are_left_alone() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    fs::create_dir(lab.path("empty")).unwrap();
+    fs::write(lab.path("base/notes.txt"), "not a run").unwrap();
+    let message = "ctprof: empty has no runs (*.ctprof.zst or *.json); record one with `ctprof record -o`\n";
+    assert_eq!(lab.refused(&["base", "empty"]), (Some(1), message.to_owned()));
+    assert!(lab.compare(&["base", "base"]).status.success());
+}
+
+#[test]
+fn windows_and_snapshots_are_not_mixed_on_a_side_or_between_sides() {
+    let lab = Lab::new();
+    let snapshot = json!({"format_version": 1, "threads": []});
+    lab.side("windows", STEADY);
+    lab.write("mixed", 0, &window(0, &[]));
+    lab.write("mixed", 1, &snapshot);
+    lab.write("snapshots", 0, &snapshot);
+    for (sides, said) in [
+        (["mixed", "windows"], "mixed/run-00.json is a window and mixed/run-01.json is a snapshot"),
+        (["windows", "snapshots"], "windows is a window and snapshots is a snapshot"),
+    ] {
+        let (status, message) = lab.refused(&sides);
+        assert!(status == Some(2) && message.contains(said), "{message}");
+    }
+}
+
+#[test]
+fn with_fewer_than_four_runs_there_is_no_interval_and_the_report_says_so() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    lab.side("cand", [2000, 2010, 1990]);
+    for candidate in ["cand", "cand/run-00.json"] {
+        let page = text(&lab.compare(&["base", candidate]).stdout);
+        assert_eq!(page.matches("no intervals or verdicts with fewer than 4 runs per side").count(), 1, "{page}");
+        assert!(page.contains("1.00s → 2.00s") && !page.contains("verdict "), "{page}");
+        let report = lab.json(&["base", candidate]);
+        let run_time = row(&report, "make", "run_time_ns");
+        assert!(run_time["interval"].is_null() && run_time["verdict"].is_null() && run_time["runs"].is_object());
+    }
+}
+
+#[test]
+fn a_group_that_few_runs_have_did_no_work_in_the_others() {
+    let lab = Lab::new();
+    for run in 0..10 {
+        let processes = [("make", ran(1000)), ("cron", json!({"run_time_ns": 5_000_000, "wait_max": 7}))];
+        lab.write("base", run, &window(0, &processes[..1]));
+        lab.write("cand", run, &window(0, if run == 3 { &processes } else { &processes[..1] }));
+    }
+    let report = lab.json(&["base", "cand"]);
+    let run_time = row(&report, "cron", "run_time_ns");
+    assert_eq!(run_time["runs"]["candidate"], json!([0, 0, 0, 5_000_000, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(run_time["runs"]["baseline"], json!([0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!((&run_time["candidate"], &run_time["verdict"]), (&json!(0), &json!("same")));
+    let longest = row(&report, "cron", "wait_max");
+    assert_eq!((&longest["candidate"], &longest["verdict"]), (&Value::Null, &Value::Null));
+    assert_eq!(longest["runs"]["candidate"][3], 7);
+}
+
+#[test]
+fn a_group_that_only_one_side_has_in_every_run_is_more() {
+    let lab = Lab::new();
+    for (run, ms) in STEADY.into_iter().enumerate() {
+        lab.write("base", run, &window(0, &[("make", ran(ms))]));
+        lab.write("cand", run, &window(0, &[("make", ran(ms)), ("ld", ran(ms / 2))]));
+    }
+    let report = lab.json(&["base", "cand"]);
+    let run_time = row(&report, "ld", "run_time_ns");
+    assert_eq!((&run_time["change"], &run_time["verdict"]), (&json!("candidate_only"), &json!("more")));
+    assert_eq!(run_time["interval"], json!({"low": null, "high": null}));
+}
+
+#[test]
+fn clock_ticks_carry_their_quantum() {
+    let lab = Lab::new();
+    for run in 0..10 {
+        lab.write("base", run, &window(0, &[("make", json!({"utime_clock_ticks": 10}))]));
+        lab.write("cand", run, &window(0, &[("make", json!({"utime_clock_ticks": 11}))]));
+    }
+    let report = lab.json(&["base", "cand"]);
+    let ticks = row(&report, "make", "utime_clock_ticks");
+    let percent = |end: &str| (ticks["interval"][end].as_f64().unwrap() * 100.0).round();
+    // From (11 - 1) / (10 + 1) to (11 + 1) / (10 - 1).
+    assert_eq!((&ticks["verdict"], percent("low"), percent("high")), (&json!("unclear"), 91.0, 133.0));
+}
+
+#[test]
+fn every_format_has_the_runs_and_the_verdict_and_is_the_same_every_time() {
+    let lab = Lab::new();
+    lab.side("base", STEADY);
+    lab.side("cand", STEADY.map(|ms| ms * 3 / 2));
+    for (format, said) in [
+        ("table", "worse run +50.0%"),
+        ("markdown", "| +50.0% | +48.5..+51.4% | worse |"),
+        ("csv", "baseline_runs,candidate_runs,ratio,interval_low,interval_high,verdict,runs_needed"),
+        ("json", "\"verdict\":\"more\""),
+    ] {
+        let page = || text(&lab.compare(&["base", "cand", "--format", format]).stdout);
+        let page_now = page();
+        assert!(page_now.contains(said), "{format}: {page_now}");
+        assert_eq!(page_now, page(), "{format}");
+    }
+    let csv = text(&lab.compare(&["base", "cand", "--format", "csv"]).stdout);
+    let run_time = csv.lines().find(|line| line.contains("run_time_ns")).unwrap();
+    assert!(
+        run_time.contains(",1000000000 1010000000 990000000 ") && run_time.trim().ends_with(",more,"),
+        "{run_time}"
+    );
+}
+
+#[test]
+fn two_single_files_are_compared_as_ever() {
+    let lab = Lab::new();
+    lab.side("base", [1000]);
+    lab.side("cand", [2000]);
+    let (a, b) = (Path::new("base/run-00.json"), Path::new("cand/run-00.json"));
+    let out = lab.compare(&[a.to_str().unwrap(), b.to_str().unwrap(), "--format", "json"]);
+    let page = text(&out.stdout);
+    assert!(!page.contains("verdict") && !page.contains("threshold") && !page.contains("\"runs\""), "{page}");
+}

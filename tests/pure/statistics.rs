@@ -1,0 +1,270 @@
+//! What the statistics of several runs promise: symmetry and invariance for any values, and coverage, false alarms
+//! and power for values as measured on shared machines.
+
+use ctprof::statistics::{
+    Bound, Design, Estimate, Interval, MIN_PAIRS, Sample, Verdict, difference, probability, ratio,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const THRESHOLD: f64 = 0.05;
+
+fn sample(values: &[f64], quantum: f64) -> Sample<'_> {
+    Sample { values, quantum }
+}
+
+/// Both designs, as far as there are pairs.
+fn designs(a: &[f64], b: &[f64]) -> Vec<(Design, Vec<f64>, Vec<f64>)> {
+    let pairs = a.len().min(b.len());
+    let paired = (Design::Paired, a[..pairs].to_vec(), b[..pairs].to_vec());
+    let independent = (Design::Independent, a.to_vec(), b.to_vec());
+    [independent].into_iter().chain(Some(paired).filter(|_| pairs >= MIN_PAIRS)).collect()
+}
+
+fn estimate(baseline: &[f64], candidate: &[f64], quantum: f64) -> Estimate {
+    ratio(Design::Independent, sample(baseline, quantum), sample(candidate, quantum)).unwrap()
+}
+
+/// Counters of runs: zeros, equal values, small and large ones.
+fn runs() -> impl Strategy<Value = Vec<f64>> {
+    let counter = prop_oneof![Just(0_u32), 0_u32..20, 900_u32..1100, any::<u32>()];
+    let constant = (any::<u32>(), 4_usize..12).prop_map(|(value, runs)| vec![value; runs]);
+    let integers = prop_oneof![4 => vec(counter, 4..15), 1 => constant];
+    integers.prop_map(|runs| runs.into_iter().map(f64::from).collect())
+}
+
+fn quantum() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), Just(1.0), Just(10.0)]
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+fn is_same(a: Estimate, b: Estimate) -> bool {
+    is_close(a.ratio, b.ratio) && is_close(a.interval.low, b.interval.low) && is_close(a.interval.high, b.interval.high)
+}
+
+fn inverse(Estimate { ratio, interval: Interval { low, high } }: Estimate) -> Estimate {
+    Estimate { ratio: 1.0 / ratio, interval: Interval { low: 1.0 / high, high: 1.0 / low } }
+}
+
+fn mirrored(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::More => Verdict::Less,
+        Verdict::Less => Verdict::More,
+        other => other,
+    }
+}
+
+proptest! {
+    #[test]
+    fn swapping_the_sides_inverts_the_interval_and_mirrors_the_verdict(a in runs(), b in runs(), quantum in quantum()) {
+        for (design, a, b) in designs(&a, &b) {
+            let (a, b) = (sample(&a, quantum), sample(&b, quantum));
+            let (there, back) = (ratio(design, a, b).unwrap(), ratio(design, b, a).unwrap());
+            // The ratio of the medians need not be inverted to the last bit, but is in the interval of both.
+            prop_assert!(is_same(there, inverse(back)), "{design:?}: {there:?} {back:?}");
+            // An end on the threshold itself, but for rounding, can be on either side of it.
+            let ends = [there.interval.low, there.interval.high];
+            let is_on_edge =
+                ends.iter().any(|end| is_close(*end, 1.0 + THRESHOLD) || is_close(*end, 1.0 / (1.0 + THRESHOLD)));
+            prop_assert!(is_on_edge || Verdict::new(there, THRESHOLD) == mirrored(Verdict::new(back, THRESHOLD)));
+        }
+    }
+
+    #[test]
+    fn scaling_both_sides_changes_nothing(a in runs(), b in runs(), quantum in quantum(), scale in 0_i32..30) {
+        let scaled = |runs: &[f64]| runs.iter().map(|run| run * f64::from(scale).exp2()).collect::<Vec<_>>();
+        let scaled = estimate(&scaled(&a), &scaled(&b), quantum * f64::from(scale).exp2());
+        prop_assert_eq!(scaled, estimate(&a, &b, quantum));
+    }
+
+    #[test]
+    fn scaling_one_side_scales_the_interval_and_1_changes_nothing(a in runs(), b in runs(), scale in 0_i32..9) {
+        let factor = f64::from(scale).exp2();
+        let scaled: Vec<_> = b.iter().map(|run| run * factor).collect();
+        let (before, after) = (estimate(&a, &b, 0.0), estimate(&a, &scaled, 0.0));
+        if factor == 1.0 {
+            prop_assert_eq!(before, after);
+        }
+        // Of two zeros the ratio stays 1.
+        if a.iter().chain(&b).all(|run| *run > 0.0) {
+            let Interval { low, high } = before.interval;
+            let interval = Interval { low: low * factor, high: high * factor };
+            let expected = Estimate { ratio: before.ratio * factor, interval };
+            prop_assert!(is_same(after, expected), "{after:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_runs_does_not_matter(a in runs(), b in runs(), quantum in quantum()) {
+        let reversed = |runs: &[f64]| runs.iter().rev().copied().collect::<Vec<_>>();
+        prop_assert_eq!(estimate(&reversed(&a), &reversed(&b), quantum), estimate(&a, &b, quantum));
+    }
+
+    #[test]
+    fn the_estimate_is_a_number_within_the_interval(a in runs(), b in runs(), quantum in quantum()) {
+        let Estimate { ratio, interval } = estimate(&a, &b, quantum);
+        prop_assert!(0.0 <= interval.low && interval.low <= ratio && ratio <= interval.high);
+        let exact = estimate(&a, &b, 0.0).interval;
+        prop_assert!(interval.low <= exact.low && exact.high <= interval.high, "a quantum only widens it");
+        let change = difference(Design::Independent, sample(&a, quantum), sample(&b, quantum)).unwrap();
+        prop_assert!(change.interval.low <= change.amount && change.amount <= change.interval.high);
+    }
+
+    #[test]
+    fn a_gate_fails_if_and_only_if_the_interval_lies_beyond_its_bound(
+        a in runs(), b in runs(), quantum in quantum(), factor in 0.5..2.0_f64, amount in -100.0..100.0_f64,
+    ) {
+        for (design, a, b) in designs(&a, &b) {
+            let (baseline, candidate) = (sample(&a, quantum), sample(&b, quantum));
+            let ratio = ratio(design, baseline, candidate).unwrap().interval;
+            let change = difference(design, baseline, candidate).unwrap().interval;
+            for (bound, is_beyond) in [
+                (Bound::RatioAbove(factor), ratio.low > factor),
+                (Bound::RatioBelow(factor), ratio.high < factor),
+                (Bound::DifferenceAbove(amount), change.low > amount),
+                (Bound::DifferenceBelow(amount), change.high < amount),
+            ] {
+                let p = probability(design, baseline, candidate, bound).unwrap();
+                prop_assert_eq!(p <= 0.025, is_beyond, "{:?}, {:?} {}", design, bound, p);
+            }
+        }
+    }
+}
+
+/// SplitMix64 of Steele, Lea and Flood: the same numbers on every machine.
+struct Random(u64);
+
+impl Random {
+    /// Between 0 and 1, both excluded.
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (f64::from(u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap()) + 0.5) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    /// Standard normal, by Box and Muller.
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// CPU time that varies by `noise`.
+    fn log_normal(&mut self, noise: f64) -> f64 {
+        1000.0 * (noise * self.normal()).exp()
+    }
+
+    /// Two percent of noise, and one run of five much slower: a Pareto tail without a variance.
+    fn heavy_tailed(&mut self) -> f64 {
+        let outlier = if self.uniform() < 0.2 { self.uniform().powf(-0.6) } else { 1.0 };
+        self.log_normal(0.02) * outlier
+    }
+}
+
+/// The share of 4,000 comparisons of `runs` runs a side for which `holds` holds.
+fn share(
+    runs: (usize, usize),
+    factor: f64,
+    quantum: f64,
+    mut value: impl FnMut(&mut Random) -> f64,
+    holds: impl Fn(Estimate) -> bool,
+) -> f64 {
+    let mut random = Random(1);
+    let mut side = |runs: usize, factor: f64| -> Vec<f64> {
+        let counted = |value: f64| if quantum > 0.0 { (value / quantum).floor() * quantum } else { value };
+        (0..runs).map(|_| counted(value(&mut random) * factor)).collect()
+    };
+    let mut holding = 0_u32;
+    for _ in 0..4000 {
+        let (baseline, candidate) = (side(runs.0, 1.0), side(runs.1, factor));
+        holding += u32::from(holds(estimate(&baseline, &candidate, quantum)));
+    }
+    f64::from(holding) / 4000.0
+}
+
+fn covers(truth: f64) -> impl Fn(Estimate) -> bool {
+    move |estimate| estimate.interval.low <= truth && truth <= estimate.interval.high
+}
+
+/// Three standard errors of a share of 0.95 in 4,000.
+const ERROR: f64 = 0.0104;
+
+#[test]
+fn intervals_cover_the_true_ratio_in_95_of_100_comparisons() {
+    for runs in [(4, 4), (5, 10), (10, 10), (20, 20)] {
+        for (name, covered) in [
+            ("log-normal", share(runs, 1.1, 0.0, |random| random.log_normal(0.07), covers(1.1))),
+            ("very skewed", share(runs, 2.0, 0.0, |random| random.log_normal(0.6), covers(2.0))),
+            ("heavy-tailed", share(runs, 1.1, 0.0, Random::heavy_tailed, covers(1.1))),
+            ("ticks", share(runs, 1.1, 10.0, |random| random.log_normal(0.02) / 10.0, covers(1.1))),
+            ("few ticks", share(runs, 1.1, 10.0, |random| random.log_normal(0.3) / 50.0, covers(1.1))),
+        ] {
+            assert!(covered >= 0.95 - ERROR, "{name}, {runs:?}: {covered}");
+        }
+    }
+}
+
+#[test]
+fn equal_sides_are_called_different_in_less_than_1_of_100_comparisons() {
+    let is_alarm = |estimate| matches!(Verdict::new(estimate, THRESHOLD), Verdict::More | Verdict::Less);
+    for (name, alarms) in [
+        ("2 %", share((10, 10), 1.0, 0.0, |random| random.log_normal(0.02), is_alarm)),
+        ("7 %", share((10, 10), 1.0, 0.0, |random| random.log_normal(0.07), is_alarm)),
+        ("heavy-tailed", share((10, 10), 1.0, 0.0, Random::heavy_tailed, is_alarm)),
+        ("ticks", share((10, 10), 1.0, 10.0, |random| random.log_normal(0.07) / 10.0, is_alarm)),
+    ] {
+        assert!(alarms <= 0.01, "{name}: {alarms}");
+    }
+}
+
+#[test]
+fn ten_percent_more_is_found_at_2_percent_of_noise_and_unclear_at_60() {
+    let verdict = |wanted| move |estimate| Verdict::new(estimate, THRESHOLD) == wanted;
+    let found = share((10, 10), 1.1, 0.0, |random| random.log_normal(0.02), verdict(Verdict::More));
+    assert!(found >= 0.95, "{found}");
+    let unclear = share((10, 10), 1.1, 0.0, |random| random.log_normal(0.6), verdict(Verdict::Unclear));
+    let same = share((10, 10), 1.1, 0.0, |random| random.log_normal(0.6), verdict(Verdict::Same));
+    assert!(unclear >= 0.9 && same == 0.0, "{unclear} {same}");
+}
+
+/// The share of 4,000 comparisons of ten pairs of runs for which `holds` holds. The machine slows both runs of a pair
+/// down alike, and each by 2 % of noise of its own.
+fn share_of_pairs(factor: f64, machine: f64, holds: impl Fn(Estimate) -> bool) -> f64 {
+    let mut random = Random(1);
+    let mut holding = 0_u32;
+    for _ in 0..4000 {
+        let pairs = (0..10).map(|_| {
+            let slowed = random.log_normal(machine);
+            (slowed * random.log_normal(0.02), slowed * random.log_normal(0.02) * factor)
+        });
+        let (a, b): (Vec<_>, Vec<_>) = pairs.unzip();
+        holding += u32::from(holds(ratio(Design::Paired, sample(&a, 0.0), sample(&b, 0.0)).unwrap()));
+    }
+    f64::from(holding) / 4000.0
+}
+
+#[test]
+fn pairs_find_ten_percent_more_on_a_machine_that_varies_by_4_percent_without_more_false_alarms() {
+    let verdict = |wanted| move |estimate| Verdict::new(estimate, THRESHOLD) == wanted;
+    for machine in [0.0, 0.04, 0.2] {
+        let covered = share_of_pairs(1.1, machine, covers(1.1));
+        let alarms = share_of_pairs(1.0, machine, verdict(Verdict::More));
+        assert!(covered >= 0.95 - ERROR && alarms <= 0.01, "{machine}: {covered} {alarms}");
+    }
+    let found = share_of_pairs(1.1, 0.04, verdict(Verdict::More));
+    assert!(found >= 0.95, "{found}");
+}
+
+#[test]
+fn more_runs_narrow_the_interval_on_average() {
+    let width = |runs: usize| {
+        let mut random = Random(1);
+        let mut side = || (0..runs).map(|_| random.log_normal(0.07)).collect::<Vec<_>>();
+        let widths = (0..500).map(|_| estimate(&side(), &side(), 0.0).interval.half_width().unwrap());
+        widths.sum::<f64>() / 500.0
+    };
+    let widths = [5, 8, 12, 20, 40].map(width);
+    assert!(widths.is_sorted_by(|fewer, more| fewer > more), "{widths:?}");
+}

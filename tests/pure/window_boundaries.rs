@@ -1,0 +1,260 @@
+//! Windows: when they begin and end, to whom work belongs, and that they can be made in parts.
+
+use crate::windows::*;
+use ctprof::model::{Accounting, Threads};
+use ctprof::window::{self, Earlier, ExitedThread, Exits, between};
+use ctprof::{CtprofSnapshot, ThreadState};
+use serde_json::{Value, json};
+
+mod moments {
+    use super::*;
+
+    /// A capture that read the host's CPU time before and after its threads.
+    fn capture(second: u64, idle_ticks: [u64; 2], walk_ns: u64, threads: &[Value]) -> CtprofSnapshot {
+        let time = |idle: u64| json!({"cpus": 2, "idle_ticks": idle, "iowait_ticks": 0});
+        let clocks = json!({"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND, "walk_ns": walk_ns});
+        let [before, after] = idle_ticks.map(time);
+        snapshot_with(second, threads, &json!({"capture": clocks, "cpu_time": before, "cpu_time_after": after}))
+    }
+
+    /// A thread that was read so many milliseconds after the start of its capture.
+    fn read_at(tid: u32, ms: u64, run_ns: u64) -> Value {
+        thread(tid, tid, 1, &json!({"read_at_ns": ms * MS, "run_time_ns": run_ns}))
+    }
+
+    #[test]
+    fn a_window_lasts_between_the_times_at_which_busy_threads_were_read_on_average() {
+        let ends = |walk: [u64; 2]| {
+            let a = capture(10, [100, 200], walk[0], &[read_at(1, 100, 0), read_at(2, 500, 0)]);
+            let later = [read_at(1, 300, 3 * SECOND), read_at(2, 900, SECOND)];
+            let info = between(a, capture(15, [500, 600], walk[1], &later)).unwrap().window.unwrap();
+            (info.duration_ns / MS, info.cpu.unwrap().busy_ns / (10 * MS))
+        };
+        // 3 s of run time were read at 100 and 300 ms, 1 s at 500 and 900 ms: on average at 200 and 450 ms.
+        assert_eq!(ends([SECOND, SECOND]), (5250, 2 * 525 - (545 - 120)));
+        let whole = (5000, 2 * 500 - 400);
+        let without = [ends([0, SECOND]), ends([SECOND, 0]), ends([0, 0])];
+        assert_eq!(without, [whole; 3], "the CPU time at these times is unknown");
+    }
+
+    #[test]
+    fn idle_threads_say_when_a_window_was_if_all_are_idle() {
+        let side = |second, idle, read: [u64; 2]| {
+            capture(second, [idle, idle + 100], SECOND, &[read_at(1, read[0], 7), read_at(2, read[1], 7)])
+        };
+        let window = between(side(10, 100, [100, 300]), side(15, 500, [300, 700])).unwrap();
+        assert_eq!(window.window.unwrap().duration_ns, 5300 * MS);
+    }
+
+    #[test]
+    fn a_window_without_the_second_cpu_time_of_a_capture_lasts_from_start_to_start() {
+        let side = |second, idle, read| capture(second, [idle, idle + 100], SECOND, &[read_at(1, read, 0)]);
+        for lacking in ["cpu_time", "cpu_time_after"] {
+            for side_without in 0..2 {
+                let mut sides = [side(10, 100, 100), side(15, 500, 300)];
+                let side = &mut sides[side_without];
+                *(if lacking == "cpu_time" { &mut side.cpu_time } else { &mut side.cpu_time_after }) = None;
+                let [a, b] = sides;
+                assert_eq!(between(a, b).unwrap().window.unwrap().duration_ns, 5 * SECOND, "{lacking} {side_without}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_is_of_the_window_if_its_thread_started_at_its_start_or_later_but_before_its_end() {
+        let (a, b) = sides(&[], &[]);
+        let records: Vec<_> = (9..17).map(|second| exact((second, second, 1), (second.into(), 17), &ran(1))).collect();
+        let window = with_records(a, b, &records);
+        let started: Vec<_> = rows(&window).iter().map(|row| row["tid"].as_u64().unwrap()).collect();
+        assert_eq!(started, [10, 11, 12, 13, 14]);
+        assert_eq!(window.window.unwrap().cpu, None);
+    }
+}
+
+mod identity {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_gone_keeps_all_of_its_names() {
+        let names = json!({"pcomm": "a", "comm": "b", "cgroup": "/c", "kernel_thread": true, "party": "command"});
+        let gone = with(thread(1, 2, 3, &json!({})), &names);
+        let window = between(snapshot(10, std::slice::from_ref(&gone)), snapshot(15, &[])).unwrap();
+        let row = row(&window, 2);
+        for (field, value) in gone.as_object().unwrap() {
+            assert_eq!(&row[field], value, "{field}");
+        }
+        assert_eq!(row["exited"], true);
+    }
+
+    #[test]
+    fn exited_work_has_the_names_of_its_process() {
+        let side = |second, ticks: u64| {
+            let names = json!({"pcomm": "make", "comm": "make", "cgroup": "/c"});
+            snapshot(second, &[with(process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks})), &names)])
+        };
+        let work = exited(&between(side(10, 0), side(15, 300)).unwrap(), 5, "children");
+        let names = ["pcomm", "comm", "cgroup"].map(|field| work[field].clone());
+        assert_eq!(names, [json!("make"), json!("make"), json!("/c")]);
+        assert_eq!((&work["tid"], &work["start_time_clock_ticks"]), (&json!(0), &Value::Null));
+    }
+
+    /// The threads of the baseline, as a comparison of totals has them.
+    #[test]
+    fn the_baseline_of_a_comparison_of_totals_has_the_values_of_its_capture() {
+        let values = |run: u64| {
+            json!({"run_time_ns": run, "nice": -3, "policy": "SCHED_FIFO", "cpu_affinity": [0, 2],
+            "cgroup": "/c", "kernel_thread": true, "party": "ctprof", "read_at_ns": run, "name_complete": true,
+            "smaps_rollup_kib": {"Rss": run}})
+        };
+        let threads = |run: u64| [thread(1, 1, 2, &values(run)), thread(1, 3, 4, &values(run + 1))];
+        let (mut a, mut b) = (snapshot(10, &threads(40)), snapshot(15, &threads(90)));
+        let (before, after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
+        let mut join = window::totals(&a, Earlier::of_threads(before.clone()), &b, &Vec::new()).unwrap();
+        after.iter().cloned().for_each(|thread| join.add(thread));
+        let ends = join.finish(&b, &Exits::default());
+        assert_eq!((ends.before, ends.threads), (before, after));
+    }
+
+    #[test]
+    fn a_record_with_less_run_time_than_the_thread_had_before_is_of_another_thread() {
+        let (a, b) = sides(&[process(6, 2, 2 * SECOND, 1, &json!({}))], &[]);
+        let window = with_records(a, b, &[exit(6, 6, 1, (13, 14), &ran(100))]);
+        let rows = rows_of(&window, 6);
+        let runs: Vec<_> = rows.iter().map(|row| (row["run_time_ns"].as_u64(), row["started"] == true)).collect();
+        assert_eq!(runs, [(Some(100 * MS), true), (None, false)], "one started, and the one from before is gone");
+    }
+
+    #[test]
+    fn a_leader_may_have_done_a_quarter_more_than_its_process_counts_and_a_few_ticks() {
+        let run = |run_ns: u64| {
+            let side = |second, run_ns: u64, ticks: u64| {
+                let counters = json!({"utime_clock_ticks": ticks, "stime_clock_ticks": 0});
+                snapshot(second, &[thread(1, 1, 1, &json!({"run_time_ns": run_ns, "process": counters}))])
+            };
+            row(&between(side(10, 0, 50), side(15, run_ns, 450)).unwrap(), 1)["run_time_ns"].clone()
+        };
+        let most = 4 * SECOND + SECOND + 100 * MS;
+        assert_eq!([run(most), run(most + 1)], [json!(most), Value::Null]);
+    }
+}
+
+mod parties {
+    use super::*;
+
+    #[test]
+    fn only_children_of_a_recorder_with_a_command_are_of_the_command() {
+        let own = |second, ticks: u64| {
+            let counters = json!({"utime_clock_ticks": ticks, "cutime_clock_ticks": ticks});
+            let own = with(process(9, 1, 0, 4, &counters), &json!({"party": "ctprof"}));
+            snapshot(second, &[process(5, 1, 0, 1, &counters), own])
+        };
+        let party = |window: &CtprofSnapshot, pid, kind| exited(window, pid, kind)["party"].clone();
+        let parties = |window: &CtprofSnapshot| {
+            [(5, "threads"), (5, "children"), (9, "threads"), (9, "children")]
+                .map(|(pid, kind)| party(window, pid, kind))
+        };
+        let (ctprof, command) = (json!("ctprof"), json!("command"));
+        let recorded = record(own(10, 0), own(15, 300), Exits::default());
+        assert_eq!(parties(&recorded), [Value::Null, Value::Null, ctprof.clone(), command]);
+        let window = between(own(10, 0), own(15, 300)).unwrap();
+        assert_eq!(parties(&window), [Value::Null, Value::Null, ctprof.clone(), ctprof]);
+    }
+
+    #[test]
+    fn more_cpu_time_of_children_than_the_cpus_had_is_from_before_the_window() {
+        let children = |ticks: u64| {
+            let side = |second, ticks: u64| {
+                let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0});
+                let shell = process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks}));
+                snapshot_with(second, &[shell], &json!({"cpu_time": time}))
+            };
+            exited(&between(side(10, 0), side(15, ticks)).unwrap(), 5, "children")["utime_clock_ticks"].clone()
+        };
+        assert_eq!([children(1000), children(1001)], [json!(1000), Value::Null], "5 s of 2 CPUs");
+    }
+
+    /// Work that no living process is known to have waited for, before or in the window.
+    #[test]
+    fn the_io_of_exited_processes_is_taken_from_the_ancestor_that_counts_it() {
+        let shell =
+            |ticks: u64, bytes: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks, "read_bytes": bytes}));
+        let (a, b) = sides(&[shell(0, 0)], &[shell(300, 9000)]);
+        let work = with(ran(1000), &json!({"read_bytes": 4000}));
+        let window = with_records(a, b, &[exit(6, 6, 5, (11, 12), &work)]);
+        let rest = exited(&window, 5, "children");
+        assert_eq!((&rest["utime_clock_ticks"], &rest["read_bytes"]), (&json!(200), &json!(5000)));
+    }
+}
+
+mod parts {
+    use super::*;
+
+    fn host(fields: &Value) -> Value {
+        let time = |ns: u64| json!({"cpus": 4, "idle_ticks": ns / (10 * MS), "iowait_ticks": 0, "started": ns / SECOND, "own_ns": ns / 100});
+        let second = fields["second"].as_u64().unwrap();
+        let clocks = json!({"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND, "walk_ns": SECOND});
+        json!({"capture": clocks, "cpu_time": time(second * SECOND), "cpu_time_after": time((second + 1) * SECOND)})
+    }
+
+    /// Processes with two threads each: busy, of the recorder, with counters that went backwards, started in the window,
+    /// and started before it but not in its earlier capture.
+    fn capture(second: u64) -> CtprofSnapshot {
+        let is_later = second > 10;
+        let mut threads = Vec::new();
+        for tgid in 10..22_u32 {
+            let start_second = [1, 1, 1, 12, 9][tgid as usize % 5];
+            let is_listed = is_later || start_second < 9;
+            for tid in [tgid * 10, tgid * 10 + 1].into_iter().filter(|_| is_listed) {
+                let done = second * u64::from(tid);
+                let faults = if tgid % 5 == 2 { 1_000_000 - done } else { done };
+                let party = if tgid % 5 == 1 { json!("ctprof") } else { Value::Null };
+                let ticks = second * 20;
+                let counters =
+                    json!({"ppid": 1, "utime_clock_ticks": ticks, "stime_clock_ticks": 0, "cutime_clock_ticks": ticks});
+                let leader = if tid == tgid * 10 { json!({"process": counters}) } else { json!({}) };
+                let read_ms = u64::from(tid) * if is_later { 2 } else { 1 };
+                let values = json!({"run_time_ns": done * MS / 5, "minflt": faults, "party": party,
+                                    "read_at_ns": read_ms * MS});
+                threads.push(with(thread(tgid * 10, tid, start_second, &values), &leader));
+            }
+        }
+        snapshot_with(second, &threads, &host(&json!({"second": second})))
+    }
+
+    /// The window made of a part before `cut` and one after it.
+    fn window_cut_at(cut: usize, records: &[ExitedThread]) -> (Vec<ThreadState>, window::Ends<Vec<ThreadState>>) {
+        let (mut a, mut b) = (capture(10), capture(15));
+        let earlier = Earlier::of_threads(std::mem::take(&mut a.threads));
+        let mut all = std::mem::take(&mut b.threads);
+        let mut join = window::increases(&a, earlier, &b, &Vec::new()).unwrap();
+        let mut part = join.another();
+        let rest = all.split_off(cut);
+        all.into_iter().for_each(|thread| join.add(thread));
+        rest.into_iter().for_each(|thread| part.add(thread));
+        join.append(part);
+        let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().cloned().for_each(add);
+        let mut ends = join.finish(&b, &Exits { summary: None, each: Some(&each) });
+        let mut threads = std::mem::take(&mut ends.threads);
+        threads.sort_by_key(|thread| (thread.id(), thread.exited_work));
+        (threads, ends)
+    }
+
+    #[test]
+    fn wherever_a_window_is_cut_its_parts_are_the_same_window() {
+        let records = [2, 3, 4].map(|pid| exact((pid, pid, 1), (12, 13), &ran(u64::from(pid))));
+        let threads = capture(15).threads;
+        let (whole, ends) = window_cut_at(threads.len(), &records);
+        let Accounting { explained_ns, started_seen, .. } = ends.window.cpu.unwrap();
+        assert_eq!(started_seen, 3 + 4, "three with records, and the threads of two processes");
+        assert_eq!((ends.window.missed, ends.window.backwards.get("minflt")), (4, Some(&4)));
+        let run =
+            |thread: &ThreadState| thread.metrics.run_time_ns.filter(|_| thread.party.is_none()).map_or(0, |run| run.0);
+        // The host's own CPU time of the capturing process, in proportion between its values.
+        let own = explained_ns - whole.iter().map(run).sum::<u64>();
+        assert!((40 * MS..60 * MS).contains(&own), "{own}");
+        for cut in 0..threads.len() {
+            let (parts, in_parts) = window_cut_at(cut, &records);
+            assert_eq!((&parts, &in_parts.window), (&whole, &ends.window), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Equal values of all metrics.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::alone;
+use crate::engine_captures::{Captures, has_bpf};
+use crate::histories::{Histories, started};
+
+/// The program of `examples/heap.rs`, built by cargo together with this test.
+fn heap() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples/heap")
+}
+
+#[test]
+fn bpf_gives_the_values_of_procfs() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let histories = Histories::start(4, 3);
+    let (_heap, _) = started(&mut Command::new(heap()));
+    let captures = Captures::of_host();
+    captures.compare(200);
+    histories.check_traces(&captures.bpf);
+}

@@ -1,0 +1,346 @@
+//! Tests that need root: delay accounting, cgroups, other users. Skipped with the reason otherwise.
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ctprof::capture::{Engine, Options, capture_with};
+use ctprof::model::{Limit, LimitBytes, LimitUs, Metrics, PeriodUs, SourceFile};
+use ctprof::{CtprofSnapshot, capture_pid};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, gettid};
+
+use crate::host::{CgroupFolder, Killed, Sysctl};
+
+/// The values of a thread of this process after it has done `work`, from procfs and taskstats.
+fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
+    let (done, is_done) = channel();
+    let (end, is_end) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            work();
+            done.send(u32::try_from(gettid().as_raw()).unwrap()).unwrap();
+            let _ = is_end.recv();
+        });
+        let tid = is_done.recv().unwrap();
+        let mut options = Options::default();
+        // BPF needs no taskstats.
+        options.engine = Engine::Procfs;
+        options.pids = vec![std::process::id()];
+        let snapshot = capture_with(&options).unwrap();
+        drop(end);
+        let thread = snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap();
+        let metrics = (*thread.metrics).clone();
+        (snapshot, metrics)
+    })
+}
+
+/// Whether taskstats is available; prints the reason if not.
+fn taskstats_answers(snapshot: &CtprofSnapshot) -> bool {
+    let summary = snapshot.taskstats_summary.as_ref().unwrap();
+    if summary.ok_count == 0 {
+        eprintln!("skipped: taskstats does not answer here: {summary:?}");
+    }
+    summary.ok_count > 0
+}
+
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {}
+}
+
+#[test]
+fn two_spinners_on_one_cpu_wait_for_it() {
+    let pinned = || {
+        let mut one = CpuSet::new();
+        one.set(0).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+        spin(Duration::from_millis(400));
+    };
+    let (snapshot, metrics) = thread::scope(|scope| {
+        scope.spawn(pinned);
+        metrics_after(pinned)
+    });
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let waited = metrics.cpu_delay_total_ns.unwrap().0;
+    assert!(waited > 50_000_000, "{waited} ns");
+    assert_eq!(Some(waited), metrics.wait_time_ns.map(|ns| ns.0), "the scheduler's own count");
+    assert!(metrics.cpu_delay_count.unwrap().0 > 3);
+    if snapshot.taskstats_summary.unwrap().struct_version >= Some(15) {
+        assert!(metrics.cpu_delay_max_ns.unwrap().0 > metrics.cpu_delay_min_ns.unwrap().0);
+    }
+}
+
+/// Captures as another user than this one, without privileges; the messages and the snapshot.
+fn captured_as_nobody(options: &[&str]) -> Option<(String, CtprofSnapshot)> {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, file) = (dir.path().join("ctprof"), dir.path().join("snapshot"));
+    crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &program);
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let mut capture = Command::new("setpriv");
+    let capture = capture.args(["--reuid", "65534", "--clear-groups"]).arg(&program).arg("capture").args(options);
+    let done = capture.arg("-o").arg(&file).output().ok().filter(|done| done.status.success());
+    if done.is_none() {
+        eprintln!("skipped: this needs root, setpriv, and a temporary directory that all may enter");
+    }
+    Some((String::from_utf8_lossy(&done?.stderr).into_owned(), CtprofSnapshot::load(&file).unwrap()))
+}
+
+/// Runs ctprof as another user than this one, with file capabilities as README.md grants them.
+fn with_file_capabilities(dir: &Path, arguments: &[&str]) -> Option<String> {
+    let program = dir.join("ctprof");
+    crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &program);
+    fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let grant = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep";
+    let granted = Command::new("setcap").arg(grant).arg(&program).status().is_ok_and(|status| status.success());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups"]).arg(&program).args(arguments);
+    let done = granted.then(|| command.stdin(Stdio::null()).output().ok()).flatten();
+    if done.is_none() {
+        eprintln!("skipped: this needs root, setpriv and setcap");
+    }
+    let done = done?;
+    Some(String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+}
+
+fn private(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn any_user_read_snapshots_of_root_through_the_capabilities_of_the_file_ctprof() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("snapshot");
+    private(&file, br#"{"format_version": 2, "threads": "secret"}"#);
+    let Some(said) = with_file_capabilities(dir.path(), &["show", file.to_str().unwrap()]) else { return };
+    assert!(said.contains("Permission denied") && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn any_user_read_any_file_by_a_link_in_a_tree_of_their_own_as_procfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (secret, task) = (dir.path().join("secret"), dir.path().join("proc/7/task/7"));
+    private(&secret, b"secret word");
+    fs::create_dir_all(&task).unwrap();
+    // A backslash, for which the name is read from `comm`.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let stat = format!("7 (a\\b) {}", stat.rsplit_once(") ").unwrap().1);
+    for file in [task.join("stat"), dir.path().join("proc/7/stat")] {
+        fs::write(file, &stat).unwrap();
+    }
+    std::os::unix::fs::symlink(&secret, task.join("comm")).unwrap();
+    let snapshot = dir.path().join("out/snapshot");
+    fs::create_dir(snapshot.parent().unwrap()).unwrap();
+    fs::set_permissions(snapshot.parent().unwrap(), PermissionsExt::from_mode(0o777)).unwrap();
+    let tree = dir.path().join("proc");
+    let capture = ["capture", "--procfs", tree.to_str().unwrap(), "-o", snapshot.to_str().unwrap()];
+    let Some(said) = with_file_capabilities(dir.path(), &capture) else { return };
+    let captured = CtprofSnapshot::load(&snapshot).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(captured.parse_summary.as_ref().unwrap().tids_walked, 1, "{said}");
+    assert!(!format!("{captured:?}").contains("secret word"), "{captured:?}");
+}
+
+#[test]
+fn a_recording_cannot_load_programs_after_its_start() {
+    // By their numbers in include/uapi/linux/capability.h: sys_admin, sys_resource, perfmon, bpf.
+    let loads_bpf = 1_u64 << 21 | 1 << 24 | 1 << 38 | 1 << 39;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("window.ctprof.zst");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    record.args(["record", "--quiet", "--no-jemalloc", "--output"]).arg(&file);
+    let output = record.args(["--", "sh", "-c", "cat /proc/$PPID/task/*/status"]).output().unwrap();
+    let status = String::from_utf8(output.stdout).unwrap();
+    let masks: Vec<_> = status.lines().filter_map(|line| line.strip_prefix("CapPrm:\t")).collect();
+    let window = CtprofSnapshot::load(&file).unwrap();
+    let (capture, exits) = (window.capture.unwrap(), window.window.unwrap().exit_records);
+    if capture.engine != "bpf" {
+        return eprintln!("skipped: BPF is not available: {:?}", capture.no_bpf);
+    }
+    assert_eq!(exits.map(|exits| exits.source).as_deref(), Some("bpf"));
+    assert!(masks.len() >= 2, "the main thread, and the one that receives records: {status}");
+    for mask in masks {
+        assert_eq!(u64::from_str_radix(mask, 16).unwrap() & loads_bpf, 0, "{mask}");
+    }
+    assert!(capture.capabilities.iter().any(|held| ["cap_bpf", "cap_sys_admin"].contains(&&**held)), "{capture:?}");
+}
+
+#[test]
+fn kernel_threads_count_as_failed_attachments() {
+    let Some((_, snapshot)) = captured_as_nobody(&[]) else { return };
+    let users = snapshot.threads.iter().filter(|thread| thread.is_leader() && !thread.kernel_thread).count();
+    let summary = snapshot.probe_summary.unwrap();
+    let users = u64::try_from(users).unwrap();
+    assert!(summary.tgids_walked <= users && summary.failed <= users, "{users} processes: {summary:?}");
+}
+
+#[test]
+fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
+    let sleeper = Killed(Command::new("sleep").arg("100").spawn().unwrap());
+    let pid = sleeper.0.id();
+    let Some((debug, snapshot)) = captured_as_nobody(&["-vv", "--pid", &pid.to_string()]) else { return };
+    let line = format!(r#"cannot read file="io" pid={pid} tid={pid} process="sleep" errno=EACCES"#);
+    assert!(debug.contains(&line), "{debug}");
+    assert_eq!(snapshot.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
+    let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
+    for line in ["io denied (EACCES) for 1 thread", "smaps_rollup denied (EACCES)"] {
+        assert!(info.contains(&format!(r#"pid {pid} "sleep": {line}"#)), "{info}");
+    }
+    assert!(info.contains("jemalloc: processes examined: 1, with jemalloc: 0, threads read: 0"), "{info}");
+    assert!(!info.contains("cannot read file"), "{info}");
+}
+
+#[test]
+fn memory_high_water_marks_are_those_of_status() {
+    let (snapshot, metrics) = metrics_after(|| drop(black_box(vec![1u8; 32 << 20])));
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let read = metrics.hiwater_vm_bytes.unwrap().0 / 1024;
+    assert!(read > 32 << 10 && read.abs_diff(peak) < 128 << 10, "{read} KiB, VmPeak {peak} KiB");
+}
+
+#[test]
+fn a_thread_that_waits_for_the_disk_shows_it() {
+    let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
+        return eprintln!("skipped: kernel.task_delayacct cannot be set here");
+    };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, vec![7; 8 << 20]).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let (snapshot, metrics) = metrics_after(|| read_past_the_cache(&path));
+    drop(switch);
+    if !taskstats_answers(&snapshot) {
+        return;
+    }
+    let reads = metrics.read_bytes.map_or(0, |bytes| bytes.0);
+    if reads == 0 {
+        return eprintln!("skipped: the file system of the target directory has no O_DIRECT");
+    }
+    assert!(metrics.blkio_delay_count.unwrap().0 > 0 && metrics.blkio_delay_total_ns.unwrap().0 > 0);
+}
+
+fn read_past_the_cache(path: &Path) {
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECT).open(path) else { return };
+    let mut memory = vec![0; 2 << 20];
+    let aligned = memory.as_ptr().align_offset(4096);
+    while file.read(&mut memory[aligned..aligned + (1 << 20)]).is_ok_and(|read| read > 0) {}
+}
+
+/// A cgroup in every hierarchy that the test needs, removed at the end.
+struct Cgroup {
+    name: String,
+    folders: Vec<CgroupFolder>,
+}
+
+impl Cgroup {
+    /// In version 2 if it has the controllers, otherwise in the hierarchies of version 1.
+    fn new() -> Option<Self> {
+        let name = format!("ctprof-test-{}", std::process::id());
+        let unified = Path::new("/sys/fs/cgroup");
+        let controllers = fs::read_to_string(unified.join("cgroup.controllers")).unwrap_or_default();
+        let parents: Vec<PathBuf> = if controllers.contains("memory") && controllers.contains("cpu") {
+            fs::write(unified.join("cgroup.subtree_control"), "+cpu +memory +pids").ok()?;
+            vec![unified.to_owned()]
+        } else {
+            ["cpu", "cpuacct", "memory", "pids"]
+                .map(|one| unified.join(one))
+                .into_iter()
+                .filter(|p| p.is_dir())
+                .collect()
+        };
+        let folders = parents.iter().map(|parent| CgroupFolder::create(parent, &name));
+        let folders = folders.collect::<Option<Vec<_>>>()?;
+        (!folders.is_empty()).then_some(Self { name, folders })
+    }
+
+    /// Writes to the first of the given files that exists.
+    fn set(&self, files: &[(&str, &str)]) {
+        let written = files.iter().any(|(file, value)| {
+            let paths = self.folders.iter().map(|folder| folder.0.join(file));
+            paths.filter(|path| path.exists()).any(|path| fs::write(path, value).is_ok())
+        });
+        assert!(written, "{files:?}");
+    }
+
+    fn take(&self, pid: u32) {
+        self.folders.iter().for_each(|folder| fs::write(folder.0.join("cgroup.procs"), pid.to_string()).unwrap());
+    }
+}
+
+const BURN: &str = "CTPROF_TEST_BURN";
+const FILLED: usize = 64 << 20;
+
+/// The child of the next test: fills memory and uses CPU until it is killed.
+#[test]
+fn burner() {
+    if std::env::var_os(BURN).is_some() {
+        std::io::stdin().read_exact(&mut [0]).unwrap();
+        let mut filled = vec![1u8; FILLED];
+        loop {
+            black_box(&mut filled)[0] ^= 1;
+        }
+    }
+}
+
+#[test]
+fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
+    let Some(cgroup) = Cgroup::new() else {
+        return eprintln!("skipped: cgroups cannot be created here");
+    };
+    cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
+    cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", "burner"]).env(BURN, "1").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = Killed(child.spawn().unwrap());
+    cgroup.take(child.0.id());
+    std::io::Write::write_all(child.0.stdin.as_mut().unwrap(), b"x").unwrap();
+    thread::sleep(Duration::from_millis(1500));
+
+    let snapshot = capture_pid(child.0.id()).unwrap();
+    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    let used = stats.cpu.usage_usec.unwrap().0;
+    assert!((100_000..700_000).contains(&used), "{used} µs of CPU at a fifth of 1.5 s");
+    assert!(stats.cpu.nr_throttled.unwrap().0 > 3 && stats.cpu.throttled_usec.unwrap().0 > 200_000, "{:?}", stats.cpu);
+    let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs(100_000));
+    assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(quota), Some(period)));
+    let filled = u64::try_from(FILLED).unwrap();
+    let memory = stats.memory.current.unwrap().0;
+    assert!((filled..2 * filled).contains(&memory), "{memory} bytes");
+    assert!(stats.memory.peak.is_none_or(|peak| peak.0 >= filled));
+    assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
+    assert!(stats.pids.current.is_none_or(|threads| threads.0 >= 1));
+}
+
+#[test]
+fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
+    let name = format!("ctprof-test-quota-{}", std::process::id());
+    let folder = CgroupFolder::create(Path::new("/sys/fs/cgroup/cpu"), &name);
+    let Some(folder) = folder.filter(|folder| folder.0.join("cpu.cfs_quota_us").exists()) else {
+        return eprintln!("skipped: no cgroup of version 1 can be created here");
+    };
+    let cgroup = Cgroup { name, folders: vec![folder] };
+    cgroup.set(&[("cpu.cfs_quota_us", "20000")]);
+    let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let child = Killed(child);
+    cgroup.take(child.0.id());
+    thread::sleep(Duration::from_millis(600));
+
+    let snapshot = capture_pid(child.0.id()).unwrap();
+    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    assert!(stats.cpu.nr_throttled.unwrap().0 > 1, "{:?}", stats.cpu);
+    let group = snapshot.threads[0].cgroup.as_deref().unwrap();
+    assert!(snapshot.cgroup_stats.contains_key(group), "{group}");
+}
