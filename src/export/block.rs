@@ -5,7 +5,9 @@ use std::slice;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{Cell, Column, ColumnDoc, ColumnType};
+use super::column::{Cell, ColumnDoc, ColumnType};
+use super::identity::Identity;
+use super::schema::Schema;
 use crate::model::{Value, cpu_ranges};
 
 /// The values of a leaf of the schema, in some consecutive rows.
@@ -28,6 +30,24 @@ pub(super) enum Values {
 impl Values {
     pub(super) fn integers(&self) -> Option<&[i64]> {
         if let Self::Integers(integers) = self { Some(integers) } else { None }
+    }
+
+    /// Whether this is the last value.
+    fn end_with(&self, value: &Value<'_>) -> Result<bool, u64> {
+        Ok(match self {
+            Self::Integers(integers) => integers.last() == Some(&integer(value)?),
+            Self::Flags(flags) => flags.last() == Some(&flag(value)),
+            Self::Texts(texts) => texts.last().is_some_and(|last| last.data() == text(value).as_bytes()),
+        })
+    }
+
+    fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
+        match self {
+            Self::Integers(integers) => integers.push(integer(value)?),
+            Self::Flags(flags) => flags.push(flag(value)),
+            Self::Texts(texts) => texts.push(ByteArray::from(&*text(value))),
+        }
+        Ok(())
     }
 }
 
@@ -68,8 +88,18 @@ impl Leaf {
         [Some(first), second].into_iter().flatten().map(leaf)
     }
 
-    fn null(&mut self) {
-        self.definitions.push(levels::NULL);
+    /// Adds the value of a row to a plain column; the number if no INT64 holds it. A value that equals the one before is
+    /// stored when a different one follows: most columns have few.
+    fn push(&mut self, row: usize, value: Option<&Value<'_>>) -> Result<(), u64> {
+        let definition = if value.is_some() { levels::VALUE } else { levels::NULL };
+        if self.definitions.last() == Some(&definition)
+            && value.map_or(Ok(true), |value| self.values.end_with(value))?
+        {
+            return Ok(());
+        }
+        self.repeat_until(row);
+        self.definitions.push(definition);
+        value.map_or(Ok(()), |value| self.values.push(value))
     }
 
     /// Repeats the last value of a plain column, until there are this many.
@@ -91,17 +121,6 @@ impl Leaf {
         self.definitions.push(definition);
         self.repetitions.push(repetition);
     }
-
-    /// A value of a plain column; the number if no INT64 holds it.
-    fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
-        self.definitions.push(levels::VALUE);
-        match &mut self.values {
-            Values::Integers(integers) => integers.push(integer(value)?),
-            Values::Flags(flags) => flags.push(*value == Value::Flag(true)),
-            Values::Texts(texts) => push_text(texts, &text(value)),
-        }
-        Ok(())
-    }
 }
 
 fn repeat_last<T: Clone>(values: &mut Vec<T>, times: usize) {
@@ -119,6 +138,10 @@ fn integer(value: &Value<'_>) -> Result<i64, u64> {
     }
 }
 
+fn flag(value: &Value<'_>) -> bool {
+    *value == Value::Flag(true)
+}
+
 fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
     match value {
         Value::Text(text) => Cow::Borrowed(text),
@@ -129,16 +152,7 @@ fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
     }
 }
 
-/// Consecutive rows often have the same text: it is shared.
-fn push_text(texts: &mut Vec<ByteArray>, text: &str) {
-    let text = match texts.last() {
-        Some(last) if last.data() == text.as_bytes() => last.clone(),
-        _ => ByteArray::from(text),
-    };
-    texts.push(text);
-}
-
-/// Some consecutive rows.
+/// Some consecutive rows of one capture.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -150,30 +164,17 @@ impl Block {
         Self { rows: 0, leaves: types.iter().flat_map(|column_type| Leaf::of_column(*column_type)).collect() }
     }
 
-    /// Adds a row: the columns of `left`, which is the same for all rows, then those of `right`. A column that does not
-    /// differ from the row before is left as it is until it does, or until the block is complete.
+    /// Adds a row of a capture.
     ///
     /// # Errors
     /// [`OutOfRange`], after which the block has lost its shape and is of no use.
-    pub(super) fn push<L, R>(
-        &mut self,
-        (left, left_columns): (&L, &[Column<L>]),
-        (right, right_columns): (&R, &[Column<R>]),
-        differences: impl Iterator<Item = bool>,
-    ) -> Result<(), OutOfRange> {
-        let is_first = self.rows == 0;
-        let mut leaves = self.leaves.iter_mut();
-        for Column { doc, get } in left_columns {
-            let cells = Cells::of_column(&mut leaves, doc);
-            if is_first {
-                cells.push(self.rows, get(left))?;
-            }
+    pub(super) fn push<R>(&mut self, schema: &Schema<R>, identity: &Identity, row: &R) -> Result<(), OutOfRange> {
+        let leaves = &mut self.leaves.iter_mut();
+        for column in &schema.identity {
+            push_cell(leaves, &column.doc, self.rows, (column.get)(identity))?;
         }
-        for (Column { doc, get }, differs) in right_columns.iter().zip(differences) {
-            let cells = Cells::of_column(&mut leaves, doc);
-            if is_first || differs || cells.numbers.is_some() {
-                cells.push(self.rows, get(right))?;
-            }
+        for column in &schema.columns {
+            push_cell(leaves, &column.doc, self.rows, (column.get)(row))?;
         }
         self.rows += 1;
         Ok(())
@@ -186,68 +187,44 @@ impl Block {
     }
 }
 
-/// The leaves of a column.
-struct Cells<'b> {
-    doc: &'b ColumnDoc,
-    leaf: &'b mut Leaf,
-    /// The numbers of a map.
-    numbers: Option<&'b mut Leaf>,
-}
-
-impl<'b> Cells<'b> {
-    /// Takes the leaves of a column from those that are left.
-    fn of_column(leaves: &mut slice::IterMut<'b, Leaf>, doc: &'b ColumnDoc) -> Self {
-        let mut next = || leaves.next().expect("a block has the leaves of its columns");
-        let leaf = next();
-        Self { doc, leaf, numbers: (doc.column_type == ColumnType::Counts).then(next) }
-    }
-
-    /// Adds the value of a row, which has `rows` before it.
-    fn push(self, rows: usize, cell: Option<Cell<'_>>) -> Result<(), OutOfRange> {
-        let Self { doc: ColumnDoc { name, .. }, leaf, numbers } = self;
-        if let Some(numbers) = numbers {
-            let counts = match cell {
-                Some(Cell::Counts(counts)) => Some(counts),
-                _ => None,
-            };
-            let pushed = push_counts(leaf, numbers, counts);
-            return pushed.map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value });
-        }
-        leaf.repeat_until(rows);
-        match cell {
-            Some(Cell::Value(value)) => leaf.push(&value).map_err(|value| OutOfRange { column: name.clone(), value }),
-            _ => {
-                leaf.null();
-                Ok(())
-            }
-        }
+/// Adds the value of a row to the next leaves, which are those of its column.
+fn push_cell(
+    leaves: &mut slice::IterMut<'_, Leaf>,
+    ColumnDoc { name, column_type, .. }: &ColumnDoc,
+    row: usize,
+    cell: Option<Cell<'_>>,
+) -> Result<(), OutOfRange> {
+    let mut next = || leaves.next().expect("a block has the leaves of its columns");
+    let leaf = next();
+    let out_of_range = |value| OutOfRange { column: name.clone(), value };
+    match cell {
+        Some(Cell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
+            .map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value }),
+        None if *column_type == ColumnType::Counts => push_counts(leaf, next(), None).map_err(|(_, n)| out_of_range(n)),
+        Some(Cell::Value(value)) => leaf.push(row, Some(&value)).map_err(out_of_range),
+        None => leaf.push(row, None).map_err(out_of_range),
     }
 }
 
 /// A map: NULL, empty, or its entries.
-fn push_counts(
+fn push_counts<'c>(
     keys: &mut Leaf,
     numbers: &mut Leaf,
-    counts: Option<Vec<(Cow<'_, str>, u64)>>,
-) -> Result<(), (String, u64)> {
+    counts: Option<Vec<(Cow<'c, str>, u64)>>,
+) -> Result<(), (Cow<'c, str>, u64)> {
     let without_entries = if counts.is_some() { levels::EMPTY_MAP } else { levels::NULL };
     let counts = counts.unwrap_or_default();
     if counts.is_empty() {
         keys.level(without_entries, levels::FIRST);
         numbers.level(without_entries, levels::FIRST);
     }
-    let (Values::Texts(texts), Values::Integers(integers)) = (&mut keys.values, &mut numbers.values) else {
-        unreachable!("the leaves of a map are texts and integers")
-    };
-    let mut entries = Vec::with_capacity(counts.len());
-    for (key, number) in counts {
-        integers.push(i64::try_from(number).map_err(|_| (key.to_string(), number))?);
-        texts.push(ByteArray::from(&*key));
-        entries.push(if entries.is_empty() { levels::FIRST } else { levels::NEXT });
-    }
-    for repetition in entries {
+    for (at, (key, number)) in counts.into_iter().enumerate() {
+        let repetition = if at == 0 { levels::FIRST } else { levels::NEXT };
         keys.level(levels::KEY, repetition);
         numbers.level(levels::VALUE_OF_KEY, repetition);
+        let key_pushed = keys.values.push(&Value::Text(Cow::Borrowed(&*key)));
+        let pushed = key_pushed.and_then(|()| numbers.values.push(&Value::Unsigned(number)));
+        pushed.map_err(|number| (key, number))?;
     }
     Ok(())
 }

@@ -50,9 +50,9 @@ pub(super) struct Dataset<W: Write + Send> {
 }
 
 impl<W: Write + Send> Dataset<W> {
-    /// Starts a file with these columns and captures.
-    pub(super) fn create<'c>(out: W, columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Result<Self> {
-        let properties = properties()?.set_key_value_metadata(Some(metadata(columns, captures)));
+    /// Starts a file with these columns.
+    pub(super) fn create(out: W, columns: &[&ColumnDoc]) -> Result<Self> {
+        let properties = properties()?.set_key_value_metadata(Some(vec![units(columns)]));
         let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties.build()))?;
         let packed = packed_properties()?;
         Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
@@ -98,9 +98,10 @@ impl<W: Write + Send> Dataset<W> {
         group.close().map(drop)
     }
 
-    /// Ends the file, and returns its writer and the number of rows.
-    pub(super) fn finish(mut self) -> Result<(W, u64)> {
+    /// Ends the file, which has the rows of these captures, and returns its writer and the number of rows.
+    pub(super) fn finish(mut self, captures: &[&str]) -> Result<(W, u64)> {
         self.write_row_group()?;
+        self.writer.append_key_value_metadata(KeyValue::new(CAPTURES.to_owned(), captures.join("\n")));
         Ok((self.writer.into_inner()?, self.rows))
     }
 }
@@ -133,13 +134,10 @@ fn is_packed<'v>(values: impl Iterator<Item = &'v Values>) -> bool {
     }
 }
 
-fn metadata<'c>(columns: &[&ColumnDoc], captures: impl Iterator<Item = &'c str>) -> Vec<KeyValue> {
+fn units(columns: &[&ColumnDoc]) -> KeyValue {
     let units = columns.iter().filter(|column| !column.unit.is_empty());
     let units: serde_json::Map<_, _> = units.map(|column| (column.name.clone(), column.unit.into())).collect();
-    vec![
-        KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string()),
-        KeyValue::new(CAPTURES.to_owned(), captures.collect::<Vec<_>>().join("\n")),
-    ]
+    KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string())
 }
 
 fn schema(columns: &[&ColumnDoc]) -> Result<TypePtr> {

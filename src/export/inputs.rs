@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_without_a_head_were_in_memory_all_at_once() {
+    fn threads_of_a_file_without_a_head_are_not_read_while_files_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("other.json");
         fs::write(&path, r#"{"cgroup_stats":{},"threads":[5]}"#).unwrap();

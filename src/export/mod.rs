@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Columns are loops over the tables of metrics and of records. A file has the captures of one partition; its name
-//! and its bytes depend on them only. Threads are written while they are read: memory is bounded by one row group.
+//! and its bytes depend on them only.
 
 mod block;
 mod captures;
@@ -14,7 +14,6 @@ mod chunk;
 mod column;
 mod dataset;
 mod error;
-mod files;
 mod identity;
 mod inputs;
 mod partition;

@@ -1,134 +1,113 @@
-//! Threads as rows, written while the snapshot is read.
+//! A capture as rows. They are made while its threads are read, and written once all of it has been read: no file has
+//! half a capture.
 
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-use parquet::errors::ParquetError;
+use std::fs;
 
 use super::block::{Block, OutOfRange};
-use super::dataset::{BLOCK, Dataset};
+use super::captures::CaptureRow;
+use super::cgroups::CgroupRow;
+use super::dataset::BLOCK;
+use super::error::ExportError;
 use super::identity::Identity;
-use super::schema::Schema;
-use super::threads;
+use super::inputs::{Capture, Options};
+use super::schema::{Schema, Schemas};
 use crate::model::{Census, ThreadState, Threads};
-use crate::store::StoreError;
+use crate::process::Progress;
+use crate::store::Stored;
 
-/// Rows of another layout than ctprof's are written when there are this many blocks of them.
-const WAITING: usize = 16;
+/// Maximum size of the JSON of a capture that is read ahead of its turn, in bytes. It also limits the number of its
+/// threads.
+const LARGEST_AHEAD: u64 = 4 << 20;
 
-/// Whether rows are written before the whole snapshot is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    /// As soon as they are in their order.
-    AtOnce,
-    /// After the snapshot is read: because it is read ahead of its turn, or a second time after an error.
-    AtTheEnd,
+/// Usual size of JSON, by that of its file.
+const USUAL_RATIO: u64 = 12;
+
+/// The rows of a capture in each dataset: threads, cgroups, captures.
+pub(super) type CaptureRows = [Vec<Block>; 3];
+
+/// Reads a capture.
+pub(super) fn read(
+    Capture { path, identity }: &Capture,
+    schemas: &Schemas,
+    Options { limit, progress }: Options<'_>,
+) -> Result<CaptureRows, ExportError> {
+    let threads = ThreadRows::new(Rows::new(identity, &schemas.threads));
+    let (head, threads) = Stored::open(path, limit)?.load_into(&threads, progress)?;
+    let mut cgroups = Rows::new(identity, &schemas.cgroups);
+    for (path, stats) in &head.cgroup_stats {
+        cgroups.add(&CgroupRow::new(path.clone(), stats));
+    }
+    let mut captures = Rows::new(identity, &schemas.captures);
+    captures.add(&CaptureRow::new(head, threads.census));
+    let blocks = || Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?]);
+    blocks().map_err(|error| ExportError::out_of_range(path, error))
 }
 
-/// The destination of the rows of one capture.
-pub(super) struct Stream<'s, W: Write + Send> {
-    pub(super) identity: &'s Identity,
-    pub(super) schema: &'s Schema<ThreadState>,
-    pub(super) writing: Writing,
-    pub(super) out: &'s Mutex<Dataset<W>>,
-    /// Whether rows were written.
-    pub(super) has_written: AtomicBool,
+/// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
+pub(super) fn read_ahead(capture: &Capture, schemas: &Schemas, options: Options<'_>) -> Option<CaptureRows> {
+    let bytes = fs::metadata(&capture.path).ok()?.len();
+    if bytes > LARGEST_AHEAD / USUAL_RATIO {
+        return None;
+    }
+    let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Progress::default());
+    let rows = read(capture, schemas, Options { limit, progress }).ok()?;
+    options.progress.announce(bytes);
+    options.progress.advance(bytes);
+    Some(rows)
 }
 
-/// Why the rows of a capture are not whole.
-#[derive(Debug)]
-pub(super) enum Failed {
-    Input(StoreError),
-    OutOfRange(OutOfRange),
-    Output(ParquetError),
-    /// Rows were written, and then the snapshot was read again from its start.
-    ReadAgain,
+/// Consecutive rows of a capture.
+struct Rows<'s, R> {
+    identity: &'s Identity,
+    schema: &'s Schema<R>,
+    blocks: Result<Vec<Block>, OutOfRange>,
 }
 
-/// Consecutive threads of a snapshot as rows.
-pub(super) struct ThreadRows<'s, W: Write + Send> {
-    stream: &'s Stream<'s, W>,
-    /// Whether they are the first of the snapshot. Then they are in their order, and can be written.
-    is_first: bool,
-    blocks: Vec<Block>,
-    /// The last thread that was added.
-    last: Option<ThreadState>,
+impl<'s, R> Rows<'s, R> {
+    fn new(identity: &'s Identity, schema: &'s Schema<R>) -> Self {
+        Self { identity, schema, blocks: Ok(Vec::new()) }
+    }
+
+    fn add(&mut self, row: &R) {
+        let Ok(blocks) = &mut self.blocks else { return };
+        if blocks.last().is_none_or(|block| block.rows == BLOCK) {
+            blocks.push(Block::new(&self.schema.types));
+        }
+        let block = blocks.last_mut().expect("a block was added");
+        if let Err(error) = block.push(self.schema, self.identity, row) {
+            self.blocks = Err(error);
+        }
+    }
+}
+
+/// Consecutive threads of a snapshot, as rows.
+struct ThreadRows<'s> {
+    rows: Rows<'s, ThreadState>,
     census: Census,
-    failed: Option<Failed>,
 }
 
-impl<'s, W: Write + Send> ThreadRows<'s, W> {
-    pub(super) fn new(stream: &'s Stream<'s, W>) -> Self {
-        Self { stream, is_first: false, blocks: Vec::new(), last: None, census: Census::default(), failed: None }
-    }
-
-    /// Writes the rest, and returns the counts of all threads.
-    pub(super) fn finish(mut self) -> Result<Census, Failed> {
-        self.write();
-        self.failed.map_or(Ok(self.census), Err)
-    }
-
-    fn fail(&mut self, failed: Failed) {
-        self.failed.get_or_insert(failed);
-        self.blocks.clear();
-    }
-
-    fn write(&mut self) {
-        let blocks = std::mem::take(&mut self.blocks);
-        if blocks.is_empty() || self.failed.is_some() {
-            return;
-        }
-        self.stream.has_written.store(true, Ordering::Relaxed);
-        // Only the collection of the first threads writes, so that nothing waits here.
-        let mut out = self.stream.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = blocks.into_iter().try_for_each(|block| out.push(block));
-        drop(out);
-        written.unwrap_or_else(|error| self.fail(Failed::Output(error)));
+impl<'s> ThreadRows<'s> {
+    fn new(rows: Rows<'s, ThreadState>) -> Self {
+        Self { rows, census: Census::default() }
     }
 }
 
-impl<W: Write + Send> Threads for ThreadRows<'_, W> {
+impl Threads for ThreadRows<'_> {
     fn another(&self) -> Self {
-        Self::new(self.stream)
-    }
-
-    fn first(&self) -> Self {
-        let mut first = Self { is_first: true, ..self.another() };
-        if self.stream.has_written.load(Ordering::Relaxed) {
-            first.fail(Failed::ReadAgain);
-        }
-        first
+        Self::new(Rows::new(self.rows.identity, self.rows.schema))
     }
 
     fn add(&mut self, thread: ThreadState) {
         self.census.add(&thread);
-        if self.failed.is_some() {
-            return;
-        }
-        let schema = self.stream.schema;
-        if self.blocks.last().is_none_or(|block| block.rows == BLOCK) {
-            self.blocks.push(Block::new(&schema.types));
-        }
-        let block = self.blocks.last_mut().expect("a block was added");
-        let differences = threads::differences(self.last.as_ref().unwrap_or(&thread), &thread);
-        let pushed = block.push((self.stream.identity, &schema.identity), (&thread, &schema.columns), differences);
-        self.last = Some(thread);
-        pushed.unwrap_or_else(|error| self.fail(Failed::OutOfRange(error)));
-        if self.is_first && self.stream.writing == Writing::AtOnce && self.blocks.len() > WAITING {
-            self.write();
-        }
+        self.rows.add(&thread);
     }
 
     fn append(&mut self, later: Self) {
         self.census.append(later.census);
-        self.blocks.extend(later.blocks);
-        self.last = later.last.or(self.last.take());
-        if let Some(failed) = later.failed {
-            self.fail(failed);
-        }
-        if self.is_first && self.stream.writing == Writing::AtOnce {
-            self.write();
+        match (&mut self.rows.blocks, later.rows.blocks) {
+            (Ok(blocks), Ok(mut later)) => blocks.append(&mut later),
+            (blocks @ Ok(_), later @ Err(_)) => *blocks = later,
+            (Err(_), _) => {}
         }
     }
 }

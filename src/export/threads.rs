@@ -1,7 +1,6 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
 use std::borrow::Cow;
-use std::iter;
 
 use super::column::{Cell, Column, columns};
 use crate::model::{METRICS, PROCESS, Party, ThreadState, Value};
@@ -55,25 +54,6 @@ fn of_identity() -> Vec<Column<ThreadState>> {
     }
 }
 
-/// Whether each column may differ between two threads. Most values of most threads are the same, and this is much
-/// faster than to look at each.
-pub(super) fn differences(a: &ThreadState, b: &ThreadState) -> impl Iterator<Item = bool> {
-    let (pcomm, comm, cgroup) = (a.pcomm != b.pcomm, a.comm != b.comm, a.cgroup != b.cgroup);
-    let names = [pcomm, comm, pcomm, comm, cgroup, cgroup];
-    let processes = a.process.is_some() || b.process.is_some();
-    iter::repeat_n(true, BEFORE_NAMES)
-        .chain(names)
-        .chain(iter::repeat_n(true, AFTER_NAMES))
-        .chain(a.metrics.differences(&b.metrics))
-        .chain(iter::repeat_n(processes, PROCESS.len()))
-        .chain(iter::once(true))
-}
-
-/// Number of columns before the names.
-const BEFORE_NAMES: usize = 2;
-/// Number of columns between the names and the metrics.
-const AFTER_NAMES: usize = 9;
-
 fn pattern(pattern: String) -> Cell<'static> {
     Cell::Value(Value::Text(Cow::Owned(pattern)))
 }
@@ -94,35 +74,5 @@ fn lower_case_start(sentence: &str) -> String {
     match (rest.next(), rest.clone().next()) {
         (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(rest).collect(),
         _ => sentence.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::super::column::Cell;
-    use super::*;
-    use crate::model::CtprofSnapshot;
-
-    #[test]
-    fn columns_that_do_not_differ_have_equal_values() {
-        let fixture = Path::new("tests/fixtures/v1-linux-7.3.ctprof.zst");
-        let (snapshot, columns) = (CtprofSnapshot::load(fixture).unwrap(), columns());
-        let value = |cell| match cell {
-            Some(Cell::Value(value)) => Some(value),
-            _ => None,
-        };
-        let mut same = 0;
-        for pair in snapshot.threads.windows(2) {
-            let [a, b] = pair else { panic!() };
-            let differences: Vec<bool> = differences(a, b).collect();
-            assert_eq!(differences.len(), columns.len());
-            for (column, _) in columns.iter().zip(differences).filter(|(_, differs)| !differs) {
-                assert_eq!(value((column.get)(a)), value((column.get)(b)), "{}", column.doc.name);
-                same += 1;
-            }
-        }
-        assert!(same > 1000, "{same}");
     }
 }

@@ -45,9 +45,9 @@ impl Directory {
         }
     }
 
-    /// The name of a file in it, for messages.
-    pub(super) fn shown(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+    /// For messages.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A path to a file in this very directory.
@@ -66,7 +66,7 @@ impl Directory {
             let name = entry.map_err(|source| ExportError::output(&self.path, source))?.file_name();
             if let Some(name) = name.to_str().filter(|name| is_part(name)) {
                 let captures = self.captures(name);
-                exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.shown(name)))?);
+                exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.path.join(name)))?);
             }
         }
         exported.sort();
@@ -84,8 +84,8 @@ impl Directory {
 }
 
 /// The name of a file with these captures: the same for the same ones.
-pub(super) fn part_name<'c>(captures: impl Iterator<Item = &'c str>) -> String {
-    let mut captures: Vec<&str> = captures.collect();
+pub(super) fn part_name(captures: &[&str]) -> String {
+    let mut captures = captures.to_vec();
     captures.sort_unstable();
     let hash = blake3::hash(captures.join("\n").as_bytes()).to_hex();
     format!("ctprof-{}.parquet", &hash[..32])

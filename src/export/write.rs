@@ -1,12 +1,16 @@
 //! The export: each file is written whole, with the captures that can be read.
 
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use super::error::ExportError;
-use super::files::{AHEAD, Files, Outcome, Source};
+use rayon::prelude::*;
+
+use super::dataset::Dataset;
+use super::error::{ExportError, io_error};
 use super::inputs::{self, Capture, Options};
 use super::partition::{self, Partition, Parts};
-use super::rows::Writing;
+use super::rows;
 use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
 use crate::store::PendingFile;
@@ -61,7 +65,7 @@ pub fn export(
     let exported = Exported { failed: u64::try_from(failed.len()).unwrap_or(u64::MAX), ..Exported::default() };
     let mut export = Export { options, report, schemas: Schemas::new(), exported };
     match output {
-        Output::Threads(path) => export.write(captures, &Place::File(path), Damaged::LeftOut)?,
+        Output::Threads(path) => export.write(&captures, &Place::File(path), Damaged::LeftOut)?,
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
             for (partition, captures) in partition::partitions(captures) {
@@ -79,12 +83,15 @@ struct Export<'e> {
     exported: Exported,
 }
 
-/// What to do if a capture turns out to be damaged.
+/// Number of captures that are read ahead of their turn.
+const AHEAD: usize = 8;
+
+/// What to do if some captures cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damaged {
-    /// The files are written again without it.
+    /// The files have the others.
     LeftOut,
-    /// Nothing: the other captures are in an existing file, and would then be in two.
+    /// Nothing is written: an existing file has the other captures, which would then be in two.
     LeavesFile,
 }
 
@@ -96,15 +103,28 @@ enum Place<'p> {
 }
 
 impl Place<'_> {
+    /// For messages.
+    fn shown(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Partition([threads, ..]) => threads.path(),
+        }
+    }
+
     /// The files of these captures, to open them and to show them.
-    fn paths(&self, captures: &[Source]) -> Vec<(PathBuf, PathBuf)> {
+    fn paths(&self, captures: &[&str]) -> Vec<(PathBuf, PathBuf)> {
         match self {
             Self::File(path) => vec![((*path).to_owned(), (*path).to_owned())],
             Self::Partition(directories) => {
-                let name = part_name(captures.iter().map(Source::id));
-                directories.iter().map(|directory| (directory.file(&name), directory.shown(&name))).collect()
+                let name = part_name(captures);
+                directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()
             }
         }
+    }
+
+    /// Files that get their names when they are whole, because these depend on the captures.
+    fn create(&self) -> io::Result<Vec<PendingFile>> {
+        self.paths(&[]).iter().map(|(path, _)| PendingFile::beside(path)).collect()
     }
 }
 
@@ -121,66 +141,75 @@ impl Export<'_> {
         let existing = directories[0].exported()?;
         let place = Place::Partition(directories);
         let Parts { again, new } = partition::parts(captures, &existing);
-        again.into_iter().try_for_each(|captures| self.write(captures, &place, Damaged::LeavesFile))?;
-        self.write(new, &place, Damaged::LeftOut)
+        again.iter().try_for_each(|captures| self.write(captures, &place, Damaged::LeavesFile))?;
+        self.write(&new, &place, Damaged::LeftOut)
     }
 
-    /// Writes the files of some captures.
-    fn write(&mut self, captures: Vec<Capture>, place: &Place<'_>, damaged: Damaged) -> Result<(), ExportError> {
-        let source = |capture| Source { capture, writing: Writing::AtOnce };
-        let mut sources: Vec<Source> = captures.into_iter().map(source).collect();
-        while !sources.is_empty() {
-            let wanted = sources.len();
-            match self.attempt(sources, place)? {
-                Some(rest) if rest.len() < wanted && damaged == Damaged::LeavesFile => break,
-                Some(rest) => sources = rest,
-                None => break,
-            }
+    /// Writes the files of those captures that can be read.
+    fn write(&mut self, captures: &[Capture], place: &Place<'_>, damaged: Damaged) -> Result<(), ExportError> {
+        let failed = |source| ExportError::output(place.shown(), source);
+        let pending = place.create().map_err(failed)?;
+        let columns = [self.schemas.threads.docs(), self.schemas.cgroups.docs(), self.schemas.captures.docs()];
+        let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
+        let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let written = self.add(captures, &mut files, place)?;
+        if written.is_empty() || (damaged == Damaged::LeavesFile && written.len() < captures.len()) {
+            return Ok(());
         }
+        let mut rows = Vec::new();
+        for file in files {
+            let (count, bytes) = file.finish(&written).and_then(flushed).map_err(io_error).map_err(failed)?;
+            rows.push(count);
+            self.exported.bytes += bytes;
+        }
+        for (file, (path, shown)) in pending.into_iter().zip(place.paths(&written)) {
+            file.publish(&path).map_err(|source| ExportError::output(&shown, source))?;
+            self.exported.files += 1;
+        }
+        self.exported.captures += u64::try_from(written.len()).unwrap_or(u64::MAX);
+        self.exported.threads += rows[0];
         Ok(())
     }
 
-    /// Writes the files, if all captures can be read; otherwise returns those to try again.
-    fn attempt(&mut self, sources: Vec<Source>, place: &Place<'_>) -> Result<Option<Vec<Source>>, ExportError> {
-        let paths = place.paths(&sources);
-        let create = |(path, shown): &(PathBuf, PathBuf)| {
-            PendingFile::beside(path).map_err(|source| ExportError::output(shown, source))
-        };
-        let pending = paths.iter().map(create).collect::<Result<Vec<_>, _>>()?;
-        let failed = |error| ExportError::output(&paths[0].1, error);
-        let mut files = Files::create(&self.schemas, &pending, &sources).map_err(failed)?;
-        let count = u64::try_from(sources.len()).unwrap_or(u64::MAX);
-        let (mut rest, mut is_whole) = (Vec::new(), true);
-        let mut outcomes = Vec::new();
-        for together in sources.chunks(AHEAD) {
-            outcomes.extend(files.add(together, self.options).map_err(failed)?);
-        }
-        for (mut source, outcome) in sources.into_iter().zip(outcomes) {
-            match outcome {
-                Outcome::Written => rest.push(source),
-                Outcome::Again => {
-                    is_whole = false;
-                    source.writing = Writing::AtTheEnd;
-                    rest.push(source);
-                }
-                Outcome::LeftOut(error) => {
-                    is_whole = false;
-                    (self.report)(&error);
-                    self.exported.failed += 1;
+    /// Adds the rows of those captures that can be read, in their order, and returns their ids.
+    fn add<'c>(
+        &mut self,
+        captures: &'c [Capture],
+        files: &mut [OpenFile<'_>],
+        place: &Place<'_>,
+    ) -> Result<Vec<&'c str>, ExportError> {
+        let mut written = Vec::new();
+        for together in captures.chunks(AHEAD) {
+            let (schemas, options) = (&self.schemas, self.options);
+            let ahead: Vec<_> = together.par_iter().map(|one| rows::read_ahead(one, schemas, options)).collect();
+            for (capture, ahead) in together.iter().zip(ahead) {
+                match ahead.map_or_else(|| rows::read(capture, schemas, options), Ok) {
+                    Ok(rows) => {
+                        let mut blocks = files.iter_mut().zip(rows);
+                        let added =
+                            blocks.try_for_each(|(file, rows)| rows.into_iter().try_for_each(|rows| file.push(rows)));
+                        added.map_err(|error| ExportError::output(place.shown(), io_error(error)))?;
+                        written.push(&*capture.identity.capture_id);
+                    }
+                    Err(error) => {
+                        (self.report)(&error);
+                        self.exported.failed += 1;
+                    }
                 }
             }
         }
-        if !is_whole {
-            return Ok(Some(rest));
-        }
-        let (threads, bytes) = files.finish().map_err(failed)?;
-        for (file, (path, shown)) in pending.into_iter().zip(&paths) {
-            file.publish(path).map_err(|source| ExportError::output(shown, source))?;
-            self.exported.files += 1;
-        }
-        self.exported.captures += count;
-        self.exported.threads += threads;
-        self.exported.bytes += bytes;
-        Ok(None)
+        Ok(written)
     }
+}
+
+type OpenFile<'f> = Dataset<BufWriter<&'f File>>;
+
+fn buffered(file: &PendingFile) -> BufWriter<&File> {
+    BufWriter::with_capacity(1 << 20, file.file())
+}
+
+/// The number of rows and of bytes of a file that was written.
+fn flushed((out, rows): (BufWriter<&File>, u64)) -> parquet::errors::Result<(u64, u64)> {
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok((rows, file.metadata()?.len()))
 }

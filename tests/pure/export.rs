@@ -159,7 +159,7 @@ fn a_capture_that_was_exported_before_is_not_in_two_files() {
 }
 
 #[test]
-fn a_capture_was_in_two_files_after_another_one_could_not_be_read_again() {
+fn an_existing_file_stays_if_one_of_its_captures_can_no_longer_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let small = on_host(Some("h"));
     let mut large = small.clone();
@@ -350,7 +350,7 @@ fn captures_say_what_is_doubtful() {
 }
 
 #[test]
-fn an_unknown_time_was_the_year_1970() {
+fn an_unknown_time_is_null() {
     let dir = tempfile::tempdir().unwrap();
     let mut snapshot = on_host(Some("h"));
     snapshot.captured_at_unix_ns = 0;
