@@ -83,3 +83,7 @@ pub enum CaptureToError {
     #[error(transparent)]
     Store(#[from] store::StoreError),
 }
+
+#[cfg(test)]
+#[path = "../tests/support/skip.rs"]
+mod skip;

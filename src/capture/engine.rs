@@ -78,6 +78,7 @@ impl Chosen {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::fs::File;
     use std::path::Path;
 
@@ -97,7 +98,7 @@ mod tests {
         options.engine = Engine::Bpf;
         let mut capturer = match Capturer::new(&options, 1) {
             Ok(capturer) => capturer,
-            Err(error) => return eprintln!("skipped: {error}"),
+            Err(error) => return skipped(Missing::Privilege(error)),
         };
         let Chosen::Bpf(engine) = &capturer.engine else { panic!("the options demand it") };
         let unreadable = File::open("/").unwrap();

@@ -330,6 +330,7 @@ impl Formatter for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn a_file_that_a_killed_process_left_prevents_writing() {
@@ -340,7 +341,7 @@ mod tests {
         (0..1000).for_each(|number| fs::write(stale(number), "stale").unwrap());
         let target = Target::create(&path).unwrap();
         if !matches!(target.kind, Kind::Unnamed(_)) {
-            return eprintln!("skipped: the file system of the temporary directory has no unnamed files");
+            return skipped(Missing::Kernel("unnamed files in the temporary directory"));
         }
         target.write(&CtprofSnapshot::default(), 1 << 20).unwrap();
         assert_ne!(fs::read(&path).unwrap(), b"old");

@@ -62,6 +62,7 @@ fn transfer(pid: u32, addresses: &[u64], size: usize, buffer: &mut [u8]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn memory_is_read_whole_or_not_at_all() {
@@ -69,7 +70,7 @@ mod tests {
         let address = known.as_ptr() as u64;
         let mut copy = [0; 16];
         match read(std::process::id(), address, &mut copy) {
-            Err(errno) => eprintln!("skipped: this sandbox does not allow process_vm_readv: {errno}"),
+            Err(errno) => skipped(Missing::Privilege(format!("process_vm_readv: {errno}"))),
             Ok(()) => assert_eq!(copy, known),
         }
         assert!(read(std::process::id(), 8, &mut copy).is_err());
@@ -91,7 +92,7 @@ mod tests {
         let known: Vec<u64> = (0..3000).collect();
         let addresses: Vec<u64> = known.iter().map(|word| std::ptr::from_ref(word) as u64).collect();
         if words(&addresses[..1]) == [Err(Errno::EPERM)] {
-            return eprintln!("skipped: this sandbox does not allow process_vm_readv");
+            return skipped(Missing::Privilege("process_vm_readv"));
         }
         // None, the first, one in the middle, both sides of a call's last range, two in a row, and the last.
         for unmapped in [&[][..], &[0], &[700], &[1023], &[1024], &[1500, 1501], &[2999], &[0, 1023, 2047, 2999]] {
@@ -117,7 +118,7 @@ mod tests {
         };
         let read = words(&[page, page + (1 << 16) - 4, page + 8]);
         match read[0] {
-            Err(errno) => eprintln!("skipped: this sandbox does not allow process_vm_readv: {errno}"),
+            Err(errno) => skipped(Missing::Privilege(format!("process_vm_readv: {errno}"))),
             Ok(_) => assert_eq!(read, [Ok(0), Err(Errno::EFAULT), Ok(0)]),
         }
     }

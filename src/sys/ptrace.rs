@@ -155,6 +155,7 @@ fn regset<const WORDS: usize>(tid: u32, set: libc::c_int) -> Result<[u64; WORDS]
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::process::{Child, Command};
 
     use super::*;
@@ -203,7 +204,7 @@ mod tests {
     fn a_thread_is_resumed_at_once() {
         let sleeper = Sleeper::new();
         match thread_pointer(sleeper.0.id(), TIMEOUT, &mut Vec::new()) {
-            Err(error) => return eprintln!("skipped: processes cannot be attached to here: {error:?}"),
+            Err(error) => return skipped(Missing::Privilege(format!("ptrace: {error:?}"))),
             Ok(pointer) => assert_ne!(pointer, 0),
         }
         assert_eq!(sleeper.field("TracerPid:"), "0");

@@ -1,5 +1,6 @@
 //! Runs the commands of the guides.
 
+use crate::skip::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -103,7 +104,7 @@ fn can_limit(controller: &str) -> bool {
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control").unwrap_or_default();
     let can = nix::unistd::geteuid().is_root() && controllers.split_whitespace().any(|known| known == controller);
     if !can {
-        eprintln!("skipped: only root may limit {controller}, in a cgroup of version 2");
+        skipped(Missing::Kernel(format!("the controller {controller} in a cgroup of version 2")));
     }
     can
 }
@@ -232,7 +233,7 @@ impl Runner {
 fn the_steps_of_the_workflow_work_one_after_the_other() {
     let runner = Runner::new();
     if !runner.run("jq --version").status.success() {
-        return eprintln!("skipped: no jq");
+        return skipped(Missing::Tool("jq"));
     }
     let guide = guide("ci.md");
     let steps = steps(&part(&guide, "## Compare with the last run"));

@@ -6,3 +6,5 @@ mod guides;
 mod layers;
 mod man;
 mod security;
+#[path = "../support/skip.rs"]
+mod skip;

@@ -1,5 +1,6 @@
 //! Captures of this process's own threads, which do known amounts of work.
 
+use crate::support::{Missing, skipped};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -65,7 +66,7 @@ fn io_is_counted_to_the_byte() {
     });
     let metrics = worker.state().metrics;
     if metrics.wchar.is_none() {
-        return eprintln!("skipped: this kernel or sandbox has no /proc/<pid>/io");
+        return skipped(Missing::Kernel("/proc/<pid>/io"));
     }
     assert_eq!((metrics.wchar, metrics.syscw), (Some(10_000.into()), Some(10.into())));
 }

@@ -1,6 +1,7 @@
 //! Hostile hosts and files: a capture succeeds, reports what is missing, and leaves nothing behind; a file
 //! is a clear error or a correct result.
 
+use crate::support::{Missing, skipped};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -247,7 +248,7 @@ fn a_user_who_may_start_no_thread_still_reads_and_captures() {
     let limited = ["--reuid", "65534", "--clear-groups", "prlimit", "--nproc=1"];
     let may = |line: &[&str]| Command::new("setpriv").args(limited).args(line).output().ok();
     if !may(&[CTPROF, "--version"]).is_some_and(|done| done.status.success()) {
-        return eprintln!("skipped: this needs root, setpriv, prlimit, and a directory that all may enter");
+        return skipped(Missing::Privilege("root, with setpriv, prlimit, and a directory that all may enter"));
     }
     for line in [
         vec![CTPROF, "show", file],
@@ -269,7 +270,7 @@ fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
     let file = dir.path().join("snapshot");
     let done = output(launcher.to_str().unwrap(), &[CTPROF, "capture", "-q", "-o", file.to_str().unwrap()]);
     if done.status.code() == Some(99) {
-        return eprintln!("skipped: no seccomp filters here: {}", said(&done));
+        return skipped(Missing::Privilege(format!("seccomp filters: {}", said(&done))));
     }
     assert!(done.status.success(), "{:?} {}", done.status, said(&done));
     assert!(CtprofSnapshot::load(&file).unwrap().threads.len() > 1);
@@ -387,7 +388,7 @@ fn repeated_captures_leak_nothing() {
 #[test]
 fn unneeded_capabilities_are_dropped() {
     if !nix::unistd::geteuid().is_root() {
-        return eprintln!("skipped: only root has capabilities to drop");
+        return skipped(Missing::Privilege("root"));
     }
     let (_, snapshot) = captured_after(":", "-q --pid 1");
     let held = snapshot.unwrap().capture.unwrap().capabilities;

@@ -3,6 +3,7 @@
 //! Skipped with the reason if not installed: redis-server, libjemalloc2, musl.
 #![cfg(target_arch = "x86_64")]
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,10 +16,8 @@ use ctprof::capture::{Engine, Options, Route, capture_with, inspect};
 use ctprof::model::ProbeFailure;
 use ctprof::{CtprofSnapshot, capture_pid};
 
-/// The program of `examples/heap.rs`, built by cargo together with this test.
 fn heap() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("examples/heap")
+    crate::example::example("heap")
 }
 
 /// A program that prints the bytes its threads allocated and freed, and then waits.
@@ -66,7 +65,7 @@ fn may_probe() -> bool {
     let allowed = Parked::start(&mut Command::new(heap()))
         .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().probe_summary.unwrap().probed_ok > 0);
     if !allowed {
-        eprintln!("skipped: no process can be attached to here");
+        skipped(Missing::Privilege("ptrace"));
     }
     allowed
 }
@@ -167,7 +166,7 @@ fn a_fully_stripped_program_is_refused_and_not_guessed() {
 fn a_static_program_agrees() {
     let target = heap().ancestors().nth(3).unwrap().join("x86_64-unknown-linux-musl/debug/examples/heap");
     if !target.exists() {
-        return eprintln!("skipped: not built: cargo build --example heap --target x86_64-unknown-linux-musl");
+        return skipped(Missing::Tool("a heap for x86_64-unknown-linux-musl (.ci/run builds it)"));
     }
     if may_probe() {
         assert!(agrees("heap, static musl", &mut Command::new(target)));
@@ -179,7 +178,7 @@ fn a_program_in_its_own_namespaces_agrees() {
     let script = "mount -t tmpfs tmpfs /mnt && cp \"$0\" /mnt/heap && exec /mnt/heap";
     let args = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script];
     let Some(parked) = Parked::start(Command::new("unshare").args(args).arg(heap())) else {
-        return eprintln!("skipped: namespaces cannot be created here");
+        return skipped(Missing::Privilege("to create namespaces"));
     };
     if !may_probe() {
         return;
@@ -208,7 +207,7 @@ fn a_debug_file_is_found_by_its_build_id_in_the_processs_own_root() {
     let mut command = Command::new("unshare");
     let command = command.args(["--mount", "sh", "-c", script]).arg(&debug).arg(&program);
     let Some(parked) = Parked::start(command) else {
-        return eprintln!("skipped: mount namespaces cannot be created here");
+        return skipped(Missing::Privilege("to create mount namespaces"));
     };
     if may_probe() {
         assert_eq!(counters(&capture_pid(parked.child.id()).unwrap()), parked.said);
@@ -219,7 +218,7 @@ fn library() -> Option<PathBuf> {
     let found = ["/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/usr/lib64/libjemalloc.so.2"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.exists());
     if found.is_none() {
-        eprintln!("skipped: libjemalloc.so.2 is not installed");
+        skipped(Missing::Tool("libjemalloc.so.2"));
     }
     found
 }
@@ -245,7 +244,7 @@ fn redis_counts_what_it_says_it_has() {
     let mut server = Command::new("redis-server");
     let server = server.args(["--port", "0", "--save", "", "--unixsocket", &socket]).current_dir(dir.path());
     let Ok(server) = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn() else {
-        return eprintln!("skipped: redis-server is not installed");
+        return skipped(Missing::Tool("redis-server"));
     };
     let server = Ended(server);
     let ask = |words: &[&str]| {
@@ -285,7 +284,7 @@ fn a_compiling_rustc_is_read_without_debug_information() {
     let mut rustc = Command::new("rustc");
     let rustc = rustc.args(["-", "--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(dir.path());
     let Ok(child) = rustc.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else {
-        return eprintln!("skipped: no rustc");
+        return skipped(Missing::Tool("rustc"));
     };
     // It reads its source from standard input, which does not end.
     let rustc = Ended(child);
@@ -305,13 +304,13 @@ fn a_compiling_rustc_is_read_without_debug_information() {
 #[test]
 fn the_jemalloc_of_the_toolchains_rustc_is_known() {
     let Ok(said) = Command::new("rustc").args(["--print", "sysroot"]).output() else {
-        return eprintln!("skipped: no rustc");
+        return skipped(Missing::Tool("rustc"));
     };
     let rustc = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("bin/rustc");
     let bytes = fs::read(&rustc).unwrap();
     let has_jemalloc = bytes.windows(10).any(|text| text == b"<jemalloc>");
     if !has_jemalloc {
-        return eprintln!("skipped: {} has no jemalloc", rustc.display());
+        return skipped(Missing::Tool(format!("{} with jemalloc", rustc.display())));
     }
     let layout = inspect(&bytes);
     println!("{}: {layout:?}", rustc.display());
@@ -385,7 +384,7 @@ fn a_package_of_split_units_is_found_beside_the_program() {
     let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-gsplit-dwarf", "-gdwarf-4"]);
     let package = Command::new("dwp").arg("-e").arg(&program).arg("-o").arg(dir.path().join("fake.dwp")).output();
     if !package.is_ok_and(|made| made.status.success()) {
-        return eprintln!("skipped: no dwp");
+        return skipped(Missing::Tool("dwp"));
     }
     let units = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let units: Vec<_> = units.filter(|path| path.extension().is_some_and(|extension| extension == "dwo")).collect();

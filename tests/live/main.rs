@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod captures;
+mod commands;
+#[path = "../support/example.rs"]
+mod example;
 mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;

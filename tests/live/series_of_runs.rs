@@ -1,5 +1,6 @@
 //! Several runs of one command (`record --runs`) and of two in turn (`ab`).
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -182,7 +183,7 @@ fn a_terminal_shows_which_run_is_next_and_the_time_left() {
         script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
         script.current_dir(&lab.folder).stdin(Stdio::null()).output()
     };
-    let Ok(recorded) = show("record --runs 2 -o runs -- true") else { return eprintln!("skipped: no script") };
+    let Ok(recorded) = show("record --runs 2 -o runs -- true") else { return skipped(Missing::Tool("script")) };
     let shown = text(&recorded.stdout);
     assert!(shown.contains("ctprof: run 1 of 2\r\n") && shown.contains("ctprof: run 2 of 2, about "), "{shown}");
     let compared = text(&show("ab --runs 1 --baseline true --candidate true").unwrap().stdout);

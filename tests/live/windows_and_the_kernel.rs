@@ -1,5 +1,6 @@
 //! Windows agree with what the kernel counts for the same processes, whoever asks, and however the work ended.
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -50,7 +51,7 @@ impl Lab {
     fn new(user: User) -> Self {
         let lab = Self { folder: tempfile::tempdir().unwrap(), user };
         fs::set_permissions(lab.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let churn = built().join("examples/churn");
+        let churn = crate::example::example("churn");
         let programs = [Path::new(env!("CARGO_BIN_EXE_ctprof")), Path::new("/bin/sh"), Path::new("/bin/dd"), &churn];
         for (program, name) in programs.into_iter().zip(["ctprof", "lab-sh", "lab-dd", "lab-churn"]) {
             let program = program.canonicalize().unwrap();
@@ -112,11 +113,6 @@ impl Lab {
         self.capture("b");
         self.report(&["show", "a", "b"])
     }
-}
-
-/// The folder of programs built by cargo.
-fn built() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_ctprof")).parent().unwrap().to_owned()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -327,7 +323,7 @@ fn a_loop_of_dd_has_every_byte_that_it_writes() {
     for user in users() {
         let lab = Lab::new(*user);
         if nix::sys::statfs::statfs(lab.folder.path()).unwrap().filesystem_type() == nix::sys::statfs::TMPFS_MAGIC {
-            return eprintln!("skipped: temporary files are in memory");
+            return skipped(Missing::Kernel("a temporary directory on a disk"));
         }
         children_are_counted(&lab, work, |report| {
             let written: f64 = ["lab-sh", "lab-dd"].iter().map(|group| report.value(group, "write")).sum();
@@ -340,7 +336,7 @@ fn a_loop_of_dd_has_every_byte_that_it_writes() {
 #[test]
 fn a_loop_of_compilers_has_their_work() {
     if !has("cc") {
-        return eprintln!("skipped: no cc");
+        return skipped(Missing::Tool("cc"));
     }
     for user in users() {
         let lab = Lab::new(*user);
@@ -582,7 +578,7 @@ fn threads(lab: &Lab) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/threads.c");
     let built = Command::new("cc").arg("-pthread").arg("-o").arg(lab.path("lab-threads")).arg(source).status();
     if built.is_err() {
-        eprintln!("skipped: no cc");
+        skipped(Missing::Tool("cc"));
     }
     built.ok().map(|status| assert!(status.success()))
 }
@@ -637,7 +633,7 @@ fn threads_whose_leader_exited_are_counted() {
 #[test]
 fn a_process_id_that_is_used_again_is_another_process() {
     if !is_root() {
-        return eprintln!("skipped: only root may choose a process id");
+        return skipped(Missing::Privilege("root"));
     }
     let lab = Lab::new(User::Current);
     let _alone = alone();
@@ -662,7 +658,7 @@ fn a_process_id_that_is_used_again_is_another_process() {
         }
         second = None;
     });
-    let Some(second) = second else { return eprintln!("skipped: no process with the same id") };
+    let Some(second) = second else { return skipped(Missing::Privilege("to choose a process id (ns_last_pid)")) };
     agree("between captures", report.value("lab-sh", "run") / 1e9, second.cpu_seconds());
     assert_eq!(report.turnover("lab-sh"), (1, 1));
 }
@@ -670,7 +666,7 @@ fn a_process_id_that_is_used_again_is_another_process() {
 #[test]
 fn a_fork_storm_is_explained() {
     if !is_root() {
-        return eprintln!("skipped: only root receives records of exited threads");
+        return skipped(Missing::Privilege("root"));
     }
     for engine in ["auto", "procfs"] {
         explains_a_fork_storm(engine);

@@ -1,5 +1,6 @@
 //! A headless Chromium, driven through its remote debugging protocol over a pipe.
 
+use crate::support::{Missing, skipped};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -41,7 +42,7 @@ impl Browser {
     pub(crate) fn start() -> Option<Self> {
         let has_version = |program: &&&str| Command::new(program).arg("--version").output().is_ok();
         let Some(program) = PROGRAMS.iter().find(has_version) else {
-            eprintln!("skipped: no Chromium");
+            skipped(Missing::Tool("Chromium"));
             return None;
         };
         let profile = tempfile::tempdir().unwrap();

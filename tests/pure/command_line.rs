@@ -1,5 +1,6 @@
 //! The command line: help, errors, exit statuses, and effects on files.
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -80,7 +81,7 @@ fn a_full_disk_fails_and_leaves_the_old_file_whole() {
     let dir = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(dir.path()).output();
     if !mounted.is_ok_and(|out| out.status.success()) {
-        return eprintln!("skipped: a small tmpfs can't be mounted here");
+        return skipped(Missing::Privilege("mount"));
     }
     let path = dir.path().join("snap");
     fs::write(&path, "old").unwrap();
@@ -140,7 +141,7 @@ fn sides_swapped_negate_every_difference() {
 #[test]
 fn an_unprivileged_capture_names_its_true_gaps() {
     if !nix::unistd::geteuid().is_root() {
-        return eprintln!("skipped: not root, so nobody to become");
+        return skipped(Missing::Privilege("root"));
     }
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("ctprof");
@@ -152,7 +153,7 @@ fn an_unprivileged_capture_names_its_true_gaps() {
         .arg(&binary)
         .args(["capture", "-o", "/dev/null"])
         .output();
-    let Ok(out) = nobody else { return eprintln!("skipped: no setpriv") };
+    let Ok(out) = nobody else { return skipped(Missing::Tool("setpriv")) };
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("missing: io: not read for") && said.contains("permission denied (EACCES)"), "{said}");
@@ -194,7 +195,7 @@ fn shell(script: &str) -> Output {
 #[test]
 fn the_recipe_for_jq_works() {
     if !shell("jq --version").status.success() {
-        return eprintln!("skipped: no jq");
+        return skipped(Missing::Tool("jq"));
     }
     let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format json"));
     assert_eq!(text(&out.stdout), "dd: 1.274408206 s\n", "{}", text(&out.stderr));
@@ -216,7 +217,7 @@ fn a_terminal_is_filled_and_not_overrun() {
     let command =
         format!("stty rows 24 cols 60 2>/dev/null; {} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
     let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
-    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let Ok(out) = out else { return skipped(Missing::Tool("script")) };
     let page = text(&out.stdout);
     assert!(page.contains("\u{1b}[1mprimary\u{1b}[0m"), "headings stand out on a terminal: {page}");
     assert!(page.contains("more rows (show with --limit 0)"), "rows are limited on a terminal");
@@ -230,7 +231,7 @@ fn a_terminal_is_filled_and_not_overrun() {
 fn record_wrote_a_compressed_file_to_a_terminal() {
     let command = format!("{} record --engine procfs -d 1ms -o -", env!("CARGO_BIN_EXE_ctprof"));
     let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
-    let Ok(out) = out else { return eprintln!("skipped: no script") };
+    let Ok(out) = out else { return skipped(Missing::Tool("script")) };
     let page = text(&out.stdout);
     assert!(out.status.code() == Some(125) && page.contains("cannot write a compressed file to a terminal"), "{page}");
 }
@@ -240,7 +241,7 @@ fn no_color_0_did_not_disable_color() {
     let command = format!("{} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "0").stdin(Stdio::null());
-    let Ok(out) = terminal.output() else { return eprintln!("skipped: no script") };
+    let Ok(out) = terminal.output() else { return skipped(Missing::Tool("script")) };
     let page = text(&out.stdout);
     assert!(page.contains("primary") && !page.contains('\u{1b}'), "{page}");
 }

@@ -1,5 +1,6 @@
 //! Exports: what query engines read is what the snapshots say, whatever the input and the output directory contain.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -458,7 +459,7 @@ fn answered_by(engine: &str, python: &Path) {
 fn duckdb_answers_the_questions_as_show_does() {
     match python_with("duckdb") {
         Some(python) => answered_by("duckdb", &python),
-        None => eprintln!("skipped: no Python with the package duckdb (CTPROF_TEST_PYTHON)"),
+        None => skipped(Missing::Tool("Python with the package duckdb (CTPROF_TEST_PYTHON)")),
     }
 }
 
@@ -466,10 +467,10 @@ fn duckdb_answers_the_questions_as_show_does() {
 fn spark_answers_the_questions_as_show_does() {
     let java = Command::new("java").arg("-version").output();
     if !java.is_ok_and(|out| out.status.success()) {
-        return eprintln!("skipped: no Java");
+        return skipped(Missing::Tool("Java"));
     }
     match python_with("pyspark") {
         Some(python) => answered_by("spark", &python),
-        None => eprintln!("skipped: no Python with the package pyspark (CTPROF_TEST_PYTHON)"),
+        None => skipped(Missing::Tool("Python with the package pyspark (CTPROF_TEST_PYTHON)")),
     }
 }

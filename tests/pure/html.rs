@@ -1,5 +1,6 @@
 //! Promises to users about reports as HTML, in a real browser.
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -442,7 +443,7 @@ const AXE: &str = "axe.run(document, {resultTypes: ['violations']}).then(({viola
 #[test]
 fn axe_finds_no_serious_obstacle_for_anyone() {
     let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/node_modules/axe-core/axe.min.js");
-    let Ok(axe) = fs::read_to_string(axe) else { return eprintln!("skipped: no axe-core (npm --prefix web ci)") };
+    let Ok(axe) = fs::read_to_string(axe) else { return skipped(Missing::Tool("axe-core (npm --prefix web ci)")) };
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let [before, after] = &pair(&files);

@@ -1,5 +1,6 @@
 //! Promises to users about tables, CSV and JSON.
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -202,7 +203,7 @@ fn on_terminal(columns: u16, args: &str) -> Option<String> {
 #[test]
 fn a_report_on_standard_error_had_the_limits_of_standard_output() {
     let record = "record --engine procfs --long --unchanged -- true";
-    let Some(page) = on_terminal(80, &format!("{record} > /dev/null")) else { return eprintln!("skipped: no script") };
+    let Some(page) = on_terminal(80, &format!("{record} > /dev/null")) else { return skipped(Missing::Tool("script")) };
     assert!(page.contains("more rows (show with --limit 0)"), "{page}");
     let page = on_terminal(80, &format!("{record} 2>&1 > /dev/tty | cat")).unwrap();
     assert!(page.contains("\r\nprimary") && !page.contains("more rows"), "{page}");
@@ -211,7 +212,7 @@ fn a_report_on_standard_error_had_the_limits_of_standard_output() {
 #[test]
 fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
     let args = format!("show {OLD} -g comm-exact --format markdown");
-    let Some(page) = on_terminal(80, &args) else { return eprintln!("skipped: no script") };
+    let Some(page) = on_terminal(80, &args) else { return skipped(Missing::Tool("script")) };
     let words: Vec<&str> = args.split(' ').collect();
     assert_eq!(page.replace('\r', ""), printed(&words));
     assert!(page.contains("more groups"), "{page}");
@@ -219,7 +220,7 @@ fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
 
 #[test]
 fn names_of_metrics_were_cut_at_80_columns() {
-    let Some(page) = on_terminal(80, "metrics") else { return eprintln!("skipped: no script") };
+    let Some(page) = on_terminal(80, "metrics") else { return skipped(Missing::Tool("script")) };
     for metric in ctprof::model::METRICS {
         assert!(page.lines().any(|line| line.split_whitespace().next() == Some(metric.name)), "{}", metric.name);
     }
@@ -230,7 +231,7 @@ fn names_of_metrics_were_cut_at_80_columns() {
 fn tables_wrapped_on_narrow_terminals() {
     for columns in [40, 60, 80] {
         let Some(page) = on_terminal(columns, &format!("compare {OLD} {NEW} --sections primary -n 9")) else {
-            return eprintln!("skipped: no script");
+            return skipped(Missing::Tool("script"));
         };
         assert!(page.lines().all(|line| line.trim_end().chars().count() <= columns.into()), "{columns}: {page}");
         let dd = page.lines().find(|line| line.starts_with("dd ")).unwrap_or_else(|| panic!("{columns}: {page}"));
@@ -264,7 +265,9 @@ fn python_with_duckdb() -> Option<PathBuf> {
 
 #[test]
 fn numbers_in_csv_were_texts_to_duckdb() {
-    let Some(python) = python_with_duckdb() else { return eprintln!("skipped: no Python with the duckdb package") };
+    let Some(python) = python_with_duckdb() else {
+        return skipped(Missing::Tool("Python with the package duckdb (CTPROF_TEST_PYTHON)"));
+    };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.csv");
     for (args, numbers) in [

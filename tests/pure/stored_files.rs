@@ -1,5 +1,6 @@
 //! Files: written snapshots are read back unchanged, and any other file is a clear error.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -270,7 +271,7 @@ fn snapshots_written_by_root_have_mode_0600() {
     let path = dir.path().join("snap");
     CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap().write(&path).unwrap();
     if !nix::unistd::geteuid().is_root() {
-        return eprintln!("skipped: not root");
+        return skipped(Missing::Privilege("root"));
     }
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }

@@ -1,5 +1,6 @@
 //! Output of `ctprof doctor` for an unprivileged user with selected capabilities, on this host.
 
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -37,7 +38,7 @@ fn each_missing_capability_is_named_and_no_other() {
         findings(&["sys_ptrace"]),
         findings(&["sys_ptrace", "dac_read_search", "net_admin", "bpf", "perfmon"]),
     ) else {
-        return eprintln!("skipped: not root, or no setpriv");
+        return skipped(Missing::Privilege("root, with setpriv"));
     };
     let codes = |source: &str| [&none, &ptrace, &all].map(|findings| code(findings, source));
     // Even root is denied a process of an outer user namespace.

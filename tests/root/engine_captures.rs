@@ -1,5 +1,6 @@
 //! A capture by BPF between two by procfs, compared field by field.
 
+use crate::support::{Missing, skipped};
 use std::collections::{BTreeMap, BTreeSet};
 
 use ctprof::capture::{CaptureError, Engine, Options, capture_with};
@@ -42,7 +43,7 @@ pub(crate) fn has_bpf() -> bool {
     match captured(Engine::Bpf) {
         Ok(_) => true,
         Err(CaptureError::NoBpf(why)) => {
-            eprintln!("skipped: {why:?}");
+            skipped(Missing::Privilege(format!("BPF: {why:?}")));
             false
         }
         Err(error) => panic!("{error}"),

@@ -1,6 +1,7 @@
 //! Records of exited threads, from BPF and from taskstats. These tests need root; otherwise they print why they are
 //! skipped.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::process::{Child, Command, Stdio};
@@ -25,7 +26,7 @@ fn listener(engine: Engine) -> Option<(ExitListener, MutexGuard<'static, ()>)> {
     match ExitListener::start(&options, &HostContext::default(), DEFAULT_RING_BYTES) {
         Ok(listener) => Some((listener, alone)),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            skipped(Missing::Privilege(error));
             None
         }
     }
@@ -91,7 +92,7 @@ fn bpf_listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, Mut
     let listener = ExitListener::start(options, &HostContext::default(), ring_bytes).ok();
     let listener = listener.filter(|listener| listener.source() == "bpf");
     if listener.is_none() {
-        eprintln!("skipped: no exit records from BPF here");
+        skipped(Missing::Privilege("exit records from BPF"));
     }
     Some((listener?, alone))
 }
@@ -121,7 +122,7 @@ fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
         assert!((300_000_000..30_000_000_000).contains(&leader.elapsed_ns), "{} ns", leader.elapsed_ns);
         match leader.state.metrics.hiwater_rss_bytes {
             Some(peak) => assert!(peak.0 > 64 << 20),
-            None if complete == Complete::Yes => eprintln!("skipped: no peak memory before Linux 6.16"),
+            None if complete == Complete::Yes => skipped(Missing::Kernel("peak memory in exit records, of Linux 6.16")),
             None => panic!("{leader:?}"),
         }
     });
@@ -231,7 +232,7 @@ fn in_another_network_namespace_a_listener_does_not_pretend_to_receive() {
     let test = test.args(["--net", "--"]).arg(std::env::current_exe().unwrap());
     let test = test.args(["--exact", "a_listener_stops_when_it_is_dropped", "--nocapture"]);
     let Some(done) = test.output().ok().filter(|done| done.status.success()) else {
-        return eprintln!("skipped: network namespaces cannot be created here");
+        return skipped(Missing::Privilege("to create network namespaces"));
     };
     let messages = String::from_utf8_lossy(&done.stderr);
     assert!(messages.contains("skipped: no exit records: "), "{messages}");

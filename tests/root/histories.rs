@@ -1,5 +1,6 @@
 //! Threads at rest whose counters tell of what they did: those of `history.c`.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -93,7 +94,7 @@ impl Histories {
             histories.delays = None;
         }
         if histories.delays.is_none() {
-            eprintln!("skipped: kernel.task_delayacct cannot be set here");
+            skipped(Missing::Privilege("to set kernel.task_delayacct"));
         }
         histories
     }
@@ -122,7 +123,7 @@ impl Histories {
             let values: Vec<_> = of_name.filter_map(value).collect();
             match (values.iter().any(|value| is_expected(value, expected)), self.absent.get(name)) {
                 (true, _) => left += 1,
-                (false, Some(why)) => eprintln!("skipped: {field} of {name}: {why}"),
+                (false, Some(why)) => skipped(Missing::Kernel(format!("{field} of {name}: {why}"))),
                 (false, None) => panic!("{field} of {name}: {values:?}, not {expected}"),
             }
         }

@@ -1,5 +1,6 @@
 //! Threads that wait in system calls are not interrupted by captures.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
@@ -96,7 +97,7 @@ fn interruptions(engine: &str, captures: u32) -> Option<(u32, Vec<&'static str>,
         capture.args(["capture", "--quiet", "--engine", engine, "--pid", &pid, "--output"]).arg(&file);
         let output = capture.output().unwrap();
         if !output.status.success() {
-            eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+            skipped(Missing::Privilege(String::from_utf8_lossy(&output.stderr)));
             return None;
         }
     }

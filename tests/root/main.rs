@@ -3,6 +3,8 @@
 
 mod doctor;
 mod engine_captures;
+#[path = "../support/example.rs"]
+mod example;
 mod exit_records;
 mod histories;
 #[path = "../support/host.rs"]

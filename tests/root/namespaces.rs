@@ -1,5 +1,6 @@
 //! Equal values inside of namespaces.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +24,7 @@ fn has_bpf_in_namespaces() -> bool {
     let version: Vec<u32> = release.split('.').take(2).map(|number| number.parse().unwrap()).collect();
     let is_since = version >= vec![6, 1];
     if !is_since {
-        eprintln!("skipped: Linux {release}");
+        skipped(Missing::Kernel(format!("BPF in PID namespaces, of Linux 6.1: {release}")));
     }
     is_since && has_bpf()
 }
@@ -40,7 +41,7 @@ fn runs(starter: &[&str], prepare: &str, script: &str) -> bool {
             .is_ok_and(|done| done.success())
     };
     if !run(prepare) {
-        eprintln!("skipped: {starter:?} cannot be run here");
+        skipped(Missing::Privilege(format!("to run {starter:?}")));
         return false;
     }
     assert!(run(&format!("{prepare}\n{script}")), "{starter:?}: {script}");

@@ -1,5 +1,6 @@
 //! Captures and recordings at the same time do not disturb each other.
 
+use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -85,7 +86,7 @@ fn captures_at_the_same_time_have_equal_values_and_leave_no_object() {
     );
     match before {
         Some(before) => check_objects(&lister, &before),
-        None => eprintln!("skipped: the kernel does not list BPF objects for this user"),
+        None => skipped(Missing::Privilege("lists of BPF objects")),
     }
 }
 
@@ -107,7 +108,7 @@ fn check_objects(lister: &Path, before: &BTreeSet<String>) {
         }
         if begin.elapsed() > Duration::from_secs(10) {
             assert!(left.iter().any(|object| is_held(object)), "left: {left:?}");
-            return eprintln!("skipped: another process uses BPF: {left:?}");
+            return skipped(Missing::Kernel(format!("a moment in which nobody else uses BPF: {left:?}")));
         }
         thread::sleep(Duration::from_millis(100));
     }
@@ -159,7 +160,7 @@ fn no_bpf_object_outlives_a_killed_recording() {
     let folder = tempfile::tempdir().unwrap();
     let lister = compile("bpf_objects", folder.path());
     let Some(before) = objects(&lister) else {
-        return eprintln!("skipped: the kernel does not list BPF objects for this user");
+        return skipped(Missing::Privilege("lists of BPF objects"));
     };
     let window = folder.path().join("window");
     let mut recording = Command::new(CTPROF);

@@ -7,10 +7,8 @@ use crate::alone;
 use crate::engine_captures::{Captures, has_bpf};
 use crate::histories::{Histories, started};
 
-/// The program of `examples/heap.rs`, built by cargo together with this test.
 fn heap() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("examples/heap")
+    crate::example::example("heap")
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests that need root: delay accounting, cgroups, other users. Skipped with the reason otherwise.
 
+use crate::support::{Missing, skipped};
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::Read;
@@ -45,7 +46,7 @@ fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
 fn taskstats_answers(snapshot: &CtprofSnapshot) -> bool {
     let summary = snapshot.taskstats_summary.as_ref().unwrap();
     if summary.ok_count == 0 {
-        eprintln!("skipped: taskstats does not answer here: {summary:?}");
+        skipped(Missing::Privilege(format!("taskstats: {summary:?}")));
     }
     summary.ok_count > 0
 }
@@ -89,7 +90,7 @@ fn captured_as_nobody(options: &[&str]) -> Option<(String, CtprofSnapshot)> {
     let capture = capture.args(["--reuid", "65534", "--clear-groups"]).arg(&program).arg("capture").args(options);
     let done = capture.arg("-o").arg(&file).output().ok().filter(|done| done.status.success());
     if done.is_none() {
-        eprintln!("skipped: this needs root, setpriv, and a temporary directory that all may enter");
+        skipped(Missing::Privilege("root, with setpriv and a temporary directory that all may enter"));
     }
     Some((String::from_utf8_lossy(&done?.stderr).into_owned(), CtprofSnapshot::load(&file).unwrap()))
 }
@@ -105,7 +106,7 @@ fn with_file_capabilities(dir: &Path, arguments: &[&str]) -> Option<String> {
     command.args(["--reuid", "65534", "--clear-groups"]).arg(&program).args(arguments);
     let done = granted.then(|| command.stdin(Stdio::null()).output().ok()).flatten();
     if done.is_none() {
-        eprintln!("skipped: this needs root, setpriv and setcap");
+        skipped(Missing::Privilege("root, with setpriv and setcap"));
     }
     let done = done?;
     Some(String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
@@ -163,7 +164,7 @@ fn a_recording_cannot_load_programs_after_its_start() {
     let window = CtprofSnapshot::load(&file).unwrap();
     let (capture, exits) = (window.capture.unwrap(), window.window.unwrap().exit_records);
     if capture.engine != "bpf" {
-        return eprintln!("skipped: BPF is not available: {:?}", capture.no_bpf);
+        return skipped(Missing::Privilege(format!("BPF: {:?}", capture.no_bpf)));
     }
     assert_eq!(exits.map(|exits| exits.source).as_deref(), Some("bpf"));
     assert!(masks.len() >= 2, "the main thread, and the one that receives records: {status}");
@@ -214,7 +215,7 @@ fn memory_high_water_marks_are_those_of_status() {
 #[test]
 fn a_thread_that_waits_for_the_disk_shows_it() {
     let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
-        return eprintln!("skipped: kernel.task_delayacct cannot be set here");
+        return skipped(Missing::Privilege("to set kernel.task_delayacct"));
     };
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("data");
@@ -227,7 +228,7 @@ fn a_thread_that_waits_for_the_disk_shows_it() {
     }
     let reads = metrics.read_bytes.map_or(0, |bytes| bytes.0);
     if reads == 0 {
-        return eprintln!("skipped: the file system of the target directory has no O_DIRECT");
+        return skipped(Missing::Kernel("O_DIRECT in the target directory"));
     }
     assert!(metrics.blkio_delay_count.unwrap().0 > 0 && metrics.blkio_delay_total_ns.unwrap().0 > 0);
 }
@@ -298,7 +299,7 @@ fn burner() {
 #[test]
 fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     let Some(cgroup) = Cgroup::new() else {
-        return eprintln!("skipped: cgroups cannot be created here");
+        return skipped(Missing::Kernel("a cgroup with limits that may be created"));
     };
     cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
     cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
@@ -329,7 +330,7 @@ fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     let name = format!("ctprof-test-quota-{}", std::process::id());
     let folder = CgroupFolder::create(Path::new("/sys/fs/cgroup/cpu"), &name);
     let Some(folder) = folder.filter(|folder| folder.0.join("cpu.cfs_quota_us").exists()) else {
-        return eprintln!("skipped: no cgroup of version 1 can be created here");
+        return skipped(Missing::Kernel("a CPU hierarchy of cgroup version 1"));
     };
     let cgroup = Cgroup { name, folders: vec![folder] };
     cgroup.set(&[("cpu.cfs_quota_us", "20000")]);

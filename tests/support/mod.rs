@@ -1,7 +1,11 @@
 //! What several tests need.
 
+pub(crate) mod skip;
+
 use std::ffi::OsStr;
 use std::process::Command;
+
+pub(crate) use self::skip::{Missing, skipped};
 
 /// Copies a program that is executed afterwards. Another process writes it: a program that a concurrent test starts
 /// would inherit the descriptor from this one, and a file that is open for writing cannot be executed (ETXTBSY).

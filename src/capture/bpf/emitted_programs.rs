@@ -1,6 +1,7 @@
 //! The programs that are emitted for recorded kernels, run in a machine.
 #![cfg(target_endian = "little")]
 
+use crate::skip::{Missing, skipped};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
@@ -237,12 +238,12 @@ fn the_program_of_a_small_layout_is_this_one() {
 /// The program without and with `bpf_rdonly_cast`, for ids of both levels.
 #[test]
 fn the_kernel_loads_the_program() {
-    let Ok(bytes) = KernelBtf::open() else { return eprintln!("skipped: no types of the kernel") };
+    let Ok(bytes) = KernelBtf::open() else { return skipped(Missing::Kernel("BTF")) };
     let btf = Btf::parse(&bytes).unwrap();
     let kernel = Kernel::find(&btf).unwrap();
     let record = match per_cpu_array(4096) {
         Ok(record) => record,
-        Err(errno) => return eprintln!("skipped: maps are denied: {errno}"),
+        Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
     };
     for (level, cast) in [(0, kernel.cast), (1, kernel.cast), (0, None), (1, None)] {
         let layout = Layout::resolve(&btf, kernel.task, columns::all(Level(level), 2));
@@ -252,7 +253,7 @@ fn the_kernel_loads_the_program() {
         let emit = |dropped: &_| Emitter { kernel, layout: &layout, dropped }.iterator(record.as_raw_fd());
         match load(&spec, emit) {
             Ok(loaded) => assert_eq!(loaded.dropped, BTreeSet::new(), "level {level}, {cast:?}"),
-            Err(LoadError::Denied(errno)) => return eprintln!("skipped: programs are denied: {errno}"),
+            Err(LoadError::Denied(errno)) => return skipped(Missing::Privilege(format!("BPF programs: {errno}"))),
             Err(error) => panic!("level {level}, {cast:?}: {error}"),
         }
     }

@@ -144,6 +144,7 @@ fn os(errno: Errno) -> NoBpf {
 mod tests {
     use super::*;
     use crate::model::at_least;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn exits_for_which_the_kernel_did_not_run_the_program_were_not_counted_as_lost() {
@@ -158,7 +159,7 @@ mod tests {
     fn the_kernel_says_how_often_it_did_not_run_the_program() {
         let programs = match ExitPrograms::attach(1 << 16) {
             Ok((programs, _)) => programs,
-            Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
+            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
         let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", programs.exit.program.as_raw_fd())).unwrap();
         let says = fdinfo.lines().any(|line| line.starts_with("recursion_misses:"));

@@ -95,6 +95,7 @@ fn text(log: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
     use std::sync::{Arc, Barrier};
     use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ mod tests {
 
     /// The id of a type in the kernel's BTF (`Documentation/bpf/btf.rst`); `None` prints why the test is skipped.
     fn btf_id(kind: u32, name: &str) -> Option<u32> {
-        let btf = KernelBtf::open().map_err(|error| eprintln!("skipped: {error}")).ok()?;
+        let btf = KernelBtf::open().map_err(|error| skipped(Missing::Kernel(error))).ok()?;
         let word = |at: usize| u32::from_ne_bytes(btf[at..at + 4].try_into().unwrap());
         let size = |at: usize| usize::try_from(word(at)).unwrap();
         let (types, strings) = (size(4) + size(8), size(4) + size(16));
@@ -134,7 +135,7 @@ mod tests {
                 };
             id += 1;
         }
-        eprintln!("skipped: this kernel has no {name}");
+        skipped(Missing::Kernel(name));
         None
     }
 
@@ -147,7 +148,7 @@ mod tests {
     fn loaded(spec: &Spec<'_>, emit: impl FnMut(&BTreeSet<u16>) -> Assembled) -> Option<Loaded> {
         match load(spec, emit) {
             Err(error @ (LoadError::Denied(_) | LoadError::Unsupported(_))) => {
-                eprintln!("skipped: {error}");
+                skipped(Missing::Privilege(error));
                 None
             }
             result => Some(result.unwrap()),
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn an_iterator_visits_each_thread_of_a_process() {
         let Some(spec) = task_iterator() else { return };
-        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
         let Some(loaded) = loaded(&spec, |_| iterator_program(element.as_fd(), 1000, |_| ())) else { return };
         let count = |only| {
             let link = iterator::link(loaded.program.as_fd(), only)?;
@@ -222,7 +223,7 @@ mod tests {
             let all = count(None).unwrap();
             assert!(all > 300, "{all}");
             match count(Some(Only::Process(std::process::id()))) {
-                Err(Errno::E2BIG) => eprintln!("skipped: iterators of one process need Linux 6.1"),
+                Err(Errno::E2BIG) => skipped(Missing::Kernel("iterators of one process, of Linux 6.1")),
                 own => assert!((301..=all).contains(&own.unwrap())),
             }
             let thread = nix::unistd::gettid().as_raw().cast_unsigned();
@@ -236,7 +237,7 @@ mod tests {
         let Some(btf_id) = btf_id(TYPEDEF, "btf_trace_sched_process_exit") else { return };
         let spec = Spec { name: "test_exits", attach: Attach::Tracepoint, btf_id };
         let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), Counter::new()) else {
-            return eprintln!("skipped: maps are denied");
+            return skipped(Missing::Privilege("BPF maps"));
         };
         let Some(loaded) = loaded(&spec, |_| exit_program(&ring, &lost)) else { return };
         let link = attach_tracepoint(loaded.program.as_fd()).unwrap();
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn columns_that_the_verifier_refuses_are_left_out() {
         let Some(spec) = task_iterator() else { return };
-        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
         let Some(loaded) = loaded(&spec, |dropped| some_refused(element.as_fd(), dropped)) else { return };
         assert_eq!(loaded.dropped, [1, 3, 4].into());
     }
@@ -334,7 +335,7 @@ mod tests {
             LoadError::Verifier { errno, reason } => {
                 assert_eq!((errno, reason.as_str()), (Errno::EACCES, "0: (bf) r0 = r9\nR9 !read_ok"));
             }
-            error => return eprintln!("skipped: {error}"),
+            error => return skipped(Missing::Privilege(error)),
         }
         assert_eq!(rounds, 2);
         let unknown = Spec { btf_id: u32::MAX >> 1, ..spec };
@@ -344,14 +345,14 @@ mod tests {
     #[test]
     fn the_log_of_the_verifier_has_the_lines_of_the_listing() {
         let Some(spec) = task_iterator() else { return };
-        let Ok(element) = map::per_cpu_array(1000) else { return eprintln!("skipped: maps are denied") };
+        let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
         let code = some_refused(element.as_fd(), &[1, 3].into());
         let Err((_, log)) = load_or_log(&spec, &code.code) else { panic!("it is refused") };
         let listing = code.listing(|_| "").to_string();
         let without_comment = |line: &str| line.split(';').next().unwrap().trim_end().to_owned();
         let same: Vec<_> = listing.lines().map(without_comment).filter(|line| log.contains(line.as_str())).collect();
         if log.is_empty() {
-            return eprintln!("skipped: the kernel has no log");
+            return skipped(Missing::Kernel("a log of the verifier"));
         }
         // All up to the refused one, but for the map.
         assert_eq!(same.len(), Refusal::parse(&log).instruction.unwrap() - 1, "{same:#?}\n{log}");

@@ -201,6 +201,7 @@ pub(super) fn without_btf(error: KernelBtfError) -> NoBpf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn a_pass_that_does_not_end_fails() {
@@ -230,7 +231,7 @@ mod tests {
         // An iterator over one process can end early.
         let engine = match Engine::load(None, 1) {
             Ok(engine) => engine,
-            Err(no_bpf) => return eprintln!("skipped: {no_bpf:?}"),
+            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
         let field = engine.layout.find(&engine.level.tid(), &engine.dropped);
         let mut tids = BTreeSet::new();
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn metrics_without_values_are_those_with_a_refused_field() {
         let engine = Engine::load(None, 1);
-        let Ok(mut engine) = engine else { return eprintln!("skipped: {:?}", engine.err()) };
+        let Ok(mut engine) = engine else { return skipped(Missing::Privilege(format!("BPF: {:?}", engine.err()))) };
         let number = |path| engine.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = ["nvcsw", "mm->total_vm"].map(|path| u16::try_from(number(path)).unwrap());
         engine.dropped = dropped.into();

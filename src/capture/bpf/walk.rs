@@ -213,6 +213,7 @@ fn count_missing_files(reader: &Reader, threads: usize, tally: &mut Tally) {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::collections::BTreeSet;
     use std::time::Instant;
 
@@ -269,7 +270,7 @@ mod tests {
     /// prints why the test is skipped.
     fn walked(pids: &[u32]) -> Option<BpfWalked> {
         let engine = Engine::load(Some(std::process::id()), 1);
-        let engine = engine.map_err(|no_bpf| eprintln!("skipped: {no_bpf:?}")).ok()?;
+        let engine = engine.map_err(|no_bpf| skipped(Missing::Privilege(format!("BPF: {no_bpf:?}")))).ok()?;
         let walk = Walk {
             procfs: &Folder::open("/proc".as_ref()).unwrap(),
             tree: Tree::Live,

@@ -81,12 +81,13 @@ impl Deref for KernelBtf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn the_types_are_the_same_mapped_or_read() {
         let btf = match KernelBtf::open() {
             Ok(btf) => btf,
-            Err(error) => return eprintln!("skipped: {error}"),
+            Err(error) => return skipped(Missing::Kernel(format!("BTF: {error}"))),
         };
         assert_eq!(btf[..2], 0xeb9f_u16.to_ne_bytes());
         let bytes = read(File::open(PATH).unwrap(), btf.len()).unwrap();

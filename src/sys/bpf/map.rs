@@ -80,6 +80,7 @@ impl AsFd for Counter {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
     use super::*;
@@ -88,7 +89,7 @@ mod tests {
     fn a_counter_starts_at_zero_and_a_started_command_does_not_inherit_it() {
         let counter = match Counter::new() {
             Ok(counter) => counter,
-            Err(errno) => return eprintln!("skipped: maps cannot be created here: {errno}"),
+            Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
         };
         assert_eq!(counter.value(), 0);
         let flags = fcntl(&counter, FcntlArg::F_GETFD).unwrap();
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn an_element_larger_than_the_kernel_allows_is_an_error() {
         match per_cpu_array(1) {
-            Err(errno) => return eprintln!("skipped: maps cannot be created here: {errno}"),
+            Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
             Ok(map) => drop(map),
         }
         // Linux 5.10 meets the limit of locked memory first.

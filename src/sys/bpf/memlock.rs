@@ -37,6 +37,7 @@ mod tests {
     use super::super::map::Counter;
     use super::super::ring::Ring;
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn the_limit_is_restored() {
@@ -45,7 +46,7 @@ mod tests {
         let raised = RaisedMemlock::new().unwrap();
         assert!(limit().0 >= before.1);
         match Counter::new() {
-            Err(errno) => eprintln!("skipped: maps cannot be created here: {errno}"),
+            Err(errno) => skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
             // Far above the limit of 64 KiB that most hosts have.
             Ok(_) => assert!(Ring::new(1 << 20).is_ok()),
         }

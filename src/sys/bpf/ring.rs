@@ -119,6 +119,7 @@ fn position(mapping: &Mapping) -> &AtomicUsize {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -207,7 +208,7 @@ mod tests {
     fn a_ring_of_the_kernel_is_empty_and_rounded_to_pages() {
         let mut ring = match Ring::new(1) {
             Ok(ring) => ring,
-            Err(errno) => return eprintln!("skipped: ring buffers cannot be created here: {errno}"),
+            Err(errno) => return skipped(Missing::Privilege(format!("BPF ring buffers: {errno}"))),
         };
         assert_eq!(ring.size, ring.page);
         assert_eq!(ring.take(|_| panic!("no record yet")), Ok(()));

@@ -151,12 +151,13 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::{Missing, skipped};
 
     #[test]
     fn the_kernel_answers_or_gives_an_error() {
         let mut taskstats = match Taskstats::open() {
             Ok(taskstats) => taskstats,
-            Err(errno) => return eprintln!("skipped: no taskstats here: {errno}"),
+            Err(errno) => return skipped(Missing::Privilege(format!("taskstats: {errno}"))),
         };
         // Each answer is its own thread's, whatever the others' are.
         let tids: Vec<u32> = [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(AT_ONCE).collect();

@@ -70,6 +70,7 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn queries_have_the_mappings_of_the_text() {
         if maps::file_mappings(File::open("/proc/self/maps").unwrap()) == Err(Errno::ENOTTY) {
-            return eprintln!("skipped: PROCMAP_QUERY needs Linux 6.11");
+            return skipped(Missing::Kernel("PROCMAP_QUERY, of Linux 6.11"));
         }
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("new\nline (deleted) \\ ü");

@@ -212,6 +212,7 @@ pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) ->
 
 #[cfg(test)]
 mod tests {
+    use crate::skip::{Missing, skipped};
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
@@ -292,7 +293,7 @@ mod tests {
             })
         };
         if !stops_late(&mut probe) {
-            return eprintln!("skipped: processes cannot be attached to here, or stop at once");
+            return skipped(Missing::Kernel("threads that stop late, or ptrace is denied"));
         }
         assert!(sleeper.is_traced());
         probe.release();
@@ -342,7 +343,9 @@ mod tests {
 
     #[test]
     fn threads_with_known_thread_pointers_are_read_without_a_stop() {
-        let Some(heap) = Heap::start() else { return eprintln!("skipped: not built: cargo build --example heap") };
+        let Some(heap) = Heap::start() else {
+            return skipped(Missing::Tool("examples/heap (cargo build --example heap)"));
+        };
         let id = heap.program.id();
         let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), id).unwrap();
         let thread = |&tid: &u32| ThreadState { tgid: id, tid, ..ThreadState::default() };
@@ -352,7 +355,7 @@ mod tests {
         let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, timeout, &mut Vec::new());
         let mut pointers: Vec<_> = threads.iter().map(|thread| stopped(thread).ok()).collect();
         if pointers.contains(&None) {
-            return eprintln!("skipped: processes cannot be attached to here");
+            return skipped(Missing::Privilege("ptrace"));
         }
         // One thread without a thread pointer, and one whose thread-local storage is not mapped.
         threads.extend([thread(&id), thread(&id)]);

@@ -1,171 +1,41 @@
-//! A command that ctprof runs, and signals meanwhile. Signals and the parent of orphans concern a whole process:
-//! each test runs this program again, as a recorder.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+//! A command that ctprof runs, and signals meanwhile, by `examples/recorder.rs`.
 
-mod support;
-
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::panic::catch_unwind;
-use std::path::Path;
-use std::process::{self, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{self, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ctprof::process::{Child, Ended, Invocation, Privileges, Signals, fail_writes_beyond_limit};
-use nix::errno::Errno;
 use nix::sys::signal::Signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, Uid};
 
-/// Makes this program a recorder; says what it does.
-const RECORDER: &str = "CTPROF_TEST_RECORDER";
+use crate::example::example;
+use crate::support::{Missing, copy_program, skipped};
 
-/// Value of [`RECORDER`] for the tests, which run with the default dispositions of signals.
-const DEFAULTS: &str = "none";
+/// A shell that starts the tests in the background ignores SIGINT for them.
+const DEFAULTS: [&str; 2] = ["env", "--default-signal"];
 
-macro_rules! table {
-    ($($test:ident)*) => { &[$((stringify!($test), $test)),*] };
+/// A recorder, or a wrapper that executes one; what it prints is captured.
+fn prepared(wrapper: &[&str], task: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(DEFAULTS[0]);
+    command.args(&DEFAULTS[1..]).args(wrapper).arg(example("recorder")).arg(task).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
-const TESTS: &[(&str, fn())] = table![
-    the_exit_status_of_the_command_is_kept
-    a_killed_command_is_reported_as_by_a_shell
-    a_command_that_does_not_start_is_reported_as_by_env
-    the_command_keeps_streams_folder_environment_and_group
-    the_command_has_the_signals_that_ctprof_was_started_with
-    the_command_has_the_capabilities_that_ctprof_was_started_with
-    file_capabilities_of_ctprof_change_nothing_for_the_command
-    the_command_is_a_zombie_until_it_is_reaped
-    orphans_of_the_command_become_children_of_ctprof_and_are_reaped
-    an_orphan_that_outlives_the_command_is_left_alone
-    a_signal_from_a_process_is_forwarded
-    a_signal_is_forwarded_to_a_command_that_has_changed_its_user
-    a_key_of_the_terminal_reaches_the_command_once
-    a_stopped_job_continues
-    a_signal_before_the_command_starts_prevents_its_start
-    an_ignored_hangup_stays_ignored
-    a_pause_ends_in_time_or_by_a_signal
-    signals_that_arrive_together_end_a_pause_once
-    a_signal_after_the_pause_ends_ctprof
-];
-
-fn main() -> ExitCode {
-    match env::var(RECORDER).as_deref() {
-        Ok(DEFAULTS) => run_tests(),
-        Ok(task) => recorder(task),
-        // A shell that starts the tests in the background ignores SIGINT for them.
-        Err(_) => {
-            let this = env::current_exe().unwrap();
-            let mut defaults = Command::new("env");
-            defaults.arg("--default-signal").arg(this).args(env::args_os().skip(1)).env(RECORDER, DEFAULTS);
-            panic!("cannot execute env: {}", defaults.exec())
-        }
-    }
-}
-
-fn run_tests() -> ExitCode {
-    let filter = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let mut failed = 0;
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
-        let passed = catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += u8::from(!passed);
-    }
-    ExitCode::from(failed)
-}
-
-/// What `ctprof record` does, without captures. Facts for the tests go to stderr.
-fn recorder(task: &str) -> ExitCode {
-    fail_writes_beyond_limit();
-    Privileges::Record.keep();
-    match task {
-        "command" => record_command(),
-        "pause" => record_pause(),
-        "survive" => survive_interrupts(),
-        _ => panic!("{task}"),
-    }
-}
-
-fn record_command() -> ExitCode {
-    let signals = Signals::for_command().unwrap();
-    wait_for_stdin();
-    let command: Vec<OsString> = env::args_os().skip(1).collect();
-    let child = match Child::spawn(&Invocation::new(&command[0], &command[1..]), &signals) {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("{error}");
-            return error.exit_status().into();
-        }
-    };
-    let end = child.wait_exited(&signals).unwrap();
-    drop(signals);
-    let id = child.id();
-    let state = state(id);
-    child.reap().unwrap();
-    let children = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Err(Errno::ECHILD) => "none",
-        Ok(WaitStatus::StillAlive) => "alive",
-        other => panic!("{other:?}"),
-    };
-    let exists = Path::new(&format!("/proc/{id}")).exists();
-    eprintln!("state {state} exists {exists} children {children} elapsed {}", end.elapsed.as_millis());
-    end.exit_status().into()
-}
-
-/// With signals blocked, for tests that send some before anything else.
-fn wait_for_stdin() {
-    if env::var_os("WAIT_FOR_STDIN").is_some() {
-        println!("ready");
-        let _ = std::io::stdin().read(&mut [0]);
-    }
+/// The command by itself, in the same wrapper.
+fn direct(wrapper: &[&str]) -> Command {
+    let mut command = Command::new(DEFAULTS[0]);
+    command.args(&DEFAULTS[1..]).args(wrapper);
+    command
 }
 
 /// The letter in `/proc/PID/stat`.
 fn state(id: u32) -> String {
     fs::read_to_string(format!("/proc/{id}/stat")).unwrap().rsplit(") ").next().unwrap()[..1].to_owned()
-}
-
-fn record_pause() -> ExitCode {
-    let signals = Signals::for_pause().unwrap();
-    wait_for_stdin();
-    println!("ready");
-    let begin = Instant::now();
-    let ended = signals.pause(env::args().nth(1).unwrap().parse().map(Duration::from_millis).unwrap()).unwrap();
-    let waited = begin.elapsed();
-    drop(signals);
-    println!("{ended:?} {}", waited.as_millis());
-    if ended != Ended::Elapsed {
-        thread::sleep(Duration::from_secs(10));
-    }
-    ExitCode::SUCCESS
-}
-
-/// A command that SIGINT does not end: counts those until none has arrived for a while.
-fn survive_interrupts() -> ExitCode {
-    let signals = Signals::for_pause().unwrap();
-    println!("ready");
-    let mut patience = Duration::from_secs(10);
-    while let Ended::Signal(_) = signals.pause(patience).unwrap() {
-        println!("interrupted");
-        patience = Duration::from_millis(100);
-    }
-    ExitCode::from(9)
-}
-
-/// A recorder, or a wrapper that executes one; what it prints is captured.
-fn prepared(wrapper: &[&str], task: &str, arguments: &[&str]) -> Command {
-    let this = env::current_exe().unwrap();
-    let words = wrapper.iter().map(OsString::from).chain([this.into()]).collect::<Vec<_>>();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).args(arguments).env(RECORDER, task);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
 }
 
 struct Run {
@@ -224,24 +94,27 @@ impl Running {
 
 /// Runs `command` as it is, and with a recorder in between, both in `wrapper`: the outputs must be the same.
 fn assert_unchanged(wrapper: &[&str], command: &[&str]) -> String {
-    let direct = Run::of(Command::new(wrapper[0]).args(&wrapper[1..]).args(command));
+    let direct = Run::of(direct(wrapper).args(command));
     let recorded = Run::of(&mut prepared(wrapper, "command", command));
     assert_eq!((recorded.code(), &recorded.stdout), (0, &direct.stdout), "{wrapper:?}: {}", recorded.stderr);
     direct.stdout
 }
 
+#[test]
 fn the_exit_status_of_the_command_is_kept() {
     for status in [0, 3, 255] {
         assert_eq!(record(&["sh", "-c", &format!("exit {status}")]).code(), status);
     }
 }
 
+#[test]
 fn a_killed_command_is_reported_as_by_a_shell() {
     for signal in [9, 15, 40] {
         assert_eq!(record(&["sh", "-c", &format!("kill -{signal} $$")]).code(), 128 + signal);
     }
 }
 
+#[test]
 fn a_command_that_does_not_start_is_reported_as_by_env() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("from-windows");
@@ -262,6 +135,7 @@ fn a_command_that_does_not_start_is_reported_as_by_env() {
     }
 }
 
+#[test]
 fn the_command_keeps_streams_folder_environment_and_group() {
     let script = "cat; pwd; echo $VARIABLE; cut -d' ' -f5 /proc/self/stat; echo error >&2";
     let folder = tempfile::tempdir().unwrap();
@@ -276,30 +150,33 @@ fn the_command_keeps_streams_folder_environment_and_group() {
     assert_unchanged(&["env"], &["ls", "/proc/self/fd"]);
 }
 
+#[test]
 fn the_command_has_the_signals_that_ctprof_was_started_with() {
     let status = ["grep", "^Sig[BIC]", "/proc/self/status"];
     let changed = ["env", "--block-signal=USR1,INT", "--ignore-signal=HUP,PIPE,CHLD,XFSZ"];
     assert_ne!(assert_unchanged(&["env"], &status), assert_unchanged(&changed, &status));
 }
 
+#[test]
 fn the_command_has_the_capabilities_that_ctprof_was_started_with() {
     let status = ["grep", "^Cap", "/proc/self/status"];
     assert_unchanged(&["env"], &status);
-    if !Uid::effective().is_root() || !has("setpriv") {
-        return eprintln!("skipped: not root, or no setpriv");
+    if !has_root_and(&["setpriv"]) {
+        return;
     }
     let program = AsNobody::new();
     let caps = "+net_raw,+chown,+sys_ptrace";
     let wrapper = ["setpriv", "--reuid=65534", "--inh-caps", caps, "--ambient-caps", caps];
-    let direct = Run::of(Command::new(wrapper[0]).args(&wrapper[1..]).args(status));
+    let direct = Run::of(direct(&wrapper).args(status));
     let recorded = Run::of(program.recorder(&wrapper).args(status));
     assert_eq!(recorded.stdout, direct.stdout, "{}", recorded.stderr);
     assert!(direct.stdout.contains("CapAmb:\t0000000000082001"), "{}", direct.stdout);
 }
 
+#[test]
 fn file_capabilities_of_ctprof_change_nothing_for_the_command() {
-    if !Uid::effective().is_root() || !has("setpriv") || !has("setcap") {
-        return eprintln!("skipped: not root, or no setpriv or setcap");
+    if !has_root_and(&["setpriv", "setcap"]) {
+        return;
     }
     let program = AsNobody::new();
     let set = ["cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep", &program.path()];
@@ -307,14 +184,28 @@ fn file_capabilities_of_ctprof_change_nothing_for_the_command() {
     let wrapper = ["setpriv", "--reuid=65534", "--clear-groups", "env", "TMPDIR=/kept", "LD_LIBRARY_PATH=/kept"];
     // glibc removes both variables from a program with file capabilities.
     let command = ["sh", "-c", "grep ^Cap /proc/self/status; echo $TMPDIR $LD_LIBRARY_PATH"];
-    let direct = Run::of(Command::new(wrapper[0]).args(&wrapper[1..]).args(command));
+    let direct = Run::of(direct(&wrapper).args(command));
     let recorded = Run::of(program.recorder(&wrapper).args(command));
     assert_eq!(recorded.stdout, direct.stdout, "{}", recorded.stderr);
     assert!(direct.stdout.contains("CapPrm:\t0000000000000000"), "{}", direct.stdout);
 }
 
+/// Whether a tool is installed; a test without it is skipped.
 fn has(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok()
+    let is_there = Command::new(tool).arg("--version").output().is_ok();
+    if !is_there {
+        skipped(Missing::Tool(tool));
+    }
+    is_there
+}
+
+/// Whether this is root, with these tools; a test without is skipped.
+fn has_root_and(tools: &[&str]) -> bool {
+    let is_root = Uid::effective().is_root();
+    if !is_root {
+        skipped(Missing::Privilege("root"));
+    }
+    is_root && tools.iter().all(|tool| has(tool))
 }
 
 /// A copy of this program that any user can execute.
@@ -324,7 +215,7 @@ impl AsNobody {
     fn new() -> Self {
         let copy = Self(tempfile::tempdir().unwrap());
         fs::set_permissions(&copy.0, fs::Permissions::from_mode(0o755)).unwrap();
-        support::copy_program(env::current_exe().unwrap(), copy.path());
+        copy_program(example("recorder"), copy.path());
         copy
     }
 
@@ -333,12 +224,13 @@ impl AsNobody {
     }
 
     fn recorder(&self, wrapper: &[&str]) -> Command {
-        let mut command = Command::new(wrapper[0]);
-        command.args(&wrapper[1..]).arg(self.path()).env(RECORDER, "command").current_dir("/");
+        let mut command = direct(wrapper);
+        command.arg(self.path()).arg("command").current_dir("/");
         command
     }
 }
 
+#[test]
 fn the_command_is_a_zombie_until_it_is_reaped() {
     let run = record(&["sleep", "0.2"]);
     let (facts, elapsed) = run.stderr.trim().split_once(" elapsed ").unwrap();
@@ -346,6 +238,7 @@ fn the_command_is_a_zombie_until_it_is_reaped() {
     assert!((200..5000).contains(&elapsed.parse::<u32>().unwrap()), "{elapsed} ms");
 }
 
+#[test]
 fn orphans_of_the_command_become_children_of_ctprof_and_are_reaped() {
     let start = "orphan=$( (sleep 0.1 > /dev/null & echo $!) ); cut -d' ' -f4 /proc/$orphan/stat";
     // A zombie can be sent signals.
@@ -357,6 +250,7 @@ fn orphans_of_the_command_become_children_of_ctprof_and_are_reaped() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), recorder.to_string());
 }
 
+#[test]
 fn an_orphan_that_outlives_the_command_is_left_alone() {
     let run = record(&["sh", "-c", "sleep 100 > /dev/null 2>&1 & echo $!"]);
     assert!(run.stderr.contains("children alive"), "{}", run.stderr);
@@ -366,6 +260,7 @@ fn an_orphan_that_outlives_the_command_is_left_alone() {
     assert_eq!(cmdline, b"sleep\x00100\x00");
 }
 
+#[test]
 fn a_signal_from_a_process_is_forwarded() {
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         let name = &signal.as_str()[3..];
@@ -377,9 +272,10 @@ fn a_signal_from_a_process_is_forwarded() {
     }
 }
 
+#[test]
 fn a_signal_is_forwarded_to_a_command_that_has_changed_its_user() {
-    if !Uid::effective().is_root() || !has("setpriv") {
-        return eprintln!("skipped: not root, or no setpriv");
+    if !has_root_and(&["setpriv"]) {
+        return;
     }
     let script = "echo ready; exec sleep 10";
     let command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", script];
@@ -388,16 +284,17 @@ fn a_signal_is_forwarded_to_a_command_that_has_changed_its_user() {
     assert_eq!(running.finish().0.code(), Some(143));
 }
 
+#[test]
 fn a_key_of_the_terminal_reaches_the_command_once() {
     if !has("script") {
-        return eprintln!("skipped: no script");
+        return;
     }
-    let this = env::current_exe().unwrap().display().to_string();
+    let recorder = example("recorder").display().to_string();
     let press_ctrl_c = |command: &str| {
         let mut terminal = Command::new("script");
         // A shell that waits for it, as dash does, would end by the key itself.
-        let recorder = format!("exec {this} {command}");
-        terminal.args(["-qec", &recorder, "/dev/null"]).env(RECORDER, "command");
+        let record = format!("exec env --default-signal {recorder} command {command}");
+        terminal.args(["-qec", &record, "/dev/null"]);
         let mut running = Running::start(terminal.stdin(Stdio::piped()).stdout(Stdio::piped()));
         running.process.stdin.as_ref().unwrap().write_all(b"\x03").unwrap();
         // The input stays open meanwhile: its end is another key.
@@ -405,11 +302,12 @@ fn a_key_of_the_terminal_reaches_the_command_once() {
         running.stdout.read_to_string(&mut output).unwrap();
         (running.finish().0.code(), output.matches("interrupted").count(), output.contains("state Z"))
     };
-    assert_eq!(press_ctrl_c(&format!("env {RECORDER}=survive {this}")), (Some(9), 1, true));
+    assert_eq!(press_ctrl_c(&format!("{recorder} survive")), (Some(9), 1, true));
     let killed = press_ctrl_c("sh -c 'echo ready; exec sleep 10'");
     assert_eq!(killed, (Some(130), 0, true), "ctprof survives its command");
 }
 
+#[test]
 fn a_stopped_job_continues() {
     let script = "echo ready; echo $$; read line; exit 9";
     let mut running = Running::start(prepared(&[], "command", &["sh", "-c", script]).process_group(0));
@@ -424,6 +322,7 @@ fn a_stopped_job_continues() {
     assert_eq!(running.finish().0.code(), Some(9));
 }
 
+#[test]
 fn a_signal_before_the_command_starts_prevents_its_start() {
     let mut command = prepared(&[], "command", &["echo", "started"]);
     let running = Running::start(command.env("WAIT_FOR_STDIN", ""));
@@ -432,17 +331,19 @@ fn a_signal_before_the_command_starts_prevents_its_start() {
     assert_eq!((status.code(), rest.as_str()), (Some(130), ""));
 }
 
+#[test]
 fn an_ignored_hangup_stays_ignored() {
     let mut running = Running::start(&mut prepared(&["env", "--ignore-signal=HUP"], "pause", &["300"]));
     running.send(SIGHUP);
     assert!(running.line().starts_with("Elapsed"));
 }
 
+#[test]
 fn a_pause_ends_in_time_or_by_a_signal() {
     let waited = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
     let mut running = Running::start(&mut prepared(&[], "pause", &["200"]));
     let line = running.line();
-    assert!(line.starts_with("Elapsed") && (200..1000).contains(&waited(&line)), "{line}");
+    assert!(line.starts_with("Elapsed") && (200..5000).contains(&waited(&line)), "{line}");
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let mut running = Running::start(&mut prepared(&[], "pause", &["10000"]));
         running.send(signal);
@@ -453,6 +354,7 @@ fn a_pause_ends_in_time_or_by_a_signal() {
     }
 }
 
+#[test]
 fn signals_that_arrive_together_end_a_pause_once() {
     let mut command = prepared(&[], "pause", &["10000"]);
     let mut running = Running::start(command.env("WAIT_FOR_STDIN", ""));
@@ -467,6 +369,7 @@ fn signals_that_arrive_together_end_a_pause_once() {
     running.finish();
 }
 
+#[test]
 fn a_signal_after_the_pause_ends_ctprof() {
     let mut running = Running::start(&mut prepared(&[], "pause", &["10000"]));
     running.send(SIGINT);

@@ -1,0 +1,22 @@
+//! Programs of `examples/` that tests run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A program of `examples/`. Cargo builds it in each `cargo test` of everything, but not for a single test program.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("the path of this program");
+    let program = tests.ancestors().nth(2).expect("a folder of programs").join("examples").join(name);
+    let built = modified(&program).unwrap_or_else(|| panic!("no {}: cargo build --examples", program.display()));
+    // Cargo writes `PROGRAM: SOURCE SOURCE...` beside it.
+    let sources = fs::read_to_string(program.with_extension("d")).expect("the sources of an example");
+    let changes = sources.split_ascii_whitespace().skip(1).filter_map(|source| modified(Path::new(source)));
+    let is_stale = |change| built < change && Some(change) < modified(&tests);
+    assert!(!changes.into_iter().any(is_stale), "{} is out of date: cargo build --examples", program.display());
+    program
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+}
