@@ -103,9 +103,9 @@ impl Fleet {
     fn window(self, template: &CtprofSnapshot, moment: Moment) -> CtprofSnapshot {
         let mut snapshot = template.clone();
         let started = START_NS + as_u64(moment.day) * DAY_NS + DAY_NS / as_u64(self.windows) * as_u64(moment.window);
-        snapshot.format_version = Some(2);
-        snapshot.captured_at_unix_ns = started + SECONDS * SECOND_NS;
-        let host = snapshot.host.get_or_insert_default();
+        snapshot.head.format_version = Some(2);
+        snapshot.head.captured_at_unix_ns = started + SECONDS * SECOND_NS;
+        let host = snapshot.head.host.get_or_insert_default();
         host.hostname = Some(format!("host-{:02}", moment.host));
         host.boot_id = Some(format!("00000000-0000-4000-8000-{:012}", moment.host));
         host.kernel_release = Some(KERNELS[moment.host % KERNELS.len()].to_owned());
@@ -200,7 +200,8 @@ fn scaled(template: &ThreadState, random: &mut Random) -> ThreadState {
 }
 
 fn add_cgroups(snapshot: &mut CtprofSnapshot, moment: Moment) {
-    let template = snapshot.cgroup_stats.values().max_by_key(|stats| stats.memory.stat.as_ref().map(BTreeMap::len));
+    let template =
+        snapshot.head.cgroup_stats.values().max_by_key(|stats| stats.memory.stat.as_ref().map(BTreeMap::len));
     let template = template.cloned().unwrap_or_default();
     for service in &SERVICES {
         let mut stats = template.clone();
@@ -208,7 +209,7 @@ fn add_cgroups(snapshot: &mut CtprofSnapshot, moment: Moment) {
         stats.memory.max = Some(LimitBytes(Limit::Number(limit)));
         let is_full = moment.host == FULL_HOST && service.process == LEAKING_PROCESS;
         stats.memory.current = Some((limit / 100 * if is_full { 97 } else { 40 }).into());
-        snapshot.cgroup_stats.insert(format!("/app.slice/{}.service", service.process), stats);
+        snapshot.head.cgroup_stats.insert(format!("/app.slice/{}.service", service.process), stats);
     }
 }
 
@@ -228,7 +229,7 @@ fn add_window(snapshot: &mut CtprofSnapshot, started: u64, moment: Moment) {
     window.process_counters = true;
     window.exit_records = Some(exits);
     window.cpu = Some(cpu);
-    snapshot.window = Some(window);
+    snapshot.head.window = Some(window);
 }
 
 /// Removes what an unprivileged capture cannot read.
@@ -240,10 +241,10 @@ fn deny(snapshot: &mut CtprofSnapshot) {
         }
         denied += 1;
     }
-    let summary = snapshot.parse_summary.get_or_insert_default();
+    let summary = snapshot.head.parse_summary.get_or_insert_default();
     summary.read_failures_by_errno = [(SourceFile::Io, [(Errno::EACCES, denied)].into())].into();
-    snapshot.parse_summary = Some(std::mem::take(summary).concluded());
-    if let Some(capture) = &mut snapshot.capture {
+    snapshot.head.parse_summary = Some(std::mem::take(summary).concluded());
+    if let Some(capture) = &mut snapshot.head.capture {
         capture.euid = 1000;
         capture.capabilities.clear();
     }

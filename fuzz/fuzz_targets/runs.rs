@@ -40,8 +40,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn digest(mut run: CtprofSnapshot, options: &Options) -> Digest {
+fn digest(run: CtprofSnapshot, options: &Options) -> Digest {
     let mut totals = ThreadTotals::new(options);
-    std::mem::take(&mut run.threads).into_iter().for_each(|thread| totals.add(thread));
-    Digest::new(run, totals)
+    run.threads.into_iter().for_each(|thread| totals.add(thread));
+    Digest::new(run.head, totals)
 }

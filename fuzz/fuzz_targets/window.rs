@@ -27,19 +27,19 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
 });
 
 fn of_one_boot(mut snapshot: CtprofSnapshot) -> CtprofSnapshot {
-    snapshot.window = None;
-    let host = snapshot.host.get_or_insert_default();
+    snapshot.head.window = None;
+    let host = snapshot.head.host.get_or_insert_default();
     host.boot_id = Some("boot".to_owned());
     host.uptime_ns.get_or_insert_default();
     snapshot
 }
 
 fn uptime(snapshot: &CtprofSnapshot) -> Option<u64> {
-    let exact = snapshot.capture.as_ref().and_then(|capture| capture.boottime_ns);
-    exact.or_else(|| snapshot.host.as_ref()?.uptime_ns)
+    let exact = snapshot.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    exact.or_else(|| snapshot.head.host.as_ref()?.uptime_ns)
 }
 
-fn shown(mut earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]) {
+fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]) {
     let record = |thread: &ThreadState| {
         let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(RECORDER);
         let (started, elapsed) = (thread.read_at_ns.unwrap_or(0), thread.span.map_or(0, |span| span.alive_ns));
@@ -48,9 +48,9 @@ fn shown(mut earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadSt
     let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
     let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each) };
     let command = (records.len() % 2 == 1).then(RecordedCommand::default);
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
     let recording = Recording { exits, recorder: RECORDER, command };
-    let window = recorded(&earlier, threads, later, recording).expect("two captures of one boot");
+    let window = recorded(&earlier.head, Earlier::of_threads(earlier.threads), later, recording)
+        .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
         let mut options = Options::default();
@@ -60,15 +60,14 @@ fn shown(mut earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadSt
 }
 
 /// As `ctprof compare` compares them: like for like.
-fn compared(mut earlier: CtprofSnapshot, mut later: CtprofSnapshot) {
+fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     let options = Options::default();
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    let all = std::mem::take(&mut later.threads);
-    let mut join = totals(&earlier, threads, &later, &ThreadTotals::new(&options)).expect("two captures of one boot");
-    all.into_iter().for_each(|thread| join.add(thread));
-    let ends = join.finish(&later, &Exits::default());
-    let candidate = Digest::new(later, ends.threads).since_baseline(ends.window);
-    let sides = Sides { baseline: Digest::new(earlier, ends.before), candidate }.map(Runs::from);
+    let (threads, totals_of) = (Earlier::of_threads(earlier.threads), ThreadTotals::new(&options));
+    let mut join = totals(&earlier.head, threads, &later.head, &totals_of).expect("two captures of one boot");
+    later.threads.into_iter().for_each(|thread| join.add(thread));
+    let ends = join.finish(&later.head, &Exits::default());
+    let candidate = Digest::new(later.head, ends.threads).since_baseline(ends.window);
+    let sides = Sides { baseline: Digest::new(earlier.head, ends.before), candidate }.map(Runs::from);
     let comparison = compare_digests(sides, &options);
     formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
 }

@@ -20,7 +20,9 @@ use super::procfs::{pids, whole_process};
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
 use super::walked::Walked;
-use crate::model::{CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name};
+use crate::model::{
+    CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
+};
 use crate::process::{held, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
@@ -90,7 +92,7 @@ impl<'o> Capturer<'o> {
         rollup::read(smaps, procfs, &mut walked, &pool);
         let probe_summary = walked.probe.clone().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
-        Ok(CtprofSnapshot {
+        let head = SnapshotHead {
             format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: start.unix_ns,
             capture: Some(CaptureInfo {
@@ -105,14 +107,14 @@ impl<'o> Capturer<'o> {
             host: Some(host),
             cpu_time,
             cpu_time_after,
-            threads: walked.threads,
             cgroup_stats,
             probe_summary,
             parse_summary: Some(walked.tally.summary()),
             taskstats_summary: walked.taskstats,
             psi,
             sched_ext,
-        })
+        };
+        Ok(CtprofSnapshot { head, threads: walked.threads })
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
         let unreadable = File::open("/").unwrap();
         engine.replace_iterators(unreadable.into());
         let snapshot = capturer.capture(Smaps::Never).unwrap();
-        let capture = snapshot.capture.unwrap();
+        let capture = snapshot.head.capture.unwrap();
         let no_bpf = NoBpf::with_detail(BpfObstacle::Failed, "EISDIR");
         assert_eq!((&*capture.engine, capture.no_bpf, capture.bpf), ("procfs", Some(no_bpf), None));
         assert!(snapshot.threads.iter().any(|thread| thread.tid == std::process::id()));

@@ -83,12 +83,12 @@ fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()
     let captured = Captured {
         threads: census.threads,
         processes: census.processes,
-        cgroups: u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX),
-        engine: snapshot.capture.as_ref().map_or("", |capture| &capture.engine),
-        duration_ns: snapshot.capture.as_ref().map_or(0, |capture| capture.duration_ns),
+        cgroups: u64::try_from(snapshot.head.cgroup_stats.len()).unwrap_or(u64::MAX),
+        engine: snapshot.head.capture.as_ref().map_or("", |capture| &capture.engine),
+        duration_ns: snapshot.head.capture.as_ref().map_or(0, |capture| capture.duration_ns),
         file,
         bytes,
-        gaps: &gaps(snapshot, &census),
+        gaps: &gaps(&snapshot.head, &census),
     };
     capture_summary(&mut io::stderr().lock(), &captured)
 }

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use super::args::{Args, Messages, View};
 use super::progress::{self, Watch};
 use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
-use crate::model::{CtprofSnapshot, Threads};
+use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
 use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
@@ -28,14 +28,14 @@ pub(super) struct Input<'o> {
 /// A file, open or read.
 enum Opened {
     /// With what precedes its threads.
-    Streamed(Box<CtprofSnapshot>, Stored),
+    Streamed(Box<SnapshotHead>, Stored),
     /// ctprof did not write it: it is in memory.
-    Whole(Box<CtprofSnapshot>),
+    Whole(Box<SnapshotHead>, Vec<ThreadState>),
 }
 
 impl Opened {
-    fn head(&self) -> &CtprofSnapshot {
-        let (Self::Streamed(head, _) | Self::Whole(head)) = self;
+    fn head(&self) -> &SnapshotHead {
+        let (Self::Streamed(head, _) | Self::Whole(head, _)) = self;
         head
     }
 }
@@ -55,7 +55,7 @@ impl<'o> Input<'o> {
 
     /// Scope `command` needs a window of a command.
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
-        let command = digest.snapshot.window.as_ref().and_then(|window| window.command.as_ref());
+        let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         if self.options.scope == Scope::Command && command.is_none() {
             let message = format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
@@ -142,26 +142,26 @@ impl<'o> Input<'o> {
         match stored.head() {
             Some(head) => Ok(Opened::Streamed(Box::new(head), stored)),
             None => {
-                let (snapshot, threads) = stored.load_into(&Vec::new(), &self.progress)?;
-                Ok(Opened::Whole(Box::new(CtprofSnapshot { threads, ..snapshot })))
+                let (head, threads) = stored.load_into(&Vec::new(), &self.progress)?;
+                Ok(Opened::Whole(Box::new(head), threads))
             }
         }
     }
 
-    fn load<T: Threads>(&self, opened: Opened, empty: &T) -> Result<(CtprofSnapshot, T), StoreError> {
+    fn load<T: Threads>(&self, opened: Opened, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
         match opened {
             Opened::Streamed(_, stored) => stored.load_into(empty, &self.progress),
-            Opened::Whole(mut snapshot) => {
+            Opened::Whole(head, all) => {
                 let mut threads = empty.another();
-                std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
-                Ok((*snapshot, threads))
+                all.into_iter().for_each(|thread| threads.add(thread));
+                Ok((*head, threads))
             }
         }
     }
 
     fn digest(&self, opened: Opened) -> Result<Digest, StoreError> {
-        let (snapshot, threads) = self.load(opened, &self.totals())?;
-        Ok(Digest::new(snapshot, threads))
+        let (head, threads) = self.load(opened, &self.totals())?;
+        Ok(Digest::new(head, threads))
     }
 
     fn totals(&self) -> ThreadTotals {

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::capture::record::{self, ExitListener};
 use crate::capture::{self, Capturer, Options, Smaps};
-use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand};
+use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand, SnapshotHead};
 use crate::process::{Child, CommandEnd, Ended, Invocation, Privileges, Signals, SpawnError};
 use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
 
@@ -39,7 +39,7 @@ pub(super) struct Open<'s> {
     smaps: Smaps,
     capturer: Capturer<'s>,
     listener: Option<ExitListener>,
-    earlier: CtprofSnapshot,
+    earlier: SnapshotHead,
     threads: Earlier,
 }
 
@@ -59,9 +59,8 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Open<'_>> {
         Privileges::Record.keep_after_loading();
     }
     // Only the later memory of processes is shown.
-    let mut earlier = capturer.capture(Smaps::Never)?;
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    Ok(Open { smaps: options.smaps, capturer, listener, earlier, threads })
+    let CtprofSnapshot { head: earlier, threads } = capturer.capture(Smaps::Never)?;
+    Ok(Open { smaps: options.smaps, capturer, listener, earlier, threads: Earlier::of_threads(threads) })
 }
 
 impl Span {

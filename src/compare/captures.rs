@@ -7,14 +7,14 @@ use super::entry::{Entry, SideSection, one_group};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
-    BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, HostHeapState, SelfCost,
+    BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, HostHeapState, SelfCost, SnapshotHead,
     TaskstatsSummary, Unit,
 };
 
 type Fact = (Cow<'static, str>, Unit, Option<u64>);
 
 /// The section on one side.
-pub(super) fn section(snapshot: &CtprofSnapshot) -> SideSection {
+pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let mut facts = Vec::new();
     facts.extend(snapshot.capture.iter().flat_map(cost));
     facts.extend(snapshot.capture.iter().filter_map(|capture| capture.bpf.as_ref()).flat_map(bpf));
@@ -118,7 +118,7 @@ mod tests {
     use super::super::options::Options;
     use super::*;
     use crate::diagnose::findings;
-    use crate::model::{Errno, HostContext, ProbeFailure, SourceFile};
+    use crate::model::{CtprofSnapshot, Errno, HostContext, ProbeFailure, SourceFile};
 
     fn captured() -> CtprofSnapshot {
         let failures = [(ProbeFailure::JemallocNotFound, 5), (ProbeFailure::PtraceSeize, 2)].into();
@@ -128,15 +128,18 @@ mod tests {
         let parse =
             CtprofParseSummary { read_failures_by_errno: [(SourceFile::Io, errnos)].into(), ..Default::default() };
         CtprofSnapshot {
-            probe_summary: Some(probe.concluded()),
-            parse_summary: Some(parse.concluded()),
+            head: SnapshotHead {
+                probe_summary: Some(probe.concluded()),
+                parse_summary: Some(parse.concluded()),
+                ..SnapshotHead::default()
+            },
             ..CtprofSnapshot::default()
         }
     }
 
     #[test]
     fn the_tally_of_the_jemalloc_probe_is_among_the_facts() {
-        let groups = section(&captured());
+        let groups = section(&captured().head);
         let entries = groups.values().flat_map(|group| &group.entries);
         let facts: BTreeMap<_, _> = entries.map(|entry| (&*entry.name, (entry.unit, entry.cell.clone()))).collect();
         let expected = [
@@ -156,8 +159,11 @@ mod tests {
     #[test]
     fn the_heap_of_the_capturing_process_is_among_the_facts_by_field_names() {
         let host = HostContext { heap_state: Some(HostHeapState::test_fixture()), ..HostContext::default() };
-        let snapshot = CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() };
-        let groups = section(&snapshot);
+        let snapshot = CtprofSnapshot {
+            head: SnapshotHead { host: Some(host), ..SnapshotHead::default() },
+            ..CtprofSnapshot::default()
+        };
+        let groups = section(&snapshot.head);
         let facts: Vec<_> =
             groups.values().flat_map(|group| &group.entries).map(|entry| (&*entry.name, entry.unit)).collect();
         assert!(

@@ -9,15 +9,16 @@ use serde::Serialize;
 
 use super::options::{GroupBy, Names, Options, Scope};
 use crate::model::{
-    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, ThreadSpan, ThreadState, Threads, Totals, WindowInfo,
+    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads,
+    Totals, WindowInfo,
 };
 
 /// One snapshot, reduced to totals by the exact names that an axis looks at.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Digest {
-    /// The snapshot without its threads.
-    pub snapshot: CtprofSnapshot,
+    /// Everything but the threads.
+    pub head: SnapshotHead,
     /// Numbers of threads and processes, and the metrics that any thread has a value of.
     pub census: Census,
     /// What is between the baseline and this snapshot, if they are of one boot.
@@ -32,11 +33,11 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Combines a snapshot without threads with the totals of its threads.
+    /// Combines the head of a snapshot with the totals of its threads.
     #[must_use]
-    pub fn new(snapshot: CtprofSnapshot, threads: ThreadTotals) -> Self {
+    pub fn new(head: SnapshotHead, threads: ThreadTotals) -> Self {
         let ThreadTotals { command, census, kinds, tasks, memory, .. } = threads;
-        Self { snapshot, census, window: None, command, kinds, tasks, memory }
+        Self { head, census, window: None, command, kinds, tasks, memory }
     }
 
     /// With the window since the baseline that it is compared with.
@@ -54,9 +55,9 @@ impl Digest {
             kinds.entry(names).or_default().merge(members);
         }
         let tasks = if axis == GroupBy::Cgroup { self.kinds.keys().cloned().collect() } else { HashSet::new() };
-        let Self { snapshot, census, window, command, kinds: _, tasks: _, memory } = self;
+        let Self { head, census, window, command, kinds: _, tasks: _, memory } = self;
         Self {
-            snapshot: snapshot.clone(),
+            head: head.clone(),
             census: census.clone(),
             window: window.clone(),
             command: command.clone(),
@@ -77,42 +78,7 @@ impl Digest {
         });
         let mut all = empty.another();
         parts.collect::<Vec<_>>().into_iter().for_each(|part| all.append(part));
-        Self::new(without_threads(snapshot), all)
-    }
-}
-
-fn without_threads(snapshot: &CtprofSnapshot) -> CtprofSnapshot {
-    let CtprofSnapshot {
-        format_version,
-        captured_at_unix_ns,
-        capture,
-        window,
-        host,
-        cpu_time,
-        cpu_time_after,
-        threads: _,
-        cgroup_stats,
-        probe_summary,
-        parse_summary,
-        taskstats_summary,
-        psi,
-        sched_ext,
-    } = snapshot;
-    CtprofSnapshot {
-        format_version: *format_version,
-        captured_at_unix_ns: *captured_at_unix_ns,
-        capture: capture.clone(),
-        window: window.clone(),
-        host: host.clone(),
-        cpu_time: cpu_time.clone(),
-        cpu_time_after: cpu_time_after.clone(),
-        threads: Vec::new(),
-        cgroup_stats: cgroup_stats.clone(),
-        probe_summary: probe_summary.clone(),
-        parse_summary: parse_summary.clone(),
-        taskstats_summary: taskstats_summary.clone(),
-        psi: psi.clone(),
-        sched_ext: sched_ext.clone(),
+        Self::new(snapshot.head.clone(), all)
     }
 }
 
@@ -425,13 +391,13 @@ impl Lifetimes {
     }
 
     /// The sum of the times since boot at which the threads were read, in nanoseconds, if it is known.
-    fn uptime(self, snapshot: &CtprofSnapshot) -> Option<u128> {
+    fn uptime(self, snapshot: &SnapshotHead) -> Option<u128> {
         Some(u128::from(snapshot.boottime_ns()?) * u128::from(self.threads) + self.read_at_ns)
     }
 
     /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
     /// the time since boot or the tick rate, or the start of every thread, is unknown.
-    pub(super) fn lived(self, snapshot: &CtprofSnapshot) -> Option<(u128, u64)> {
+    pub(super) fn lived(self, snapshot: &SnapshotHead) -> Option<(u128, u64)> {
         let host = snapshot.host.as_ref()?;
         let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
         let lived = self.uptime(snapshot)?.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
@@ -440,7 +406,7 @@ impl Lifetimes {
 
     /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the
     /// host's uptime or tick rate, or the start of every thread, is unknown.
-    pub(super) fn share_of_uptime(self, snapshot: &CtprofSnapshot) -> Option<f64> {
+    pub(super) fn share_of_uptime(self, snapshot: &SnapshotHead) -> Option<f64> {
         let (lived, _) = self.lived(snapshot)?;
         let uptime = self.uptime(snapshot)?;
         (uptime > 0).then(|| lived as f64 / uptime as f64)

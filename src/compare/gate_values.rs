@@ -9,11 +9,11 @@ use super::gate_metric::{GateMetric, MetricSource};
 use super::group::{self, Groups};
 use super::options::{Options, Per};
 use super::{overview, records};
-use crate::model::{CtprofSnapshot, Section};
+use crate::model::{Section, SnapshotHead};
 
 /// What gates look at in a run.
 pub(super) struct GatedRun<'r> {
-    pub(super) snapshot: &'r CtprofSnapshot,
+    pub(super) head: &'r SnapshotHead,
     pub(super) groups: &'r Groups,
     /// Maps the path of a cgroup to the key of its group.
     pub(super) key: &'r (dyn Fn(&str) -> String + Sync),
@@ -55,12 +55,12 @@ impl GatedRun<'_> {
         match &metric.source {
             MetricSource::Record(section, name) => self.of_record(gate, *section, name),
             MetricSource::Quantity(quantity) => {
-                let context = group::context(self.snapshot);
+                let context = group::context(self.head);
                 self.of_threads(gate, |members| Some(group::entry(*quantity, members, context)))
             }
             MetricSource::Overview(column) => {
-                let divisor = overview::divisor(self.snapshot, self.groups, gate.per.unwrap_or(self.per));
-                self.of_threads(gate, |members| overview::value(self.snapshot, members, divisor, column))
+                let divisor = overview::divisor(self.head, self.groups, gate.per.unwrap_or(self.per));
+                self.of_threads(gate, |members| overview::value(self.head, members, divisor, column))
             }
         }
     }
@@ -97,21 +97,21 @@ impl GatedRun<'_> {
         let value = |group: SideGroup| group.entries.into_iter().find(|entry| entry.name == name);
         let wants = |path: &[String]| self.options.wants_group(path);
         let by_group: BTreeMap<_, _> = if let Some(glob) = &gate.group {
-            let groups = records::cgroup_section(self.snapshot, section, self.key).into_iter();
+            let groups = records::cgroup_section(self.head, section, self.key).into_iter();
             let chosen = groups.filter(|(path, _)| glob.matches(path) && wants(path));
             chosen.map(|(path, group)| (path, value(group))).collect()
         } else {
             let only = |section: SideSection| section.into_values().next();
             let group = match section {
-                Section::HostPressure => only(records::host_pressure(self.snapshot)),
-                Section::SchedExt => only(records::sched_ext(self.snapshot)),
-                _ => Some(records::cgroup_total(self.snapshot, section, |path| wants(&[(self.key)(path)]))),
+                Section::HostPressure => only(records::host_pressure(self.head)),
+                Section::SchedExt => only(records::sched_ext(self.head)),
+                _ => Some(records::cgroup_total(self.head, section, |path| wants(&[(self.key)(path)]))),
             };
             BTreeMap::from([(Vec::new(), group.and_then(value))])
         };
         let known = by_group.values().any(Option::is_some)
             || self
-                .snapshot
+                .head
                 .cgroup_stats
                 .values()
                 .any(|stats| stats.values(section).iter().any(|value| value.name == name));

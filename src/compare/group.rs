@@ -6,7 +6,7 @@ use super::digest::{Members, ThreadNames};
 use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
-use crate::model::{Cell, Context, CtprofSnapshot, Section, may_be_cut};
+use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
 use crate::names::{Keys, Kind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
@@ -111,11 +111,7 @@ pub(super) fn drop_only_children<'g>(all: impl IntoIterator<Item = &'g mut Group
 }
 
 /// Sections about threads: every selected quantity of every group.
-pub(super) fn sections(
-    snapshot: &CtprofSnapshot,
-    groups: &Groups,
-    options: &Options,
-) -> BTreeMap<Section, SideSection> {
+pub(super) fn sections(snapshot: &SnapshotHead, groups: &Groups, options: &Options) -> BTreeMap<Section, SideSection> {
     let context = context(snapshot);
     let of_threads = Section::ALL.iter().copied().filter(|section| section.is_of_threads());
     let section = |section: Section| {
@@ -128,7 +124,7 @@ pub(super) fn sections(
 }
 
 fn side_group(
-    snapshot: &CtprofSnapshot,
+    snapshot: &SnapshotHead,
     group: &Grouped,
     quantities: &[Quantity],
     context: Context,
@@ -145,7 +141,7 @@ fn side_group(
 }
 
 /// The members of a group of threads.
-pub(super) fn population(snapshot: &CtprofSnapshot, members: &Members) -> Population {
+pub(super) fn population(snapshot: &SnapshotHead, members: &Members) -> Population {
     Population {
         members: members.threads,
         turnover: members.turnover,
@@ -164,7 +160,7 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
 }
 
 /// The context of a snapshot that formulas of derived metrics need.
-pub(super) fn context(snapshot: &CtprofSnapshot) -> Context {
+pub(super) fn context(snapshot: &SnapshotHead) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }

@@ -11,7 +11,7 @@ use super::overview::{HostSize, Measure};
 use super::runs::RunCount;
 use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
-use crate::model::{CtprofSnapshot, HostContext, WindowInfo};
+use crate::model::{HostContext, SnapshotHead, WindowInfo};
 
 /// Summary of one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -75,7 +75,7 @@ pub struct CommandTotals {
 }
 
 fn window_of(digest: &Digest) -> Option<WindowSide> {
-    let info = digest.snapshot.window.as_ref().or(digest.window.as_ref())?.clone();
+    let info = digest.head.window.as_ref().or(digest.window.as_ref())?.clone();
     let census = &digest.census;
     let members = &digest.command;
     let command_totals = info.command.is_some().then(|| CommandTotals {
@@ -119,7 +119,7 @@ pub struct Header {
 }
 
 pub(super) fn header(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &Options) -> Header {
-    let snapshots = digests.map(|digest| &digest.snapshot);
+    let snapshots = digests.map(|digest| &digest.head);
     let Sides { baseline, candidate } = snapshots;
     let times = snapshots.map(|snapshot| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0));
     let apart = times.candidate.zip(times.baseline).map(|(candidate, baseline)| candidate - baseline);
@@ -151,9 +151,9 @@ pub(super) fn header(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, opt
 }
 
 /// The size of the host that changes of the overview are measured by.
-pub(super) fn size(snapshots: Sides<&CtprofSnapshot>, per: Per) -> HostSize {
-    let cpus = |snapshot: &CtprofSnapshot| snapshot.host.as_ref()?.online_cpus;
-    let length = |snapshot: &CtprofSnapshot| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
+pub(super) fn size(snapshots: Sides<&SnapshotHead>, per: Per) -> HostSize {
+    let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
+    let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
     let lengths = snapshots.map(length);
     let seconds = lengths.baseline.zip(lengths.candidate).map(|(a, b)| a.max(b));
     HostSize {
@@ -164,7 +164,7 @@ pub(super) fn size(snapshots: Sides<&CtprofSnapshot>, per: Per) -> HostSize {
 }
 
 pub(super) fn side(digest: &Digest, file: &str) -> Side {
-    let snapshot = &digest.snapshot;
+    let snapshot = &digest.head;
     let host = snapshot.host.as_ref();
     let capture = snapshot.capture.as_ref();
     Side {

@@ -147,7 +147,7 @@ pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate])
     let per = options.per.unwrap_or_else(|| overview::per_of_comparison(all));
     let grouped = pipeline::reduce(sides, per, options, gates);
     let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
-    let snapshots = first.map(|digest| &digest.snapshot);
+    let snapshots = first.map(|digest| &digest.head);
     let tables = joined(grouped.sections).into_iter().map(|(section, sides)| {
         let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
         let Sides { baseline: (before, known_before), candidate: (after, known_after) } =
@@ -158,7 +158,7 @@ pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate])
         rows::comparison_table(section, Sides { baseline: before, candidate: after }, keys, judge.as_ref())
     });
     let mut tables: Vec<_> = tables.collect();
-    let findings = first.map(|digest| findings_of(&digest.snapshot, &digest.census));
+    let findings = first.map(|digest| findings_of(&digest.head, &digest.census));
     let sides = first.map(Some);
     for table in &mut tables {
         match table.section {
@@ -198,7 +198,7 @@ pub fn show_digest(digest: Digest, options: &Options) -> View {
     let per = options.per.unwrap_or_else(|| overview::per_of_view(&digest));
     let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options, &[]);
     let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
-    let (snapshot, census) = (&digest.snapshot, &digest.census);
+    let (snapshot, census) = (&digest.head, &digest.census);
     let tables = grouped.sections.baseline.into_iter().map(|(section, (side, _))| {
         let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
         rows::view_table(section, side, keys)

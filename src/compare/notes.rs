@@ -67,7 +67,7 @@ fn no_data(
     options: &Options,
 ) -> Vec<Note> {
     let selects = |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.name() == name);
-    let why = |digest: &Digest, findings| why_empty(section, &digest.snapshot, findings, selects);
+    let why = |digest: &Digest, findings| why_empty(section, &digest.head, findings, selects);
     let baseline = sides.baseline.map(|digest| why(digest, findings.baseline));
     let candidate = sides.candidate.map(|digest| why(digest, findings.candidate));
     let note = |side, why| Note::NoData { side, why };

@@ -14,7 +14,7 @@ use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
-use crate::model::{Cell, CtprofSnapshot, ExitedWork, MetricId as M, NS_PER_TICK, Totals, Unit};
+use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
 
 /// What an amount counts.
@@ -170,7 +170,7 @@ pub(super) enum Divisor {
 
 /// What values are divided by where the options don't say: a window's by its length, totals by nothing.
 pub(super) fn per_of_comparison<'d>(digests: impl Iterator<Item = &'d Digest>) -> Per {
-    let windows: Vec<_> = digests.map(|digest| digest.snapshot.window.as_ref()).collect();
+    let windows: Vec<_> = digests.map(|digest| digest.head.window.as_ref()).collect();
     let are_commands = windows.iter().all(|window| window.is_some_and(|window| window.command.is_some()));
     let are_windows = windows.iter().all(Option::is_some);
     if are_windows && !are_commands { Per::Second } else { Per::Run }
@@ -178,13 +178,13 @@ pub(super) fn per_of_comparison<'d>(digests: impl Iterator<Item = &'d Digest>) -
 
 /// What values are divided by where the options don't say: of a snapshot by the time that threads have existed.
 pub(super) fn per_of_view(digest: &Digest) -> Per {
-    let lived = |members: &Members| members.lifetimes.lived(&digest.snapshot).is_some();
-    let is_known = digest.snapshot.window.is_some() || digest.kinds.values().any(lived);
+    let lived = |members: &Members| members.lifetimes.lived(&digest.head).is_some();
+    let is_known = digest.head.window.is_some() || digest.kinds.values().any(lived);
     if is_known { Per::Second } else { Per::Run }
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
-pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, options: &Options) -> SideSection {
+pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &Options) -> SideSection {
     let divisor = divisor(snapshot, groups, per);
     let mut section = SideSection::new();
     for (path, grouped) in groups {
@@ -202,7 +202,7 @@ pub(super) fn section(snapshot: &CtprofSnapshot, groups: &Groups, per: Per, opti
 }
 
 /// What the values of a capture with these groups are divided by.
-pub(super) fn divisor(snapshot: &CtprofSnapshot, groups: &Groups, per: Per) -> Divisor {
+pub(super) fn divisor(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Divisor {
     match (per, &snapshot.window) {
         (Per::Run, _) => Divisor::One,
         (Per::Second, Some(window)) => Divisor::Window(window.duration_ns),
@@ -216,7 +216,7 @@ pub(super) fn divisor(snapshot: &CtprofSnapshot, groups: &Groups, per: Per) -> D
 
 /// The value of a column for these threads.
 pub(super) fn value(
-    snapshot: &CtprofSnapshot,
+    snapshot: &SnapshotHead,
     members: &Members,
     divisor: Divisor,
     column: &OverviewColumn,
@@ -225,7 +225,7 @@ pub(super) fn value(
     group.entries.into_iter().find(|entry| entry.name == column.name)
 }
 
-fn side(snapshot: &CtprofSnapshot, members: &Members, divisor: Divisor) -> Side {
+fn side(snapshot: &SnapshotHead, members: &Members, divisor: Divisor) -> Side {
     let lived = members.lifetimes.lived(snapshot);
     let alive = match &snapshot.window {
         Some(window) => Some(members.alive_within(window.duration_ns)),
@@ -239,11 +239,11 @@ fn side(snapshot: &CtprofSnapshot, members: &Members, divisor: Divisor) -> Side 
 /// A note on windows without exit records, if a line of exited children is shown.
 pub(super) fn unnamed_children<'s>(
     mut populations: impl Iterator<Item = &'s Population>,
-    mut snapshots: impl Iterator<Item = &'s CtprofSnapshot>,
+    mut snapshots: impl Iterator<Item = &'s SnapshotHead>,
 ) -> Option<Note> {
     let is_of_children = |population: &Population| population.exited_work == Some(ExitedWork::Children);
     let has_records =
-        |snapshot: &CtprofSnapshot| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
+        |snapshot: &SnapshotHead| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
     let unnamed = populations.any(is_of_children) && !snapshots.all(has_records);
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }

@@ -17,7 +17,7 @@ use super::options::{GroupBy, Options, Per};
 use super::select::SortKey;
 use super::sides::Sides;
 use super::{captures, overview, records, runs, smaps};
-use crate::model::{CtprofSnapshot, Section};
+use crate::model::{Section, SnapshotHead};
 use crate::names::Keys;
 use crate::statistics::Design;
 
@@ -62,7 +62,7 @@ pub(super) fn reduce(mut digests: Sides<Vec<Digest>>, per: Per, options: &Option
     let reduce = |digests: &[Digest], groups: Vec<Groups>, memory: Vec<_>, key: Key<'_>| {
         let captures = digests.iter().zip(groups).zip(memory);
         let runs =
-            captures.map(|((digest, groups), memory)| sections(&digest.snapshot, &groups, memory, key, per, options));
+            captures.map(|((digest, groups), memory)| sections(&digest.head, &groups, memory, key, per, options));
         if is_repeated { merged(digests.len(), runs, &options.sort_by) } else { only(runs) }
     };
     let mut sections = Sides::from(rayon::join(
@@ -90,7 +90,7 @@ impl<'n> NameKeys<'n> {
         tasks: &'n Sides<Vec<ThreadNames>>,
         options: &Options,
     ) -> Self {
-        let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()));
+        let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.head.cgroup_stats.keys()));
         let cgroups = CgroupKeys::learn(
             tasks.as_ref().map(|tasks| tasks.iter().map(ThreadNames::as_task)),
             recorded.map(|paths| paths.map(String::as_str)),
@@ -134,8 +134,7 @@ fn gated(
 ) -> Sides<Vec<RunValues>> {
     let of_side = |digests: &[Digest], groups: &[Groups], key| -> Vec<RunValues> {
         let runs = digests.iter().zip(groups);
-        runs.map(|(Digest { snapshot, .. }, groups)| GatedRun { snapshot, groups, key, per, options }.values(gates))
-            .collect()
+        runs.map(|(Digest { head, .. }, groups)| GatedRun { head, groups, key, per, options }.values(gates)).collect()
     };
     Sides {
         baseline: of_side(&digests.baseline, &groups.baseline, cgroup.baseline),
@@ -174,7 +173,7 @@ fn unmatched(
         groups.as_ref().into_iter().flatten().flat_map(Groups::keys).flatten().cloned().collect();
     if options.group_by.is_by_cgroup() {
         for (side, key) in digests.as_ref().into_iter().zip(keys) {
-            names.extend(side.iter().flat_map(|digest| digest.snapshot.cgroup_stats.keys()).map(|path| key(path)));
+            names.extend(side.iter().flat_map(|digest| digest.head.cgroup_stats.keys()).map(|path| key(path)));
         }
     }
     let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
@@ -184,7 +183,7 @@ fn unmatched(
 
 /// The sections of one capture.
 fn sections(
-    snapshot: &CtprofSnapshot,
+    snapshot: &SnapshotHead,
     groups: &Groups,
     memory: BTreeMap<String, Memory>,
     cgroup_key: Key<'_>,

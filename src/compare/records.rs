@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::sides::Sides;
 use crate::diagnose::Note;
-use crate::model::{CtprofSnapshot, Psi, RecordValue, Reduction, SchedExtSysfs, Section, ValueScope};
+use crate::model::{Psi, RecordValue, Reduction, SchedExtSysfs, Section, SnapshotHead, ValueScope};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
-pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: impl Fn(&str) -> String) -> SideSection {
+pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
     let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
     for (path, stats) in &snapshot.cgroup_stats {
         groups.entry(key(path)).or_default().add(path, stats.values(section));
@@ -18,7 +18,7 @@ pub(super) fn cgroup_section(snapshot: &CtprofSnapshot, section: Section, key: i
 }
 
 /// The values of a section about cgroups for all wanted cgroups together.
-pub(super) fn cgroup_total(snapshot: &CtprofSnapshot, section: Section, is_wanted: impl Fn(&str) -> bool) -> SideGroup {
+pub(super) fn cgroup_total(snapshot: &SnapshotHead, section: Section, is_wanted: impl Fn(&str) -> bool) -> SideGroup {
     let mut all = Collected::default();
     for (path, stats) in snapshot.cgroup_stats.iter().filter(|(path, _)| is_wanted(path)) {
         all.add(path, stats.values(section));
@@ -27,12 +27,12 @@ pub(super) fn cgroup_total(snapshot: &CtprofSnapshot, section: Section, is_wante
 }
 
 /// The host-pressure section on one side.
-pub(super) fn host_pressure(snapshot: &CtprofSnapshot) -> SideSection {
+pub(super) fn host_pressure(snapshot: &SnapshotHead) -> SideSection {
     one_group("host", snapshot.psi.as_ref().map(Psi::values).unwrap_or_default())
 }
 
 /// The sched-ext section on one side.
-pub(super) fn sched_ext(snapshot: &CtprofSnapshot) -> SideSection {
+pub(super) fn sched_ext(snapshot: &SnapshotHead) -> SideSection {
     one_group("sched_ext", snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default())
 }
 
@@ -43,7 +43,7 @@ fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
 }
 
 /// Notes on changed sequence numbers, which affect the meaning of other values. They count from boot, except in windows.
-pub(super) fn reloads(snapshots: Sides<&CtprofSnapshot>) -> Vec<Note> {
+pub(super) fn reloads(snapshots: Sides<&SnapshotHead>) -> Vec<Note> {
     let boots = snapshots.map(|snapshot| snapshot.host.as_ref().and_then(|host| host.boot_id.as_ref()));
     let has_window = snapshots.into_iter().any(|snapshot| snapshot.window.is_some());
     let states = snapshots.map(|snapshot| snapshot.sched_ext.as_ref());
@@ -120,6 +120,7 @@ mod tests {
     use super::super::{compare, show};
     use super::*;
     use crate::model::Cell;
+    use crate::model::CtprofSnapshot;
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
         serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
@@ -131,7 +132,7 @@ mod tests {
             let json = format!(r#"{{"threads":[],{fields}}}"#);
             serde_json::from_str::<CtprofSnapshot>(&json).unwrap()
         };
-        let notes = |a: &str, b: &str| reloads(Sides { baseline: &side(a), candidate: &side(b) });
+        let notes = |a: &str, b: &str| reloads(Sides { baseline: &side(a).head, candidate: &side(b).head });
         let at = |boot: &str, seq: &str| format!(r#""host":{{"boot_id":"{boot}"}},"sched_ext":{{{seq}}}"#);
         let (one, two) = (r#""enable_seq":1"#, r#""enable_seq":2"#);
         assert_eq!(notes(&at("a", one), &at("a", two)), [Note::SchedulerLoaded]);

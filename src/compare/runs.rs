@@ -60,7 +60,7 @@ impl Default for Runs {
 impl Runs {
     /// Adds a run. If its command failed, it is only counted.
     pub fn add(&mut self, run: Digest) {
-        let command = run.snapshot.window.as_ref().and_then(|window| window.command.as_ref());
+        let command = run.head.window.as_ref().and_then(|window| window.command.as_ref());
         if command.is_some_and(|command| command.status != Some(0)) {
             self.excluded += 1;
         } else {
@@ -77,7 +77,7 @@ impl Runs {
     /// Whether they are windows, and not snapshots; `None` before the first run.
     #[must_use]
     pub fn is_of_windows(&self) -> Option<bool> {
-        let first = self.digests.first().map(|run| run.snapshot.window.is_some());
+        let first = self.digests.first().map(|run| run.head.window.is_some());
         // Only windows have commands, which can fail.
         first.or((self.excluded > 0).then_some(true))
     }
@@ -104,7 +104,7 @@ impl Runs {
 /// Pairs the runs of both sides if they were recorded in turn, as `ab` does: no run of a pair after one of the next pair.
 /// Sorts them by time then.
 pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
-    let time = |digest: &Digest| digest.snapshot.captured_at_unix_ns;
+    let time = |digest: &Digest| digest.head.captured_at_unix_ns;
     let Sides { baseline, candidate } = sides.as_ref().map(|side| {
         let mut times: Vec<u64> = side.iter().map(time).collect();
         times.sort_unstable();
@@ -147,7 +147,7 @@ pub struct Elapsed {
 
 impl RunCount {
     fn new(digests: &[Digest], excluded: usize) -> Self {
-        let windows = || digests.iter().filter_map(|digest| digest.snapshot.window.as_ref());
+        let windows = || digests.iter().filter_map(|digest| digest.head.window.as_ref());
         let elapsed = windows().map(|window| window.command.as_ref().map_or(window.duration_ns, |ran| ran.elapsed_ns));
         let mut elapsed: Vec<u64> = elapsed.collect();
         elapsed.sort_unstable();

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Coverage, Finding, Source};
-use crate::model::{
-    CgroupLayout, CgroupStats, CtprofSnapshot, DERIVED, METRICS, Metric, MetricId, Section, SourceFile,
-};
+use crate::model::{CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile};
 
 /// Why a section of a report has no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +77,7 @@ impl fmt::Display for Empty {
 /// Why a section has no data, if `selects` says which metrics were selected.
 pub(crate) fn why_empty(
     section: Section,
-    envelope: &CtprofSnapshot,
+    head: &SnapshotHead,
     findings: &[Finding],
     selects: impl Fn(&str) -> bool,
 ) -> Empty {
@@ -93,7 +91,7 @@ pub(crate) fn why_empty(
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
             let metrics = metrics(section, selects);
             let sources: BTreeSet<Source> = metrics.iter().map(|metric| Source::of_metric(metric)).collect();
-            sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, envelope))
+            sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, head))
         }
         Section::Pressure if missing(&Source::Pressure).is_some() => because(Source::Pressure),
         Section::HostPressure => because(Source::Pressure),
@@ -101,8 +99,8 @@ pub(crate) fn why_empty(
         Section::SmapsRollup => because(Source::File(SourceFile::SmapsRollup)),
         section if section.is_of_cgroups() => {
             let is_read = |stats: &CgroupStats| *stats != CgroupStats::default();
-            if envelope.cgroup_stats.values().any(is_read) {
-                return no_file(section, envelope);
+            if head.cgroup_stats.values().any(is_read) {
+                return no_file(section, head);
             }
             missing(&Source::Cgroups).unwrap_or(Empty::NoCgroups)
         }
@@ -118,23 +116,23 @@ fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Met
 }
 
 /// Why metrics have no values although their sources were read.
-fn no_values(section: Section, metrics: &[&Metric], envelope: &CtprofSnapshot) -> Empty {
-    let version = envelope.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
+fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Empty {
+    let version = head.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
     let is_newer = |metric: &&Metric| metric.taskstats_since() > version;
     match version {
         _ if metrics.is_empty() => Empty::NotSelected,
         Some(version) if metrics.iter().all(is_newer) => Empty::NotInTaskstats { version },
         _ if section == Section::Derived => Empty::NothingToAverage,
-        _ if envelope.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => Empty::NotInKernel,
+        _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => Empty::NotInKernel,
         _ => Empty::NotRecorded,
     }
 }
 
 /// Why no cgroup has the files of a section.
-fn no_file(section: Section, envelope: &CtprofSnapshot) -> Empty {
-    let layout = envelope.host.as_ref().and_then(|host| host.cgroup_layout);
+fn no_file(section: Section, head: &SnapshotHead) -> Empty {
+    let layout = head.host.as_ref().and_then(|host| host.cgroup_layout);
     let is_v1 = matches!(layout, Some(CgroupLayout::Legacy | CgroupLayout::Hybrid));
-    let has = |what: fn(&CgroupStats) -> bool| envelope.cgroup_stats.values().any(what);
+    let has = |what: fn(&CgroupStats) -> bool| head.cgroup_stats.values().any(what);
     match section {
         Section::IoStat if has(|stats| stats.io.stat.is_some()) => Empty::NoIo,
         Section::IoStat if is_v1 => Empty::NoBlkio,
@@ -152,22 +150,24 @@ mod tests {
     use super::*;
     use crate::diagnose::{Cause, findings};
     use crate::model::{
-        CaptureInfo, CaptureOptions, CgroupIoStats, HostContext, Switch, TaskstatsSummary, ThreadState,
+        CaptureInfo, CaptureOptions, CgroupIoStats, CtprofSnapshot, HostContext, Switch, TaskstatsSummary, ThreadState,
     };
 
     fn why(snapshot: &CtprofSnapshot, section: Section) -> String {
-        why_empty(section, snapshot, &findings(snapshot), |_| true).to_string()
+        why_empty(section, &snapshot.head, &findings(snapshot), |_| true).to_string()
     }
 
     fn on_host(host: HostContext) -> CtprofSnapshot {
         let mut thread = ThreadState::default();
         thread.metrics.nr_migrations = Some(1.into());
-        CtprofSnapshot { threads: vec![thread], host: Some(host), ..CtprofSnapshot::default() }
+        CtprofSnapshot { head: SnapshotHead { host: Some(host), ..SnapshotHead::default() }, threads: vec![thread] }
     }
 
     fn with_cgroup(layout: CgroupLayout, stats: CgroupStats) -> CtprofSnapshot {
         let host = HostContext { cgroup_layout: Some(layout), ..HostContext::default() };
-        CtprofSnapshot { cgroup_stats: [("/a".to_owned(), stats)].into(), ..on_host(host) }
+        let mut snapshot = on_host(host);
+        snapshot.head.cgroup_stats = [("/a".to_owned(), stats)].into();
+        snapshot
     }
 
     fn running() -> CgroupStats {
@@ -180,7 +180,7 @@ mod tests {
     fn an_empty_section_names_the_source_that_is_missing() {
         let options = CaptureOptions { smaps: "never".to_owned(), no_taskstats: true, ..CaptureOptions::default() };
         let mut snapshot = on_host(HostContext { psi: Some(Switch::RuntimeOff), ..HostContext::default() });
-        snapshot.capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
+        snapshot.head.capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
         assert_eq!(why(&snapshot, Section::SmapsRollup), "no data: smaps_rollup: disabled by --smaps never");
         assert_eq!(why(&snapshot, Section::TaskstatsDelay), "no data: taskstats: disabled by --no-taskstats");
         assert_eq!(why(&snapshot, Section::SchedExt), "no data: sched_ext: kernel lacks CONFIG_SCHED_CLASS_EXT");
@@ -193,7 +193,7 @@ mod tests {
         let host = HostContext { sched_schedstats: Some(Switch::ConfigOff), ..HostContext::default() };
         let snapshot = on_host(host);
         let why = |name: &'static str| {
-            why_empty(Section::Derived, &snapshot, &findings(&snapshot), |selected| selected == name)
+            why_empty(Section::Derived, &snapshot.head, &findings(&snapshot), |selected| selected == name)
         };
         let Empty::SourceMissing { finding } = why("avg_wait_ns") else { panic!("{:?}", why("avg_wait_ns")) };
         assert_eq!(finding.cause, Some(Cause::KernelLacks { option: "SCHEDSTATS" }));
@@ -207,10 +207,10 @@ mod tests {
         snapshot.threads[0].metrics.cpu_delay_count = Some(1.into());
         snapshot.threads[0].metrics.blkio_delay_count = Some(1.into());
         let summary = TaskstatsSummary { struct_version: Some(10), ok_count: 1, ..TaskstatsSummary::default() };
-        snapshot.taskstats_summary = Some(summary);
+        snapshot.head.taskstats_summary = Some(summary);
         let why = |prefix: &str| {
             let selects = |name: &str| name.starts_with(prefix);
-            why_empty(Section::TaskstatsDelay, &snapshot, &findings(&snapshot), selects)
+            why_empty(Section::TaskstatsDelay, &snapshot.head, &findings(&snapshot), selects)
         };
         assert_eq!((why("irq_delay"), why("none")), (Empty::NotInTaskstats { version: 10 }, Empty::NotSelected));
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn one_removed_cgroup_does_not_explain_a_file_that_none_has() {
         let mut v1 = with_cgroup(CgroupLayout::Legacy, running());
-        v1.cgroup_stats.insert("/removed".to_owned(), CgroupStats::default());
+        v1.head.cgroup_stats.insert("/removed".to_owned(), CgroupStats::default());
         assert_eq!(why(&v1, Section::IoStat), "no data from the cgroup v1 blkio controller");
     }
 

@@ -2,11 +2,11 @@
 
 use super::evidence::Evidence;
 use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Source};
-use crate::model::{BpfObstacle, BpfUse, CaptureInfo, Census, CtprofSnapshot, NoBpf};
+use crate::model::{BpfObstacle, BpfUse, CaptureInfo, Census, NoBpf, SnapshotHead};
 
 /// Whether BPF read the threads, and what it could not read. Nothing for captures that do not say.
 pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let Some(capture) = &evidence.snapshot.capture else { return Vec::new() };
+    let Some(capture) = &evidence.head.capture else { return Vec::new() };
     match (&capture.bpf, &capture.no_bpf) {
         (Some(bpf), _) => with_bpf(bpf),
         (None, Some(no_bpf)) => vec![without_bpf(evidence, no_bpf)],
@@ -44,6 +44,6 @@ fn without_bpf(evidence: &Evidence<'_>, no_bpf: &NoBpf) -> Finding {
 
 /// Why a capture by this process cannot use BPF, and the fix.
 pub(crate) fn why_no_bpf(no_bpf: &NoBpf, capture: CaptureInfo) -> Finding {
-    let snapshot = CtprofSnapshot { capture: Some(capture), ..CtprofSnapshot::default() };
+    let snapshot = SnapshotHead { capture: Some(capture), ..SnapshotHead::default() };
     without_bpf(&Evidence::new(&snapshot, &Census::default()), no_bpf)
 }

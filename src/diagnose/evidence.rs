@@ -1,31 +1,31 @@
-//! The input of findings: a snapshot without its threads, and their census.
+//! The input of findings.
 
 use std::collections::BTreeSet;
 
 use super::{Capability, Fix};
-use crate::model::{Census, CtprofSnapshot, HostContext};
+use crate::model::{Census, HostContext, SnapshotHead};
 
-/// A snapshot without its threads, their census, and the capabilities that the capture held.
+/// The head of a snapshot, the census of its threads, and the capabilities that the capture held.
 pub(super) struct Evidence<'s> {
-    pub(super) snapshot: &'s CtprofSnapshot,
+    pub(super) head: &'s SnapshotHead,
     pub(super) census: &'s Census,
     held: BTreeSet<Capability>,
     is_root: bool,
 }
 
 impl<'s> Evidence<'s> {
-    pub(super) fn new(snapshot: &'s CtprofSnapshot, census: &'s Census) -> Self {
-        let capture = snapshot.capture.as_ref();
+    pub(super) fn new(head: &'s SnapshotHead, census: &'s Census) -> Self {
+        let capture = head.capture.as_ref();
         // Fixes are commands to copy, and a snapshot can come from anywhere.
         let is_name = |name: &&String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         let held = capture.into_iter().flat_map(|capture| &capture.capabilities).filter(is_name);
         let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).collect();
         let is_root = capture.is_some_and(|capture| capture.euid == 0);
-        Self { snapshot, census, held, is_root }
+        Self { head, census, held, is_root }
     }
 
     pub(super) fn host(&self) -> Option<&'s HostContext> {
-        self.snapshot.host.as_ref()
+        self.head.host.as_ref()
     }
 
     /// Whether the capability, or one that includes it, was held.
@@ -40,7 +40,7 @@ impl<'s> Evidence<'s> {
 
     /// Whether the BPF engine read the threads.
     pub(super) fn is_by_bpf(&self) -> bool {
-        self.snapshot.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
+        self.head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
     }
 
     /// How to obtain capabilities.

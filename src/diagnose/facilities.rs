@@ -27,8 +27,8 @@ pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
     let source = Source::Taskstats;
     let answered = || evidence.census.has(|metric| Source::of_metric(metric) == Source::Taskstats);
-    let disabled = || evidence.snapshot.capture.iter().any(|capture| capture.options.no_taskstats);
-    match &evidence.snapshot.taskstats_summary {
+    let disabled = || evidence.head.capture.iter().any(|capture| capture.options.no_taskstats);
+    match &evidence.head.taskstats_summary {
         Some(summary) => queried(evidence, summary),
         // BPF reads these fields without taskstats.
         None if answered() || evidence.is_by_bpf() => Finding::complete(source),
@@ -96,7 +96,7 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// Threads without delays because the kernel's cannot be true.
 pub(super) fn impossible_delays(evidence: &Evidence<'_>) -> Option<Finding> {
-    let count = evidence.snapshot.parse_summary.as_ref()?.impossible_delays;
+    let count = evidence.head.parse_summary.as_ref()?.impossible_delays;
     let affected = Affected { count, total: None, kind: Kind::Threads };
     let finding =
         || Finding::new(Source::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays).affecting(affected);
@@ -119,8 +119,8 @@ pub(super) fn high_water_marks(evidence: &Evidence<'_>) -> Option<Finding> {
 /// One finding per kind of failure: denials, and everything else.
 pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
     let source = Source::Jemalloc;
-    let Some(summary) = &evidence.snapshot.probe_summary else {
-        let disabled = evidence.snapshot.capture.iter().any(|capture| capture.options.no_jemalloc);
+    let Some(summary) = &evidence.head.probe_summary else {
+        let disabled = evidence.head.capture.iter().any(|capture| capture.options.no_jemalloc);
         let cause = if disabled { Cause::DisabledByOption { option: "--no-jemalloc" } } else { Cause::NotLive };
         return vec![Finding::new(source, Coverage::NotRead, cause)];
     };

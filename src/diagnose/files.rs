@@ -8,7 +8,7 @@ use crate::model::{Errno, METRICS, SourceFile};
 /// files were skipped.
 pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let summary = evidence.snapshot.parse_summary.clone().unwrap_or_default();
+    let summary = evidence.head.parse_summary.clone().unwrap_or_default();
     for file in SourceFile::KNOWN {
         let Some(errnos) = summary.read_failures_by_errno.get(file).filter(|errnos| !errnos.is_empty()) else {
             findings.push(unread(evidence, file));
@@ -30,7 +30,7 @@ pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 /// A file without failures: complete, unless the capture did not read it.
 fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
-    let never = || evidence.snapshot.capture.iter().any(|capture| capture.options.smaps == "never");
+    let never = || evidence.head.capture.iter().any(|capture| capture.options.smaps == "never");
     if *file == SourceFile::SmapsRollup && never() {
         let cause = Cause::DisabledByOption { option: "--smaps never" };
         return Finding::new(Source::File(file.clone()), Coverage::NotRead, cause);

@@ -8,7 +8,7 @@ use serde::ser::{SerializeStruct, Serializer};
 
 use super::evidence::Evidence;
 use super::{Affected, Cause, Fix, Source, engine, facilities, files, host};
-use crate::model::{Census, CtprofSnapshot};
+use crate::model::{Census, CtprofSnapshot, SnapshotHead};
 
 /// How much of a source a snapshot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -180,13 +180,13 @@ impl Serialize for Finding {
 /// At least one finding per source, and one more for each further cause.
 #[must_use]
 pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
-    findings_of(snapshot, &Census::of(&snapshot.threads))
+    findings_of(&snapshot.head, &Census::of(&snapshot.threads))
 }
 
 /// The findings, from a census of the threads instead of the threads.
 #[must_use]
-pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
-    let evidence = Evidence::new(envelope, census);
+pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
+    let evidence = Evidence::new(head, census);
     let mut findings = engine::all(&evidence);
     let panics = host::panics(&evidence);
     // Not both complete and partial.
@@ -208,8 +208,8 @@ pub fn findings_of(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
 
 /// The findings about something missing.
 #[must_use]
-pub fn gaps(envelope: &CtprofSnapshot, census: &Census) -> Vec<Finding> {
-    findings_of(envelope, census).into_iter().filter(Finding::is_gap).collect()
+pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
+    findings_of(head, census).into_iter().filter(Finding::is_gap).collect()
 }
 
 /// Every fix once, with the sources it fixes.

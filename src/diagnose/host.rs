@@ -24,7 +24,7 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
 
 /// Processes, or parts of large ones, that lost values to a panic.
 pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
-    let count = evidence.snapshot.parse_summary.as_ref()?.worker_panics;
+    let count = evidence.head.parse_summary.as_ref()?.worker_panics;
     let affected = Affected { count, total: None, kind: Kind::Processes };
     let finding = || Finding::new(Source::Processes, Coverage::Partial, Cause::Panicked).affecting(affected);
     (count > 0).then(finding)
@@ -32,7 +32,7 @@ pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
 
 pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     let source = Source::Cgroups;
-    let stats = &evidence.snapshot.cgroup_stats;
+    let stats = &evidence.head.cgroup_stats;
     if evidence.host().and_then(|host| host.cgroup_layout) == Some(CgroupLayout::None) {
         return Finding::new(source, Coverage::Missing, Cause::NotMounted);
     }
@@ -49,7 +49,7 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
     let finding = |coverage, cause| Finding::new(Source::Pressure, coverage, cause);
     match evidence.host().and_then(|host| host.psi) {
-        _ if evidence.snapshot.psi.is_some() => Finding::complete(Source::Pressure),
+        _ if evidence.head.psi.is_some() => Finding::complete(Source::Pressure),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
         Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::BootOff),
         Some(_) => finding(Coverage::Missing, Cause::BootOffOrKernelLacks { option: "PSI" }),
@@ -58,7 +58,7 @@ pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
 }
 
 pub(super) fn sched_ext(evidence: &Evidence<'_>) -> Finding {
-    match &evidence.snapshot.sched_ext {
+    match &evidence.head.sched_ext {
         Some(_) => Finding::complete(Source::SchedExt),
         None => Finding::new(Source::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" }),
     }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::{
     BpfObstacle, BpfUse, Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno,
-    HostContext, NoBpf, ProbeFailure, SourceFile, Switch, TaskstatsSummary, ThreadState,
+    HostContext, NoBpf, ProbeFailure, SnapshotHead, SourceFile, Switch, TaskstatsSummary, ThreadState,
 };
 
 fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
@@ -13,16 +13,15 @@ fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
         ..CtprofParseSummary::default()
     };
     CtprofSnapshot {
+        head: SnapshotHead { parse_summary: Some(summary.concluded()), ..SnapshotHead::default() },
         threads: vec![ThreadState::default(); 3],
-        parse_summary: Some(summary.concluded()),
-        ..CtprofSnapshot::default()
     }
 }
 
 /// Captured by an unprivileged user with these capabilities.
 fn holding(mut snapshot: CtprofSnapshot, capabilities: &[Capability]) -> CtprofSnapshot {
     let capabilities = capabilities.iter().map(ToString::to_string).collect();
-    snapshot.capture = Some(CaptureInfo { capabilities, euid: 1000, ..CaptureInfo::default() });
+    snapshot.head.capture = Some(CaptureInfo { capabilities, euid: 1000, ..CaptureInfo::default() });
     snapshot
 }
 
@@ -42,7 +41,7 @@ fn on_host(host: HostContext) -> CtprofSnapshot {
     // A value from `sched` that no option gates, and one of delay accounting.
     thread.metrics.nr_migrations = Some(1.into());
     thread.metrics.blkio_delay_count = Some(0.into());
-    CtprofSnapshot { threads: vec![thread], host: Some(host), ..CtprofSnapshot::default() }
+    CtprofSnapshot { head: SnapshotHead { host: Some(host), ..SnapshotHead::default() }, threads: vec![thread] }
 }
 
 fn setcap(capabilities: &[Capability]) -> Option<Fix> {
@@ -89,7 +88,7 @@ fn capabilities_that_are_held_are_not_named_as_a_fix() {
 #[test]
 fn setcap_commands_of_several_sources_do_not_undo_one_another() {
     let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[Capability::CheckpointRestore]);
-    snapshot.taskstats_summary = Some(TaskstatsSummary { eperm_count: 3, ..TaskstatsSummary::default() });
+    snapshot.head.taskstats_summary = Some(TaskstatsSummary { eperm_count: 3, ..TaskstatsSummary::default() });
     let findings = findings(&snapshot);
     let fixes = fixes(&findings);
     let (fix, sources) = &fixes[0];
@@ -103,7 +102,7 @@ fn setcap_commands_of_several_sources_do_not_undo_one_another() {
 #[test]
 fn root_without_a_capability_is_not_told_to_use_setcap() {
     let mut container = failing(SourceFile::Io, Errno::EACCES);
-    container.capture =
+    container.head.capture =
         Some(CaptureInfo { capabilities: vec!["cap_dac_override".to_owned()], ..CaptureInfo::default() });
     let fix = finding(&container, SourceFile::Io).fix.unwrap().to_string();
     assert_eq!(fix, "run with cap_sys_ptrace (container: --cap-add=SYS_PTRACE)");
@@ -112,7 +111,7 @@ fn root_without_a_capability_is_not_told_to_use_setcap() {
 #[test]
 fn at_most_three_names_are_shown() {
     let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[]);
-    let summary = snapshot.parse_summary.as_mut().unwrap();
+    let summary = snapshot.head.parse_summary.as_mut().unwrap();
     summary.unread_names.insert(SourceFile::Io, ["a", "b", "c", "d"].map(str::to_owned).to_vec());
     let reason = finding(&snapshot, SourceFile::Io).reason().unwrap();
     assert!(reason.starts_with("not read for 2 of 3 threads (a, b, c, …): "), "{reason}");
@@ -123,7 +122,7 @@ fn findings_do_not_look_at_threads() {
     let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[]);
     let (whole, census) = (findings(&snapshot), Census::of(&snapshot.threads));
     snapshot.threads.clear();
-    assert_eq!(findings_of(&snapshot, &census), whole);
+    assert_eq!(findings_of(&snapshot.head, &census), whole);
 }
 
 #[test]
@@ -155,7 +154,10 @@ fn scheduler_statistics_are_judged_by_their_gate() {
     let mut counted = on_host(host());
     counted.threads[0].metrics.slice_max = Some(1.into());
     assert_eq!(finding(&counted, Source::Schedstats).coverage, Coverage::Complete);
-    let no_sched = CtprofSnapshot { host: Some(host()), ..CtprofSnapshot::default() };
+    let no_sched = CtprofSnapshot {
+        head: SnapshotHead { host: Some(host()), ..SnapshotHead::default() },
+        ..CtprofSnapshot::default()
+    };
     assert_eq!(finding(&no_sched, Source::Schedstats).coverage, Coverage::Complete);
 }
 
@@ -191,12 +193,15 @@ fn without_bpf(cause: BpfObstacle, detail: Option<&str>) -> CtprofSnapshot {
     let mut no_bpf = NoBpf::from(cause);
     no_bpf.detail = detail.map(str::to_owned);
     let capture = CaptureInfo { no_bpf: Some(no_bpf), euid: 1000, ..CaptureInfo::default() };
-    CtprofSnapshot { capture: Some(capture), ..CtprofSnapshot::default() }
+    CtprofSnapshot {
+        head: SnapshotHead { capture: Some(capture), ..SnapshotHead::default() },
+        ..CtprofSnapshot::default()
+    }
 }
 
 fn by_bpf(snapshot: CtprofSnapshot, bpf: BpfUse) -> CtprofSnapshot {
-    let capture = CaptureInfo { bpf: Some(bpf), euid: 1000, ..snapshot.capture.unwrap_or_default() };
-    CtprofSnapshot { capture: Some(capture), ..snapshot }
+    let capture = CaptureInfo { bpf: Some(bpf), euid: 1000, ..snapshot.head.capture.unwrap_or_default() };
+    CtprofSnapshot { head: SnapshotHead { capture: Some(capture), ..snapshot.head }, ..snapshot }
 }
 
 #[test]
@@ -221,19 +226,22 @@ fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
 #[test]
 fn one_setcap_command_also_allows_bpf() {
     let mut snapshot = failing(SourceFile::Io, Errno::EACCES);
-    snapshot.capture = without_bpf(BpfObstacle::NoCapability, None).capture;
+    snapshot.head.capture = without_bpf(BpfObstacle::NoCapability, None).head.capture;
     let capabilities = [Capability::SysPtrace, Capability::DacReadSearch, Capability::Bpf, Capability::Perfmon];
     assert_eq!(finding(&snapshot, SourceFile::Io).fix, setcap(&capabilities));
 }
 
 #[test]
 fn a_choice_of_procfs_and_an_old_file_are_no_obstacle() {
-    let mut snapshot = CtprofSnapshot { capture: Some(CaptureInfo::default()), ..CtprofSnapshot::default() };
+    let mut snapshot = CtprofSnapshot {
+        head: SnapshotHead { capture: Some(CaptureInfo::default()), ..SnapshotHead::default() },
+        ..CtprofSnapshot::default()
+    };
     let on_bpf = |snapshot: &CtprofSnapshot| {
         findings(snapshot).into_iter().find(|finding| finding.source == Source::Bpf).map(|finding| finding.to_string())
     };
     assert_eq!(on_bpf(&snapshot), None);
-    snapshot.capture.as_mut().unwrap().options.engine = Some("procfs".to_owned());
+    snapshot.head.capture.as_mut().unwrap().options.engine = Some("procfs".to_owned());
     assert_eq!(on_bpf(&snapshot).as_deref(), Some("bpf engine: disabled by --engine procfs"));
     assert_eq!(on_bpf(&by_bpf(snapshot, BpfUse::default())).as_deref(), Some("bpf engine: ok"));
 }
@@ -282,7 +290,7 @@ fn delays_that_cannot_be_true_are_not_blamed_on_the_time_at_which_they_were_enab
             .map(|finding| finding.to_string())
     };
     assert_eq!(partial(&snapshot), None);
-    snapshot.parse_summary = Some(CtprofParseSummary { impossible_delays: 3, ..CtprofParseSummary::default() });
+    snapshot.head.parse_summary = Some(CtprofParseSummary { impossible_delays: 3, ..CtprofParseSummary::default() });
     let expected = "delay accounting: no values for 3 threads: the kernel's are longer than the threads have lived";
     assert_eq!(partial(&snapshot).as_deref(), Some(expected));
 }
@@ -307,7 +315,10 @@ fn a_field_that_the_kernel_lacks_is_not_blamed_on_an_option_of_a_file_that_bpf_d
 
 #[test]
 fn a_denied_taskstats_names_the_capability_or_the_namespace() {
-    let failing = |summary| CtprofSnapshot { taskstats_summary: Some(summary), ..CtprofSnapshot::default() };
+    let failing = |summary| CtprofSnapshot {
+        head: SnapshotHead { taskstats_summary: Some(summary), ..SnapshotHead::default() },
+        ..CtprofSnapshot::default()
+    };
     let denied = failing(TaskstatsSummary { eperm_count: 7, ..TaskstatsSummary::default() });
     assert_eq!(finding(&denied, Source::Taskstats).fix, setcap(&[Capability::NetAdmin]));
     let held = finding(&holding(denied, &[Capability::NetAdmin]), Source::Taskstats);
@@ -315,7 +326,7 @@ fn a_denied_taskstats_names_the_capability_or_the_namespace() {
     assert_eq!(held.fix, Some(Fix::RunInHostNetwork));
     let mut missing = failing(TaskstatsSummary { open_error: Some(Errno::ENOENT), ..TaskstatsSummary::default() });
     assert_eq!(finding(&missing, Source::Taskstats).coverage, Coverage::Unavailable);
-    missing.host = Some(HostContext { config_task_xacct: Some(Built::On), ..HostContext::default() });
+    missing.head.host = Some(HostContext { config_task_xacct: Some(Built::On), ..HostContext::default() });
     assert_eq!(finding(&missing, Source::Taskstats).reason().unwrap(), "not available in this network namespace");
     let unopened = failing(TaskstatsSummary { open_error: Some(Errno::EMFILE), ..TaskstatsSummary::default() });
     assert_eq!(finding(&unopened, Source::Taskstats).reason().unwrap(), "cannot open taskstats: EMFILE");
@@ -340,7 +351,13 @@ fn a_container_and_hidden_processes_are_reported() {
 fn probed(failure: ProbeFailure, count: u64) -> CtprofSnapshot {
     let failures = BTreeMap::from([(failure, count)]);
     let summary = CtprofProbeSummary { failures, ..CtprofProbeSummary::default() };
-    holding(CtprofSnapshot { probe_summary: Some(summary.concluded()), ..CtprofSnapshot::default() }, &[])
+    holding(
+        CtprofSnapshot {
+            head: SnapshotHead { probe_summary: Some(summary.concluded()), ..SnapshotHead::default() },
+            ..CtprofSnapshot::default()
+        },
+        &[],
+    )
 }
 
 #[test]
@@ -374,8 +391,11 @@ fn failures_of_different_kinds_are_counted_apart() {
         ..CtprofParseSummary::default()
     };
     let snapshot = CtprofSnapshot {
-        probe_summary: Some(summary.concluded()),
-        parse_summary: Some(parse.concluded()),
+        head: SnapshotHead {
+            probe_summary: Some(summary.concluded()),
+            parse_summary: Some(parse.concluded()),
+            ..SnapshotHead::default()
+        },
         ..CtprofSnapshot::default()
     };
     let gaps = findings(&snapshot).into_iter().filter_map(|finding| Some((finding.code()?, finding.affected?.count)));
@@ -386,7 +406,10 @@ fn failures_of_different_kinds_are_counted_apart() {
 #[test]
 fn skipped_processes_are_counted_with_the_option_that_skipped_them() {
     let summary = CtprofParseSummary { smaps_skipped: 1, smaps_out_of_time: 2, ..CtprofParseSummary::default() };
-    let snapshot = CtprofSnapshot { parse_summary: Some(summary), ..CtprofSnapshot::default() };
+    let snapshot = CtprofSnapshot {
+        head: SnapshotHead { parse_summary: Some(summary), ..SnapshotHead::default() },
+        ..CtprofSnapshot::default()
+    };
     assert!(!findings(&snapshot).iter().any(Finding::is_fixable), "nothing that `doctor` fails for");
     let line = |cause| {
         findings(&snapshot).into_iter().find(|finding| finding.cause.as_ref() == Some(&cause)).unwrap().to_string()
@@ -429,7 +452,10 @@ fn codes_are_unique() {
 fn values_lost_to_a_panic_are_a_finding() {
     let panics = |worker_panics| {
         let summary = CtprofParseSummary { worker_panics, ..CtprofParseSummary::default() };
-        let snapshot = CtprofSnapshot { parse_summary: Some(summary), ..CtprofSnapshot::default() };
+        let snapshot = CtprofSnapshot {
+            head: SnapshotHead { parse_summary: Some(summary), ..SnapshotHead::default() },
+            ..CtprofSnapshot::default()
+        };
         findings(&snapshot).into_iter().find(|finding| finding.cause == Some(Cause::Panicked))
     };
     assert_eq!(panics(0), None);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Side, Source};
-use crate::model::{Census, CtprofSnapshot};
+use crate::model::{Census, SnapshotHead};
 
 coded! {
     /// Why two snapshots may not be comparable.
@@ -116,8 +116,8 @@ impl Warning {
     }
 
     /// The warning for different options of the captures.
-    pub(crate) fn different_options(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot) -> Option<Self> {
-        let written = |snapshot: &CtprofSnapshot| {
+    pub(crate) fn different_options(baseline: &SnapshotHead, candidate: &SnapshotHead) -> Option<Self> {
+        let written = |snapshot: &SnapshotHead| {
             let options = &snapshot.capture.as_ref()?.options;
             serde_json::to_value(options).ok()?.as_object().cloned()
         };
@@ -161,7 +161,7 @@ mod tests {
     fn options_that_differ_are_named() {
         let captured = |options| {
             let capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
-            CtprofSnapshot { capture, ..CtprofSnapshot::default() }
+            SnapshotHead { capture, ..SnapshotHead::default() }
         };
         let usual = captured(CaptureOptions { smaps: "auto".to_owned(), ..CaptureOptions::default() });
         let other =

@@ -7,12 +7,11 @@ use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
 use super::column::{Cell, Column, column_name, columns};
 use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
-use crate::model::{Census, CtprofSnapshot, HostContext, SchedExtSysfs, Section, Value, WindowInfo, record_rows};
+use crate::model::{Census, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows};
 
 /// One capture.
 pub(super) struct CaptureRow {
-    /// Without threads.
-    snapshot: CtprofSnapshot,
+    head: SnapshotHead,
     census: Census,
     /// Number of cgroups.
     cgroups: u64,
@@ -22,26 +21,26 @@ pub(super) struct CaptureRow {
 }
 
 impl CaptureRow {
-    /// Describes a capture, from its file without threads.
-    pub(super) fn new(snapshot: CtprofSnapshot, census: Census) -> Self {
+    /// Describes a capture.
+    pub(super) fn new(head: SnapshotHead, census: Census) -> Self {
         let mut counts = BTreeMap::new();
-        for gap in gaps(&snapshot, &census) {
+        for gap in gaps(&head, &census) {
             let key = format!("{}: {}", gap.source.name(), gap.code().unwrap_or_default());
             *counts.entry(key).or_insert(0) += 1;
         }
-        let mut values = snapshot.psi.as_ref().map(pressure_values).unwrap_or_default();
-        let sched_ext = snapshot.sched_ext.iter().flat_map(SchedExtSysfs::values);
+        let mut values = head.psi.as_ref().map(pressure_values).unwrap_or_default();
+        let sched_ext = head.sched_ext.iter().flat_map(SchedExtSysfs::values);
         values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), value.value.into_owned())));
-        let cgroups = u64::try_from(snapshot.cgroup_stats.len()).unwrap_or(u64::MAX);
-        Self { snapshot, census, cgroups, gaps: counts, values }
+        let cgroups = u64::try_from(head.cgroup_stats.len()).unwrap_or(u64::MAX);
+        Self { head, census, cgroups, gaps: counts, values }
     }
 
     fn window(&self) -> Option<&WindowInfo> {
-        self.snapshot.window.as_ref()
+        self.head.window.as_ref()
     }
 
     fn host(&self) -> Option<&HostContext> {
-        self.snapshot.host.as_ref()
+        self.head.host.as_ref()
     }
 }
 
@@ -72,15 +71,15 @@ fn text(text: Option<&String>) -> Option<Cell<'_>> {
 
 fn of_capture() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
-        captured_at_unix_ns: Integer in "ns" = |row| known(row.snapshot.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
-        format_version: Integer in "" = |row| row.snapshot.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
-        tool: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.tool).into()), "Program that captured.";
-        tool_version: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.version).into()), "Its version.";
-        engine: Text in "" = |row| Some((&*row.snapshot.capture.as_ref()?.engine).into()), "Engine that read the threads: `bpf` or `procfs`.";
-        no_bpf: Text in "" = |row| word(row.snapshot.capture.as_ref()?.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause)), "Why it was not `bpf`: a code of [findings.md](findings.md#obstacles-to-bpf).";
-        duration_ns: Integer in "ns" = |row| Some(row.snapshot.capture.as_ref()?.duration_ns.into()), "How long the capture took.";
-        euid: Integer in "" = |row| Some(u64::from(row.snapshot.capture.as_ref()?.euid).into()), "Effective user id.";
-        redacted: Flag in "" = |row| Some(row.snapshot.capture.as_ref()?.options.redacted.into()), "Whether names were replaced by hashes.";
+        captured_at_unix_ns: Integer in "ns" = |row| known(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
+        format_version: Integer in "" = |row| row.head.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
+        tool: Text in "" = |row| Some((&*row.head.capture.as_ref()?.tool).into()), "Program that captured.";
+        tool_version: Text in "" = |row| Some((&*row.head.capture.as_ref()?.version).into()), "Its version.";
+        engine: Text in "" = |row| Some((&*row.head.capture.as_ref()?.engine).into()), "Engine that read the threads: `bpf` or `procfs`.";
+        no_bpf: Text in "" = |row| word(row.head.capture.as_ref()?.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause)), "Why it was not `bpf`: a code of [findings.md](findings.md#obstacles-to-bpf).";
+        duration_ns: Integer in "ns" = |row| Some(row.head.capture.as_ref()?.duration_ns.into()), "How long the capture took.";
+        euid: Integer in "" = |row| Some(u64::from(row.head.capture.as_ref()?.euid).into()), "Effective user id.";
+        redacted: Flag in "" = |row| Some(row.head.capture.as_ref()?.options.redacted.into()), "Whether names were replaced by hashes.";
         threads: Integer in "count" = |row| Some(row.census.threads.into()), "Threads alive at the end.";
         processes: Integer in "count" = |row| Some(row.census.processes.into()), "Processes alive at the end.";
         kernel_threads: Integer in "count" = |row| Some(row.census.kernel_threads.into()), "Kernel threads.";
@@ -93,11 +92,11 @@ fn of_doubts() -> Vec<Column<CaptureRow>> {
         gaps: Counts in "count" = |row| {
             Some(Cell::Counts(row.gaps.iter().map(|(gap, count)| (Cow::Borrowed(&**gap), *count)).collect()))
         }, "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
-        ghosts: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
-        read_failures: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
-        worker_panics: Integer in "count" = |row| Some(row.snapshot.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
+        ghosts: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
+        read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
+        worker_panics: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
         missed_processes: Integer in "count" = |row| {
-            Some(row.snapshot.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
+            Some(row.head.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
         }, "Processes that the BPF iterator missed, so that procfs read them.";
     }
 }
@@ -136,7 +135,7 @@ fn of_window() -> Vec<Column<CaptureRow>> {
 fn of_host() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
         boot_id: Text in "" = |row| text(row.host()?.boot_id.as_ref()), "Boot. Totals of different boots cannot be subtracted.";
-        uptime_ns: Integer in "ns" = |row| row.snapshot.boottime_ns().map(Into::into), "Time since boot.";
+        uptime_ns: Integer in "ns" = |row| row.head.boottime_ns().map(Into::into), "Time since boot.";
         kernel_release: Text in "" = |row| text(row.host()?.kernel_release.as_ref()), "Release of the kernel, as printed by `uname -r`.";
         kernel_version: Text in "" = |row| text(row.host()?.kernel_version.as_ref()), "Build of the kernel, as printed by `uname -v`.";
         kernel_cmdline: Text in "" = |row| text(row.host()?.kernel_cmdline.as_ref()), "Kernel command line.";

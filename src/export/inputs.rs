@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::error::ExportError;
 use super::identity::{Identity, known};
-use crate::model::{CtprofSnapshot, ThreadState, Threads};
+use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
 
@@ -98,7 +98,7 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
 struct Found {
     path: PathBuf,
     capture_id: String,
-    head: Option<CtprofSnapshot>,
+    head: Option<SnapshotHead>,
 }
 
 fn find(path: PathBuf, limit: u64) -> Result<Found, ExportError> {
@@ -112,7 +112,7 @@ impl Found {
     fn identify(self, limit: u64) -> Result<Capture, ExportError> {
         let Self { path, capture_id, head } = self;
         let read = || Ok(Stored::open(&path, limit)?.load_into(&Unread, &Progress::default())?.0);
-        let CtprofSnapshot { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
+        let SnapshotHead { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
         let host = host.and_then(|host| host.hostname);
         let window_ns = window.map(|window| window.duration_ns);
         let captured_at_unix_ns = known(captured_at_unix_ns);

@@ -1,19 +1,21 @@
 //! The JSON of a snapshot: written with what is usual before the threads; read in bounded memory, whatever the text
 //! contains.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
 use super::compact::Unusual;
-use super::snapshot::{CtprofSnapshot, FORMAT_VERSION};
+use super::snapshot::{CtprofSnapshot, FORMAT_VERSION, SnapshotHead};
 use super::thread::ThreadState;
 use super::usual::Usual;
-use super::wire::{Learned, present};
+use super::wire::Learned;
 
 /// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
@@ -31,7 +33,24 @@ pub(crate) enum Refusal {
 
 impl Serialize for CtprofSnapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize_without(&Usual::default(), serializer)
+        Envelope::new(self, &Usual::default()).serialize(serializer)
+    }
+}
+
+/// The keys of a snapshot: those of the head, which readers need first, then the threads.
+#[derive(Serialize)]
+struct Envelope<'s> {
+    #[serde(flatten)]
+    head: &'s SnapshotHead,
+    #[serde(skip_serializing_if = "Usual::is_empty")]
+    usual: &'s Usual,
+    threads: Unusual<'s>,
+}
+
+impl<'s> Envelope<'s> {
+    fn new(snapshot: &'s CtprofSnapshot, usual: &'s Usual) -> Self {
+        let CtprofSnapshot { head, threads } = snapshot;
+        Self { head, usual, threads: Unusual { threads, usual } }
     }
 }
 
@@ -43,45 +62,23 @@ pub(crate) struct Compact<'s> {
 
 impl<'s> Compact<'s> {
     pub(crate) fn new(snapshot: &'s CtprofSnapshot) -> Self {
-        let has_usual = snapshot.format_version == Some(FORMAT_VERSION);
+        let has_usual = snapshot.head.format_version == Some(FORMAT_VERSION);
         let usual = if has_usual { Usual::of(&snapshot.threads) } else { Usual::default() };
         Self { snapshot, usual }
     }
 
     /// What readers refuse because it is more than a number, if they allow `max` of each.
     pub(crate) fn too_many(&self, max: usize) -> Option<(&'static str, usize)> {
-        let CtprofSnapshot { threads, cgroup_stats, .. } = self.snapshot;
+        let CtprofSnapshot { head, threads } = self.snapshot;
         let max_threads = self.usual.max_threads(max);
-        let counts = [("threads", threads.len(), max_threads), ("cgroups", cgroup_stats.len(), max)];
+        let counts = [("threads", threads.len(), max_threads), ("cgroups", head.cgroup_stats.len(), max)];
         counts.into_iter().find(|(_, number, max)| number > max).map(|(what, _, max)| (what, max))
     }
 }
 
 impl Serialize for Compact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.snapshot.serialize_without(&self.usual, serializer)
-    }
-}
-
-impl CtprofSnapshot {
-    fn serialize_without<S: Serializer>(&self, usual: &Usual, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        present(&mut map, "format_version", self.format_version.as_ref())?;
-        map.serialize_entry("captured_at_unix_ns", &self.captured_at_unix_ns)?;
-        present(&mut map, "capture", self.capture.as_ref())?;
-        present(&mut map, "window", self.window.as_ref())?;
-        present(&mut map, "host", self.host.as_ref())?;
-        present(&mut map, "cpu_time", self.cpu_time.as_ref())?;
-        present(&mut map, "cpu_time_after", self.cpu_time_after.as_ref())?;
-        present(&mut map, "usual", Some(usual).filter(|usual| !usual.is_empty()))?;
-        map.serialize_entry("threads", &Unusual { threads: &self.threads, usual })?;
-        present(&mut map, "cgroup_stats", Some(&self.cgroup_stats).filter(|cgroups| !cgroups.is_empty()))?;
-        present(&mut map, "probe_summary", self.probe_summary.as_ref())?;
-        present(&mut map, "parse_summary", self.parse_summary.as_ref())?;
-        present(&mut map, "taskstats_summary", self.taskstats_summary.as_ref())?;
-        present(&mut map, "psi", self.psi.as_ref())?;
-        present(&mut map, "sched_ext", self.sched_ext.as_ref())?;
-        map.end()
+        Envelope::new(self.snapshot, &self.usual).serialize(serializer)
     }
 }
 
@@ -90,22 +87,22 @@ impl CtprofSnapshot {
 pub(crate) struct Bounds {
     max: usize,
     refusal: Cell<Option<Refusal>>,
-    usual: RefCell<Usual>,
+}
+
+/// A snapshot as it was read, with what its threads leave out.
+pub(crate) struct Content {
+    pub(crate) snapshot: CtprofSnapshot,
+    pub(crate) usual: Usual,
 }
 
 impl Bounds {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::default(), usual: RefCell::default() }
+        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::default() }
     }
 
     /// Why the last snapshot was refused, if its JSON had the right types.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal.get()
-    }
-
-    /// What threads of the last snapshot leave out.
-    pub(crate) fn into_usual(self) -> Usual {
-        self.usual.into_inner()
     }
 
     fn refuse<E: de::Error>(&self, refusal: Refusal) -> E {
@@ -128,82 +125,96 @@ impl Bounds {
 
 impl<'de> Deserialize<'de> for CtprofSnapshot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Bounds::new(PID_MAX_LIMIT).deserialize(deserializer)
+        Bounds::new(PID_MAX_LIMIT).deserialize(deserializer).map(|content| content.snapshot)
     }
 }
 
 impl<'de> DeserializeSeed<'de> for &Bounds {
-    type Value = CtprofSnapshot;
+    type Value = Content;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<CtprofSnapshot, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Field {
-    FormatVersion,
-    CapturedAtUnixNs,
-    Capture,
-    Window,
-    Host,
-    CpuTime,
-    CpuTimeAfter,
-    Usual,
-    Threads,
-    CgroupStats,
-    ProbeSummary,
-    ParseSummary,
-    TaskstatsSummary,
-    Psi,
-    SchedExt,
-    #[serde(other)]
-    Unknown,
-}
-
 impl<'de> Visitor<'de> for &Bounds {
-    type Value = CtprofSnapshot;
+    type Value = Content;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a snapshot")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CtprofSnapshot, A::Error> {
-        let mut snapshot = CtprofSnapshot::default();
-        let mut read = BTreeSet::new();
-        while let Some(field) = map.next_key()? {
-            if field != Field::Unknown && !read.insert(field) {
-                return Err(de::Error::custom("duplicate field"));
-            }
-            match field {
-                Field::FormatVersion => snapshot.format_version = self.known(map.next_value()?)?,
-                Field::CapturedAtUnixNs => snapshot.captured_at_unix_ns = map.next_value()?,
-                Field::Capture => snapshot.capture = map.next_value()?,
-                Field::Window => snapshot.window = map.next_value()?,
-                Field::CpuTime => snapshot.cpu_time = map.next_value()?,
-                Field::CpuTimeAfter => snapshot.cpu_time_after = map.next_value()?,
-                Field::Host => snapshot.host = map.next_value()?,
-                // Threads that came before have been read without it.
-                Field::Usual if read.contains(&Field::Threads) => {
-                    return Err(de::Error::custom("`usual` must precede `threads`"));
-                }
-                Field::Usual => *self.usual.borrow_mut() = map.next_value()?,
-                Field::Threads => snapshot.threads = map.next_value_seed(ThreadList(self))?,
-                Field::CgroupStats => snapshot.cgroup_stats = map.next_value_seed(CgroupMap(self))?,
-                Field::ProbeSummary => snapshot.probe_summary = map.next_value()?,
-                Field::ParseSummary => snapshot.parse_summary = map.next_value()?,
-                Field::TaskstatsSummary => snapshot.taskstats_summary = map.next_value()?,
-                Field::Psi => snapshot.psi = map.next_value()?,
-                Field::SchedExt => snapshot.sched_ext = map.next_value()?,
-                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        if read.contains(&Field::Threads) { Ok(snapshot) } else { Err(self.refuse(Refusal::NoThreads)) }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Content, A::Error> {
+        let mut fields = Fields { map, bounds: self, version: None, cgroups: None, usual: None, threads: None };
+        let head = SnapshotHead::deserialize(MapAccessDeserializer::new(&mut fields))?;
+        let Fields { version, cgroups, usual, threads, .. } = fields;
+        let threads = threads.ok_or_else(|| self.refuse(Refusal::NoThreads))?;
+        let (format_version, cgroup_stats) = (version.flatten(), cgroups.unwrap_or_default());
+        let head = SnapshotHead { format_version, cgroup_stats, ..head };
+        Ok(Content { snapshot: CtprofSnapshot { head, threads }, usual: usual.unwrap_or_default() })
     }
 }
 
-struct ThreadList<'b>(&'b Bounds);
+/// The fields of a snapshot: reads those that have bounds, and passes on the others.
+struct Fields<'b, A> {
+    map: A,
+    bounds: &'b Bounds,
+    version: Option<Option<u32>>,
+    cgroups: Option<BTreeMap<String, CgroupStats>>,
+    usual: Option<Usual>,
+    threads: Option<Vec<ThreadState>>,
+}
+
+impl<'de, A: MapAccess<'de>> Fields<'_, A> {
+    /// Reads the value of a key, if it is one of the fields that have bounds.
+    fn takes(&mut self, key: &str) -> Result<bool, A::Error> {
+        let Self { map, bounds, version, cgroups, usual, threads } = self;
+        let has_threads = threads.is_some();
+        match key {
+            "format_version" => once(version, || bounds.known(map.next_value()?)),
+            "cgroup_stats" => once(cgroups, || map.next_value_seed(CgroupMap(bounds))),
+            // Threads that came before have been read without it.
+            "usual" if has_threads => Err(de::Error::custom("`usual` must precede `threads`")),
+            "usual" => once(usual, || map.next_value()),
+            "threads" => {
+                let usual = usual.get_or_insert_default();
+                once(threads, || map.next_value_seed(ThreadList { bounds, usual }))
+            }
+            _ => return Ok(false),
+        }
+        .map(|()| true)
+    }
+}
+
+fn once<T, E: de::Error>(field: &mut Option<T>, read: impl FnOnce() -> Result<T, E>) -> Result<(), E> {
+    if field.is_some() {
+        return Err(E::custom("duplicate field"));
+    }
+    *field = Some(read()?);
+    Ok(())
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Fields<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<String>()? {
+            if !self.takes(&key)? {
+                return seed.deserialize(key.into_deserializer()).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+struct ThreadList<'b> {
+    bounds: &'b Bounds,
+    usual: &'b Usual,
+}
 
 impl<'de> DeserializeSeed<'de> for ThreadList<'_> {
     type Value = Vec<ThreadState>;
@@ -222,12 +233,12 @@ impl<'de> Visitor<'de> for ThreadList<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut threads = Vec::new();
-        let usual = self.0.usual.borrow();
-        let max = usual.max_threads(self.0.max);
-        let mut learned = Learned::new(&usual);
+        let Self { bounds, usual } = self;
+        let max = usual.max_threads(bounds.max);
+        let mut learned = Learned::new(usual);
         while let Some(thread) = seq.next_element_seed(&mut learned)? {
             threads.push(thread);
-            self.0.check(threads.len(), "threads", max)?;
+            bounds.check(threads.len(), "threads", max)?;
         }
         Ok(threads)
     }
@@ -325,7 +336,7 @@ mod tests {
             serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
         let has_usual = |snapshot: &_| serde_json::to_string(&Compact::new(snapshot)).unwrap().contains("usual");
         assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read values that are usual as absent");
-        snapshot.format_version = Some(2);
+        snapshot.head.format_version = Some(2);
         assert!(has_usual(&snapshot));
     }
 
@@ -349,8 +360,8 @@ mod tests {
     fn unknown_and_missing_fields_are_no_error() {
         let json = r#"{"format_version":1,"new_thing":[{}],"threads":[],"host":{"new":1},"capture":{"tool":"x"}}"#;
         let snapshot: CtprofSnapshot = serde_json::from_str(json).unwrap();
-        assert_eq!(snapshot.host, Some(HostContext::default()));
-        assert_eq!(snapshot.capture.unwrap().tool, "x");
+        assert_eq!(snapshot.head.host, Some(HostContext::default()));
+        assert_eq!(snapshot.head.capture.unwrap().tool, "x");
     }
 
     #[test]
@@ -360,7 +371,7 @@ mod tests {
 
     #[test]
     fn every_field_reads_back_as_it_was_written() {
-        let full = CtprofSnapshot {
+        let head = SnapshotHead {
             format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: 7,
             capture: Some(CaptureInfo::default()),
@@ -368,7 +379,6 @@ mod tests {
             host: Some(HostContext::default()),
             cpu_time: Some(HostCpuTime::default()),
             cpu_time_after: Some(HostCpuTime::default()),
-            threads: vec![ThreadState { tid: 3, ..ThreadState::default() }],
             cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
             probe_summary: Some(CtprofProbeSummary::default()),
             parse_summary: Some(CtprofParseSummary::default()),
@@ -376,6 +386,7 @@ mod tests {
             psi: Some(Psi::default()),
             sched_ext: Some(SchedExtSysfs::default()),
         };
+        let full = CtprofSnapshot { head, threads: vec![ThreadState { tid: 3, ..ThreadState::default() }] };
         for json in [serde_json::to_string(&full), serde_json::to_string(&Compact::new(&full))] {
             assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json.unwrap()).unwrap(), full);
         }

@@ -68,7 +68,7 @@ pub use cpus::{CpuSet, CpuSets, cpu_ranges};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub use direction::Direction;
 pub use engine::{BpfObstacle, BpfUse, NoBpf};
-pub(crate) use envelope::{Bounds, Compact, Refusal};
+pub(crate) use envelope::{Bounds, Compact, Content, Refusal};
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
 pub(crate) use host::at_least;
@@ -89,7 +89,7 @@ pub use reduce::{
 };
 pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
 pub use section::Section;
-pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost};
+pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost, SnapshotHead};
 pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};

@@ -19,41 +19,61 @@ use super::window::WindowInfo;
 /// threads leave out.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// A snapshot of a host: all threads, their cgroups, and the host's settings.
+/// A snapshot of a host: its threads, and everything else.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct CtprofSnapshot {
+    /// Everything but the threads.
+    pub head: SnapshotHead,
+    /// All threads, sorted by process id, then thread id.
+    pub threads: Vec<ThreadState>,
+}
+
+/// A snapshot without its threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct SnapshotHead {
     /// Version of the file format; `None` in files of other tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<u32>,
     /// Wall clock just before the threads were read, in nanoseconds since 1970.
     pub captured_at_unix_ns: u64,
     /// How the capture was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureInfo>,
     /// The window whose increases this is; `None` if the values are those of one capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowInfo>,
     /// The host.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,
     /// CPU time of the host, before the threads were read; in a window its increase.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<HostCpuTime>,
     /// CPU time of the host, after the threads were read; `None` in windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time_after: Option<HostCpuTime>,
-    /// All threads, sorted by process id, then thread id.
-    pub threads: Vec<ThreadState>,
     /// Values of every cgroup that a captured thread is in, by path.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
     /// Results of the jemalloc probe; `None` if it was disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_summary: Option<CtprofProbeSummary>,
     /// What could not be read from procfs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parse_summary: Option<CtprofParseSummary>,
     /// How taskstats answered; `None` if it was not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub taskstats_summary: Option<TaskstatsSummary>,
     /// The host's pressure.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<Psi>,
     /// The state of `sched_ext`; `None` if the kernel lacks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext: Option<SchedExtSysfs>,
 }
 
-impl CtprofSnapshot {
+impl SnapshotHead {
     /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
     /// ticks.
     #[must_use]
@@ -61,7 +81,9 @@ impl CtprofSnapshot {
         let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
         exact.or_else(|| self.host.as_ref()?.uptime_ns)
     }
+}
 
+impl CtprofSnapshot {
     /// Normalizes the content of a file: sorts threads, and removes zeros of foreign files that mean
     /// missing values.
     pub(crate) fn settle(&mut self) {
@@ -69,7 +91,7 @@ impl CtprofSnapshot {
         if !self.threads.is_sorted_by_key(key) {
             self.threads.sort_by_key(key);
         }
-        if self.format_version.is_none() {
+        if self.head.format_version.is_none() {
             foreign::clear_families_off(&mut self.threads);
         }
     }
@@ -177,9 +199,8 @@ mod tests {
     fn threads_of_a_file_are_sorted_by_process_and_id() {
         let thread = |tgid, tid| ThreadState { tgid, tid, ..ThreadState::default() };
         let mut snapshot = CtprofSnapshot {
-            format_version: Some(1),
+            head: SnapshotHead { format_version: Some(1), ..SnapshotHead::default() },
             threads: vec![thread(2, 9), thread(1, 3), thread(2, 2), thread(1, 1)],
-            ..CtprofSnapshot::default()
         };
         snapshot.settle();
         let ids: Vec<_> = snapshot.threads.iter().map(|thread| (thread.tgid, thread.tid)).collect();

@@ -57,17 +57,18 @@ impl CtprofSnapshot {
             }
             thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
-        let stats = mem::take(&mut self.cgroup_stats);
-        self.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
-        self.host.iter_mut().for_each(|host| hash.redact_host(host));
-        for names in self.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
+        let head = &mut self.head;
+        let stats = mem::take(&mut head.cgroup_stats);
+        head.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
+        head.host.iter_mut().for_each(|host| hash.redact_host(host));
+        for names in head.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
             names.iter_mut().for_each(|name| *name = hash.task(name));
             names.sort();
         }
-        if let Some(command) = self.window.as_mut().and_then(|window| window.command.as_mut()) {
+        if let Some(command) = head.window.as_mut().and_then(|window| window.command.as_mut()) {
             command.arguments.clear();
         }
-        if let Some(capture) = &mut self.capture {
+        if let Some(capture) = &mut head.capture {
             let options = &mut capture.options;
             options.redacted = true;
             for path in [&mut options.procfs, &mut options.sysfs, &mut options.cgroupfs].into_iter().flatten() {
@@ -176,7 +177,7 @@ impl Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CtprofParseSummary, ThreadState};
+    use crate::model::{CtprofParseSummary, SnapshotHead, ThreadState};
 
     #[test]
     fn a_redacted_name_is_not_mistaken_for_one_cut_by_the_kernel() {
@@ -230,10 +231,8 @@ mod tests {
             let mut summary = CtprofParseSummary::default();
             summary.unread_names.insert("io".into(), vec!["redis-aof".into(), "redis-server".into()]);
             let mut snapshot = CtprofSnapshot {
+                head: SnapshotHead { host: Some(host), parse_summary: Some(summary), ..SnapshotHead::default() },
                 threads: vec![thread, kernel],
-                host: Some(host),
-                parse_summary: Some(summary),
-                ..CtprofSnapshot::default()
             };
             snapshot.redact(key);
             snapshot
@@ -246,6 +245,6 @@ mod tests {
         for secret in ["redis", "aof", "postgres", "db1", "example", "77"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
-        assert_eq!(a.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 systemd.setenv=… delayacct");
+        assert_eq!(a.head.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 systemd.setenv=… delayacct");
     }
 }

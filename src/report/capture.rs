@@ -56,7 +56,7 @@ pub fn capture_summary(out: &mut dyn Write, captured: &Captured<'_>) -> io::Resu
 /// Errors of `out`.
 pub fn record_summary(out: &mut dyn Write, window: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
     let census = Census::of(&window.threads);
-    let duration = window.window.as_ref().map_or(0, |window| window.duration_ns);
+    let duration = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
     writeln!(
         out,
         "Recorded {}: {} in {} ({} started, {} exited): {file} ({})",

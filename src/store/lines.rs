@@ -14,7 +14,7 @@ use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
 use super::flat;
-use crate::model::{Bounds, CtprofSnapshot, Learned, ThreadId, ThreadState, Threads, Usual};
+use crate::model::{Bounds, Content, Learned, SnapshotHead, ThreadId, ThreadState, Threads, Usual};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
@@ -27,9 +27,9 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
 /// layout.
-pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(CtprofSnapshot, T)> {
+pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(SnapshotHead, T)> {
     let mut text = Text { source, rest: Vec::new() };
-    let Head { mut json, usual, .. } = text.head(max)?;
+    let Start { mut json, usual, .. } = text.head(max)?;
     let parsed = Parsed::new(usual.max_threads(max), &usual, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
@@ -37,23 +37,22 @@ pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) 
 }
 
 /// What precedes the threads; `None` for an error or another layout.
-pub(super) fn head(source: impl Read, max: usize) -> Option<CtprofSnapshot> {
-    Text { source, rest: Vec::new() }.head(max).map(|head| head.snapshot)
+pub(super) fn head(source: impl Read, max: usize) -> Option<SnapshotHead> {
+    Text { source, rest: Vec::new() }.head(max).map(|start| start.head)
 }
 
 /// Parses a snapshot without threads, and what these leave out.
-fn parse(json: &[u8], max: usize) -> Option<(CtprofSnapshot, Usual)> {
+fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Usual)> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let bounds = Bounds::new(max);
-    let snapshot = bounds.deserialize(&mut json).ok()?;
+    let Content { snapshot, usual } = Bounds::new(max).deserialize(&mut json).ok()?;
     json.end().ok()?;
-    snapshot.threads.is_empty().then(|| (snapshot, bounds.into_usual()))
+    snapshot.threads.is_empty().then_some((snapshot.head, usual))
 }
 
 /// What precedes the threads.
-struct Head {
+struct Start {
     json: Vec<u8>,
-    snapshot: CtprofSnapshot,
+    head: SnapshotHead,
     usual: Usual,
 }
 
@@ -66,13 +65,13 @@ struct Text<R> {
 
 impl<R: Read> Text<R> {
     /// The text up to the threads.
-    fn head(&mut self, max: usize) -> Option<Head> {
+    fn head(&mut self, max: usize) -> Option<Start> {
         let json = self.until_newline(memchr, HEAD)?;
         // If only this is missing, the text ends inside the list of threads.
-        let (snapshot, usual) = parse(&[&json, &b"]}"[..]].concat(), max)?;
+        let (head, usual) = parse(&[&json, &b"]}"[..]].concat(), max)?;
         // In files of other tools, the whole file decides which zeros are values.
-        snapshot.format_version?;
-        Some(Head { json, snapshot, usual })
+        head.format_version?;
+        Some(Start { json, head, usual })
     }
 
     /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
@@ -253,7 +252,7 @@ fn escaped(learned: &mut Learned<'_>, line: &str) -> Option<ThreadState> {
 mod tests {
     use super::*;
 
-    fn read_all(json: &str, max: usize) -> Option<(CtprofSnapshot, Vec<ThreadState>)> {
+    fn read_all(json: &str, max: usize) -> Option<(SnapshotHead, Vec<ThreadState>)> {
         read(json.as_bytes(), max, &Vec::new())
     }
 

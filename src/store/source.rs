@@ -11,7 +11,7 @@ use serde_path_to_error::Track;
 use super::error::StoreError;
 use super::limit::{Metered, max_threads};
 use super::lines;
-use crate::model::{Bounds, CtprofSnapshot, Refusal, Threads};
+use crate::model::{Bounds, CtprofSnapshot, Refusal, SnapshotHead, Threads};
 use crate::process::Progress;
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -22,8 +22,8 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let (snapshot, threads) = load_into(path, limit, &Vec::new(), &Progress::default())?;
-    Ok(CtprofSnapshot { threads, ..snapshot })
+    let (head, threads) = load_into(path, limit, &Vec::new(), &Progress::default())?;
+    Ok(CtprofSnapshot { head, threads })
 }
 
 /// Reads a snapshot without its threads, and these into a collection like `empty`; see [`Stored::load_into`].
@@ -35,7 +35,7 @@ pub fn load_into<T: Threads>(
     limit: u64,
     empty: &T,
     progress: &Progress,
-) -> Result<(CtprofSnapshot, T), StoreError> {
+) -> Result<(SnapshotHead, T), StoreError> {
     Stored::open(path, limit)?.load_into(empty, progress)
 }
 
@@ -94,7 +94,7 @@ impl Stored {
 
     /// What precedes the threads: capture, window and host. `None` if ctprof did not write the file, or if it
     /// is damaged.
-    pub fn head(&mut self) -> Option<CtprofSnapshot> {
+    pub fn head(&mut self) -> Option<SnapshotHead> {
         let Self { source, path, limit } = self;
         let mut text = Text { source, path, limit: *limit };
         let form = text.form().ok()?;
@@ -108,7 +108,7 @@ impl Stored {
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
-    pub fn load_into<T: Threads>(self, empty: &T, progress: &Progress) -> Result<(CtprofSnapshot, T), StoreError> {
+    pub fn load_into<T: Threads>(self, empty: &T, progress: &Progress) -> Result<(SnapshotHead, T), StoreError> {
         let Self { source, path, limit } = self;
         if let Source::File(file) = &source {
             let metadata = file.metadata().map_err(|source| StoreError::Read { path: path.clone(), source })?;
@@ -171,7 +171,7 @@ struct Text<'p, S> {
 type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
 
 impl<S: Read + Seek + Send> Text<'_, S> {
-    fn load<T: Threads>(mut self, empty: &T) -> Result<(CtprofSnapshot, T), StoreError> {
+    fn load<T: Threads>(mut self, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
         let form = self.form()?;
         let max = max_threads(self.limit);
         if let Some(read) = lines::read(self.json(form)?, max, empty) {
@@ -180,8 +180,8 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         let mut snapshot = self.whole(form, &Bounds::new(max))?;
         snapshot.settle();
         let mut threads = empty.first();
-        std::mem::take(&mut snapshot.threads).into_iter().for_each(|thread| threads.add(thread));
-        Ok((snapshot, threads))
+        snapshot.threads.into_iter().for_each(|thread| threads.add(thread));
+        Ok((snapshot.head, threads))
     }
 
     fn unreadable(&self, source: io::Error) -> StoreError {
@@ -220,7 +220,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         let mut track = Track::new();
         let snapshot = bounds.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
         // Reading on to the end also checks the frame's checksum.
-        let snapshot = snapshot.and_then(|snapshot| json.end().map(|()| snapshot));
+        let snapshot = snapshot.and_then(|content| json.end().map(|()| content.snapshot));
         drop(json);
         snapshot.map_err(|error| match bounds.refusal() {
             Some(refusal) => self.refused(refusal),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::CtprofSnapshot;
+use crate::model::SnapshotHead;
 
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ impl Clocks {
     ///
     /// # Errors
     /// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
-    pub(super) fn between(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Result<Self, NoWindow> {
+    pub(super) fn between(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<Self, NoWindow> {
         if earlier.window.is_some() || later.window.is_some() {
             return Err(NoWindow::IsWindow);
         }
@@ -130,20 +130,20 @@ impl Clocks {
 ///
 /// # Errors
 /// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
-pub fn check(earlier: &CtprofSnapshot, later: &CtprofSnapshot) -> Result<(), NoWindow> {
+pub fn check(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<(), NoWindow> {
     Clocks::between(earlier, later).map(drop)
 }
 
-fn boot(snapshot: &CtprofSnapshot) -> Option<&str> {
+fn boot(snapshot: &SnapshotHead) -> Option<&str> {
     snapshot.host.as_ref()?.boot_id.as_deref()
 }
 
 /// The selected processes; empty for all.
-fn processes(snapshot: &CtprofSnapshot) -> BTreeSet<u32> {
+fn processes(snapshot: &SnapshotHead) -> BTreeSet<u32> {
     snapshot.capture.iter().flat_map(|capture| &capture.options.pids).copied().collect()
 }
 
-fn monotonic(snapshot: &CtprofSnapshot) -> Option<u64> {
+fn monotonic(snapshot: &SnapshotHead) -> Option<u64> {
     snapshot.capture.as_ref()?.monotonic_ns
 }
 
@@ -152,10 +152,10 @@ mod tests {
     use super::*;
     use crate::model::{CaptureInfo, HostContext};
 
-    fn snapshot(boot: Option<&str>, monotonic: Option<u64>, boottime: Option<u64>) -> CtprofSnapshot {
+    fn snapshot(boot: Option<&str>, monotonic: Option<u64>, boottime: Option<u64>) -> SnapshotHead {
         let capture = CaptureInfo { monotonic_ns: monotonic, boottime_ns: boottime, ..CaptureInfo::default() };
         let host = HostContext { boot_id: boot.map(str::to_owned), ..HostContext::default() };
-        CtprofSnapshot { capture: Some(capture), host: Some(host), ..CtprofSnapshot::default() }
+        SnapshotHead { capture: Some(capture), host: Some(host), ..SnapshotHead::default() }
     }
 
     #[test]

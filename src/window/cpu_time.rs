@@ -1,6 +1,6 @@
 //! The host's CPU time between the moments at which threads were read.
 
-use crate::model::{CtprofSnapshot, HostCpuTime};
+use crate::model::{HostCpuTime, SnapshotHead};
 
 /// CPU time of the host around the reading of the threads of one capture.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +11,7 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    pub(super) fn of(snapshot: &CtprofSnapshot) -> Self {
+    pub(super) fn of(snapshot: &SnapshotHead) -> Self {
         let walk_ns = snapshot.capture.as_ref().and_then(|capture| capture.walk_ns);
         Self {
             before: snapshot.cpu_time.clone(),

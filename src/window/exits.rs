@@ -16,7 +16,7 @@ use super::parents::Parents;
 use super::recorded::Records;
 use super::work::Work;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedWork, HostCpuTime, Name, Party, ThreadSpan, ThreadState, Threads, WindowInfo,
+    ExitRecords, ExitedWork, HostCpuTime, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads, WindowInfo,
 };
 
 /// The host in a window.
@@ -30,7 +30,7 @@ struct Host {
 
 impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
-    pub fn finish(mut self, later: &CtprofSnapshot, exits: &Exits<'_>) -> Ends<T> {
+    pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Ends<T> {
         let start = Arc::clone(&self.start);
         let readings = Readings::of(later);
         let host = self.host(&start, &readings);

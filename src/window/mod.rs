@@ -29,15 +29,14 @@ pub use self::join::{Ends, Join};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
 use self::parents::{Living, Parents};
-use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, ThreadState, Threads};
+use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 ///
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
-pub fn between(mut earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    recorded(&earlier, threads, later, Recording::default())
+pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
+    recorded(&earlier.head, Earlier::of_threads(earlier.threads), later, Recording::default())
 }
 
 /// What a recorder knows of a window beyond its two captures.
@@ -51,19 +50,19 @@ pub struct Recording<'r> {
     pub command: Option<RecordedCommand>,
 }
 
-/// The window between two snapshots, the earlier one without its `threads`.
+/// The window between two snapshots.
 ///
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn recorded(
-    earlier: &CtprofSnapshot,
+    earlier: &SnapshotHead,
     threads: Earlier,
-    mut later: CtprofSnapshot,
+    later: CtprofSnapshot,
     recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
-    let mut join = increases(earlier, threads, &later, &Vec::new())?;
+    let CtprofSnapshot { mut head, threads: all } = later;
+    let mut join = increases(earlier, threads, &head, &Vec::new())?;
     let Recording { exits, recorder, command } = recording;
-    let all = std::mem::take(&mut later.threads);
     let mut lineage = command.is_some().then(|| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
         Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &join.start.clocks))
@@ -75,11 +74,11 @@ pub fn recorded(
         join.add(thread);
     }
     join.lineage = lineage;
-    let mut ends = join.finish(&later, &exits);
+    let mut ends = join.finish(&head, &exits);
     ends.window.command = command;
-    later.threads = into_window(earlier, &mut later, ends);
-    later.threads.sort_by_key(ThreadState::id);
-    Ok(later)
+    let mut threads = into_window(earlier, &mut head, ends);
+    threads.sort_by_key(ThreadState::id);
+    Ok(CtprofSnapshot { head, threads })
 }
 
 fn living(leader: &ThreadState) -> Living {
@@ -87,14 +86,14 @@ fn living(leader: &ThreadState) -> Living {
 }
 
 /// Joins the threads of `later` as they are added to those of `earlier`, and turns their values into those of
-/// the window. The snapshots are without threads.
+/// the window.
 ///
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn increases<T: Threads>(
-    earlier: &CtprofSnapshot,
+    earlier: &SnapshotHead,
     threads: Earlier,
-    later: &CtprofSnapshot,
+    later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
     join(earlier, threads, later, empty, Values::Increases)
@@ -106,18 +105,18 @@ pub fn increases<T: Threads>(
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn totals<T: Threads>(
-    earlier: &CtprofSnapshot,
+    earlier: &SnapshotHead,
     threads: Earlier,
-    later: &CtprofSnapshot,
+    later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
     join(earlier, threads, later, empty, Values::Totals)
 }
 
 fn join<T: Threads>(
-    earlier: &CtprofSnapshot,
+    earlier: &SnapshotHead,
     threads: Earlier,
-    later: &CtprofSnapshot,
+    later: &SnapshotHead,
     empty: &T,
     values: Values,
 ) -> Result<Join<T>, NoWindow> {
@@ -134,8 +133,8 @@ fn join<T: Threads>(
     Ok(Join::new(Arc::new(start), empty))
 }
 
-/// Turns a later snapshot, but its threads, into that of the window, and returns the window's threads.
-pub fn into_window<T>(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot, ends: Ends<T>) -> T {
+/// Turns the head of a later snapshot into that of the window, and returns the window's threads.
+pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Ends<T>) -> T {
     let Ends { threads, window, cpu_time, impossible_delays, .. } = ends;
     records::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);

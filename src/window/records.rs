@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, CtprofSnapshot, InWindow, MEMORY_EVENTS,
-    PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, Value, ValueType, memory_stat_type,
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, InWindow, MEMORY_EVENTS, PSI_HALF, Psi,
+    PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, SnapshotHead, Value, ValueType, memory_stat_type,
 };
 
 /// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
 /// that only the later capture has are absent: it may be older.
-pub(super) fn subtract(earlier: &CtprofSnapshot, later: &mut CtprofSnapshot) {
+pub(super) fn subtract(earlier: &SnapshotHead, later: &mut SnapshotHead) {
     let unknown = CgroupStats::default();
     for (path, stats) in &mut later.cgroup_stats {
         cgroup(earlier.cgroup_stats.get(path).unwrap_or(&unknown), stats);
@@ -97,7 +97,7 @@ fn half(earlier: Option<PsiHalf>, later: Option<PsiHalf>) -> Option<PsiHalf> {
 mod tests {
     use super::*;
 
-    fn snapshot(json: &str) -> CtprofSnapshot {
+    fn snapshot(json: &str) -> SnapshotHead {
         serde_json::from_str(&format!(r#"{{"threads":[],{json}}}"#)).unwrap()
     }
 

@@ -172,7 +172,7 @@ fn threads_that_start_and_exit_do_not_fail_a_capture() {
     });
     while begin.elapsed() < Duration::from_millis(300) {
         let snapshot = capture_pid(std::process::id()).unwrap();
-        let summary = snapshot.parse_summary.unwrap();
+        let summary = snapshot.head.parse_summary.unwrap();
         let kept = u64::try_from(snapshot.threads.len()).unwrap();
         assert_eq!(kept + summary.ghosts, summary.tids_walked);
         assert_eq!(summary.read_failures_by_file.get(&"stat".into()), None);
@@ -188,9 +188,9 @@ fn a_whole_host_has_its_first_process_and_this_one() {
     for pid in [1, std::process::id()] {
         assert!(snapshot.threads.iter().any(|thread| thread.tgid == pid), "{pid}");
     }
-    let host = snapshot.host.unwrap();
+    let host = snapshot.head.host.unwrap();
     assert!(host.boot_id.is_some() && host.uptime_ns > Some(0) && host.kernel_release.is_some());
-    let cost = snapshot.capture.unwrap().self_cost.unwrap();
+    let cost = snapshot.head.capture.unwrap().self_cost.unwrap();
     assert!(cost.peak_rss_bytes > Some(0) && cost.system_ns.is_some());
 }
 
@@ -266,9 +266,9 @@ fn the_cpu_time_of_the_host_contains_that_of_a_thread() {
     });
     let after = ctprof::capture().unwrap();
     drop(worker);
-    let clock = |snapshot: &CtprofSnapshot| snapshot.capture.as_ref().unwrap().monotonic_ns.unwrap();
+    let clock = |snapshot: &CtprofSnapshot| snapshot.head.capture.as_ref().unwrap().monotonic_ns.unwrap();
     let elapsed_ticks = (clock(&after) - clock(&before)) / 10_000_000;
-    let [before, after] = [before, after].map(|snapshot| snapshot.cpu_time.unwrap());
+    let [before, after] = [before, after].map(|snapshot| snapshot.head.cpu_time.unwrap());
     let cpus = after.cpus.unwrap();
     assert_eq!(before.cpus, Some(cpus));
     let idle = after.idle_ticks.unwrap() - before.idle_ticks.unwrap();
@@ -285,7 +285,7 @@ fn times_of_threads_count_from_the_clocks_of_the_capture() {
     let begin = monotonic();
     let snapshot = capture_pid(std::process::id()).unwrap();
     let end = monotonic();
-    let info = snapshot.capture.unwrap();
+    let info = snapshot.head.capture.unwrap();
     let start = Duration::from_nanos(info.monotonic_ns.unwrap());
     assert!(begin <= start && info.boottime_ns >= info.monotonic_ns);
     for thread in &snapshot.threads {

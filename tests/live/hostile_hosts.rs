@@ -84,7 +84,7 @@ fn forks_and_execs_do_not_fail_a_capture() {
     for _ in 0..10 {
         let snapshot = capture().unwrap();
         assert!(snapshot.threads.iter().any(|thread| thread.tgid == std::process::id()));
-        let summary = snapshot.parse_summary.unwrap();
+        let summary = snapshot.head.parse_summary.unwrap();
         let lost = summary.tids_walked - u64::try_from(snapshot.threads.len()).unwrap();
         assert_eq!(lost, summary.ghosts, "threads that exited are counted");
     }
@@ -116,7 +116,7 @@ fn a_zombie_has_the_values_that_the_kernel_still_has() {
 fn sixty_four_descriptors_are_enough() {
     let (done, snapshot) = captured_after("ulimit -n 64", "--jobs 4");
     assert!(done.status.success() && !said(&done).contains("EMFILE"), "{}", said(&done));
-    let failures = snapshot.unwrap().parse_summary.unwrap().read_failures_by_errno;
+    let failures = snapshot.unwrap().head.parse_summary.unwrap().read_failures_by_errno;
     assert!(failures.values().all(|errnos| !errnos.contains_key(&"EMFILE".into())), "{failures:?}");
 }
 
@@ -391,7 +391,7 @@ fn unneeded_capabilities_are_dropped() {
         return skipped(Missing::Privilege("root"));
     }
     let (_, snapshot) = captured_after(":", "-q --pid 1");
-    let held = snapshot.unwrap().capture.unwrap().capabilities;
+    let held = snapshot.unwrap().head.capture.unwrap().capabilities;
     for unneeded in ["cap_sys_admin", "cap_sys_module", "cap_setuid", "cap_kill", "cap_chown"] {
         assert!(!held.iter().any(|name| name == unneeded), "{held:?}");
     }
@@ -529,7 +529,7 @@ fn processes(second: u64, parents: impl IntoIterator<Item = (u32, u32)>) -> Ctpr
 }
 
 /// The number of threads of a window with a record for each process, of a command that process 1 ran.
-fn recorded(mut earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]) -> usize {
+fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]) -> usize {
     let record = |(pid, parent): &(u32, u32)| {
         let mut thread = ThreadState::default();
         (thread.tid, thread.tgid) = (*pid, *pid);
@@ -540,8 +540,7 @@ fn recorded(mut earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u
     let mut recording = Recording::default();
     (recording.recorder, recording.command) = (1, Some(RecordedCommand::default()));
     recording.exits = Exits { summary: None, each: Some(&each) };
-    let threads = Earlier::of_threads(std::mem::take(&mut earlier.threads));
-    window::recorded(&earlier, threads, later, recording).unwrap().threads.len()
+    window::recorded(&earlier.head, Earlier::of_threads(earlier.threads), later, recording).unwrap().threads.len()
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn counters(snapshot: &CtprofSnapshot) -> BTreeMap<u32, (u64, u64)> {
 /// Whether other processes can be attached to.
 fn may_probe() -> bool {
     let allowed = Parked::start(&mut Command::new(heap()))
-        .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().probe_summary.unwrap().probed_ok > 0);
+        .is_some_and(|heap| capture_pid(heap.child.id()).unwrap().head.probe_summary.unwrap().probed_ok > 0);
     if !allowed {
         skipped(Missing::Privilege("ptrace"));
     }
@@ -76,7 +76,7 @@ fn agrees(what: &str, command: &mut Command) -> bool {
     let snapshot = capture_pid(parked.child.id()).unwrap();
     let read = counters(&snapshot);
     println!("{what}: {} threads read of {}, equal: {}", read.len(), parked.said.len(), read == parked.said);
-    assert_eq!(read, parked.said, "{what}: {:?}", snapshot.probe_summary);
+    assert_eq!(read, parked.said, "{what}: {:?}", snapshot.head.probe_summary);
     true
 }
 
@@ -321,7 +321,7 @@ fn the_jemalloc_of_the_toolchains_rustc_is_known() {
 fn a_program_with_another_allocator_is_not_a_failure() {
     let sleep = Ended(Command::new("sleep").arg("100").spawn().unwrap());
     thread::sleep(Duration::from_millis(50));
-    let summary = capture_pid(sleep.0.id()).unwrap().probe_summary.unwrap();
+    let summary = capture_pid(sleep.0.id()).unwrap().head.probe_summary.unwrap();
     assert_eq!((summary.failed, summary.jemalloc_detected), (0, 0), "{summary:?}");
     assert_eq!(summary.failures, BTreeMap::from([(ProbeFailure::JemallocNotFound, 1)]));
 }
@@ -422,7 +422,7 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     (options.pids, options.engine) = (vec![parked.child.id()], Engine::Procfs);
     let snapshot = capture_with(&options).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
-    let summary = snapshot.probe_summary.as_ref().unwrap();
+    let summary = snapshot.head.probe_summary.as_ref().unwrap();
     assert_eq!((summary.probed_ok, summary.failures.get(&ProbeFailure::Waitpid)), (3, Some(&1)), "{summary:?}");
     let (read, mut said) = (counters(&snapshot), parked.said.clone());
     said.remove(&parked.child.id());

@@ -456,7 +456,7 @@ fn the_report_of_a_command_leaves_its_output_alone() {
         let window = lab.report(&["show", "w"]).window;
         assert_eq!(window["command"]["arguments"][0], "sh");
         let stored = ctprof::CtprofSnapshot::load(&lab.path("w")).unwrap();
-        assert_eq!(stored.format_version, Some(2));
+        assert_eq!(stored.head.format_version, Some(2));
         let output = lab.ctprof(&[&["record", "--scope", "command", "--"], &command[..]].concat());
         let shown = text(&output.stderr);
         assert!(

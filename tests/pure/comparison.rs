@@ -131,7 +131,7 @@ mod order_of_groups {
     fn first(host: &Value, per: Per, bytes: [u64; 2]) -> String {
         let side = |run: u64, bytes: u64| {
             let mut side = window(&[process(1, "cpu", &ran(run)), process(2, "disk", &json!({"read_bytes": bytes}))]);
-            side.host = serde_json::from_value(host.clone()).unwrap();
+            side.head.host = serde_json::from_value(host.clone()).unwrap();
             side
         };
         let comparison = compare(&side(1000, bytes[0]), &side(2000, bytes[1]), &options(|all| all.per = Some(per)));
@@ -344,7 +344,7 @@ mod sections {
                 with(process(1, "sh", &work), &json!({"tid": 0})),
             ]);
             let records = has_records.then(|| serde_json::from_value(json!({})).unwrap());
-            side.window.as_mut().unwrap().exit_records = records;
+            side.head.window.as_mut().unwrap().exit_records = records;
             side
         };
         let has_note = |a, b| {

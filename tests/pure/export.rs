@@ -70,7 +70,7 @@ fn write(snapshot: &CtprofSnapshot, path: PathBuf) -> PathBuf {
 /// A snapshot of a host.
 fn on_host(host: Option<&str>) -> CtprofSnapshot {
     let mut snapshot = template();
-    snapshot.host.as_mut().unwrap().hostname = host.map(str::to_owned);
+    snapshot.head.host.as_mut().unwrap().hostname = host.map(str::to_owned);
     snapshot
 }
 
@@ -354,7 +354,7 @@ fn captures_say_what_is_doubtful() {
 fn an_unknown_time_is_null() {
     let dir = tempfile::tempdir().unwrap();
     let mut snapshot = on_host(Some("h"));
-    snapshot.captured_at_unix_ns = 0;
+    snapshot.head.captured_at_unix_ns = 0;
     let output = dir.path().join("out");
     export(&[&write(&snapshot, dir.path().join("a.ctprof.zst"))], &output);
     let row = rows(&output.join("captures/date=__HIVE_DEFAULT_PARTITION__/host=h")).remove(0);

@@ -107,8 +107,8 @@ fn captures(number: usize) -> impl Strategy<Value = Vec<CtprofSnapshot>> {
         for (second, snapshot) in captures.iter_mut().enumerate() {
             let ns = 1_000_000_000 * (second as u64 + 1);
             let host = json!({"boot_id": "b", "uptime_ns": ns, "clock_ticks_per_second": 100});
-            snapshot.host = serde_json::from_value(host).unwrap();
-            snapshot.captured_at_unix_ns = ns;
+            snapshot.head.host = serde_json::from_value(host).unwrap();
+            snapshot.head.captured_at_unix_ns = ns;
             for thread in &mut snapshot.threads {
                 thread.start_time_clock_ticks = Some(u64::from(thread.tid % 4) * 90);
             }
@@ -305,15 +305,15 @@ proptest! {
         let rest = before.split_off(cuts.0.min(before.len()));
         let mut earlier = Earlier::of_threads(before);
         earlier.append(Earlier::of_threads(rest));
-        let mut join = window::increases(&a, earlier, &b, &Vec::new()).unwrap();
+        let mut join = window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
         let mut part = join.another();
         let rest = after.split_off(cuts.1.min(after.len()));
         after.into_iter().for_each(|thread| join.add(thread));
         rest.into_iter().for_each(|thread| part.add(thread));
         join.append(part);
-        let mut ends = join.finish(&b, &Exits::default());
+        let mut ends = join.finish(&b.head, &Exits::default());
         ends.threads.sort_by_key(ThreadState::id);
-        prop_assert_eq!((ends.threads, Some(ends.window)), (whole.threads, whole.window));
+        prop_assert_eq!((ends.threads, Some(ends.window)), (whole.threads, whole.head.window));
     }
 
     #[test]

@@ -145,13 +145,13 @@ fn the_cpu_time_of_the_host_is_what_every_kernel_prints() {
             cpus.map(|line| line.split(' ').nth(column).unwrap().parse::<u64>().unwrap()).sum()
         };
         let all: Vec<u64> = stat.lines().next().unwrap()[5..].split(' ').map(|ticks| ticks.parse().unwrap()).collect();
-        let time = snapshot.cpu_time.unwrap();
+        let time = snapshot.head.cpu_time.unwrap();
         assert_eq!((time.run_ns, time.wait_ns), (Some(sum(7)), Some(sum(8))), "{tree}");
         assert!(time.run_ns > Some(1_000_000_000) && time.wait_ns > Some(1_000_000), "{tree}");
         let ticks = [time.idle_ticks, time.iowait_ticks, time.interrupt_ticks, time.steal_ticks];
         assert_eq!(ticks, [all[3], all[4], all[5] + all[6], all[7]].map(Some), "{tree}");
         assert_eq!((time.cpus, time.started.map(|started| started.to_string())), (Some(2), started(&stat)), "{tree}");
-        let capture = snapshot.capture.unwrap();
+        let capture = snapshot.head.capture.unwrap();
         assert_eq!((capture.monotonic_ns, capture.boottime_ns), (None, None), "{tree}: clocks of another host");
     }
 }
@@ -205,13 +205,13 @@ fn memory_is_a_value_of_the_leader_and_no_kernel_thread_is_a_failure() {
         let pss = |comm| thread(&snapshot, comm).smaps_rollup_kib.as_ref().map(|map| map["Pss"]);
         assert!(pss("load") > Some(0), "{tree}");
         assert_eq!((pss("load-0"), pss("kthreadd")), (None, None), "{tree}");
-        assert_eq!(snapshot.parse_summary.unwrap().read_failures, 0, "{tree}");
+        assert_eq!(snapshot.head.parse_summary.unwrap().read_failures, 0, "{tree}");
     }
 }
 
 #[test]
 fn the_host_is_told_apart_by_its_kernel() {
-    let host = |tree| captured(tree).host.unwrap();
+    let host = |tree| captured(tree).head.host.unwrap();
     let switches = |tree| (host(tree).sched_schedstats.unwrap(), host(tree).task_delayacct.unwrap());
     assert_eq!(switches("5.10"), (Switch::On, Switch::Unknown));
     assert_eq!(switches("6.12"), (Switch::On, Switch::On));

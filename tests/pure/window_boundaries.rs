@@ -27,7 +27,7 @@ mod moments {
         let ends = |walk: [u64; 2]| {
             let a = capture(10, [100, 200], walk[0], &[read_at(1, 100, 0), read_at(2, 500, 0)]);
             let later = [read_at(1, 300, 3 * SECOND), read_at(2, 900, SECOND)];
-            let info = between(a, capture(15, [500, 600], walk[1], &later)).unwrap().window.unwrap();
+            let info = between(a, capture(15, [500, 600], walk[1], &later)).unwrap().head.window.unwrap();
             (info.duration_ns / MS, info.cpu.unwrap().busy_ns / (10 * MS))
         };
         // 3 s of run time were read at 100 and 300 ms, 1 s at 500 and 900 ms: on average at 200 and 450 ms.
@@ -43,7 +43,7 @@ mod moments {
             capture(second, [idle, idle + 100], SECOND, &[read_at(1, read[0], 7), read_at(2, read[1], 7)])
         };
         let window = between(side(10, 100, [100, 300]), side(15, 500, [300, 700])).unwrap();
-        assert_eq!(window.window.unwrap().duration_ns, 5300 * MS);
+        assert_eq!(window.head.window.unwrap().duration_ns, 5300 * MS);
     }
 
     #[test]
@@ -53,9 +53,13 @@ mod moments {
             for side_without in 0..2 {
                 let mut sides = [side(10, 100, 100), side(15, 500, 300)];
                 let side = &mut sides[side_without];
-                *(if lacking == "cpu_time" { &mut side.cpu_time } else { &mut side.cpu_time_after }) = None;
+                *(if lacking == "cpu_time" { &mut side.head.cpu_time } else { &mut side.head.cpu_time_after }) = None;
                 let [a, b] = sides;
-                assert_eq!(between(a, b).unwrap().window.unwrap().duration_ns, 5 * SECOND, "{lacking} {side_without}");
+                assert_eq!(
+                    between(a, b).unwrap().head.window.unwrap().duration_ns,
+                    5 * SECOND,
+                    "{lacking} {side_without}"
+                );
             }
         }
     }
@@ -67,7 +71,7 @@ mod moments {
         let window = with_records(a, b, &records);
         let started: Vec<_> = rows(&window).iter().map(|row| row["tid"].as_u64().unwrap()).collect();
         assert_eq!(started, [10, 11, 12, 13, 14]);
-        assert_eq!(window.window.unwrap().cpu, None);
+        assert_eq!(window.head.window.unwrap().cpu, None);
     }
 }
 
@@ -109,9 +113,9 @@ mod identity {
         let threads = |run: u64| [thread(1, 1, 2, &values(run)), thread(1, 3, 4, &values(run + 1))];
         let (mut a, mut b) = (snapshot(10, &threads(40)), snapshot(15, &threads(90)));
         let (before, after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
-        let mut join = window::totals(&a, Earlier::of_threads(before.clone()), &b, &Vec::new()).unwrap();
+        let mut join = window::totals(&a.head, Earlier::of_threads(before.clone()), &b.head, &Vec::new()).unwrap();
         after.iter().cloned().for_each(|thread| join.add(thread));
-        let ends = join.finish(&b, &Exits::default());
+        let ends = join.finish(&b.head, &Exits::default());
         assert_eq!((ends.before, ends.threads), (before, after));
     }
 
@@ -226,14 +230,14 @@ mod parts {
         let (mut a, mut b) = (capture(10), capture(15));
         let earlier = Earlier::of_threads(std::mem::take(&mut a.threads));
         let mut all = std::mem::take(&mut b.threads);
-        let mut join = window::increases(&a, earlier, &b, &Vec::new()).unwrap();
+        let mut join = window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
         let mut part = join.another();
         let rest = all.split_off(cut);
         all.into_iter().for_each(|thread| join.add(thread));
         rest.into_iter().for_each(|thread| part.add(thread));
         join.append(part);
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().cloned().for_each(add);
-        let mut ends = join.finish(&b, &Exits { summary: None, each: Some(&each) });
+        let mut ends = join.finish(&b.head, &Exits { summary: None, each: Some(&each) });
         let mut threads = std::mem::take(&mut ends.threads);
         threads.sort_by_key(|thread| (thread.id(), thread.exited_work));
         (threads, ends)

@@ -24,7 +24,7 @@ mod threads {
         let row = row(&window, 1);
         let values = ["run_time_ns", "wait_max", "slice_max", "nice", "policy"].map(|name| row[name].clone());
         assert_eq!(values, [json!(700), json!(90), Value::Null, json!(-5), json!("SCHED_FIFO")]);
-        assert_eq!((window.format_version, window.window.unwrap().duration_ns), (Some(2), 5 * SECOND));
+        assert_eq!((window.head.format_version, window.head.window.unwrap().duration_ns), (Some(2), 5 * SECOND));
     }
 
     #[test]
@@ -54,7 +54,7 @@ mod threads {
             (&json!(3600 * MS), &json!(true), &json!(9))
         );
         // Thread 3 is older than the window, but was not captured at its start: its counters are of any time.
-        assert_eq!((rows_of(&window, 3).len(), window.window.unwrap().missed), (0, 1));
+        assert_eq!((rows_of(&window, 3).len(), window.head.window.unwrap().missed), (0, 1));
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod threads {
         };
         let window = between(side(10, 500), side(15, 400)).unwrap();
         assert_eq!((&row(&window, 1)["run_time_ns"], &row(&window, 1)["minflt"]), (&Value::Null, &json!(5)));
-        assert_eq!(json!(window.window.unwrap().backwards), json!({"run_time_ns": 2}));
+        assert_eq!(json!(window.head.window.unwrap().backwards), json!({"run_time_ns": 2}));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod threads {
         let b = snapshot(15, &[later, unknown(2), unknown(3)]);
         let window = between(a, b).unwrap();
         assert_eq!((&row(&window, 1)["minflt"], row(&window, 2)["exited"].as_bool()), (&json!(4), Some(true)));
-        assert_eq!(window.window.unwrap().missed, 2, "nobody knows when 2 and 3 started");
+        assert_eq!(window.head.window.unwrap().missed, 2, "nobody knows when 2 and 3 started");
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod exited_work {
         let work = exited(&window, 5, "threads");
         assert_eq!((&work["minflt"], &work["rchar"], &work["pcomm"]), (&json!(4000), &json!(80), &json!("p5")));
         assert_eq!(work["wait_time_ns"], Value::Null, "processes do not count it");
-        assert!(window.window.unwrap().process_counters);
+        assert!(window.head.window.unwrap().process_counters);
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod exited_work {
         let new = |second| snapshot(second, &[process(5, 1, 0, 1, &json!({"cutime_clock_ticks": second * 100}))]);
         for (a, b) in [(old(10), old(15)), (new(10), old(15)), (old(10), new(15))] {
             let window = between(a, b).unwrap();
-            assert_eq!((window.window.as_ref().unwrap().process_counters, exited_run(&window).len()), (false, 0));
+            assert_eq!((window.head.window.as_ref().unwrap().process_counters, exited_run(&window).len()), (false, 0));
         }
     }
 
@@ -348,7 +348,7 @@ mod exit_records {
         assert_eq!(row(&window, 6)["blkio_delay_total_ns"], json!(900 * MS));
         let row = row(&window, 7);
         assert_eq!((&row["blkio_delay_total_ns"], &row["blkio_delay_count"]), (&Value::Null, &json!(1)));
-        assert_eq!(window.parse_summary.unwrap().impossible_delays, 1);
+        assert_eq!(window.head.parse_summary.unwrap().impossible_delays, 1);
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod accounting {
             snapshot_with(second, &threads, &json!({"capture": capture, "cpu_time": cpu_time}))
         };
         let (a, b) = (side(10, clocks.0, cpu_time.0, 0), side(15, clocks.1, cpu_time.1, ran));
-        between(a, b).unwrap().window.unwrap()
+        between(a, b).unwrap().head.window.unwrap()
     }
 
     #[test]
@@ -556,10 +556,10 @@ fn threads_streamed_to_a_vector_are_those_of_the_window() {
     let whole = between(a.clone(), b.clone()).unwrap();
     let earlier = Earlier::of_threads(std::mem::take(&mut a.threads));
     let all = std::mem::take(&mut b.threads);
-    let mut join = ctprof::window::increases(&a, earlier, &b, &Vec::new()).unwrap();
+    let mut join = ctprof::window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
     all.into_iter().for_each(|thread| join.add(thread));
-    let ends = join.finish(&b, &Exits::default());
+    let ends = join.finish(&b.head, &Exits::default());
     let mut threads = ends.threads;
     threads.sort_by_key(ThreadState::id);
-    assert_eq!((threads, Some(ends.window)), (whole.threads, whole.window));
+    assert_eq!((threads, Some(ends.window)), (whole.threads, whole.head.window));
 }

@@ -79,12 +79,11 @@ pub(crate) fn with_records(a: CtprofSnapshot, b: CtprofSnapshot, records: &[Exit
     record(a, b, Exits { summary: Some(summary), each: Some(&each) })
 }
 
-pub(crate) fn record(mut a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> CtprofSnapshot {
-    let threads = Earlier::of_threads(std::mem::take(&mut a.threads));
+pub(crate) fn record(a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> CtprofSnapshot {
     let mut recording = Recording::default();
     (recording.exits, recording.recorder) = (exits, 9);
     recording.command = Some(RecordedCommand::default());
-    recorded(&a, threads, b, recording).unwrap()
+    recorded(&a.head, Earlier::of_threads(a.threads), b, recording).unwrap()
 }
 
 /// The record of a thread that started and exited some seconds after boot.

@@ -21,7 +21,7 @@ const CONSTANT: [&str; 7] =
 
 /// The threads of a capture by an engine.
 pub(crate) fn threads(snapshot: &CtprofSnapshot, engine: &str) -> Threads {
-    let capture = snapshot.capture.as_ref().unwrap();
+    let capture = snapshot.head.capture.as_ref().unwrap();
     assert_eq!(capture.engine, engine);
     let in_walk = snapshot.threads.iter().all(|thread| thread.read_at_ns <= capture.walk_ns);
     assert!(in_walk, "{engine}: {capture:?}");

@@ -165,7 +165,7 @@ fn in_a_container_without_sys_procfs_reads_the_threads() {
         return;
     }
     let snapshot = CtprofSnapshot::load(&file).unwrap();
-    let capture = snapshot.capture.unwrap();
+    let capture = snapshot.head.capture.unwrap();
     assert_eq!((&*capture.engine, capture.no_bpf.map(|why| why.cause)), ("procfs", Some(BpfObstacle::NoBtf)));
     assert!(snapshot.threads.len() >= 4);
     let refused = std::fs::read_to_string(out.path().join("refused")).unwrap();

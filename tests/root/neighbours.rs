@@ -69,15 +69,15 @@ fn captures_at_the_same_time_have_equal_values_and_leave_no_object() {
     for _ in 0..5 {
         let snapshots = captures_at_once(4, folder.path());
         for snapshot in &snapshots {
-            let capture = |of: &CtprofSnapshot| of.capture.as_ref().unwrap().bpf.clone().unwrap();
+            let capture = |of: &CtprofSnapshot| of.head.capture.as_ref().unwrap().bpf.clone().unwrap();
             assert_eq!(capture(snapshot).dropped, capture(&first).dropped);
             let wrong: Vec<_> = differences(&expected, &own(snapshot));
             assert!(wrong.is_empty(), "{wrong:?}");
         }
-        let begins = snapshots.iter().map(|snapshot| snapshot.captured_at_unix_ns);
-        let ends = snapshots
-            .iter()
-            .map(|snapshot| snapshot.captured_at_unix_ns + snapshot.capture.as_ref().unwrap().walk_ns.unwrap());
+        let begins = snapshots.iter().map(|snapshot| snapshot.head.captured_at_unix_ns);
+        let ends = snapshots.iter().map(|snapshot| {
+            snapshot.head.captured_at_unix_ns + snapshot.head.capture.as_ref().unwrap().walk_ns.unwrap()
+        });
         overlapping += u32::from(begins.max() < ends.min());
     }
     eprintln!(
@@ -119,7 +119,7 @@ const COUNTERS: [&str; 6] = ["run_time_ns", "wait_time_ns", "timeslices", "volun
 
 /// The number of threads of this name that exited, and the sums of their counters.
 fn exited(window: &CtprofSnapshot, name: &str) -> (u64, [u64; COUNTERS.len()]) {
-    let records = window.window.as_ref().unwrap().exit_records.as_ref().unwrap();
+    let records = window.head.window.as_ref().unwrap().exit_records.as_ref().unwrap();
     assert_eq!((&*records.source, records.lost), ("bpf", 0));
     let exited = window.threads.iter().filter(|thread| &*thread.comm == name && thread.exited_work.is_none());
     let count = exited.clone().map(|thread| thread.span.unwrap().count).sum();

@@ -44,7 +44,7 @@ fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
 
 /// Whether taskstats is available; prints the reason if not.
 fn taskstats_answers(snapshot: &CtprofSnapshot) -> bool {
-    let summary = snapshot.taskstats_summary.as_ref().unwrap();
+    let summary = snapshot.head.taskstats_summary.as_ref().unwrap();
     if summary.ok_count == 0 {
         skipped(Missing::Privilege(format!("taskstats: {summary:?}")));
     }
@@ -75,7 +75,7 @@ fn two_spinners_on_one_cpu_wait_for_it() {
     assert!(waited > 50_000_000, "{waited} ns");
     assert_eq!(Some(waited), metrics.wait_time_ns.map(|ns| ns.0), "the scheduler's own count");
     assert!(metrics.cpu_delay_count.unwrap().0 > 3);
-    if snapshot.taskstats_summary.unwrap().struct_version >= Some(15) {
+    if snapshot.head.taskstats_summary.unwrap().struct_version >= Some(15) {
         assert!(metrics.cpu_delay_max_ns.unwrap().0 > metrics.cpu_delay_min_ns.unwrap().0);
     }
 }
@@ -146,7 +146,7 @@ fn any_user_read_any_file_by_a_link_in_a_tree_of_their_own_as_procfs() {
     let capture = ["capture", "--procfs", tree.to_str().unwrap(), "-o", snapshot.to_str().unwrap()];
     let Some(said) = with_file_capabilities(dir.path(), &capture) else { return };
     let captured = CtprofSnapshot::load(&snapshot).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!(captured.parse_summary.as_ref().unwrap().tids_walked, 1, "{said}");
+    assert_eq!(captured.head.parse_summary.as_ref().unwrap().tids_walked, 1, "{said}");
     assert!(!format!("{captured:?}").contains("secret word"), "{captured:?}");
 }
 
@@ -162,7 +162,7 @@ fn a_recording_cannot_load_programs_after_its_start() {
     let status = String::from_utf8(output.stdout).unwrap();
     let masks: Vec<_> = status.lines().filter_map(|line| line.strip_prefix("CapPrm:\t")).collect();
     let window = CtprofSnapshot::load(&file).unwrap();
-    let (capture, exits) = (window.capture.unwrap(), window.window.unwrap().exit_records);
+    let (capture, exits) = (window.head.capture.unwrap(), window.head.window.unwrap().exit_records);
     if capture.engine != "bpf" {
         return skipped(Missing::Privilege(format!("BPF: {:?}", capture.no_bpf)));
     }
@@ -178,7 +178,7 @@ fn a_recording_cannot_load_programs_after_its_start() {
 fn kernel_threads_count_as_failed_attachments() {
     let Some((_, snapshot)) = captured_as_nobody(&[]) else { return };
     let users = snapshot.threads.iter().filter(|thread| thread.is_leader() && !thread.kernel_thread).count();
-    let summary = snapshot.probe_summary.unwrap();
+    let summary = snapshot.head.probe_summary.unwrap();
     let users = u64::try_from(users).unwrap();
     assert!(summary.tgids_walked <= users && summary.failed <= users, "{users} processes: {summary:?}");
 }
@@ -190,7 +190,7 @@ fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
     let Some((debug, snapshot)) = captured_as_nobody(&["-vv", "--pid", &pid.to_string()]) else { return };
     let line = format!(r#"cannot read file="io" pid={pid} tid={pid} process="sleep" errno=EACCES"#);
     assert!(debug.contains(&line), "{debug}");
-    assert_eq!(snapshot.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
+    assert_eq!(snapshot.head.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
     let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
     for line in ["io denied (EACCES) for 1 thread", "smaps_rollup denied (EACCES)"] {
         assert!(info.contains(&format!(r#"pid {pid} "sleep": {line}"#)), "{info}");
@@ -311,7 +311,7 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     thread::sleep(Duration::from_millis(1500));
 
     let snapshot = capture_pid(child.0.id()).unwrap();
-    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    let stats = &snapshot.head.cgroup_stats[&format!("/{}", cgroup.name)];
     let used = stats.cpu.usage_usec.unwrap().0;
     assert!((100_000..700_000).contains(&used), "{used} µs of CPU at a fifth of 1.5 s");
     assert!(stats.cpu.nr_throttled.unwrap().0 > 3 && stats.cpu.throttled_usec.unwrap().0 > 200_000, "{:?}", stats.cpu);
@@ -340,8 +340,8 @@ fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     thread::sleep(Duration::from_millis(600));
 
     let snapshot = capture_pid(child.0.id()).unwrap();
-    let stats = &snapshot.cgroup_stats[&format!("/{}", cgroup.name)];
+    let stats = &snapshot.head.cgroup_stats[&format!("/{}", cgroup.name)];
     assert!(stats.cpu.nr_throttled.unwrap().0 > 1, "{:?}", stats.cpu);
     let group = snapshot.threads[0].cgroup.as_deref().unwrap();
-    assert!(snapshot.cgroup_stats.contains_key(group), "{group}");
+    assert!(snapshot.head.cgroup_stats.contains_key(group), "{group}");
 }

@@ -230,20 +230,20 @@ mod tests {
         assert_eq!(leader.process.as_ref().unwrap().minflt, Some(2107.into()));
         assert_eq!(leader.smaps_rollup_kib.as_ref().unwrap()["Rss"], 4);
         assert!(others.iter().all(|thread| thread.process.is_none() && thread.smaps_rollup_kib.is_none()));
-        let failures = snapshot.parse_summary.unwrap().read_failures_by_file;
+        let failures = snapshot.head.parse_summary.unwrap().read_failures_by_file;
         assert_eq!(failures[&SourceFile::Io], 301, "of threads, none of the process");
     }
 
     #[test]
     fn a_panic_in_one_process_ends_the_capture() {
         let whole = captured(&[7, 4_000_000_000]);
-        assert_eq!((whole.threads.len(), whole.parse_summary.unwrap().worker_panics), (4, 0));
+        assert_eq!((whole.threads.len(), whole.head.parse_summary.unwrap().worker_panics), (4, 0));
         let damaged = captured(&[7, 4_000_000_001, 4_000_000_002, 4_000_000_003, 4_000_000_004]);
         let ids: Vec<_> = damaged.threads.iter().map(|thread| thread.tid).collect();
         // The reader panics after one thread; the enricher and the log when they have all; the listing before.
         let expected = [7, 107, 4_000_000_001, 4_000_000_002, 4_000_000_102, 4_000_000_004, 4_000_000_104];
         assert_eq!(ids, expected);
         assert!(damaged.threads.iter().all(|thread| thread.metrics.minflt == Some(7.into())));
-        assert_eq!(damaged.parse_summary.unwrap().worker_panics, 4);
+        assert_eq!(damaged.head.parse_summary.unwrap().worker_panics, 4);
     }
 }

@@ -14,7 +14,7 @@ fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {
 fn after_100_seconds() -> CtprofSnapshot {
     let host =
         HostContext { uptime_ns: Some(100_000_000_000), clock_ticks_per_second: Some(100), ..HostContext::default() };
-    CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() }
+    CtprofSnapshot { head: SnapshotHead { host: Some(host), ..SnapshotHead::default() }, ..CtprofSnapshot::default() }
 }
 
 #[test]
@@ -25,7 +25,6 @@ fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let digest = Digest::of_snapshot(&snapshot, &options);
     let mut whole = ThreadTotals::new(&options);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
-    assert!(digest.snapshot.threads.is_empty());
     assert_eq!((digest.kinds.len(), digest.census.threads), (3, 10_000));
     for (names, members) in whole.kinds {
         let part = &digest.kinds[&names];
@@ -37,12 +36,12 @@ fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
 fn uptime_is_the_part_of_the_time_since_boot_that_threads_have_lived() {
     let snapshot = after_100_seconds();
     let mut lifetimes = Lifetimes::default();
-    assert_eq!(lifetimes.share_of_uptime(&snapshot), None);
+    assert_eq!(lifetimes.share_of_uptime(&snapshot.head), None);
     lifetimes.add(&thread(1, "a", 0));
-    assert_eq!(lifetimes.share_of_uptime(&snapshot), Some(1.0));
+    assert_eq!(lifetimes.share_of_uptime(&snapshot.head), Some(1.0));
     lifetimes.add(&thread(2, "b", 10_000));
-    assert_eq!(lifetimes.share_of_uptime(&snapshot), Some(0.5));
-    assert_eq!(lifetimes.share_of_uptime(&CtprofSnapshot::default()), None);
+    assert_eq!(lifetimes.share_of_uptime(&snapshot.head), Some(0.5));
+    assert_eq!(lifetimes.share_of_uptime(&CtprofSnapshot::default().head), None);
 }
 
 #[test]
@@ -162,10 +161,13 @@ fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matche
 fn without_a_clock_there_is_no_share_of_uptime() {
     let share = |uptime_ns, clock_ticks_per_second| {
         let host = HostContext { uptime_ns, clock_ticks_per_second, ..HostContext::default() };
-        let snapshot = CtprofSnapshot { host: Some(host), ..CtprofSnapshot::default() };
+        let snapshot = CtprofSnapshot {
+            head: SnapshotHead { host: Some(host), ..SnapshotHead::default() },
+            ..CtprofSnapshot::default()
+        };
         let mut lifetimes = Lifetimes::default();
         lifetimes.add(&thread(1, "a", 0));
-        (lifetimes.share_of_uptime(&snapshot), lifetimes.lived(&snapshot))
+        (lifetimes.share_of_uptime(&snapshot.head), lifetimes.lived(&snapshot.head))
     };
     assert_eq!(share(Some(10), Some(100)), (Some(1.0), Some((10, 1))));
     assert_eq!([share(None, Some(100)), share(Some(10), None), share(Some(10), Some(0))], [(None, None); 3]);
@@ -176,15 +178,15 @@ fn without_a_clock_there_is_no_share_of_uptime() {
 fn threads_have_lived_from_their_start_until_they_were_read() {
     let snapshot = after_100_seconds();
     let mut lifetimes = Lifetimes::default();
-    assert_eq!(lifetimes.lived(&snapshot), None);
+    assert_eq!(lifetimes.lived(&snapshot.head), None);
     for start in [2_000, 9_000] {
         lifetimes.add(&ThreadState { read_at_ns: Some(20_000_000_000), ..thread(1, "a", start) });
     }
     lifetimes.add(&ThreadState { start_time_clock_ticks: None, ..thread(2, "unknown", 0) });
-    assert_eq!(lifetimes.lived(&snapshot), Some((130_000_000_000, 2)), "100 s and 30 s");
-    let share = lifetimes.share_of_uptime(&snapshot).unwrap();
+    assert_eq!(lifetimes.lived(&snapshot.head), Some((130_000_000_000, 2)), "100 s and 30 s");
+    let share = lifetimes.share_of_uptime(&snapshot.head).unwrap();
     assert!((share - 65.0 / 120.0).abs() < 1e-9, "{share}");
-    assert_eq!(lifetimes.lived(&CtprofSnapshot::default()), None);
+    assert_eq!(lifetimes.lived(&CtprofSnapshot::default().head), None);
 }
 
 #[test]
