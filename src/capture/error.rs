@@ -61,14 +61,18 @@ impl CaptureError {
 
     /// The error of a capture that BPF was requested for.
     pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
-        let (euid, capabilities) = (nix::unistd::geteuid().as_raw(), process::held());
-        let capture = CaptureInfo { euid, capabilities, ..CaptureInfo::default() };
-        Self::NoBpf(Box::new(why_no_bpf(no_bpf, capture)))
+        Self::NoBpf(Box::new(finding_without_bpf(no_bpf)))
     }
 
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
         Self::NoProcfs { path: path.to_owned(), errno }
     }
+}
+
+/// Why this process cannot use BPF, and the fix.
+pub(super) fn finding_without_bpf(no_bpf: &NoBpf) -> Finding {
+    let (euid, capabilities) = (nix::unistd::geteuid().as_raw(), process::held());
+    why_no_bpf(no_bpf, CaptureInfo { euid, capabilities, ..CaptureInfo::default() })
 }
 
 /// How to fix that procfs cannot be listed.

@@ -6,7 +6,6 @@ use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
 use super::procfs::whole_process;
-use super::record;
 use crate::model::METRICS;
 
 /// Reads `bytes` as the text of every file of a thread, a process and the host's CPU time.
@@ -32,11 +31,10 @@ pub fn text(bytes: &[u8]) {
     assert_eq!(values[0], values[1]);
 }
 
-/// Reads `bytes` as an answer of taskstats, as a record of an exit, and as the struct in either.
+/// Reads `bytes` as an answer of taskstats, and as the struct in it.
 pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
-    taskstats::fields::fuzz(bytes);
-    record::fuzz(bytes);
+    taskstats::fuzz(bytes);
 }
 
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.

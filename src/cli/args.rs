@@ -149,7 +149,7 @@ pub(super) struct Sources {
     /// Do not read jemalloc counters
     #[arg(long)]
     no_jemalloc: bool,
-    /// Do not use taskstats (with --engine procfs no delay accounting, no peak memory and no records of exited threads)
+    /// Do not use taskstats (with --engine procfs no delay accounting and no peak memory)
     #[arg(long)]
     no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
@@ -584,6 +584,6 @@ mod tests {
     fn a_ring_has_the_default_size_of_the_library() {
         use clap::Parser;
         let Command::Record(record) = Args::parse_from(["ctprof", "record"]).command else { panic!() };
-        assert_eq!(record.ring, crate::capture::record::DEFAULT_RING_BYTES);
+        assert_eq!(record.ring, crate::capture::DEFAULT_RING_BYTES);
     }
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::capture::record::{self, ExitListener};
-use crate::capture::{self, Capturer, Options, Smaps};
-use crate::model::{CtprofSnapshot, ExitRecords, RecordedCommand, SnapshotHead};
+use crate::capture::{self, Capturer, ExitListener, Options, RecordedExits, Smaps};
+use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::{Child, CommandEnd, Ended, Invocation, Privileges, Signals, SpawnError};
 use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
 
@@ -116,11 +115,11 @@ impl Open<'_> {
             add_io(&mut later, child)?;
             recording.command = Some(recorded_command(invocation, &end));
         }
-        let records = listener.map(ExitListener::finish).filter(name_processes);
+        let records = listener.map(ExitListener::finish);
         let each = |add: &mut dyn FnMut(ExitedThread)| {
-            records.iter().flat_map(record::Exits::threads).map(exited).for_each(add);
+            records.iter().flat_map(RecordedExits::threads).for_each(add);
         };
-        recording.exits = Exits { summary: records.as_ref().map(summary), each: Some(&each) };
+        recording.exits = Exits { summary: records.as_ref().map(RecordedExits::summary), each: Some(&each) };
         Ok(window::recorded(&earlier, threads, later, recording)?)
     }
 }
@@ -141,26 +140,6 @@ fn add_io(later: &mut CtprofSnapshot, child: Child) -> anyhow::Result<()> {
 fn listen(options: &Options, ring_bytes: u32) -> Option<ExitListener> {
     let listener = ExitListener::start(options, &capture::host(&options.roots), ring_bytes);
     listener.inspect_err(|error| tracing::info!("{error}")).ok()
-}
-
-/// Whether records say of which process a thread was. Otherwise their work can't be told from what processes
-/// count.
-fn name_processes(records: &record::Exits) -> bool {
-    let known = records.threads().next().is_none_or(|first| first.tgid.is_some());
-    if !known {
-        tracing::info!("no exit records: those of kernels before Linux 5.19 don't name the process");
-    }
-    known
-}
-
-fn summary(records: &record::Exits) -> ExitRecords {
-    let record::Exits { source, received, lost, not_run, .. } = *records;
-    ExitRecords { source: source.to_owned(), received, lost, not_run }
-}
-
-fn exited(record: record::ExitedThread) -> ExitedThread {
-    let record::ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, .. } = record;
-    ExitedThread::new(state, ppid, started_monotonic_ns, elapsed_ns)
 }
 
 fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {

@@ -57,7 +57,7 @@ impl fmt::Display for Note {
             Self::MetricWithoutData { metric, why, .. } => write!(f, "{metric}: {why}"),
             Self::ExitedChildrenUnnamed => f.write_str(
                 "exited children are shown with the process that waited for them; \
-                 `ctprof record` names them if it is run as root, or with cap_bpf and cap_perfmon",
+                 `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon",
             ),
             Self::Missing { finding, .. } => finding.fmt(f),
             Self::NoData { why, .. } => why.fmt(f),

@@ -39,7 +39,7 @@ impl Source {
         match (metric.taskstats_family(), metric.file()) {
             (Some(TaskstatsFamily::Delay), _) => Self::DelayAccounting,
             (Some(TaskstatsFamily::Watermark), _) => Self::HighWaterMarks,
-            (Some(TaskstatsFamily::Basic | TaskstatsFamily::Cpu | TaskstatsFamily::Io), _) => Self::Taskstats,
+            (Some(TaskstatsFamily::Cpu), _) => Self::Taskstats,
             (None, "jemalloc") => Self::Jemalloc,
             (None, _) if metric.gates.contains(&"SCHEDSTATS") => Self::Schedstats,
             (None, file) => Self::File(file.into()),

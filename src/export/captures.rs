@@ -113,7 +113,7 @@ fn of_window() -> Vec<Column<CaptureRow>> {
             Some(Cell::Counts(metrics.map(|(metric, threads)| (Cow::Borrowed(&**metric), *threads)).collect()))
         }, "Threads that lack a metric because its counter went backwards, by metric.";
         process_counters: Flag in "" = |row| Some(row.window()?.process_counters.into()), "Whether exited work is known from counters of processes.";
-        exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf` or `taskstats`.";
+        exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf`; `taskstats` in files of 0.2.0.";
         exit_records: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.received.into()), "Records of exited threads.";
         exit_records_lost: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.lost.into()), "Lost records of exited threads.";
         cpus: Integer in "count" = |row| Some(row.window()?.cpu.as_ref()?.cpus.into()), "CPUs of the host in the window.";

@@ -29,7 +29,6 @@ impl Flags {
             let measured = match metric.taskstats_family() {
                 None => jemalloc || !matches!(metric.sources.procfs, [Source::Tsd(_)]),
                 Some(TaskstatsFamily::Cpu) => taskstats && cpu,
-                Some(TaskstatsFamily::Basic | TaskstatsFamily::Io) => taskstats,
                 Some(TaskstatsFamily::Delay) => taskstats && block,
                 Some(TaskstatsFamily::Watermark) => taskstats && xacct,
             };

@@ -1,15 +1,11 @@
 //! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type, Direction = sources => field of an exit record; at "field of the kernel" as form;`. If a
+//! A row is `/// meaning`, `name: Type, Direction = sources; at "field of the kernel" as form;`. If a
 //! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the scheduling class
 //! if not all classes count the metrics.
 //!
 //! The direction is `MoreIsWorse` for resources that were used up and time that was lost. Rows without one say how a thread
 //! worked (sleeps, wake-ups, calls) or how it is configured: more of it can be good or bad.
-//!
-//! The kernel sends a record with a `struct taskstats` for every thread that exits. It has the metrics with
-//! a field after `=>`, and those with a source in taskstats. Not its `read_syscalls` and `write_syscalls`:
-//! `xacct_add_tsk` rounds these counts down to multiples of 1024.
 //!
 //! Sources in the kernel: `stat`, `status` in `fs/proc/array.c`; `schedstat`, `io` in
 //! `fs/proc/base.c`; `sched` in `kernel/sched/debug.c`, `proc_sched_show_task`; taskstats in
@@ -25,7 +21,7 @@ macro_rules! rows {
             policy: CategoricalString = StatPolicy(41);
                 at "policy" as Policy;
             /// Nice value, from -20 (favoured) to 19.
-            nice: OrdinalI32 = Stat(19) => exit_basic(9, SignedByte);
+            nice: OrdinalI32 = Stat(19);
                 at "static_prio" as Less(120);
             /// Kernel priority: fair class 0..39, real time -2..-100, deadline -101.
             priority: OrdinalI32 = Stat(18);
@@ -53,30 +49,30 @@ macro_rules! rows {
         }
         Primary ["SCHED_INFO"] [] {
             /// Time on a CPU.
-            run_time_ns: MonotonicNs, MoreIsWorse = Schedstat(1) => exit_cpu(72);
+            run_time_ns: MonotonicNs, MoreIsWorse = Schedstat(1);
                 at "se.sum_exec_runtime";
             /// Time runnable but waiting for a CPU.
-            wait_time_ns: MonotonicNs, MoreIsWorse = Schedstat(2) => exit_cpu(24);
+            wait_time_ns: MonotonicNs, MoreIsWorse = Schedstat(2);
                 at "sched_info.run_delay";
             /// Times put on a CPU.
-            timeslices: MonotonicCount = Schedstat(3) => exit_cpu(16);
+            timeslices: MonotonicCount = Schedstat(3);
                 at "sched_info.pcount";
         }
         Primary [] [] {
             /// Voluntary context switches: the thread blocked.
-            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches") => exit_basic(272, Number);
+            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches");
                 at "nvcsw";
             /// Involuntary context switches: the thread was preempted.
-            nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches") => exit_basic(280, Number);
+            nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches");
                 at "nivcsw";
             /// Migrations to another CPU.
             nr_migrations: MonotonicCount = Sched("nr_migrations");
                 at "se.nr_migrations";
             /// User CPU time.
-            utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14) => exit_basic(152, Microseconds);
+            utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14);
                 at "utime" as UserTime;
             /// Kernel CPU time.
-            stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15) => exit_basic(160, Microseconds);
+            stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15);
                 at "stime" as SystemTime;
         }
         Primary [] [FairPolicy] {
@@ -167,18 +163,18 @@ macro_rules! rows {
         }
         Primary [] [] {
             /// Page faults served without disk.
-            minflt: MonotonicCount, MoreIsWorse = Stat(10) => exit_basic(168, Number);
+            minflt: MonotonicCount, MoreIsWorse = Stat(10);
                 at "min_flt";
             /// Page faults that read from disk.
-            majflt: MonotonicCount, MoreIsWorse = Stat(12) => exit_basic(176, Number);
+            majflt: MonotonicCount, MoreIsWorse = Stat(12);
                 at "maj_flt";
         }
         Primary ["TASK_IO_ACCOUNTING"] [] {
             /// Bytes requested by read-like calls, including cache hits.
-            rchar: Bytes = Io("rchar") => exit_io(216, WholeKib);
+            rchar: Bytes = Io("rchar");
                 at "ioac.rchar";
             /// Bytes passed to write-like calls.
-            wchar: Bytes = Io("wchar") => exit_io(224, WholeKib);
+            wchar: Bytes = Io("wchar");
                 at "ioac.wchar";
             /// Read-like calls.
             syscr: MonotonicCount = Io("syscr");
@@ -187,13 +183,13 @@ macro_rules! rows {
             syscw: MonotonicCount = Io("syscw");
                 at "ioac.syscw";
             /// Bytes fetched from storage.
-            read_bytes: Bytes, MoreIsWorse = Io("read_bytes") => exit_io(248, Number);
+            read_bytes: Bytes, MoreIsWorse = Io("read_bytes");
                 at "ioac.read_bytes";
             /// Bytes sent to storage.
-            write_bytes: Bytes, MoreIsWorse = Io("write_bytes") => exit_io(256, Number);
+            write_bytes: Bytes, MoreIsWorse = Io("write_bytes");
                 at "ioac.write_bytes";
             /// Dirty bytes dropped before write-back, whoever wrote them.
-            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes") => exit_io(264, Number);
+            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes");
                 at "ioac.cancelled_write_bytes";
         }
         Primary [] [] {

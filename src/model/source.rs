@@ -52,20 +52,6 @@ pub enum TaskstatsForm {
     Number,
     /// `u64` in KiB.
     Kib,
-    /// `u64` in bytes, rounded down to a multiple of 1024: a 0 is no measured zero.
-    WholeKib,
-    /// `u64` in microseconds.
-    Microseconds,
-    /// `u8` with a signed number.
-    SignedByte,
-}
-
-impl TaskstatsForm {
-    /// Size of the field in bytes.
-    #[must_use]
-    pub fn size(self) -> usize {
-        if self == Self::SignedByte { 1 } else { 8 }
-    }
 }
 
 const fn field(at: u16, since: u16, family: TaskstatsFamily, form: TaskstatsForm) -> TaskstatsField {
@@ -85,21 +71,6 @@ pub(super) const fn delay(at: u16, since: u16) -> Source {
 /// A high-water mark of taskstats.
 pub(super) const fn watermark(at: u16, since: u16) -> Source {
     Source::Taskstats(field(at, since, TaskstatsFamily::Watermark, TaskstatsForm::Kib))
-}
-
-/// A field of exit records that the scheduler counts.
-pub(super) const fn exit_cpu(at: u16) -> TaskstatsField {
-    field(at, 8, TaskstatsFamily::Cpu, TaskstatsForm::Number)
-}
-
-/// A field of exit records that every kernel fills.
-pub(super) const fn exit_basic(at: u16, form: TaskstatsForm) -> TaskstatsField {
-    field(at, 8, TaskstatsFamily::Basic, form)
-}
-
-/// A field of exit records that needs I/O accounting.
-pub(super) const fn exit_io(at: u16, form: TaskstatsForm) -> TaskstatsField {
-    field(at, 8, TaskstatsFamily::Io, form)
 }
 
 impl Source {
@@ -139,8 +110,6 @@ impl Source {
 pub struct Sources {
     /// Sources of the procfs engine: the first with a value counts.
     pub procfs: &'static [Source],
-    /// The field of the record that the kernel sends when a thread exits, if `procfs` does not name one.
-    pub exit_record: Option<TaskstatsField>,
     /// The field that the BPF engine reads. What has none is read otherwise.
     pub bpf: Option<KernelField>,
 }
@@ -186,14 +155,10 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TaskstatsFamily {
-    /// The kernel's accounting of processes: always.
-    Basic,
     /// The scheduler: always, if delay accounting is built in.
     Cpu,
     /// Delay accounting: for threads that started while `kernel.task_delayacct` was 1.
     Delay,
     /// `CONFIG_TASK_XACCT`: for threads with memory of their own.
     Watermark,
-    /// `CONFIG_TASK_IO_ACCOUNTING`, which includes `CONFIG_TASK_XACCT`.
-    Io,
 }

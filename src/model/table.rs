@@ -18,10 +18,7 @@ use super::source::Class::{CfsOnly, FairPolicy, NonExt};
 use super::source::Source::{
     Affinity, Io, Sched, SchedDifference, Schedstat, Stat, StatPolicy, Status, StatusOfLeader, Tsd,
 };
-use super::source::TaskstatsForm::{Microseconds, Number, SignedByte, WholeKib};
-use super::source::{
-    Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, exit_basic, exit_cpu, exit_io, watermark,
-};
+use super::source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, watermark};
 use super::total::Total;
 use super::unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
@@ -145,12 +142,6 @@ impl Metric {
         })
     }
 
-    /// The field of a record about an exited thread; `None` if these records lack it.
-    #[must_use]
-    pub fn exit_record(&self) -> Option<TaskstatsField> {
-        self.sources.exit_record.or(self.taskstats())
-    }
-
     /// The condition under which the kernel counts it; `None` if it is not from taskstats.
     #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
@@ -204,7 +195,7 @@ const fn only<T: Copy>(items: &[T]) -> Option<T> {
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
-        $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+ $(=> $exit:expr)?; $(at $path:literal $(as $form:expr)?;)?)+
+        $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+; $(at $path:literal $(as $form:expr)?;)?)+
     })+) => {
         /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -252,7 +243,7 @@ macro_rules! define {
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
             direction: [$(Direction::$direction,)? Direction::Neither][0],
-            sources: Sources { procfs: &[$($procfs),+], exit_record: only(&[$($exit)?]), bpf: field(&[$($path)?], &[$($($form)?)?]) },
+            sources: Sources { procfs: &[$($procfs),+], bpf: field(&[$($path)?], &[$($($form)?)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),
             set: |m, value| Reading::from_value(value).map(|reading| m.$name = reading),

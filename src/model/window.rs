@@ -42,7 +42,7 @@ pub struct WindowInfo {
 #[non_exhaustive]
 #[serde(default)]
 pub struct ExitRecords {
-    /// Where they came from: `bpf` or `taskstats`.
+    /// Where they came from: `bpf`; `taskstats` in files of 0.2.0.
     pub source: String,
     /// Number of records.
     pub received: u64,

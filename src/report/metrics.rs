@@ -92,7 +92,7 @@ impl From<&Metric> for Entry {
             source: metric.file(),
             place: place(metric.sources.procfs),
             kernel_field: metric.sources.bpf.map(KernelField::place),
-            tags: metric.tags().chain(metric.exit_record().map(|_| EXIT_RECORD.0)).collect(),
+            tags: metric.tags().collect(),
             meaning: metric.doc,
         }
     }
@@ -116,11 +116,8 @@ fn records() -> impl Iterator<Item = RecordEntry> {
     record_rows().map(RecordEntry::from)
 }
 
-/// The tag of metrics that records of exited threads have, and its meaning.
-const EXIT_RECORD: (&str, &str) = ("exit", "also in the exit records of taskstats; those of BPF have every counter");
-
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
-    Class::ALL.into_iter().map(|class| (class.tag(), class.meaning())).chain([EXIT_RECORD])
+    Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
 }
 
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -53,7 +53,7 @@ def stat(line, *fields):
     return sum(int(values[field - 3]) for field in fields) * TICK_NS
 
 
-def storm(guest, _):
+def storm(guest):
     """The command compares best: captures take an emulator a good part of a second, and the counters of the host and of
     ctprof itself are not read at one moment."""
     window = Window(guest.text("storm.json"))
@@ -75,17 +75,17 @@ def storm(guest, _):
     return text
 
 
-def exits(guest, engine, names_processes):
+def exits(guest, engine, is_recorded):
     window = Window(guest.show(f"exits-{engine}"))
     source = window.info.get("exit_records", {}).get("source")
-    require(source == (None if not names_processes else "bpf" if engine == "bpf" else "taskstats"), f"records by {source}")
+    require(source == ("bpf" if is_recorded else None), f"records by {source}")
     start, computed, end = (stat(line, 16, 17) for line in guest.text(f"exits-{engine}.inner").splitlines())
     run = lambda *path: window.time("run", *path) or 0
     rest = run("ash", "(exited children)")
-    found = rest + sum(map(run, ("awk", "neighbour", "sleep"))) if names_processes else rest
+    found = rest + sum(map(run, ("awk", "neighbour", "sleep"))) if is_recorded else rest
     text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
     require(end > start and is_close(found, end - start), text)
-    if names_processes:
+    if is_recorded:
         of_awk = f"awk {run('awk') / SECOND:.2f} of {(computed - start) / SECOND:.2f} s"
         require(is_close(run("awk"), computed - start), of_awk)
         threads = [thread for thread in guest.snapshot(f"exits-{engine}")["threads"] if thread["pcomm"] == "neighbour"]
@@ -96,7 +96,7 @@ def exits(guest, engine, names_processes):
     return text
 
 
-def children(guest, _):
+def children(guest):
     window = Window(guest.show("children-a", "children-b"))
     start, end = (stat(line, 16, 17) for line in guest.text("children.inner").splitlines())
     found = window.time("run", "ash", "(exited children)") or 0
@@ -122,7 +122,7 @@ def block_io_delay(text):
     return end - start
 
 
-def block_schedstat(guest, _):
+def block_schedstat(guest):
     kept = re.findall(r"sum_block_runtime\s*:\s*(\S+)", guest.text("block_schedstat.outer"))
     if not kept:
         raise Skipped("the kernel has no sum_block_runtime")
@@ -133,11 +133,11 @@ def block_schedstat(guest, _):
     return blocked(guest, "block_schedstat", lambda text: between_two(text, "dd (", of_copy))
 
 
-def block_delays(guest, _):
+def block_delays(guest):
     return blocked(guest, "block_delays", block_io_delay)
 
 
-def clock(guest, _):
+def clock(guest):
     snapshot = guest.snapshot("clock")
     window, threads = snapshot["window"], snapshot["threads"]
     text = f"{window['duration_ns'] / SECOND:.2f} s"
@@ -153,7 +153,7 @@ def clock(guest, _):
     return text
 
 
-def cgroups(guest, _):
+def cgroups(guest):
     """Increases of counters of cgroups are the differences of their files, to the last digit."""
     copies = ({}, {})
     for line in guest.text("cgroups.outer").splitlines():
@@ -186,7 +186,7 @@ def screen(guest, name, culprit):
     return f"row {rows.index(culprit) + 1}"
 
 
-def suspend(guest, _):
+def suspend(guest):
     if not (guest.out / "suspend.ctprof.zst").exists():
         raise Skipped("the guest did not wake up")
     boot = [float(line.split()[0]) for line in guest.text("suspend.outer").splitlines()[::2]]
@@ -203,7 +203,7 @@ def suspend(guest, _):
     return text
 
 
-def commands(guest, _):
+def commands(guest):
     status = guest.text("status").split()
     require(status == ["0"] * 11, f"exit status: {status}")
     return "11 succeeded"
@@ -212,19 +212,19 @@ def commands(guest, _):
 CHECKS = {
     "commands": commands,
     "fork storm": storm,
-    "exits, BPF": lambda guest, _: exits(guest, "bpf", names_processes=True),
-    "exits, taskstats": lambda guest, names_processes: exits(guest, "procfs", names_processes),
+    "exits, BPF": lambda guest: exits(guest, "bpf", is_recorded=True),
+    "exits, procfs": lambda guest: exits(guest, "procfs", is_recorded=False),
     "exited children": children,
     "block, schedstats": block_schedstat,
     "block, delays": block_delays,
     "clock step": clock,
     "cgroup counters": cgroups,
-    "throttled": lambda guest, _: screen(guest, "screen-throttled", "dd"),
-    "little memory": lambda guest, _: screen(guest, "screen-small", "cat"),
+    "throttled": lambda guest: screen(guest, "screen-throttled", "dd"),
+    "little memory": lambda guest: screen(guest, "screen-small", "cat"),
     "suspend": suspend,
 }
 
 
-def check(out, ctprof, names_processes):
-    """The result of each check, and the names of those that failed. Records of taskstats name their process or not."""
-    return guests.run(CHECKS, guests.Guest(out, ctprof), names_processes)
+def check(out, ctprof):
+    """The result of each check, and the names of those that failed."""
+    return guests.run(CHECKS, guests.Guest(out, ctprof))

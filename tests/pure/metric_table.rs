@@ -1,6 +1,6 @@
 //! Rules of the table of metrics that the compiler does not check.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ctprof::compare::{compare, show};
 use ctprof::model::{DERIVED, Direction, Formula, METRICS, MetricId, Reduction, Source, Totals, Unit, procfs_sources};
@@ -76,24 +76,10 @@ fn every_taskstats_field_is_inside_the_struct_of_its_version() {
         _ => 560,
     };
     for metric in METRICS {
-        let Some(field) = metric.exit_record() else { continue };
-        let (at, width) = (usize::from(field.at), field.form.size());
+        let Some(field) = metric.taskstats() else { continue };
+        let (at, width) = (usize::from(field.at), 8);
         assert!(at % width == 0 && at + width <= size(field.since), "{}", metric.name);
     }
-}
-
-#[test]
-fn exit_records_have_one_field_per_metric_and_run_queue_waits_twice() {
-    let mut metrics_by_offset = BTreeMap::<u16, Vec<_>>::new();
-    for metric in METRICS {
-        if let Some(field) = metric.exit_record() {
-            metrics_by_offset.entry(field.at).or_default().push(metric.name);
-        }
-        let both = metric.taskstats().is_some() && metric.sources.exit_record.is_some();
-        assert!(!both, "{}: the field is written twice", metric.name);
-    }
-    let shared: Vec<_> = metrics_by_offset.into_values().filter(|metrics| metrics.len() > 1).collect();
-    assert_eq!(shared, [["timeslices", "cpu_delay_count"], ["wait_time_ns", "cpu_delay_total_ns"]]);
 }
 
 fn threads() -> Vec<ThreadState> {

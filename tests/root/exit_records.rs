@@ -1,7 +1,5 @@
-//! Records of exited threads, from BPF and from taskstats. These tests need root; otherwise they print why they are
-//! skipped.
+//! Records of exited threads. These tests need root; otherwise they print why they are skipped.
 
-use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::process::{Child, Command, Stdio};
@@ -9,27 +7,29 @@ use std::sync::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::capture::record::{DEFAULT_RING_BYTES, ExitListener, ExitedThread, Exits};
-use ctprof::capture::{Engine, Options, capture_with};
-use ctprof::model::HostContext;
+use ctprof::capture::{DEFAULT_RING_BYTES, ExitListener, Options, RecordedExits, capture_with};
+use ctprof::model::{ExitRecords, ExitedThread, HostContext};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::alone;
+use crate::support::{Missing, skipped};
 
 /// A listener; `None` with the reason printed if this user or this host cannot have one.
-fn listener(engine: Engine) -> Option<(ExitListener, MutexGuard<'static, ()>)> {
+fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, MutexGuard<'static, ()>)> {
     let alone = alone();
-    let mut options = Options::default();
-    options.engine = engine;
-    match ExitListener::start(&options, &HostContext::default(), DEFAULT_RING_BYTES) {
+    match ExitListener::start(options, &HostContext::default(), ring_bytes) {
         Ok(listener) => Some((listener, alone)),
         Err(error) => {
             skipped(Missing::Privilege(error));
             None
         }
     }
+}
+
+fn default_listener() -> Option<(ExitListener, MutexGuard<'static, ()>)> {
+    listener(&Options::default(), DEFAULT_RING_BYTES)
 }
 
 fn children() -> Usage {
@@ -45,7 +45,7 @@ fn run_us<'t>(threads: impl IntoIterator<Item = &'t ExitedThread>) -> u64 {
 }
 
 /// The records of these processes.
-fn of_processes(exits: &Exits, pids: &BTreeSet<u32>) -> Vec<ExitedThread> {
+fn of_processes(exits: &RecordedExits, pids: &BTreeSet<u32>) -> Vec<ExitedThread> {
     exits.threads().filter(|thread| pids.contains(&thread.state.tgid)).collect()
 }
 
@@ -64,123 +64,83 @@ fn burner() {
 
 fn burn(milliseconds: u32) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let child = child.args(["--exact", "burner"]).env(BURN, milliseconds.to_string());
+    let child = child.args(["--exact", "exit_records::burner"]).env(BURN, milliseconds.to_string());
     child.stdout(Stdio::null()).spawn().unwrap()
-}
-
-/// Calls `test` with a listener to each source, and whether its records are complete.
-fn with_each_source(test: impl Fn(ExitListener, Complete)) {
-    if let Some((listener, _alone)) = listener(Engine::Procfs) {
-        test(listener, Complete::No);
-    }
-    if let Some((listener, _alone)) = bpf_listener(&Options::default(), DEFAULT_RING_BYTES) {
-        test(listener, Complete::Yes);
-    }
-}
-
-/// Whether records have all that a thread did.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Complete {
-    /// What a thread does after the start of its exit is not in them.
-    No,
-    Yes,
-}
-
-/// A listener to BPF programs; `None` with the reason printed if there is none.
-fn bpf_listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, MutexGuard<'static, ()>)> {
-    let alone = alone();
-    let listener = ExitListener::start(options, &HostContext::default(), ring_bytes).ok();
-    let listener = listener.filter(|listener| listener.source() == "bpf");
-    if listener.is_none() {
-        skipped(Missing::Privilege("exit records from BPF"));
-    }
-    Some((listener?, alone))
 }
 
 #[test]
 fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
-    with_each_source(|listener, complete| {
-        let before = children();
-        let mut child = burn(400);
-        child.wait().unwrap();
-        let after = children();
-        let exits = listener.finish();
-        let threads = of_processes(&exits, &[child.id()].into());
-        assert!(threads.len() >= 2, "the main thread of the test and the test: {threads:?}");
-        let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
-        assert!(run.abs_diff(truth) < 20_000 + truth / 20, "{run} µs in records, {truth} µs of CPU time");
-        let ticks = threads.iter().map(|thread| {
-            let metrics = &thread.state.metrics;
-            metrics.utime_clock_ticks.unwrap().0 + metrics.stime_clock_ticks.unwrap().0
-        });
-        assert!(ticks.sum::<u64>().abs_diff(truth / 10_000) <= 5);
-        let faults = threads.iter().map(|thread| thread.state.metrics.minflt.unwrap().0).sum::<u64>();
-        let truth = u64::try_from(after.minor_page_faults() - before.minor_page_faults()).unwrap();
-        assert!(faults.abs_diff(truth) <= 50 + truth / 20, "{faults} page faults in records, {truth} in truth");
-        let leader = threads.iter().find(|thread| thread.state.is_leader()).unwrap();
-        assert_eq!(leader.ppid, std::process::id());
-        assert!((300_000_000..30_000_000_000).contains(&leader.elapsed_ns), "{} ns", leader.elapsed_ns);
-        match leader.state.metrics.hiwater_rss_bytes {
-            Some(peak) => assert!(peak.0 > 64 << 20),
-            None if complete == Complete::Yes => skipped(Missing::Kernel("peak memory in exit records, of Linux 6.16")),
-            None => panic!("{leader:?}"),
-        }
+    let Some((listener, _alone)) = default_listener() else { return };
+    let before = children();
+    let mut child = burn(400);
+    child.wait().unwrap();
+    let after = children();
+    let exits = listener.finish();
+    let threads = of_processes(&exits, &[child.id()].into());
+    assert!(threads.len() >= 2, "the main thread of the test and the test: {threads:?}");
+    let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
+    assert!(run.abs_diff(truth) < 20_000 + truth / 20, "{run} µs in records, {truth} µs of CPU time");
+    let ticks = threads.iter().map(|thread| {
+        let metrics = &thread.state.metrics;
+        metrics.utime_clock_ticks.unwrap().0 + metrics.stime_clock_ticks.unwrap().0
     });
+    assert!(ticks.sum::<u64>().abs_diff(truth / 10_000) <= 5);
+    let faults = threads.iter().map(|thread| thread.state.metrics.minflt.unwrap().0).sum::<u64>();
+    let truth = u64::try_from(after.minor_page_faults() - before.minor_page_faults()).unwrap();
+    assert!(faults.abs_diff(truth) <= 50 + truth / 20, "{faults} page faults in records, {truth} in truth");
+    let leader = threads.iter().find(|thread| thread.state.is_leader()).unwrap();
+    assert_eq!(leader.ppid, std::process::id());
+    assert!((300_000_000..30_000_000_000).contains(&leader.elapsed_ns), "{} ns", leader.elapsed_ns);
+    match leader.state.metrics.hiwater_rss_bytes {
+        Some(peak) => assert!(peak.0 > 64 << 20),
+        None => skipped(Missing::Kernel("peak memory in exit records, of Linux 6.16")),
+    }
 }
 
 #[test]
-fn each_thread_that_exits_leaves_a_record_and_its_process_no_second_copy() {
-    with_each_source(|listener, complete| {
-        for number in 0..20 {
-            let cpu_time = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
-            let spin = move || while cpu_time() < Duration::from_millis(10) {};
-            thread::Builder::new().name(format!("exiting-{number}")).spawn(spin).unwrap().join().unwrap();
-        }
-        let mut child = burn(50);
-        child.wait().unwrap();
-        let exits = listener.finish();
-        let own: Vec<_> = exits.threads().filter(|thread| thread.state.comm.starts_with("exiting-")).collect();
-        assert_eq!((own.len(), exits.lost), (20, 0));
-        assert!(own.iter().all(|thread| thread.state.tgid == std::process::id() || thread.tgid.is_none()));
-        // Records of taskstats lack time, or count steal and interrupts of threads that never blocked.
-        let expected = if complete == Complete::Yes { 190_000..260_000 } else { 150_000..400_000 };
-        assert!(expected.contains(&run_us(&own)), "{} µs of 200 ms in records of {}", run_us(&own), exits.source);
-        let of_child = of_processes(&exits, &[child.id()].into());
-        let tids: BTreeSet<_> = of_child.iter().map(|thread| thread.state.tid).collect();
-        assert_eq!(tids.len(), of_child.len(), "one record per thread");
-        if complete == Complete::Yes {
-            let process = std::fs::read_to_string("/proc/self/comm").unwrap();
-            assert!(own.iter().all(|thread| *thread.state.pcomm == *process.trim_end()), "{own:?}");
-            let parent = std::os::unix::process::parent_id();
-            assert!(own.iter().all(|thread| thread.ppid == parent && thread.state.start_time_clock_ticks.is_some()));
-        }
-    });
+fn each_thread_that_exits_leaves_one_record() {
+    let Some((listener, _alone)) = default_listener() else { return };
+    for number in 0..20 {
+        let cpu_time = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
+        let spin = move || while cpu_time() < Duration::from_millis(10) {};
+        thread::Builder::new().name(format!("exiting-{number}")).spawn(spin).unwrap().join().unwrap();
+    }
+    let mut child = burn(50);
+    child.wait().unwrap();
+    let exits = listener.finish();
+    let own: Vec<_> = exits.threads().filter(|thread| thread.state.comm.starts_with("exiting-")).collect();
+    assert_eq!((own.len(), exits.summary().lost), (20, 0));
+    assert!(own.iter().all(|thread| thread.state.tgid == std::process::id()));
+    assert!((190_000..260_000).contains(&run_us(&own)), "{} µs of 200 ms", run_us(&own));
+    let of_child = of_processes(&exits, &[child.id()].into());
+    let tids: BTreeSet<_> = of_child.iter().map(|thread| thread.state.tid).collect();
+    assert_eq!(tids.len(), of_child.len(), "one record per thread");
+    let process = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert!(own.iter().all(|thread| *thread.state.pcomm == *process.trim_end()), "{own:?}");
+    let parent = std::os::unix::process::parent_id();
+    assert!(own.iter().all(|thread| thread.ppid == parent && thread.state.start_time_clock_ticks.is_some()));
 }
 
 #[test]
 fn of_2000_short_processes_each_leaves_a_record() {
-    with_each_source(|listener, complete| {
-        let before = children();
-        let run = |_| {
-            let mut child = Command::new("true").spawn().unwrap();
-            child.wait().unwrap();
-            child.id()
-        };
-        let pids: BTreeSet<_> = (0..2000).map(run).collect();
-        let after = children();
-        let exits = listener.finish();
-        let threads = of_processes(&exits, &pids);
-        let found = u64::try_from(threads.len()).unwrap();
-        assert!(found + exits.lost >= 2000, "{found} records, {} lost", exits.lost);
-        assert!(exits.received >= found);
-        let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
-        let (least, most) = match complete {
-            Complete::Yes => (truth - truth / 20, truth + truth / 20),
-            Complete::No => (truth / 2, truth + truth / 4),
-        };
-        assert!(run <= most, "{run} µs in records of {}, {truth} µs of CPU time", exits.source);
-        assert!(exits.lost > 0 || run >= least, "{run} µs in records, {truth} µs of CPU time");
-    });
+    let Some((listener, _alone)) = default_listener() else { return };
+    let before = children();
+    let run = |_| {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    };
+    let pids: BTreeSet<_> = (0..2000).map(run).collect();
+    let after = children();
+    let exits = listener.finish();
+    let threads = of_processes(&exits, &pids);
+    let found = u64::try_from(threads.len()).unwrap();
+    let ExitRecords { received, lost, .. } = exits.summary();
+    assert!(found + lost >= 2000, "{found} records, {lost} lost");
+    assert!(received >= found);
+    let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
+    assert!(run <= truth + truth / 20, "{run} µs in records, {truth} µs of CPU time");
+    assert!(lost > 0 || run >= truth - truth / 20, "{run} µs in records, {truth} µs of CPU time");
 }
 
 /// Runs a shell that forks so many processes, two at a time.
@@ -192,29 +152,29 @@ fn fork(processes: u32) {
 
 #[test]
 fn of_20000_forks_the_default_ring_loses_none() {
-    let Some((listener, _alone)) = bpf_listener(&Options::default(), DEFAULT_RING_BYTES) else { return };
+    let Some((listener, _alone)) = default_listener() else { return };
     let begin = Instant::now();
     fork(20_000);
     let elapsed = begin.elapsed();
-    let exits = listener.finish();
-    eprintln!("{} records of 20,003 processes in {elapsed:?}, {} lost", exits.received, exits.lost);
-    assert!(exits.received >= 20_003);
-    assert_eq!(exits.lost, 0);
+    let ExitRecords { received, lost, .. } = listener.finish().summary();
+    eprintln!("{received} records of 20,003 processes in {elapsed:?}, {lost} lost");
+    assert!(received >= 20_003);
+    assert_eq!(lost, 0);
 }
 
 #[test]
 fn what_a_small_ring_has_no_room_for_is_counted() {
-    let Some((listener, _alone)) = bpf_listener(&Options::default(), 4096) else { return };
+    let Some((listener, _alone)) = listener(&Options::default(), 4096) else { return };
     fork(5000);
-    let exits = listener.finish();
-    assert!(exits.lost > 0 && exits.received > 0, "{exits:?}");
-    assert!(exits.received + exits.lost >= 5003, "{} records, {} lost", exits.received, exits.lost);
+    let ExitRecords { received, lost, .. } = listener.finish().summary();
+    assert!(lost > 0 && received > 0, "{received} records, {lost} lost");
+    assert!(received + lost >= 5003, "{received} records, {lost} lost");
 }
 
 #[test]
 fn an_exited_process_is_in_the_cgroup_that_captures_know() {
     let options = Options::default();
-    let Some((listener, _alone)) = bpf_listener(&options, DEFAULT_RING_BYTES) else { return };
+    let Some((listener, _alone)) = listener(&options, DEFAULT_RING_BYTES) else { return };
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let snapshot = capture_with(&options).unwrap();
@@ -226,26 +186,13 @@ fn an_exited_process_is_in_the_cgroup_that_captures_know() {
 }
 
 #[test]
-fn in_another_network_namespace_a_listener_does_not_pretend_to_receive() {
-    let Some((_listener, _alone)) = listener(Engine::Procfs) else { return };
-    let mut test = Command::new("unshare");
-    let test = test.args(["--net", "--"]).arg(std::env::current_exe().unwrap());
-    let test = test.args(["--exact", "a_listener_stops_when_it_is_dropped", "--nocapture"]);
-    let Some(done) = test.output().ok().filter(|done| done.status.success()) else {
-        return skipped(Missing::Privilege("to create network namespaces"));
-    };
-    let messages = String::from_utf8_lossy(&done.stderr);
-    assert!(messages.contains("skipped: no exit records: "), "{messages}");
-}
-
-#[test]
 fn a_listener_stops_when_it_is_dropped() {
     let is_listening = || {
         let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
         threads.map(name).any(|name| name.trim_end() == "ctprof-exits")
     };
-    let Some((listener, _alone)) = listener(Engine::Procfs) else { return };
+    let Some((listener, _alone)) = default_listener() else { return };
     drop(listener);
     let begin = Instant::now();
     while is_listening() {

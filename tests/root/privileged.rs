@@ -304,7 +304,8 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
     cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let child = child.args(["--exact", "burner"]).env(BURN, "1").stdin(Stdio::piped()).stdout(Stdio::null());
+    let child =
+        child.args(["--exact", "privileged::burner"]).env(BURN, "1").stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = Killed(child.spawn().unwrap());
     cgroup.take(child.0.id());
     std::io::Write::write_all(child.0.stdin.as_mut().unwrap(), b"x").unwrap();

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::layout::{Part, Wanted};
-use crate::model::{FieldForm, KernelField, METRICS, Metric, PROCESS, RESIDENT, WindowRule};
+use crate::model::{FieldForm, KernelField, METRICS, Metric, MetricId, PROCESS, RESIDENT, WindowRule};
 
 pub(super) const COMM: &str = "comm";
 pub(super) const FLAGS: &str = "flags";
@@ -110,9 +110,9 @@ fn is_of_memory(metric: &Metric) -> bool {
     metric.sources.bpf.is_some_and(|field| matches!(field.form, FieldForm::Pages(_)))
 }
 
-/// Counters, peaks and floors; of the other values, those that exit records of taskstats have too.
+/// Counters, peaks and floors, and the nice value: the others say nothing about a thread that has exited.
 fn is_of_exited_threads(metric: &Metric) -> bool {
-    !is_of_memory(metric) && (metric.window != WindowRule::Later || metric.exit_record().is_some())
+    !is_of_memory(metric) && (metric.window != WindowRule::Later || metric.id == MetricId::nice)
 }
 
 #[cfg(test)]

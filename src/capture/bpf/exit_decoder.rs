@@ -7,20 +7,7 @@ use super::facts::Facts;
 use super::layout::{Field, Record};
 use super::read::Reader;
 use super::value::CpuTimeFields;
-use crate::model::{Metrics, ThreadState};
-
-/// A thread that exited.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::capture) struct Exit {
-    /// Its ids, names, start time and values.
-    pub(in crate::capture) state: ThreadState,
-    /// The process id of its parent.
-    pub(in crate::capture) ppid: u32,
-    /// `CLOCK_MONOTONIC` at its start, in nanoseconds.
-    pub(in crate::capture) started_ns: u64,
-    /// The same at its exit.
-    pub(in crate::capture) ended_ns: u64,
-}
+use crate::model::{ExitedThread, Metrics, ThreadState};
 
 /// Turns records into threads.
 pub(super) struct Decoder {
@@ -53,18 +40,16 @@ impl Decoder {
     }
 
     /// The thread of a record, and the address of its `struct css_set`.
-    pub(super) fn exit(&mut self, record: Record<'_>) -> Option<(Exit, Option<u64>)> {
+    pub(super) fn exit(&mut self, record: Record<'_>) -> Option<(ExitedThread, Option<u64>)> {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
         self.split_cpu_time(record, &mut state.metrics);
         state.pcomm = self.reader.name(record, self.process_name);
-        let exit = Exit {
-            state,
-            ppid: record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0),
-            started_ns: record.number(self.started)?.saturating_add_signed(self.monotonic_offset_ns),
-            ended_ns: record.time().saturating_add_signed(self.monotonic_offset_ns),
-        };
-        Some((exit, thread.facts.cgroups))
+        let ppid = record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0);
+        let started_ns = record.number(self.started)?;
+        let elapsed_ns = record.time().saturating_sub(started_ns);
+        let started_ns = started_ns.saturating_add_signed(self.monotonic_offset_ns);
+        Some((ExitedThread::new(state, ppid, started_ns, elapsed_ns), thread.facts.cgroups))
     }
 
     /// User and system time of threads that are shorter than a tick are not lost.

@@ -12,14 +12,14 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::super::css_sets::CssSets;
 use super::super::options::Tree;
-use super::super::record::packed::{MAX_BYTES, NotStored, Packed};
 use super::super::start::Start;
 use super::columns;
-use super::exit_decoder::{Decoder, Exit};
+use super::exit_decoder::Decoder;
 use super::exit_programs::{ExitFields, ExitPrograms};
 use super::facts::Facts;
 use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME, words_of};
-use crate::model::{BpfObstacle, NoBpf};
+use super::packed_records::{MAX_BYTES, NotStored, PackedRecords};
+use crate::model::{BpfObstacle, ExitedThread, NoBpf};
 use crate::process::Privileges;
 use crate::sys::priority::raise_priority_of_this_thread;
 
@@ -80,7 +80,7 @@ pub(in crate::capture) struct BpfExits {
     pub(in crate::capture) received: u64,
     pub(in crate::capture) lost: u64,
     pub(in crate::capture) not_run: u64,
-    records: Packed,
+    records: PackedRecords,
     facts: Facts,
     fields: ExitFields,
     css_sets: Arc<CssSets>,
@@ -88,9 +88,9 @@ pub(in crate::capture) struct BpfExits {
 
 impl BpfExits {
     /// The threads, in the order in which they were freed.
-    pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = Exit> {
+    pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.fields, &self.facts);
-        self.records.iter().filter_map(move |(_, record)| {
+        self.records.iter().filter_map(move |record| {
             let (mut exit, css_set) = decoder.exit(Record::split(&words_of(&record).collect::<Vec<_>>())?.0)?;
             exit.state.cgroup = css_set.and_then(|address| self.css_sets.cgroup(address));
             Some(exit)
@@ -102,7 +102,7 @@ impl BpfExits {
 struct Received {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
-    records: Packed,
+    records: PackedRecords,
     /// What ctprof's time namespace adds to the times of records.
     monotonic_offset_ns: i64,
     /// Words of a record of a freed thread, and of an exit.
@@ -121,7 +121,7 @@ impl Received {
         let ExitFields { layout, dropped } = fields;
         Self {
             exiting: HashMap::new(),
-            records: Packed::new(MAX_BYTES),
+            records: PackedRecords::new(MAX_BYTES),
             monotonic_offset_ns,
             words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
@@ -203,7 +203,7 @@ impl Received {
     fn store(&mut self, record: &[u64]) {
         let mut bytes: Vec<u8> = record.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.resize(8 * self.words[1], 0);
-        match self.records.push(0, &bytes, !0) {
+        match self.records.push(&bytes) {
             Ok(()) => self.received += 1,
             Err(NotStored) => self.lost += 1,
         }
@@ -220,9 +220,9 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::record::packed::MAX_WORDS;
     use super::super::columns::Level;
     use super::super::layout::{Column, Layout};
+    use super::super::packed_records::MAX_WORDS;
     use super::super::path::Place;
     use super::*;
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// The threads of these records.
-    fn exits(records: &[Vec<u64>]) -> Vec<Exit> {
+    fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = Received::new(&fields(), 0);
         records.iter().for_each(|record| received.add(record));
         let Received { records, received, lost, not_run, .. } = received;
@@ -318,9 +318,10 @@ mod tests {
     fn a_freed_thread_has_its_last_counters_and_what_it_lost_after_its_exit() {
         let fields = fields();
         let [exit] = exits(&[exiting(&fields, 100), freed(&fields, 2_000_000_000, 130)]).try_into().unwrap();
-        let Exit { state, ppid, started_ns, ended_ns } = exit;
+        let ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, .. } = exit;
         assert_eq!((state.tid, state.tgid, &*state.comm, &*state.pcomm, ppid), (41, 40, "worker", "cc1", 7));
-        assert_eq!((started_ns, ended_ns, state.start_time_clock_ticks), (1_900_000_000, 5_000_000_000, Some(200)));
+        assert_eq!((started_monotonic_ns, elapsed_ns), (1_900_000_000, 3_100_000_000));
+        assert_eq!(state.start_time_clock_ticks, Some(200));
         let metrics = &state.metrics;
         assert_eq!((metrics.run_time_ns, metrics.minflt), (Some(130.into()), Some(9.into())));
         assert_eq!((metrics.blkio_delay_count, state.cgroup.as_deref()), (Some(4.into()), Some("/build")));
@@ -346,11 +347,11 @@ mod tests {
         assert!(received.awaits_before(864_005_000_000_001) && !received.awaits_before(864_005_000_000_000));
         received.add(&freed(&fields, 2_000_000_000, 130));
         let facts = Facts { monotonic_offset_ns: offset, ..Facts::default() };
-        let (_, record) = received.records.iter().next().unwrap();
+        let record = received.records.iter().next().unwrap();
         let (exit, _) = Decoder::new(&fields, &facts)
             .exit(Record::split(&words_of(&record).collect::<Vec<_>>()).unwrap().0)
             .unwrap();
-        assert_eq!((exit.started_ns, exit.ended_ns), (864_001_900_000_000, 864_005_000_000_000));
+        assert_eq!((exit.started_monotonic_ns, exit.elapsed_ns), (864_001_900_000_000, 3_100_000_000));
         assert_eq!(exit.state.start_time_clock_ticks, Some(200));
     }
 
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn times_of_threads_shorter_than_a_tick_add_up() {
         let fields = fields();
-        let ticks = |exit: &Exit| exit.state.metrics.utime_clock_ticks.unwrap().0;
+        let ticks = |exit: &ExitedThread| exit.state.metrics.utime_clock_ticks.unwrap().0;
         let short = (0..20).flat_map(|_| [exiting(&fields, 1), freed(&fields, 2_000_000_000, 1_000_000)]);
         assert_eq!(exits(&short.collect::<Vec<_>>()).iter().map(ticks).sum::<u64>(), 2, "20 times 1 ms");
     }

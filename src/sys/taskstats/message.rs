@@ -9,7 +9,6 @@ use neli::types::{Buffer, GenlBuffer};
 use neli::{Size, ToBytes};
 use nix::errno::Errno;
 
-const TASKSTATS_CMD_NEW: u8 = 2;
 const TASKSTATS_TYPE_PID: u16 = 1;
 const TASKSTATS_TYPE_STATS: u16 = 3;
 const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
@@ -40,8 +39,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     const HEADERS: usize = 16 + 4;
     let length = usize::try_from(number(bytes, 0)?).ok()?;
     let sequence = number(bytes, 8)?.cast_unsigned();
-    let attributes = match kind(bytes)? {
-        ERROR => Err(error(bytes)?),
+    let attributes = match u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) {
+        ERROR => Err(Errno::from_raw(number(bytes, 16)?.saturating_neg())),
         _ => bytes.get(HEADERS..length).ok_or(Errno::EBADMSG),
     };
     Some((sequence, attributes))
@@ -49,16 +48,6 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
 
 /// `NLMSG_ERROR`.
 const ERROR: u16 = 2;
-
-/// The error that a message reports, also if it is cut after its error number.
-pub(super) fn error(bytes: &[u8]) -> Option<Errno> {
-    (kind(bytes)? == ERROR).then_some(())?;
-    Some(Errno::from_raw(number(bytes, 16)?.saturating_neg()))
-}
-
-fn kind(bytes: &[u8]) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?))
-}
 
 fn number(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -84,14 +73,6 @@ pub(super) fn stats(answer: &[u8], tid: u32) -> Option<&[u8]> {
     let about = attribute(answer, TASKSTATS_TYPE_AGGR_PID)?;
     (attribute(about, TASKSTATS_TYPE_PID)? == tid.to_ne_bytes()).then_some(())?;
     attribute(about, TASKSTATS_TYPE_STATS)
-}
-
-/// The struct of the thread whose exit a message reports. The message about the last thread of a process
-/// also has the process's totals (`TASKSTATS_TYPE_AGGR_TGID`), which repeat the threads' numbers.
-pub(super) fn exited(bytes: &[u8], family: u16) -> Option<&[u8]> {
-    (kind(bytes)? == family && *bytes.get(16)? == TASKSTATS_CMD_NEW).then_some(())?;
-    let (_, attributes) = parse(bytes)?;
-    attribute(attribute(attributes.ok()?, TASKSTATS_TYPE_AGGR_PID)?, TASKSTATS_TYPE_STATS)
 }
 
 #[cfg(test)]
@@ -142,59 +123,6 @@ mod tests {
             assert_eq!(sequence, 9);
             assert_eq!(stats(answer, 7), Some(&sent[..]));
             assert_eq!(stats(answer, 8), None, "about another thread");
-        }
-    }
-
-    /// A message about an exit as `taskstats_exit` of Linux 6.18 writes it: the thread, and after the last
-    /// thread of a process the sum of its threads.
-    fn exit_message(thread: &[u8], process: Option<&[u8]>) -> Vec<u8> {
-        let about = |kind, id: u32, stats| [attribute(kind, &id.to_ne_bytes()), attribute(3, stats)].concat();
-        let sum = process.map(|stats| attribute(5, &about(2, 6, stats))).unwrap_or_default();
-        message(30, 0, &[vec![2, 1, 0, 0], attribute(4, &about(1, 7, thread)), sum].concat())
-    }
-
-    #[test]
-    fn an_exit_message_has_the_thread_and_not_the_sum_of_the_process() {
-        let [thread, process] = [[7; 560], [9; 560]];
-        assert_eq!(exited(&exit_message(&thread, None), 30), Some(&thread[..]));
-        assert_eq!(exited(&exit_message(&thread, Some(&process)), 30), Some(&thread[..]));
-        let only_sum = message(30, 0, &[vec![2, 1, 0, 0], attribute(5, &attribute(3, &process))].concat());
-        assert_eq!(exited(&only_sum, 30), None);
-        // Architectures that need it align the struct with an empty attribute (`TASKSTATS_TYPE_NULL`).
-        let mut aligned = exit_message(&thread, None);
-        aligned.splice(20..20, attribute(6, &[]));
-        aligned[..4].copy_from_slice(&u32::try_from(20 + 4 + 4 + 8 + 4 + 560).unwrap().to_ne_bytes());
-        assert_eq!(exited(&aligned, 30), Some(&thread[..]));
-    }
-
-    #[test]
-    fn other_messages_are_no_exits() {
-        let exit = exit_message(&[7; 560], None);
-        assert_eq!(exited(&exit, 31), None, "another family");
-        let mut request = exit.clone();
-        request[16] = 1;
-        assert_eq!(exited(&request, 30), None, "another command");
-        assert_eq!(exited(&message(2, 0, &(-22i32).to_ne_bytes()), 30), None);
-        assert_eq!(error(&message(2, 0, &(-22i32).to_ne_bytes())), Some(Errno::EINVAL));
-        assert_eq!(error(&exit), None);
-    }
-
-    #[test]
-    fn a_damaged_exit_message_is_skipped_and_never_a_panic() {
-        let whole = exit_message(&[1; 560], Some(&[1; 560]));
-        for end in 0..whole.len() {
-            let found = exited(&whole[..end], 30);
-            assert_eq!(found, None, "{end}: the length of the message says more");
-        }
-        for at in 0..60 {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 0xff;
-            let _ = exited(&bytes, 30);
-        }
-        for length in [0u16, 1, 3, 4, 19, u16::MAX] {
-            let mut bytes = whole.clone();
-            bytes[20..22].copy_from_slice(&length.to_ne_bytes());
-            assert_eq!(exited(&bytes, 30), None, "an attribute of {length} bytes");
         }
     }
 

@@ -1,8 +1,7 @@
-//! Taskstats over generic netlink: one request and one answer per thread, and records of exited threads.
+//! Taskstats over generic netlink: one request and one answer per thread.
 //!
 //! Constants are from `include/uapi/linux/taskstats.h`, behaviour from `kernel/taskstats.c`.
 
-mod exits;
 mod message;
 
 use std::io::IoSliceMut;
@@ -19,7 +18,6 @@ use nix::sys::time::TimeVal;
 
 use super::errno;
 
-pub(crate) use self::exits::ExitSockets;
 use self::message::{attribute, parse, request, stats};
 
 const FAMILY: &[u8] = b"TASKSTATS\0";
@@ -143,9 +141,6 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((_, Ok(answer))) = parse(bytes) {
         let _ = stats(answer, 7);
     }
-    // The family of the message, so that the parser looks further.
-    let family = bytes.get(4..6).map_or(0, |kind| u16::from_ne_bytes([kind[0], kind[1]]));
-    let _ = message::exited(bytes, family);
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Fields of `struct taskstats`, by the version and the length that the kernel gives.
 
 use crate::model::{
-    Built, HostContext, METRICS, Metric, Metrics, NS_PER_TICK, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm,
-    Value,
+    Built, HostContext, METRICS, Metrics, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm, Value,
 };
 
 /// The families of fields that the kernel counts.
@@ -11,34 +10,26 @@ pub(in crate::capture) struct Kept {
     cpu: bool,
     delay: bool,
     watermarks: bool,
-    io: bool,
 }
 
 impl Kept {
     /// All families.
     #[cfg(any(test, fuzzing))]
-    pub(in crate::capture) const ALL: Self = Self { cpu: true, delay: true, watermarks: true, io: true };
+    pub(in crate::capture) const ALL: Self = Self { cpu: true, delay: true, watermarks: true };
 
     /// Disabled families are zero in the struct. Unknown counts as enabled.
     pub(in crate::capture) fn by(host: &HostContext) -> Self {
         let is_built = host.task_delayacct != Some(Switch::ConfigOff);
         let watermarks = host.config_task_xacct != Some(Built::Off);
         let delay = is_built && host.task_delayacct != Some(Switch::RuntimeOff);
-        Self { cpu: is_built, delay, watermarks, io: watermarks }
-    }
-
-    /// The same without I/O accounting, which the kernel lacks.
-    pub(in crate::capture) fn without_io(self) -> Self {
-        Self { io: false, ..self }
+        Self { cpu: is_built, delay, watermarks }
     }
 
     fn covers(self, family: TaskstatsFamily, threads: Threads) -> bool {
         match family {
-            TaskstatsFamily::Basic => true,
             TaskstatsFamily::Cpu => self.cpu,
             TaskstatsFamily::Delay => self.delay,
             TaskstatsFamily::Watermark => self.watermarks && threads == Threads::User,
-            TaskstatsFamily::Io => self.io,
         }
     }
 }
@@ -59,9 +50,7 @@ const BESIDE_BYTES: usize = 560;
 /// Reads fields from any bytes.
 #[cfg(fuzzing)]
 pub(in crate::capture) fn fuzz(stats: &[u8]) {
-    for select in [Metric::taskstats, Metric::exit_record] {
-        fill(stats, Kept::ALL, Threads::User, select, &mut Metrics::default());
-    }
+    fill(stats, Kept::ALL, Threads::User, &mut Metrics::default());
 }
 
 /// The version of the struct.
@@ -69,16 +58,10 @@ pub(in crate::capture) fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }
 
-/// Stores the fields of the struct that `select` gives for the metrics.
-pub(in crate::capture) fn fill(
-    stats: &[u8],
-    kept: Kept,
-    threads: Threads,
-    select: fn(&Metric) -> Option<TaskstatsField>,
-    metrics: &mut Metrics,
-) {
+/// Stores the values of the metrics that are read from the struct.
+pub(in crate::capture) fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
     for metric in METRICS {
-        let Some(field) = select(metric).filter(|field| kept.covers(field.family, threads)) else { continue };
+        let Some(field) = metric.taskstats().filter(|field| kept.covers(field.family, threads)) else { continue };
         if let Some(value) = value(stats, field) {
             // A number that the metric cannot hold is absent.
             let _ = metric.set(metrics, value);
@@ -88,36 +71,17 @@ pub(in crate::capture) fn fill(
 
 /// The value of a field in the unit of its metric.
 fn value(stats: &[u8], field: TaskstatsField) -> Option<Value<'static>> {
-    let unsigned = || number(stats, field);
+    let at = usize::from(offset(stats, field)?);
+    let number = u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?);
     match field.form {
-        TaskstatsForm::Number => unsigned().map(Value::Unsigned),
+        TaskstatsForm::Number => Some(Value::Unsigned(number)),
         // An exiting process has freed its memory and reset its high-water marks.
-        TaskstatsForm::Kib => unsigned().filter(|&kib| kib > 0).map(|kib| Value::Unsigned(kib.saturating_mul(1024))),
-        TaskstatsForm::WholeKib => unsigned().filter(|&bytes| bytes > 0).map(Value::Unsigned),
-        TaskstatsForm::Microseconds => unsigned().map(|us| Value::Unsigned(us / US_PER_TICK)),
-        TaskstatsForm::SignedByte => {
-            let byte = bytes(stats, field.at, field.since, 1)?;
-            Some(Value::Signed(i8::from_ne_bytes(byte.try_into().ok()?).into()))
-        }
+        TaskstatsForm::Kib => (number > 0).then_some(Value::Unsigned(number.saturating_mul(1024))),
     }
 }
 
-/// Microseconds per tick of `USER_HZ`.
-pub(in crate::capture) const US_PER_TICK: u64 = NS_PER_TICK / 1000;
-
-/// The number in a field of 8 bytes, in the unit of the field.
-pub(in crate::capture) fn number(stats: &[u8], field: TaskstatsField) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes(stats, field.at, field.since, 8)?.try_into().ok()?))
-}
-
-/// The bytes of the field that is at `at` in version 16; `None` if the kernel's struct lacks it.
-pub(in crate::capture) fn bytes(stats: &[u8], at: u16, since: u16, size: usize) -> Option<&[u8]> {
-    let at = usize::from(offset(stats, at, since)?);
-    stats.get(at..at + size)
-}
-
-/// The offset in the kernel's struct, which may be shorter, of the field that is at `at` in version 16.
-pub(in crate::capture) fn offset(stats: &[u8], at: u16, since: u16) -> Option<u16> {
+/// The offset of a field in the kernel's struct, which may be shorter; `None` if the struct lacks it.
+fn offset(stats: &[u8], TaskstatsField { at, since, .. }: TaskstatsField) -> Option<u16> {
     match version(stats)? {
         14 | 15 if stats.len() == BESIDE_BYTES => beside(at),
         version => (since <= version).then_some(at),
@@ -155,7 +119,6 @@ fn beside(at: u16) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::MetricId;
 
     /// A struct of that version and length in which the u64 at offset n is n + 1.
     fn numbered(version: u16, length: usize) -> Vec<u8> {
@@ -166,13 +129,7 @@ mod tests {
 
     fn filled(version: u16, length: usize) -> Metrics {
         let mut metrics = Metrics::default();
-        fill(&numbered(version, length), Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
-        metrics
-    }
-
-    fn exit_record(stats: &[u8], kept: Kept) -> Metrics {
-        let mut metrics = Metrics::default();
-        fill(stats, kept, Threads::User, Metric::exit_record, &mut metrics);
+        fill(&numbered(version, length), Kept::ALL, Threads::User, &mut metrics);
         metrics
     }
 
@@ -248,20 +205,14 @@ mod tests {
         assert_eq!(stored(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
         assert_eq!(stored(&filled(16, 440), "cpu_delay_min_ns"), None);
         assert_eq!(present(&filled(16, 8)), 0);
-        fill(&[1], Kept::ALL, Threads::User, Metric::taskstats, &mut Metrics::default());
+        fill(&[1], Kept::ALL, Threads::User, &mut Metrics::default());
     }
 
     #[test]
     fn a_family_that_the_kernel_does_not_keep_is_absent_not_zero() {
         let with = |kept, threads| {
             let mut metrics = Metrics::default();
-            fill(
-                &[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(),
-                kept,
-                threads,
-                Metric::taskstats,
-                &mut metrics,
-            );
+            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), kept, threads, &mut metrics);
             (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
@@ -276,7 +227,7 @@ mod tests {
         let mut stats = numbered(16, 560);
         stats[200..216].fill(0);
         let mut metrics = Metrics::default();
-        fill(&stats, Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
+        fill(&stats, Kept::ALL, Threads::User, &mut metrics);
         assert_eq!((metrics.hiwater_rss_bytes, metrics.hiwater_vm_bytes), (None, None));
     }
 
@@ -285,72 +236,16 @@ mod tests {
         let mut stats = numbered(16, 560);
         stats[200..208].fill(0xff);
         let mut metrics = Metrics::default();
-        fill(&stats, Kept::ALL, Threads::User, Metric::taskstats, &mut metrics);
+        fill(&stats, Kept::ALL, Threads::User, &mut metrics);
         assert_eq!(stored(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
-    }
-
-    #[test]
-    fn an_exit_record_has_the_fields_of_accounting() {
-        let offsets = [
-            ("run_time_ns", 72, 120),
-            ("wait_time_ns", 24, 24),
-            ("timeslices", 16, 16),
-            ("minflt", 168, 216),
-            ("majflt", 176, 224),
-            ("rchar", 216, 264),
-            ("wchar", 224, 272),
-            ("read_bytes", 248, 296),
-            ("write_bytes", 256, 304),
-            ("cancelled_write_bytes", 264, 312),
-            ("voluntary_csw", 272, 320),
-            ("nonvoluntary_csw", 280, 328),
-            ("cpu_delay_max_ns", 432, 32),
-        ];
-        // Version 17 appends fields, version 15 has the maxima and minima of delays between the others.
-        for (name, appended, beside) in offsets {
-            assert_eq!(stored(&exit_record(&numbered(17, 688), Kept::ALL), name), Some(appended + 1), "{name}");
-            assert_eq!(stored(&exit_record(&numbered(15, 560), Kept::ALL), name), Some(beside + 1), "{name}");
-        }
-        assert_eq!(bytes(&numbered(15, 560), 368, 12, 4), Some(&465u32.to_ne_bytes()[..]), "ac_tgid");
-        assert_eq!(bytes(&numbered(11, 368), 368, 12, 4), None);
-        // 32 metrics of delays, 2 of memory and 15 more.
-        assert_eq!(present(&exit_record(&numbered(17, 688), Kept::ALL)), 32 + 2 + 15);
-    }
-
-    #[test]
-    fn calls_are_not_in_an_exit_record_because_the_kernel_rounds_their_number_to_1024() {
-        let metrics = exit_record(&numbered(17, 688), Kept::ALL);
-        assert_eq!((metrics.syscr, metrics.syscw), (None, None));
-    }
-
-    #[test]
-    fn bytes_that_the_kernel_rounds_down_to_0_are_absent() {
-        let metrics = exit_record(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), Kept::ALL);
-        assert_eq!((metrics.rchar, metrics.wchar, metrics.read_bytes), (None, None, Some(0.into())));
-    }
-
-    #[test]
-    fn without_io_accounting_and_delay_accounting_an_exit_record_lacks_their_values() {
-        let host = HostContext { task_delayacct: Some(Switch::ConfigOff), ..HostContext::default() };
-        let metrics = exit_record(&numbered(17, 688), Kept::by(&host).without_io());
-        assert_eq!((metrics.run_time_ns, metrics.timeslices, metrics.blkio_delay_count), (None, None, None));
-        assert_eq!((metrics.read_bytes, metrics.rchar), (None, None));
-        assert_eq!((stored(&metrics, "minflt"), metrics.hiwater_rss_bytes), (Some(169), Some((201 * 1024).into())));
-    }
-
-    #[test]
-    fn a_nice_value_below_zero_is_signed() {
-        let mut stats = numbered(16, 560);
-        stats[9] = (-20i8).cast_unsigned();
-        assert_eq!(exit_record(&stats, Kept::ALL).nice, Some((-20).into()));
     }
 
     #[test]
     fn families_are_those_that_the_kernel_keeps_and_kernel_threads_have_no_memory() {
         let kept = |task_delayacct, config_task_xacct| {
-            let Kept { cpu, delay, watermarks, io } =
+            let Kept { cpu, delay, watermarks } =
                 Kept::by(&HostContext { task_delayacct, config_task_xacct, ..HostContext::default() });
-            [cpu, delay, watermarks, io]
+            [cpu, delay, watermarks]
         };
         for (delayacct, [cpu, delay]) in [
             (None, [true, true]),
@@ -359,23 +254,15 @@ mod tests {
             (Some(Switch::RuntimeOff), [true, false]),
             (Some(Switch::ConfigOff), [false, false]),
         ] {
-            assert_eq!(kept(delayacct, None), [cpu, delay, true, true], "{delayacct:?}");
-            assert_eq!(kept(delayacct, Some(Built::Off)), [cpu, delay, false, false], "{delayacct:?}");
+            assert_eq!(kept(delayacct, None), [cpu, delay, true], "{delayacct:?}");
+            assert_eq!(kept(delayacct, Some(Built::Off)), [cpu, delay, false], "{delayacct:?}");
         }
         let peak = |kept, threads| {
             let mut metrics = Metrics::default();
-            fill(&numbered(16, 560), kept, threads, Metric::taskstats, &mut metrics);
+            fill(&numbered(16, 560), kept, threads, &mut metrics);
             metrics.hiwater_rss_bytes.is_some()
         };
         assert!(peak(Kept::ALL, Threads::User) && !peak(Kept::ALL, Threads::Kernel));
         assert!(!peak(Kept { watermarks: false, ..Kept::ALL }, Threads::User));
-    }
-
-    #[test]
-    fn cpu_time_of_an_exit_record_is_in_whole_ticks() {
-        let at = MetricId::utime_clock_ticks.metric().exit_record().unwrap().at;
-        let mut stats = numbered(16, 560);
-        stats[usize::from(at)..][..8].copy_from_slice(&35_999_u64.to_ne_bytes());
-        assert_eq!(stored(&exit_record(&stats, Kept::ALL), "utime_clock_ticks"), Some(3), "of 10 ms");
     }
 }

@@ -1,13 +1,15 @@
 //! Delay accounting and memory high-water marks from the kernel's `struct taskstats`.
 
-pub(in crate::capture) mod fields;
+mod fields;
 
 use nix::errno::Errno;
 
 pub(in crate::capture) use self::fields::Kept;
+#[cfg(fuzzing)]
+pub(in crate::capture) use self::fields::fuzz;
 use self::fields::{Threads, fill, version};
 use super::super::tally::stored;
-use crate::model::{Metric, TaskstatsSummary, ThreadState};
+use crate::model::{TaskstatsSummary, ThreadState};
 pub(in crate::capture) use crate::sys::taskstats::AT_ONCE;
 use crate::sys::taskstats::Taskstats;
 
@@ -50,7 +52,7 @@ fn store(thread: &mut ThreadState, answer: Result<&[u8], Errno>, kept: Kept, sum
             summary.struct_version = version(stats);
             summary.struct_bytes = u64::try_from(stats.len()).ok();
             let kind = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
-            fill(stats, kept, kind, Metric::taskstats, &mut thread.metrics);
+            fill(stats, kept, kind, &mut thread.metrics);
         }
         Err(Errno::EPERM) => summary.eperm_count += 1,
         Err(Errno::ESRCH) => summary.esrch_count += 1,

@@ -1,0 +1,26 @@
+//! Records of threads that exited.
+
+use super::thread::ThreadState;
+
+/// A thread that exited, as it was recorded.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExitedThread {
+    /// Its ids, its names and its values since it started. With a start time in ticks, its values and times are exact,
+    /// and a cgroup that it lacks is unknown. Without, names of process and cgroup are filled in.
+    pub state: ThreadState,
+    /// Process id of its parent; 0 if it is unknown.
+    pub ppid: u32,
+    /// `CLOCK_MONOTONIC` at its start, in nanoseconds, not earlier than it was.
+    pub started_monotonic_ns: u64,
+    /// How long it was alive, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl ExitedThread {
+    /// A record.
+    #[must_use]
+    pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
+        Self { state, ppid, started_monotonic_ns, elapsed_ns }
+    }
+}
