@@ -80,7 +80,7 @@ impl<'o> Capturer<'o> {
             progress: &options.progress,
             css_sets: &options.css_sets,
         };
-        let (mut walked, used) = engine.walk(&walk, options, (&host, start), &pids, &pool);
+        let (mut walked, used) = engine.walk(&walk, (&host, start), &pids, &pool);
         whole_process::reread_parents(procfs, &mut walked.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
         if let Some(boottime_ns) = start.boottime_ns {

@@ -3,8 +3,8 @@
 use rayon::ThreadPool;
 
 use super::bpf::facts::Facts;
-use super::bpf::setup;
-use super::bpf::walk::{BpfWalked, Which};
+use super::bpf::setup::BpfEngine;
+use super::bpf::walk::BpfWalked;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
 use super::procfs::folder::Folder;
@@ -17,7 +17,7 @@ use crate::model::{BpfObstacle, BpfUse, HostContext, NoBpf};
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum Chosen {
     /// BPF, loaded.
-    Bpf(Box<setup::Engine>),
+    Bpf(Box<BpfEngine>),
     /// procfs, and why not BPF, if that was wanted.
     Procfs(Option<NoBpf>),
 }
@@ -36,10 +36,13 @@ impl Chosen {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
-        // The iterator's ids are those of ctprof's PID namespace. procfs may be mounted for another one.
+        // A procfs at `/proc` may be mounted for another PID namespace.
         let own = pids::own(procfs).filter(|&id| options.roots.tree() == Tree::Live && id == std::process::id());
-        let only = if let [process] = options.pids[..] { Some(process) } else { None };
-        let loaded = own.ok_or_else(|| BpfObstacle::NotLive.into()).and_then(|_| setup::Engine::load(only, captures));
+        let loaded = match own {
+            None => Err(BpfObstacle::NotLive.into()),
+            Some(_) if !options.pids.is_empty() => Err(BpfObstacle::SelectedProcesses.into()),
+            Some(_) => BpfEngine::load(captures),
+        };
         match loaded {
             Ok(engine) => Ok(Self::Bpf(Box::new(engine))),
             Err(no_bpf) if options.engine == Engine::Bpf => Err(CaptureError::no_bpf(&no_bpf)),
@@ -51,7 +54,6 @@ impl Chosen {
     pub(super) fn walk(
         &self,
         walk: &Walk<'_>,
-        options: &Options,
         (host, start): (&HostContext, Start),
         pids: &[u32],
         pool: &ThreadPool,
@@ -61,8 +63,7 @@ impl Chosen {
             Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
             Self::Bpf(engine) => engine,
         };
-        let which = if options.pids.is_empty() { Which::All } else { Which::Selected };
-        match engine.walk(walk, &Facts::read(host, start), pids, which, pool) {
+        match engine.walk(walk, &Facts::read(host, start), pids, pool) {
             Ok(BpfWalked { walked, missed_processes }) => {
                 let used =
                     BpfUse { setup_ns: nanoseconds(engine.setup), dropped: engine.dropped_metrics(), missed_processes };
@@ -94,8 +95,7 @@ mod tests {
 
     #[test]
     fn processes_are_read_by_procfs_if_the_iterator_fails() {
-        let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
-        options.engine = Engine::Bpf;
+        let options = Options { engine: Engine::Bpf, ..Options::default() };
         let mut capturer = match Capturer::new(&options, 1) {
             Ok(capturer) => capturer,
             Err(error) => return skipped(Missing::Privilege(error)),
@@ -108,6 +108,16 @@ mod tests {
         let no_bpf = NoBpf::with_detail(BpfObstacle::Failed, "EISDIR");
         assert_eq!((&*capture.engine, capture.no_bpf, capture.bpf), ("procfs", Some(no_bpf), None));
         assert!(snapshot.threads.iter().any(|thread| thread.tid == std::process::id()));
+    }
+
+    #[test]
+    fn selected_processes_are_read_by_procfs() {
+        let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
+        let by = |options: &Options| Chosen::by(options, &Folder::open("/proc".as_ref()).unwrap(), 1);
+        let Ok(Chosen::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
+        assert_eq!(no_bpf, BpfObstacle::SelectedProcesses.into());
+        options.engine = Engine::Bpf;
+        assert!(by(&options).is_err_and(|error| error.to_string().contains("--pid")));
     }
 
     #[test]

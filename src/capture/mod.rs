@@ -61,7 +61,7 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
 /// [`CaptureError`] if BPF is not available.
 #[doc(hidden)]
 pub fn bpf_pass() -> Result<(), CaptureError> {
-    let engine = bpf::setup::Engine::load(None, 1).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
+    let engine = bpf::setup::BpfEngine::load(1).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
     let failed = |errno| CaptureError::no_bpf(&NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}")));
     engine.read(|words| drop(std::hint::black_box(words))).map_err(failed)
 }

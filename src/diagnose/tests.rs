@@ -213,7 +213,7 @@ fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
     let expected = "bpf engine: the kernel is locked down (lockdown=confidentiality), where BPF requires Linux 6.12 (EPERM). \
                     Fix: boot without `lockdown=confidentiality`";
     assert_eq!(line(BpfObstacle::Lockdown, Some("EPERM")), expected);
-    let expected = "bpf engine: the kernel lacks CONFIG_DEBUG_INFO_BTF: there is no /sys/kernel/btf/vmlinux";
+    let expected = "bpf engine: the kernel lacks CONFIG_DEBUG_INFO_BTF: there is no type information of its own in /sys/kernel/btf/vmlinux";
     assert_eq!(line(BpfObstacle::NoBtf, None), expected);
     assert_eq!(line(BpfObstacle::Other("é".into()), None), "bpf engine: é");
     for cause in BpfObstacle::KNOWN {

@@ -9,19 +9,17 @@ stored_names! {
     pub enum BpfObstacle {
         /// The capture read another procfs than that of the running kernel.
         NotLive = "not-live",
-        /// The kernel lacks CONFIG_DEBUG_INFO_BTF: there is no /sys/kernel/btf/vmlinux.
+        /// BPF reads the threads of all processes, not of the selected ones (`--pid`).
+        SelectedProcesses = "selected-processes",
+        /// The kernel lacks CONFIG_DEBUG_INFO_BTF: there is no type information of its own in /sys/kernel/btf/vmlinux.
         NoBtf = "no-btf",
-        /// The file /sys/kernel/btf/vmlinux is not the kernel's: something is mounted over it.
-        NotKernelBtf = "not-kernel-btf",
-        /// The kernel has no BPF iterator over tasks, which Linux 5.8 introduced.
+        /// The kernel lacks CONFIG_BPF_SYSCALL, or BPF iterators over tasks, which Linux 5.8 introduced.
         NoTaskIterator = "no-task-iterator",
-        /// The kernel lacks CONFIG_BPF_SYSCALL.
-        NoSyscall = "no-bpf-syscall",
         /// BPF requires cap_bpf and cap_perfmon.
         NoCapability = "permission-denied",
         /// BPF requires the initial user namespace.
         UserNamespace = "user-namespace",
-        /// BPF cannot tell thread ids in this PID namespace, which requires Linux 6.1.
+        /// BPF requires the initial PID and time namespaces.
         PidNamespace = "pid-namespace",
         /// The kernel is locked down (lockdown=confidentiality), where BPF requires Linux 6.12.
         Lockdown = "lockdown",

@@ -184,13 +184,6 @@ def locked_memory(guest, kernel):
     return text
 
 
-def namespace(guest, kernel):
-    """Before Linux 6.1, the iterator cannot visit a single thread, from whose record the level is known."""
-    if kernel.version < (6, 1):
-        return is_used(guest, "namespace", "pid-namespace")
-    return parity(guest, "namespace")
-
-
 def under_sched_ext(guest, _):
     """Only threads with the class of sched_ext are under it."""
     threads = guest.snapshot("enabled-bpf")["threads"]
@@ -218,10 +211,10 @@ CHECKS = {
     "captures": commands,
     "bpf, enabled": lambda guest, _: parity(guest, "enabled"),
     "bpf, disabled": lambda guest, _: parity(guest, "disabled"),
-    "bpf, one process": lambda guest, _: parity(guest, "process", 0),
+    "bpf, one process": lambda guest, _: is_used(guest, "process", "selected-processes"),
     "bpf, two capabilities": lambda guest, _: parity(guest, "capabilities"),
     "bpf, locked memory": locked_memory,
-    "bpf, PID namespace": namespace,
+    "bpf, PID namespace": lambda guest, _: is_used(guest, "namespace", "pid-namespace"),
     "bpf, nobody": without_privileges,
     "bpf, sched_ext": under_sched_ext,
     "bpf, cost": cost,

@@ -58,9 +58,6 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// The engines of the three captures.
-    pub(crate) const ENGINES: [&str; 3] = ["procfs", "bpf", "procfs"];
-
     pub(crate) fn new([before, bpf, after]: [Threads; 3]) -> Self {
         Self { before, bpf, after }
     }

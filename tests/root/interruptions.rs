@@ -83,7 +83,7 @@ fn at_rest(tid: u32) -> String {
     }
 }
 
-/// How often waiting threads were interrupted by captures of this process, which of them ran meanwhile, and of how many the
+/// How often waiting threads were interrupted by captures, which of them ran meanwhile, and of how many the
 /// heap counters were read; `None` prints why nothing was captured.
 fn interruptions(engine: &str, captures: u32) -> Option<(u32, Vec<&'static str>, usize)> {
     let waiting = waiting();
@@ -91,10 +91,9 @@ fn interruptions(engine: &str, captures: u32) -> Option<(u32, Vec<&'static str>,
     let interrupted = INTERRUPTED.load(Ordering::Relaxed);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.zst");
-    let pid = std::process::id().to_string();
     for _ in 0..captures {
         let mut capture = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        capture.args(["capture", "--quiet", "--engine", engine, "--pid", &pid, "--output"]).arg(&file);
+        capture.args(["capture", "--quiet", "--engine", engine, "--output"]).arg(&file);
         let output = capture.output().unwrap();
         if !output.status.success() {
             skipped(Missing::Privilege(String::from_utf8_lossy(&output.stderr)));

@@ -35,34 +35,6 @@ pub(super) mod kind {
     pub(in super::super) const ENUM64: u32 = 19;
 }
 
-/// Why bytes are not the BTF of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::capture) enum BtfError {
-    /// The header is cut off.
-    #[error("kernel BTF: the header is cut off after {0} bytes")]
-    Header(usize),
-    /// Another format, or another byte order.
-    #[error("kernel BTF: magic {0:#06x} instead of 0xeb9f")]
-    Magic(u16),
-    /// Another version of the format.
-    #[error("kernel BTF: unknown version {0}")]
-    Version(u8),
-    /// A section is not within the bytes.
-    #[error("kernel BTF: the {0} section ends beyond the file")]
-    Section(&'static str),
-    /// A type is cut off by the end of its section.
-    #[error("kernel BTF: type {0} is cut off")]
-    Type(u32),
-    /// A type whose size is unknown, and so where all later types start.
-    #[error("kernel BTF: type {id} has the unknown kind {kind}")]
-    Kind {
-        /// The id of the type.
-        id: u32,
-        /// Its kind.
-        kind: u32,
-    },
-}
-
 /// The id of a type, which is its number in the file; 0 is `void`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::capture) struct TypeId(pub u32);
@@ -89,21 +61,25 @@ pub(in crate::capture) struct Btf<'a> {
 
 impl<'a> Btf<'a> {
     /// Finds where each type starts.
-    pub(in crate::capture) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
-        let cut_off = BtfError::Header(bytes.len());
-        let magic = bytes.first_chunk().map(|&magic| u16::from_ne_bytes(magic)).ok_or(cut_off.clone())?;
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub(in crate::capture) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
+        let cut_off = || format!("the header is cut off after {} bytes", bytes.len());
+        let magic = bytes.first_chunk().map(|&magic| u16::from_ne_bytes(magic)).ok_or_else(cut_off)?;
         if magic != MAGIC {
-            return Err(BtfError::Magic(magic));
+            return Err(format!("magic {magic:#06x} instead of {MAGIC:#06x}"));
         }
-        let header = bytes.get(..HEADER_BYTES).ok_or(cut_off.clone())?;
+        let header = bytes.get(..HEADER_BYTES).ok_or_else(cut_off)?;
         if header[2] != VERSION {
-            return Err(BtfError::Version(header[2]));
+            return Err(format!("unknown version {}", header[2]));
         }
         // All offsets are relative to the end of the header, whose size depends on the kernel.
-        let length = size_at(bytes, 4).filter(|&length| length >= HEADER_BYTES).ok_or(cut_off.clone())?;
-        let (header, rest) = bytes.split_at_checked(length).ok_or(cut_off)?;
-        let types = section(rest, header, 8).ok_or(BtfError::Section("type"))?;
-        let strings = section(rest, header, 16).ok_or(BtfError::Section("string"))?;
+        let length = size_at(bytes, 4).filter(|&length| length >= HEADER_BYTES).ok_or_else(cut_off)?;
+        let (header, rest) = bytes.split_at_checked(length).ok_or_else(cut_off)?;
+        let beyond = |name| format!("the {name} section ends beyond the file");
+        let types = section(rest, header, 8).ok_or_else(|| beyond("type"))?;
+        let strings = section(rest, header, 16).ok_or_else(|| beyond("string"))?;
         let layout = if length < HEADER_BYTES + 8 { None } else { section(rest, header, 24) };
         Ok(Self { types, strings, starts: starts(types, layout.unwrap_or_default())? })
     }
@@ -208,17 +184,18 @@ impl Info {
 }
 
 /// Where each type starts.
-fn starts(types: &[u8], layout: &[u8]) -> Result<Vec<u32>, BtfError> {
+fn starts(types: &[u8], layout: &[u8]) -> Result<Vec<u32>, String> {
     // Types of kernels have 24 bytes on average.
     let mut starts = Vec::with_capacity(types.len() / 24);
     let mut start = 0;
     while start < types.len() {
-        let id = u32::try_from(starts.len() + 1).unwrap_or(u32::MAX);
-        let info = word(types, start + 4).map(Info).ok_or(BtfError::Type(id))?;
-        let bytes = info.bytes(layout).ok_or(BtfError::Kind { id, kind: info.kind() })?;
-        let end = start.checked_add(bytes).filter(|&end| end <= types.len()).ok_or(BtfError::Type(id))?;
+        let id = starts.len() + 1;
+        let cut_off = || format!("type {id} is cut off");
+        let info = word(types, start + 4).map(Info).ok_or_else(cut_off)?;
+        let unknown = || format!("type {id} has the unknown kind {}", info.kind());
+        let bytes = info.bytes(layout).ok_or_else(unknown)?;
         starts.push(u32::try_from(start).expect("the header has the length of the section in 32 bits"));
-        start = end;
+        start = start.checked_add(bytes).filter(|&end| end <= types.len()).ok_or_else(cut_off)?;
     }
     Ok(starts)
 }
@@ -291,7 +268,7 @@ mod tests {
             built.structure("last", 0, &[]);
             built
         };
-        let unknown = BtfError::Kind { id: 1, kind: 20 };
+        let unknown = "type 1 has the unknown kind 20";
         assert_eq!(Btf::parse(&new_kind().finish()).unwrap_err(), unknown);
         let mut layout = [0; 21 * 4];
         assert_eq!(Btf::parse(&new_kind().with_layout(&layout[..80])).unwrap_err(), unknown);
@@ -308,19 +285,17 @@ mod tests {
         let damaged = |at: usize, byte: u8| {
             let mut bytes = bytes.clone();
             bytes[at] = byte;
-            Btf::parse(&bytes).unwrap_err().to_string()
+            Btf::parse(&bytes).unwrap_err()
         };
-        assert_eq!(
-            damaged(0, 0),
-            format!("kernel BTF: magic {:#06x} instead of 0xeb9f", u16::from_ne_bytes([0, bytes[1]]))
-        );
-        assert_eq!(damaged(2, 2), "kernel BTF: unknown version 2");
-        assert_eq!(damaged(4, 8), "kernel BTF: the header is cut off after 45 bytes");
-        assert_eq!(damaged(12, 15), "kernel BTF: type 1 is cut off");
-        assert_eq!(damaged(12, 200), "kernel BTF: the type section ends beyond the file");
-        assert_eq!(damaged(20, 200), "kernel BTF: the string section ends beyond the file");
-        assert_eq!(damaged(24 + 7, 99), "kernel BTF: type 1 has the unknown kind 99");
-        assert_eq!(damaged(24 + 7, 0), "kernel BTF: type 1 has the unknown kind 0");
+        let magic = u16::from_ne_bytes([0, bytes[1]]);
+        assert_eq!(damaged(0, 0), format!("magic {magic:#06x} instead of 0xeb9f"));
+        assert_eq!(damaged(2, 2), "unknown version 2");
+        assert_eq!(damaged(4, 8), "the header is cut off after 45 bytes");
+        assert_eq!(damaged(12, 15), "type 1 is cut off");
+        assert_eq!(damaged(12, 200), "the type section ends beyond the file");
+        assert_eq!(damaged(20, 200), "the string section ends beyond the file");
+        assert_eq!(damaged(24 + 7, 99), "type 1 has the unknown kind 99");
+        assert_eq!(damaged(24 + 7, 0), "type 1 has the unknown kind 0");
     }
 
     #[test]

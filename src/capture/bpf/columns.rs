@@ -1,11 +1,13 @@
 //! The fields that a program copies: those of the tables of metrics and of processes, and those that say whose they
 //! are.
 
-use std::borrow::Cow;
-
 use super::layout::{Part, Wanted};
 use crate::model::{FieldForm, KernelField, METRICS, Metric, MetricId, PROCESS, RESIDENT, WindowRule};
 
+pub(super) const TID: &str = "pid";
+pub(super) const TGID: &str = "tgid";
+/// The process of the parent, which can be any of its threads.
+pub(super) const PARENT: &str = "real_parent->tgid";
 pub(super) const COMM: &str = "comm";
 pub(super) const FLAGS: &str = "flags";
 pub(super) const EXIT_STATE: &str = "exit_state";
@@ -35,51 +37,17 @@ pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
 /// Bytes of a name, `TASK_COMM_LEN`, in words.
 const COMM_WORDS: usize = 2;
 
-/// The PID namespace whose ids are wanted: its distance from the initial one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level(pub(super) u32);
-
-impl Level {
-    /// Distance of the namespace in which a thread started.
-    pub(super) const OF_THREAD: &str = "thread_pid->level";
-    /// The same of the parent. A parent outside of the namespace has no id in it.
-    pub(super) const OF_PARENT: &str = "real_parent->thread_pid->level";
-
-    pub(super) fn tid(self) -> Cow<'static, str> {
-        self.id("pid", "")
-    }
-
-    pub(super) fn tgid(self) -> Cow<'static, str> {
-        self.id("tgid", "group_leader->")
-    }
-
-    pub(super) fn parent(self) -> Cow<'static, str> {
-        // A thread can be the parent; its process is wanted.
-        self.id("real_parent->tgid", "real_parent->group_leader->")
-    }
-
-    /// The field `initial` in the initial namespace; in others, the id of the thread that `thread` leads to.
-    fn id(self, initial: &'static str, thread: &str) -> Cow<'static, str> {
-        match self.0 {
-            0 => initial.into(),
-            level => format!("{thread}thread_pid->numbers[{level}].nr").into(),
-        }
-    }
-}
-
-/// Every field, for ids of `level` and `cpu_words` words of a mask of CPUs.
-pub(super) fn all(level: Level, cpu_words: usize) -> Vec<Wanted> {
+/// Every field, with `cpu_words` words of a mask of CPUs.
+pub(super) fn all(cpu_words: usize) -> Vec<Wanted> {
     let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(move |field| {
         let max_words = if field.form == FieldForm::Cpus { cpu_words } else { 1 };
-        field.paths().map(move |path| Wanted { path: path.into(), part: Part::Thread, max_words })
+        field.paths().map(move |path| Wanted { path, part: Part::Thread, max_words })
     });
-    let of_threads = [FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
-    let threads = of_threads.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied()).map(Cow::from);
-    let threads = [level.tid(), level.tgid()].into_iter().chain(threads);
+    let of_threads = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
+    let threads = of_threads.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied());
     let counters = PROCESS.iter().map(|counter| counter.source.field);
-    let processes = PROCESS_CPU_TIME.into_iter().chain([Level::OF_PARENT]).chain(counters).map(Cow::from);
-    let processes = processes.chain([level.parent()]);
-    let comm = Wanted { path: COMM.into(), part: Part::Thread, max_words: COMM_WORDS };
+    let processes = PROCESS_CPU_TIME.into_iter().chain(counters).chain([PARENT]);
+    let comm = Wanted { path: COMM, part: Part::Thread, max_words: COMM_WORDS };
     std::iter::once(comm)
         .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
         .chain(of_metrics)
@@ -89,15 +57,15 @@ pub(super) fn all(level: Level, cpu_words: usize) -> Vec<Wanted> {
 
 /// Fields of a thread that exits. The second part is what it has lost when it is freed: from Linux 6.16 on, its memory is
 /// in it (`do_exit` of kernel/exit.c).
-pub(super) fn exits(level: Level) -> Vec<Wanted> {
+pub(super) fn exits() -> Vec<Wanted> {
     let of_metrics = |is_wanted: fn(&Metric) -> bool| {
         let fields = METRICS.iter().filter(move |metric| is_wanted(metric)).filter_map(|metric| metric.sources.bpf);
-        fields.flat_map(KernelField::paths).map(Cow::from)
+        fields.flat_map(KernelField::paths)
     };
-    let name = |path: &'static str, part| Wanted { path: path.into(), part, max_words: COMM_WORDS };
-    let others = [FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME).map(Cow::from);
-    let threads = [level.tid(), level.tgid()].into_iter().chain(others).chain(of_metrics(is_of_exited_threads));
-    let exiting = of_metrics(is_of_memory).chain([level.parent()]);
+    let name = |path: &'static str, part| Wanted { path, part, max_words: COMM_WORDS };
+    let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME);
+    let threads = others.chain(of_metrics(is_of_exited_threads));
+    let exiting = of_metrics(is_of_memory).chain([PARENT]);
     [name(COMM, Part::Thread), name(PROCESS_NAME, Part::Process)]
         .into_iter()
         .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
@@ -121,24 +89,12 @@ mod tests {
     use crate::model::KernelField;
 
     #[test]
-    fn ids_are_those_of_the_namespace() {
-        let ids = |level: Level| [level.tid(), level.tgid(), level.parent()];
-        assert_eq!(ids(Level(0)), ["pid", "tgid", "real_parent->tgid"]);
-        let nested = [
-            "thread_pid->numbers[2].nr",
-            "group_leader->thread_pid->numbers[2].nr",
-            "real_parent->group_leader->thread_pid->numbers[2].nr",
-        ];
-        assert_eq!(ids(Level(2)), nested);
-    }
-
-    #[test]
     fn every_field_of_the_tables_is_copied() {
-        let paths: Vec<_> = all(Level(0), 1).into_iter().map(|wanted| wanted.path).collect();
+        let paths: Vec<_> = all(1).into_iter().map(|wanted| wanted.path).collect();
         let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(KernelField::paths);
         let of_processes = PROCESS.iter().map(|counter| counter.source.field);
         for path in of_metrics.chain(of_processes).chain(RESIDENT.iter().copied()) {
-            assert!(paths.iter().any(|known| known == path), "{path}");
+            assert!(paths.contains(&path), "{path}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Exit records as threads.
 
 use super::super::ticks::Ticks;
-use super::columns::{self, Level};
+use super::columns;
 use super::exit_programs::ExitFields;
 use super::facts::Facts;
 use super::layout::{Field, Record};
@@ -12,8 +12,6 @@ use crate::model::{ExitedThread, Metrics, ThreadState};
 /// Turns records into threads.
 pub(super) struct Decoder {
     reader: Reader,
-    /// Records have the times of the initial time namespace.
-    monotonic_offset_ns: i64,
     started: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
@@ -26,12 +24,10 @@ impl Decoder {
     pub(super) fn new(fields: &ExitFields, facts: &Facts) -> Self {
         let ExitFields { layout, dropped } = fields;
         let find = |path: &str| layout.find(path, dropped);
-        let level = Level(0);
         Self {
-            reader: Reader::new(layout, dropped, level, facts),
-            monotonic_offset_ns: facts.monotonic_offset_ns,
+            reader: Reader::new(layout, dropped, facts),
             started: find(columns::START_MONOTONIC),
-            parent: find(&level.parent()),
+            parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
             cpu_time: CpuTimeFields::find(find, columns::CPU_TIME),
             user: Ticks::default(),
@@ -48,7 +44,6 @@ impl Decoder {
         let ppid = record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0);
         let started_ns = record.number(self.started)?;
         let elapsed_ns = record.time().saturating_sub(started_ns);
-        let started_ns = started_ns.saturating_add_signed(self.monotonic_offset_ns);
         Some((ExitedThread::new(state, ppid, started_ns, elapsed_ns), thread.facts.cgroups))
     }
 

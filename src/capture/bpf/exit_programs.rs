@@ -9,19 +9,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use nix::errno::Errno;
-
 use super::btf::{Btf, Kind, TypeId};
-use super::columns::{self, Level};
+use super::columns;
 use super::layout::{Layout, Part};
 use super::load::{Attach, Spec, load};
-use super::obstacle;
+use super::obstacle::of_errno;
 use super::program::{Emitter, Kernel};
-use super::setup::{level, why, without_btf};
+use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
-use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::Counter;
-use crate::sys::bpf::memlock::RaisedMemlock;
 use crate::sys::bpf::program::attach_tracepoint;
 use crate::sys::bpf::ring::Ring;
 
@@ -53,24 +49,16 @@ impl ExitPrograms {
     /// # Errors
     /// [`NoBpf`] says why BPF is not available.
     pub(super) fn attach(ring_bytes: u32) -> Result<(Self, ExitFields), NoBpf> {
-        obstacle::before_loading()?;
-        let bytes = KernelBtf::open().map_err(without_btf)?;
-        let invalid = |error| NoBpf::with_detail(BpfObstacle::NotKernelBtf, format!("{error}"));
-        let btf = Btf::parse(&bytes).map_err(invalid)?;
-        let kernel = Kernel::find(&btf).ok_or(BpfObstacle::NoTaskIterator)?;
-        let level = level(&btf, kernel)?;
-        if level != Level(0) {
-            // The ids that threads of other PID namespaces have there are not told from those of this one.
-            return Err(BpfObstacle::PidNamespace.into());
-        }
-        // Before Linux 5.11, the ring counts as locked memory.
-        let _raised = RaisedMemlock::new();
-        let ring = Ring::new(ring_bytes).map_err(os)?;
-        let [without_room, freed_without_room] = [Counter::new().map_err(os)?, Counter::new().map_err(os)?];
-        let mut fields =
-            ExitFields { layout: Layout::resolve(&btf, kernel.task, columns::exits(level)), dropped: BTreeSet::new() };
+        with_kernel(|btf, kernel| Self::attach_to(btf, kernel, ring_bytes))
+    }
+
+    fn attach_to(btf: &Btf<'_>, kernel: Kernel, ring_bytes: u32) -> Result<(Self, ExitFields), NoBpf> {
+        let ring = Ring::new(ring_bytes).map_err(of_errno)?;
+        let [without_room, freed_without_room] = [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
+        let layout = Layout::resolve(btf, kernel.task, columns::exits());
+        let mut fields = ExitFields { layout, dropped: BTreeSet::new() };
         let mut attach = |tracepoint: Tracepoint, lost: &Counter| {
-            tracepoint.attach(&btf, kernel, &mut fields, (ring.as_fd(), lost.as_fd()))
+            tracepoint.attach(btf, kernel, &mut fields, (ring.as_fd(), lost.as_fd()))
         };
         // In this order, no thread is freed whose exit had no record.
         let (exit, free) = (attach(EXIT, &without_room)?, attach(FREE, &freed_without_room)?);
@@ -122,22 +110,16 @@ impl Tracepoint {
         let TypeId(btf_id) = btf.find(Kind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
         let spec = Spec { name: self.name, attach: Attach::Tracepoint, btf_id };
         let layout = &fields.layout;
-        let emit = |dropped: &BTreeSet<u16>| {
+        let loaded = load(&spec, |dropped| {
             let emitter = Emitter { kernel, layout, dropped };
             let program = emitter.tracepoint(self.parts, ring.as_raw_fd(), lost.as_raw_fd());
-            let name = |column: u16| layout.columns.get(usize::from(column)).map_or("", |column| &*column.path);
-            tracing::trace!("program at {}:\n{}", self.typedef, program.listing(name));
+            tracing::trace!("program at {}:\n{}", self.typedef, program.listing(|column| layout.path(column)));
             program
-        };
-        let loaded = load(&spec, emit).map_err(|error| why(&error))?;
+        })?;
         fields.dropped.extend(loaded.dropped);
-        let link = attach_tracepoint(loaded.program.as_fd()).map_err(os)?;
+        let link = attach_tracepoint(loaded.program.as_fd()).map_err(of_errno)?;
         Ok(Attached { program: loaded.program, _link: link })
     }
-}
-
-fn os(errno: Errno) -> NoBpf {
-    obstacle::explain(errno, "")
 }
 
 #[cfg(test)]

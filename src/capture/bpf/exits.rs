@@ -55,7 +55,7 @@ impl BpfListener {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let (programs, fields) = ExitPrograms::attach(ring_bytes)?;
-        let received = Received::new(&fields, facts.monotonic_offset_ns);
+        let received = Received::new(&fields);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
         let listening = thread.spawn(move || received.listen(programs, stopped.as_fd())).map_err(failed)?;
         Ok(Self { stop, listening, facts, fields, css_sets })
@@ -103,8 +103,6 @@ struct Received {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
     records: PackedRecords,
-    /// What ctprof's time namespace adds to the times of records.
-    monotonic_offset_ns: i64,
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
     start: Option<Field>,
@@ -117,12 +115,11 @@ struct Received {
 }
 
 impl Received {
-    fn new(fields: &ExitFields, monotonic_offset_ns: i64) -> Self {
+    fn new(fields: &ExitFields) -> Self {
         let ExitFields { layout, dropped } = fields;
         Self {
             exiting: HashMap::new(),
             records: PackedRecords::new(MAX_BYTES),
-            monotonic_offset_ns,
             words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
@@ -163,8 +160,7 @@ impl Received {
 
     /// Whether a thread that exited before this time is not freed yet.
     fn awaits_before(&self, monotonic_ns: u64) -> bool {
-        let of_records = monotonic_ns.saturating_add_signed(self.monotonic_offset_ns.saturating_neg());
-        self.exiting.values().any(|exiting| exiting[TIME] < of_records)
+        self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
     /// Adds a record with the address of its thread.
@@ -220,7 +216,6 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::Level;
     use super::super::layout::{Column, Layout};
     use super::super::packed_records::MAX_WORDS;
     use super::super::path::Place;
@@ -230,7 +225,7 @@ mod tests {
     fn fields() -> ExitFields {
         let mut layout = Layout::default();
         let mut slot = HEAD;
-        let mut wanted = columns::exits(Level(0));
+        let mut wanted = columns::exits();
         wanted.sort_by_key(|wanted| wanted.part);
         for wanted in wanted {
             let pointer = wanted.path.split_once("->").map(|(pointer, _)| pointer.bytes().map(u32::from).sum());
@@ -305,7 +300,7 @@ mod tests {
 
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
-        let mut received = Received::new(&fields(), 0);
+        let mut received = Received::new(&fields());
         records.iter().for_each(|record| received.add(record));
         let Received { records, received, lost, not_run, .. } = received;
         let css_sets = Arc::new(CssSets::default());
@@ -340,25 +335,16 @@ mod tests {
     }
 
     #[test]
-    fn a_window_in_a_time_namespace_had_no_exited_threads() {
-        let (fields, offset) = (fields(), 864_000_000_000_000);
-        let mut received = Received::new(&fields, offset);
-        received.add(&exiting(&fields, 100));
-        assert!(received.awaits_before(864_005_000_000_001) && !received.awaits_before(864_005_000_000_000));
-        received.add(&freed(&fields, 2_000_000_000, 130));
-        let facts = Facts { monotonic_offset_ns: offset, ..Facts::default() };
-        let record = received.records.iter().next().unwrap();
-        let (exit, _) = Decoder::new(&fields, &facts)
-            .exit(Record::split(&words_of(&record).collect::<Vec<_>>()).unwrap().0)
-            .unwrap();
-        assert_eq!((exit.started_monotonic_ns, exit.elapsed_ns), (864_001_900_000_000, 3_100_000_000));
-        assert_eq!(exit.state.start_time_clock_ticks, Some(200));
+    fn only_threads_that_exited_before_are_awaited() {
+        let mut received = Received::new(&fields());
+        received.add(&exiting(&fields(), 100));
+        assert!(received.awaits_before(5_000_000_001) && !received.awaits_before(5_000_000_000));
     }
 
     #[test]
     fn more_zombies_than_fit_have_the_counters_of_their_exit() {
         let fields = fields();
-        let mut received = Received::new(&fields, 0);
+        let mut received = Received::new(&fields);
         for address in 0..=MAX_EXITING as u64 {
             let mut exit = exiting(&fields, 100);
             *exit.last_mut().unwrap() = address;

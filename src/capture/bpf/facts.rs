@@ -13,12 +13,7 @@ pub(in crate::capture) struct Facts {
     pub(super) online: Vec<u32>,
     /// In bytes.
     pub(super) page_size: u64,
-    /// What procfs adds to start times, for ctprof's time namespace, in nanoseconds.
-    pub(super) boottime_offset_ns: i64,
-    /// What ctprof's time namespace adds to `CLOCK_MONOTONIC`, in nanoseconds.
-    pub(super) monotonic_offset_ns: i64,
-    /// The moment from which the times of threads count, by the clock of the records: `CLOCK_MONOTONIC` of the initial
-    /// time namespace.
+    /// `CLOCK_MONOTONIC` at the moment from which the times of threads count.
     pub(super) start_monotonic_ns: Option<u64>,
     /// Whether scheduler statistics count (`kernel.sched_schedstats`).
     pub(super) schedstats: bool,
@@ -30,16 +25,10 @@ impl Facts {
     /// Those of this host, for a capture that starts at `start`.
     pub(in crate::capture) fn read(host: &HostContext, start: Start) -> Self {
         let online = fs::read("/sys/devices/system/cpu/online").ok().and_then(|text| cpu_list(&text));
-        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-        let monotonic_offset_ns = offset_ns(&offsets, "monotonic").unwrap_or(0);
         Self {
             online: online.unwrap_or_default(),
             page_size: host.page_size.unwrap_or(4096),
-            boottime_offset_ns: offset_ns(&offsets, "boottime").unwrap_or(0),
-            monotonic_offset_ns,
-            start_monotonic_ns: start
-                .monotonic_ns
-                .map(|ns| ns.saturating_add_signed(monotonic_offset_ns.saturating_neg())),
+            start_monotonic_ns: start.monotonic_ns,
             schedstats: host.sched_schedstats == Some(Switch::On),
             delays: host.task_delayacct != Some(Switch::RuntimeOff),
         }
@@ -52,30 +41,11 @@ impl Facts {
     }
 }
 
-/// The offset of a clock in the time namespace of this process (time_namespaces(7)), from lines with a clock, seconds
-/// and nanoseconds.
-fn offset_ns(text: &str, clock: &str) -> Option<i64> {
-    let line = text.lines().find(|line| line.starts_with(clock))?;
-    let mut numbers = line.split_whitespace().skip(1).map(str::parse::<i64>);
-    let (seconds, nanoseconds) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::options::Tree;
     use super::*;
     use crate::model::METRICS;
-
-    #[test]
-    fn start_times_are_those_of_the_time_namespace() {
-        // Linux 6.18.
-        let text = "monotonic          10         0\nboottime       -3600   5000000\n";
-        assert_eq!(offset_ns(text, "boottime"), Some(-3_599_995_000_000));
-        assert_eq!(offset_ns(text, "monotonic"), Some(10_000_000_000));
-        assert_eq!(offset_ns("monotonic 0 0\n", "boottime"), None);
-        assert_eq!(offset_ns("", "monotonic"), None, "a kernel without time namespaces");
-    }
 
     #[test]
     fn values_that_the_kernel_does_not_count_are_not_zero() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::btf::{Btf, Kind, TypeId};
-use super::columns::{self, Level};
+use super::columns;
 use super::facts::Facts;
 use super::layout::{Layout, Record, words_of};
 use super::path::resolve;
@@ -15,18 +15,16 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes) else { return };
     btf.find(Kind::Typedef, "btf_trace_sched_process_free");
     let task = btf.find(Kind::Struct, "task_struct").unwrap_or(TypeId(1));
-    for level in [Level(0), Level(1)] {
-        let wanted = columns::all(level, 2);
-        for path in wanted.iter().map(|wanted| &*wanted.path) {
-            let Some(place) = resolve(&btf, task, path) else { continue };
-            assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
-        }
-        let (layout, dropped) = (Layout::resolve(&btf, task, wanted), BTreeSet::new());
-        if let Some(kernel) = Kernel::find(&btf) {
-            Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
-        }
-        records(bytes, &mut Reader::new(&layout, &dropped, level, &Facts::default()));
+    let wanted = columns::all(2);
+    for path in wanted.iter().map(|wanted| wanted.path) {
+        let Some(place) = resolve(&btf, task, path) else { continue };
+        assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
     }
+    let (layout, dropped) = (Layout::resolve(&btf, task, wanted), BTreeSet::new());
+    if let Some(kernel) = Kernel::find(&btf) {
+        Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
+    }
+    records(bytes, &mut Reader::new(&layout, &dropped, &Facts::default()));
 }
 
 fn records(bytes: &[u8], reader: &mut Reader) {

@@ -3,7 +3,6 @@
 //! A record has 8-byte words: how many they are, which pointers the kernel followed, the time, the fields of a
 //! thread, and for the first thread of a process also those of the process.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::btf::{Btf, TypeId};
@@ -30,22 +29,22 @@ pub(super) enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// As [`KernelField::path`](crate::model::KernelField::path).
-    pub(super) path: Cow<'static, str>,
+    pub(super) path: &'static str,
     pub(super) part: Part,
     /// An array is cut at this many words.
     pub(super) max_words: usize,
 }
 
 impl Wanted {
-    pub(super) fn number(part: Part, path: impl Into<Cow<'static, str>>) -> Self {
-        Self { path: path.into(), part, max_words: 1 }
+    pub(super) fn number(part: Part, path: &'static str) -> Self {
+        Self { path, part, max_words: 1 }
     }
 }
 
 /// A field that the kernel has.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub(super) path: Cow<'static, str>,
+    pub(super) path: &'static str,
     pub(super) part: Part,
     pub(super) place: Place,
     /// The first of its words in the record.
@@ -79,7 +78,7 @@ impl Layout {
         let mut slot = HEAD;
         for Wanted { path, part, max_words } in wanted {
             let is_known = layout.columns.iter().any(|column| column.path == path);
-            let place = path::resolve(btf, task, &path).filter(is_addressable);
+            let place = path::resolve(btf, task, path).filter(is_addressable);
             let Some(place) = place.filter(|_| !is_known) else { continue };
             if !layout.follow(&place.hops) {
                 continue;
@@ -108,6 +107,11 @@ impl Layout {
         let (_, column) = (0..).zip(&self.columns).find(is_wanted)?;
         let pointer = self.pointers.iter().position(|way| *way == column.place.hops);
         Some(Field { slot: column.slot, words: column.words, pointer })
+    }
+
+    /// The path of a column; empty if there is none.
+    pub(super) fn path(&self, column: u16) -> &'static str {
+        self.columns.get(usize::from(column)).map_or("", |column| column.path)
     }
 
     /// Length of a record in words.
@@ -179,7 +183,7 @@ pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
 #[cfg(test)]
 mod tests {
     use super::super::btf::Kind;
-    use super::super::columns::{self, Level};
+    use super::super::columns;
     use super::super::recorded_types::each_kernel;
     use super::super::type_builder::TypeBuilder;
     use super::*;
@@ -197,7 +201,7 @@ mod tests {
     fn each_word_of_a_record_has_one_column() {
         each_kernel(|kernel, btf| {
             let task = btf.find(Kind::Struct, "task_struct").unwrap();
-            let layout = Layout::resolve(btf, task, columns::all(Level(1), 3));
+            let layout = Layout::resolve(btf, task, columns::all(3));
             let words = layout.columns.iter().flat_map(|column| column.slot..column.slot + column.words);
             assert!(words.eq(HEAD..layout.words(Part::Process)), "{kernel}");
             let is_in_order = layout.columns.is_sorted_by_key(|column| column.part);
@@ -235,13 +239,13 @@ mod tests {
         let names: Vec<_> = (0..=MAX_POINTERS).map(|number| format!("p{number}")).collect();
         let members: Vec<_> = (0..).zip(&names).map(|(number, name)| (name.as_str(), pointer, 8 * number)).collect();
         built.structure("task_struct", 8 * 25, &members);
-        let path = |name: &String| format!("{name}->value");
+        let path = |name: &String| &*format!("{name}->value").leak();
         let wanted = names.iter().map(|name| Wanted::number(Part::Thread, path(name))).collect();
         let layout = resolved(&built.finish(), wanted);
-        let found = names.iter().filter(|name| find(&layout, &path(name)).is_some()).count();
+        let found = names.iter().filter(|name| find(&layout, path(name)).is_some()).count();
         assert_eq!((found, layout.pointers.len()), (MAX_POINTERS, MAX_POINTERS));
         // The last pointer has the last byte before the time.
-        let last = find(&layout, &path(&names[MAX_POINTERS - 1])).unwrap();
+        let last = find(&layout, path(&names[MAX_POINTERS - 1])).unwrap();
         let mut words = vec![0; layout.words(Part::Thread)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
         assert_eq!(Record { words: &words }.number(Some(last)), None);

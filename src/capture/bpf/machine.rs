@@ -19,26 +19,20 @@ const RECORD_WORDS: usize = 1024;
 /// Memory of structures, by address.
 #[derive(Default)]
 pub(super) struct Machine {
-    structures: Vec<Structure>,
-}
-
-struct Structure {
-    bytes: Vec<u8>,
-    /// Bytes that may be loaded; copies may go beyond.
-    declared: usize,
+    structures: Vec<Vec<u8>>,
 }
 
 impl Machine {
-    /// Adds a structure, whose first bytes are its declared size. Returns its address.
-    pub(super) fn add(&mut self, bytes: Vec<u8>, declared: usize) -> u64 {
-        self.structures.push(Structure { bytes, declared });
+    /// Adds a structure. Returns its address.
+    pub(super) fn add(&mut self, bytes: Vec<u8>) -> u64 {
+        self.structures.push(bytes);
         STRIDE * u64::try_from(self.structures.len()).unwrap()
     }
 
     /// The bytes at an address.
     pub(super) fn bytes(&mut self, address: u64, length: usize) -> &mut [u8] {
         let (structure, start) = self.find(address);
-        &mut structure.bytes[start..start + length]
+        &mut structure[start..start + length]
     }
 
     /// Writes a 64-bit number.
@@ -49,10 +43,10 @@ impl Machine {
     /// Runs the program of an iterator for the thread at an address. Returns its record.
     pub(super) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
         let kept = self.structures.len();
-        let meta = self.add(vec![0; 64], 64);
-        let context = self.add([meta, task].map(u64::to_ne_bytes).concat(), 16);
-        let record = self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS), 8 * RECORD_WORDS);
-        let stack = self.add(vec![0; STACK], STACK);
+        let meta = self.add(vec![0; 64]);
+        let context = self.add([meta, task].map(u64::to_ne_bytes).concat());
+        let record = self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS));
+        let stack = self.add(vec![0; STACK]);
         let mut registers = [None; 11];
         (registers[1], registers[10]) = (Some(context), Some(stack + u64::try_from(STACK).unwrap()));
         let written = Run { machine: self, code: &program.code, registers, record, written: None }.run();
@@ -60,7 +54,7 @@ impl Machine {
         written.expect("a record")
     }
 
-    fn find(&mut self, address: u64) -> (&mut Structure, usize) {
+    fn find(&mut self, address: u64) -> (&mut Vec<u8>, usize) {
         let index = usize::try_from(address / STRIDE).unwrap().checked_sub(1).expect("an address, not NULL");
         (&mut self.structures[index], usize::try_from(address % STRIDE).unwrap())
     }
@@ -131,10 +125,8 @@ impl Run<'_> {
     }
 
     fn load(&mut self, address: u64, bytes: usize) -> u64 {
-        let (structure, start) = self.machine.find(address);
-        assert!(start + bytes <= structure.declared, "load of {bytes} bytes at {start} of {}", structure.declared);
         let mut number = [0; 8];
-        number[..bytes].copy_from_slice(&structure.bytes[start..start + bytes]);
+        number[..bytes].copy_from_slice(self.machine.bytes(address, bytes));
         u64::from_le_bytes(number)
     }
 

@@ -1,7 +1,7 @@
 //! Why bpf(2) failed: from its error and what the kernel says about this process.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use nix::errno::Errno;
 
@@ -23,17 +23,37 @@ struct BpfRights {
     limits: String,
 }
 
-/// The obstacle that is certain before bpf(2) is called: it costs two small files, and the kernel's type
+/// The obstacle that is certain before bpf(2) is called: it costs a few small files, and the kernel's type
 /// information megabytes.
-pub(in crate::capture) fn before_loading() -> Result<(), NoBpf> {
+pub(super) fn before_loading() -> Result<(), NoBpf> {
+    // Records have the ids and times of the initial namespaces. A kernel without namespaces has no link.
+    let is_other = |(namespace, initial): (&str, &str)| {
+        fs::read_link(format!("/proc/self/ns/{namespace}")).is_ok_and(|link| link.as_os_str() != initial)
+    };
+    if INITIAL_NAMESPACES.into_iter().any(is_other) {
+        return Err(BpfObstacle::PidNamespace.into());
+    }
     BpfRights::of_process().privilege().map_or(Ok(()), |cause| Err(cause.into()))
 }
 
-/// Why bpf(2) failed. `log` is that of the verifier, empty if it was not asked or wrote nothing.
-pub(in crate::capture) fn explain(errno: Errno, log: &str) -> NoBpf {
-    let no_bpf = BpfRights::all().explain(errno, log);
-    tracing::info!(?errno, cause = %no_bpf.cause, log, "BPF is not available");
+/// Why bpf(2) failed. `reason` is what the verifier says, if it was asked.
+pub(super) fn explain(errno: Errno, reason: &str) -> NoBpf {
+    let no_bpf = BpfRights::all().explain(errno, reason);
+    tracing::info!(?errno, cause = %no_bpf.cause, reason, "BPF is not available");
     no_bpf
+}
+
+pub(super) fn of_errno(errno: Errno) -> NoBpf {
+    explain(errno, "")
+}
+
+/// Why the kernel's type information cannot be read.
+pub(super) fn without_types(error: &io::Error) -> NoBpf {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT) => BpfObstacle::NoBtf.into(),
+        Some(errno) => of_errno(errno),
+        None => NoBpf::with_detail(BpfObstacle::NoBtf, error.to_string()),
+    }
 }
 
 impl BpfRights {
@@ -56,14 +76,14 @@ impl BpfRights {
         }
     }
 
-    fn explain(&self, errno: Errno, log: &str) -> NoBpf {
+    fn explain(&self, errno: Errno, reason: &str) -> NoBpf {
         // Before 6.12, the lockdown takes helpers away from programs, which the verifier then rejects.
         let locked_down = self.lockdown.contains("[confidentiality]") && !self.is_since((6, 12));
         let cause = match errno {
-            _ if !log.is_empty() && locked_down => BpfObstacle::Lockdown,
-            _ if !log.is_empty() => return NoBpf::with_detail(BpfObstacle::Verifier, end_of(log)),
+            _ if !reason.is_empty() && locked_down => BpfObstacle::Lockdown,
+            _ if !reason.is_empty() => return NoBpf::with_detail(BpfObstacle::Verifier, reason),
             Errno::ENOSYS if self.is_filtered() => BpfObstacle::Seccomp,
-            Errno::ENOSYS => BpfObstacle::NoSyscall,
+            Errno::ENOSYS => BpfObstacle::NoTaskIterator,
             Errno::EPERM | Errno::EACCES => match self.privilege() {
                 Some(cause) => cause,
                 None if self.lacks_locked_memory() => BpfObstacle::MemoryLock,
@@ -111,6 +131,8 @@ impl BpfRights {
 
 /// `PROC_USER_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
+/// `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`.
+const INITIAL_NAMESPACES: [(&str, &str); 2] = [("pid", "pid:[4026531836]"), ("time", "time:[4026531834]")];
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
@@ -118,19 +140,6 @@ const CAP_BPF: u64 = 1 << 39;
 
 /// More than all programs and maps take.
 const ENOUGH_LOCKED_BYTES: u64 = 64 << 20;
-
-/// The last lines of a verifier's log, which say what was rejected, as one line.
-fn end_of(log: &str) -> String {
-    const LINES: usize = 3;
-    const CHARACTERS: usize = 300;
-    // The statistics at the end.
-    let is_telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("processed ");
-    let mut lines: Vec<_> = log.lines().rev().filter(is_telling).take(LINES).map(str::trim).collect();
-    lines.reverse();
-    let text = lines.join("; ");
-    let cut = text.char_indices().rev().nth(CHARACTERS - 1).map_or(0, |(at, _)| at);
-    text[cut..].to_owned()
-}
 
 #[cfg(test)]
 mod tests {
@@ -147,8 +156,6 @@ mod tests {
 
     const ALL: &str = "000001ffffffffff";
     const NONE: &str = "0000000000000000";
-    const VERIFIER_LOG: &str = "0: R1=ctx() R10=fp0\n12: (79) r2 = *(u64 *)(r6 +4242)\n\
-        access beyond struct pid at off 112 size 4\nprocessed 13 insns (limit 1000000) max_states_per_insn 0\n";
 
     fn root() -> BpfRights {
         BpfRights {
@@ -193,7 +200,7 @@ mod tests {
         for errno in [Errno::EPERM, Errno::ENOSYS] {
             assert_eq!(cause(&filtered, errno), BpfObstacle::Seccomp);
         }
-        assert_eq!(cause(&root(), Errno::ENOSYS), BpfObstacle::NoSyscall);
+        assert_eq!(cause(&root(), Errno::ENOSYS), BpfObstacle::NoTaskIterator);
     }
 
     #[test]
@@ -221,13 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_verifiers_log_says_what_was_rejected() {
-        let rejected = root().explain(Errno::EACCES, VERIFIER_LOG);
-        let detail =
-            "0: R1=ctx() R10=fp0; 12: (79) r2 = *(u64 *)(r6 +4242); access beyond struct pid at off 112 size 4";
-        assert_eq!(rejected, NoBpf::with_detail(BpfObstacle::Verifier, detail));
-        assert_eq!(end_of(&"é".repeat(400)).chars().count(), 300);
-        assert_eq!(end_of(""), "");
+    fn a_rejected_program_has_the_reason_of_the_verifier() {
+        let reason = "12: (79) r2 = *(u64 *)(r6 +4242); access beyond struct pid at off 112 size 4";
+        assert_eq!(root().explain(Errno::EACCES, reason), NoBpf::with_detail(BpfObstacle::Verifier, reason));
     }
 
     #[test]
@@ -236,7 +239,8 @@ mod tests {
         assert!(facts.field("CapEff:").is_some() && facts.field("Seccomp:").is_some(), "{}", facts.status);
         assert!(facts.is_since((5, 0)) && facts.user_namespace.starts_with("user:["), "{facts:?}");
         assert!(facts.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", facts.limits);
-        assert_eq!(before_loading().err().map(|no_bpf| no_bpf.cause), facts.privilege());
+        let before = before_loading().err().map(|no_bpf| no_bpf.cause);
+        assert!(before == facts.privilege() || before == Some(BpfObstacle::PidNamespace), "{before:?}");
     }
 
     #[test]

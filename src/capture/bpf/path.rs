@@ -29,7 +29,7 @@ pub(in crate::capture) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> O
 }
 
 fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
-    let mut walk = Walk { btf, id: from, is_last: true, place: Place::default() };
+    let mut walk = Walk { btf, id: from, place: Place::default() };
     let mut rest = walk.member(path)?;
     while !rest.is_empty() {
         rest = if let Some(after) = rest.strip_prefix("->") {
@@ -50,8 +50,6 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
 struct Walk<'b, 'a> {
     btf: &'b Btf<'a>,
     id: TypeId,
-    /// Whether it is the last thing in the structure after the last hop.
-    is_last: bool,
     place: Place,
 }
 
@@ -62,7 +60,6 @@ impl Walk<'_, '_> {
         let member = self.btf.member(self.id, name)?;
         self.advance(member.offset)?;
         self.id = member.id;
-        self.is_last &= member.is_last;
         Some(rest)
     }
 
@@ -75,26 +72,19 @@ impl Walk<'_, '_> {
         }
         self.place.hops.push(std::mem::take(&mut self.place.offset));
         self.id = target;
-        self.is_last = true;
         Some(())
     }
 
     /// An element of an array.
     fn element(&mut self, index: u32) -> Option<()> {
         let Shape::Array { element, length } = self.btf.shape(self.id)? else { return None };
-        let is_declared = index < length;
-        // The kernel allocates more elements than declared of arrays such as `struct pid.numbers`, at the end.
-        if !is_declared && !self.is_last {
+        if index >= length {
             return None;
         }
-        // Verifiers refuse elements beyond a declared length, "access beyond struct pid", but accept those of a flexible
-        // array of structures (`btf_struct_walk`). Up to Linux 6.1, they do not recognize a structure by another name:
-        // "Type 'atomic_long_t' is not a struct".
+        // Up to Linux 6.1, verifiers do not recognize a structure by another name: "Type 'atomic_long_t' is not a struct".
         let is_structure = matches!(self.btf.shape(element)?, Shape::Structure { .. });
-        let is_flexible = is_structure && length == 0;
-        self.place.copied |= !is_declared && !is_flexible || is_structure && self.btf.is_modified(element);
+        self.place.copied |= is_structure && self.btf.is_modified(element);
         self.advance(self.btf.size(element)?.checked_mul(index)?)?;
-        self.is_last &= index.saturating_add(1) >= length;
         self.id = element;
         Some(())
     }
@@ -134,11 +124,7 @@ mod tests {
         let (plain_counts, typedef_counts) = (built.array(atomic, 4), built.array(atomic_t, 4));
         let mm =
             built.structure("mm", 72, &[("plain", plain_counts, 0), ("count", typedef_counts, 32), ("end", long, 64)]);
-        let upid = built.structure("upid", 16, &[("nr", int, 0)]);
-        let (one, none) = (built.array(upid, 1), built.array(upid, 0));
-        let old_pid = built.structure("old_pid", 24, &[("level", int, 4), ("numbers", one, 8)]);
-        let new_pid = built.structure("new_pid", 8, &[("level", int, 4), ("numbers", none, 8)]);
-        let (mm, old_pid, new_pid) = (built.pointer(mm), built.pointer(old_pid), built.pointer(new_pid));
+        let mm = built.pointer(mm);
         let either = built.union("", 8, &[("wide", long, 0), ("narrow", constant, 0)]);
         let inner = built.structure("", 16, &[("", either, 8)]);
         let (row, void, words) = (built.array(int, 3), built.pointer(0), built.array(int, 0));
@@ -148,8 +134,6 @@ mod tests {
             ("", inner, 8),
             ("comm", comm, 24),
             ("mm", mm, 40),
-            ("old_pid", old_pid, 48),
-            ("new_pid", new_pid, 56),
             ("table", table, 64),
             ("policy", signed_enum, 88),
             ("cgroups", void, 96),
@@ -188,7 +172,9 @@ mod tests {
         assert_eq!(found("comm"), signed(24, 16));
         assert_eq!(found("comm[0]"), signed(24, 1));
         assert_eq!(found("comm[15]"), signed(39, 1));
-        assert_eq!(found("comm[16]"), None, "beyond the array");
+        for path in ["comm[16]", "table[2][0]", "words[0]", "mm->plain[4].counter"] {
+            assert_eq!(found(path), None, "{path} is beyond the array");
+        }
         assert_eq!(found("table"), signed(64, 24));
         assert_eq!(found("table[1]"), signed(76, 12));
         assert_eq!(found("table[1][2]"), signed(84, 4));
@@ -206,36 +192,11 @@ mod tests {
         let copied = |path: &str| found(path).map(|place| (place.offset, place.copied));
         assert_eq!(copied("mm->plain[1].counter"), Some((8, false)));
         assert_eq!(copied("mm->count[1].counter"), Some((40, true)), "elements with another name");
-        assert_eq!(copied("old_pid->numbers[0].nr"), Some((8, false)));
-        assert_eq!(copied("old_pid->numbers[1].nr"), Some((24, true)), "beyond the declared length");
-        assert_eq!(copied("new_pid->numbers[0].nr"), Some((8, false)), "a flexible array");
-        assert_eq!(copied("new_pid->numbers[1].nr"), Some((24, false)), "a flexible array");
-        assert_eq!(copied("words[1]"), Some((132, true)), "a flexible array of integers");
-    }
-
-    #[test]
-    fn only_the_last_array_has_elements_beyond_its_length() {
-        assert_eq!(found("mm->plain[4].counter"), None);
-        assert_eq!(found("table[2][0]"), None);
-        let mut built = TypeBuilder::new();
-        let int = built.signed("int", 4);
-        let (one, none) = (built.array(int, 1), built.array(int, 0));
-        let inner = built.structure("", 4, &[("inside", one, 0)]);
-        let either = built.union("", 8, &[("overlapped", one, 0), ("overlapping", one, 0)]);
-        built.structure("s", 16, &[("", inner, 0), ("", either, 8), ("last", none, 16)]);
-        let structure = built.structure("t", 16, &[("int", int, 0), ("", either, 8)]);
-        let bytes = built.finish();
-        let btf = Btf::parse(&bytes).unwrap();
-        let outer = btf.find(Kind::Struct, "s").unwrap();
-        assert_eq!(resolve(&btf, outer, "inside[1]"), None, "last of a structure in the middle");
-        assert_eq!(resolve(&btf, TypeId(structure), "overlapping[1]"), None, "in a union");
-        assert_eq!(resolve(&btf, outer, "last[1]").map(|place| place.offset), Some(20));
-        assert_eq!(resolve(&btf, outer, "last"), None, "of unknown length");
     }
 
     #[test]
     fn what_no_register_holds_is_refused() {
-        for path in ["huge", "mm->plain[0]", "mm->plain", "new_pid->numbers", "mm->count[0]"] {
+        for path in ["huge", "mm->plain[0]", "mm->plain", "mm->count[0]", "words"] {
             assert_eq!(found(path), None, "{path}");
         }
     }

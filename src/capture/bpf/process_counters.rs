@@ -13,9 +13,6 @@ pub(super) struct ProcessFields {
     pub(super) counters: Vec<Option<Field>>,
     pub(super) cpu_time: CpuTimeFields,
     pub(super) parent: Option<Field>,
-    pub(super) parent_level: Option<Field>,
-    /// The level of the PID namespace whose ids are wanted.
-    pub(super) level: u32,
 }
 
 /// The counters of a process, until those of its living threads are added.
@@ -30,14 +27,8 @@ impl ProcessFields {
         ProcessCounters {
             counters: self.counters.iter().map(|field| record.number(*field)).collect(),
             cpu_time: self.cpu_time.read(record),
-            ppid: self.parent(record).and_then(|parent| u32::try_from(parent).ok()),
+            ppid: record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()),
         }
-    }
-
-    /// The id of the parent; 0 for one outside of the PID namespace.
-    fn parent(&self, record: Record<'_>) -> Option<u64> {
-        let is_visible = record.number(self.parent_level)? >= u64::from(self.level);
-        if is_visible { record.number(self.parent) } else { Some(0) }
     }
 }
 
@@ -78,7 +69,7 @@ impl ProcessCounters {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::columns::Level;
+    use super::super::columns;
     use super::super::facts::Facts;
     use super::super::read::{ReadThread, Reader};
     use super::super::record_builder::RecordBuilder;
@@ -86,20 +77,20 @@ mod tests {
 
     const LEADER: [(&str, u64); 2] = [("pid", 700), ("tgid", 700)];
 
-    fn read_at(level: Level, record: &RecordBuilder) -> ReadThread {
-        Reader::new(&record.layout, &BTreeSet::new(), level, &Facts::default()).thread(record.record()).unwrap()
+    fn read(record: &RecordBuilder) -> ReadThread {
+        Reader::new(&record.layout, &BTreeSet::new(), &Facts::default()).thread(record.record()).unwrap()
     }
 
     /// The counters of a process with these threads, the first of which is the leader.
     fn counters(threads: &[RecordBuilder]) -> ProcessState {
-        let mut threads: Vec<_> = threads.iter().map(|record| read_at(Level(0), record)).collect();
+        let mut threads: Vec<_> = threads.iter().map(read).collect();
         let process = threads[0].facts.process.take().unwrap();
         let living: Vec<_> = threads.iter().map(|thread| (&*thread.state.metrics, thread.facts.cpu_time)).collect();
         process.with_threads(&living)
     }
 
     fn leader() -> RecordBuilder {
-        RecordBuilder::new(Level(0)).with(LEADER)
+        RecordBuilder::new().with(LEADER)
     }
 
     #[test]
@@ -111,8 +102,7 @@ mod tests {
             ("min_flt", 100),
             ("ioac.rchar", 4),
         ]);
-        let other =
-            RecordBuilder::new(Level(0)).with([("pid", 701), ("tgid", 700), ("min_flt", 10), ("ioac.rchar", 2)]);
+        let other = RecordBuilder::new().with([("pid", 701), ("tgid", 700), ("min_flt", 10), ("ioac.rchar", 2)]);
         let process = counters(&[leader, other]);
         assert_eq!((process.minflt, process.cminflt), (Some(1110.into()), Some(7.into())));
         assert_eq!((process.rchar, process.majflt), (Some(50_006.into()), Some(0.into())));
@@ -140,7 +130,7 @@ mod tests {
     #[test]
     fn a_counter_that_one_thread_lacks_is_absent() {
         let leader = leader().with([("signal->min_flt", 1), ("signal->cmin_flt", 2), ("signal->utime", 30_000_000)]);
-        let mut read = read_at(Level(0), &leader);
+        let mut read = read(&leader);
         let (process, state) = (read.facts.process.take().unwrap(), &mut read.state);
         state.metrics.minflt = None;
         let process = process.with_threads(&[(&state.metrics, None)]);
@@ -161,18 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_outside_of_the_namespace_has_id_0() {
-        let level = Level(2);
-        let (tid, tgid, parent) = (level.tid(), level.tgid(), level.parent());
-        let record = || RecordBuilder::new(level).with([(&*tid, 7), (&*tgid, 7), (&*parent, 5)]);
-        let ppid = |record: RecordBuilder| read_at(level, &record).facts.process.unwrap().with_threads(&[]).ppid;
-        for (level, expected) in [(0, 0), (1, 0), (2, 5), (3, 5)] {
-            assert_eq!(ppid(record().with([(Level::OF_PARENT, level)])), Some(expected), "{level}");
-        }
-        assert_eq!(ppid(record().null("real_parent")), None);
-        assert_eq!(ppid(record().null("real_parent->thread_pid")), None, "its level is unknown");
-        let init = leader().with([("real_parent->tgid", 0)]);
-        assert_eq!(counters(&[init]).ppid, Some(0), "of process 1");
-        assert_eq!(counters(&[leader().with([("real_parent->tgid", 1)])]).ppid, Some(1));
+    fn a_process_has_the_id_of_its_parent() {
+        let ppid = |record: RecordBuilder| counters(&[record]).ppid;
+        assert_eq!(ppid(leader().with([(columns::PARENT, 1)])), Some(1));
+        assert_eq!(ppid(leader().with([(columns::PARENT, 0)])), Some(0), "of process 1");
+        assert_eq!(ppid(leader().null("real_parent")), None);
     }
 }

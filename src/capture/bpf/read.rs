@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
-use super::columns::{self, Level};
+use super::columns;
 use super::cpu_time::CpuTime;
 use super::facts::Facts;
 use super::layout::{Field, Layout, Record};
@@ -66,18 +66,12 @@ pub(super) struct ThreadFacts {
 }
 
 impl Reader {
-    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, level: Level, facts: &Facts) -> Self {
+    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, facts: &Facts) -> Self {
         let find = |path: &str| layout.find(path, dropped);
         let source = |metric: &'static Metric| Some((metric, Source::find(metric.sources.bpf?, find)?));
         let counted = METRICS.iter().filter(|metric| facts.count(metric));
         let metrics = counted.filter_map(source).collect();
-        Self {
-            metrics,
-            fields: Fields::find(find, level),
-            facts: facts.clone(),
-            names: HashMap::new(),
-            cpus: HashMap::new(),
-        }
+        Self { metrics, fields: Fields::find(find), facts: facts.clone(), names: HashMap::new(), cpus: HashMap::new() }
     }
 
     /// Whether records can have a value of this metric.
@@ -85,7 +79,7 @@ impl Reader {
         self.metrics.iter().any(|(known, _)| std::ptr::eq(*known, metric))
     }
 
-    /// The thread of a record; `None` if it has no id in this PID namespace.
+    /// The thread of a record; `None` if it has no id.
     pub(super) fn thread(&mut self, record: Record<'_>) -> Option<ReadThread> {
         let fields = &self.fields;
         let id = |field| u32::try_from(record.number(field)?).ok().filter(|&id| id > 0);
@@ -104,8 +98,7 @@ impl Reader {
             tid,
             tgid,
             comm: self.name(record, self.fields.comm),
-            start_time_clock_ticks: start
-                .map(|ns| ns.saturating_add_signed(self.facts.boottime_offset_ns) / NS_PER_TICK),
+            start_time_clock_ticks: start.map(|ns| ns / NS_PER_TICK),
             kernel_thread,
             read_at_ns: self.facts.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
             ..ThreadState::default()
@@ -193,10 +186,10 @@ fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -
 }
 
 impl Fields {
-    fn find(find: impl Fn(&str) -> Option<Field>, level: Level) -> Self {
+    fn find(find: impl Fn(&str) -> Option<Field>) -> Self {
         Self {
-            tid: find(&level.tid()),
-            tgid: find(&level.tgid()),
+            tid: find(columns::TID),
+            tgid: find(columns::TGID),
             comm: find(columns::COMM),
             flags: find(columns::FLAGS),
             exit_state: find(columns::EXIT_STATE),
@@ -209,9 +202,7 @@ impl Fields {
             process: ProcessFields {
                 counters: PROCESS.iter().map(|counter| find(counter.source.field)).collect(),
                 cpu_time: CpuTimeFields::find(&find, columns::PROCESS_CPU_TIME),
-                parent: find(&level.parent()),
-                parent_level: find(Level::OF_PARENT),
-                level: level.0,
+                parent: find(columns::PARENT),
             },
         }
     }
@@ -230,8 +221,6 @@ mod tests {
         Facts {
             online: vec![0, 1, 2, 64],
             page_size: 4096,
-            boottime_offset_ns: 0,
-            monotonic_offset_ns: 0,
             start_monotonic_ns: Some(1_000),
             schedstats: true,
             delays: true,
@@ -239,7 +228,7 @@ mod tests {
     }
 
     fn read_by(facts: Facts, record: &RecordBuilder) -> Option<ReadThread> {
-        Reader::new(&record.layout, &BTreeSet::new(), Level(0), &facts).thread(record.record())
+        Reader::new(&record.layout, &BTreeSet::new(), &facts).thread(record.record())
     }
 
     fn read(record: &RecordBuilder) -> ReadThread {
@@ -248,7 +237,7 @@ mod tests {
 
     /// The first thread of a process.
     fn leader() -> RecordBuilder {
-        RecordBuilder::new(Level(0)).with([("pid", PID), ("tgid", PID)])
+        RecordBuilder::new().with([("pid", PID), ("tgid", PID)])
     }
 
     fn other_thread() -> RecordBuilder {
@@ -273,23 +262,13 @@ mod tests {
         assert_eq!((thread.tgid, thread.tid, &*thread.comm), (700, 701, "sh"));
         assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(20_000)));
         assert!(!thread.kernel_thread);
-        let later = Facts { boottime_offset_ns: 10_000_001, ..facts() };
-        assert_eq!(read_by(later, &record).unwrap().state.start_time_clock_ticks, Some(4));
         let unknown = Facts { start_monotonic_ns: None, ..facts() };
         assert_eq!(read_by(unknown, &record).unwrap().state.read_at_ns, None);
     }
 
     #[test]
-    fn a_thread_without_an_id_in_the_namespace_is_not_one_of_it() {
-        assert!(read_by(facts(), &RecordBuilder::new(Level(0))).is_none());
-        let tid = Level(1).tid();
-        let nested = || RecordBuilder::new(Level(1)).with([(&*Level(1).tgid(), 7), (&*tid, 9)]);
-        let read = |record: &RecordBuilder| {
-            let thread = Reader::new(&record.layout, &BTreeSet::new(), Level(1), &facts()).thread(record.record())?;
-            Some((thread.state.tgid, thread.state.tid))
-        };
-        assert_eq!(read(&nested()), Some((7, 9)));
-        assert_eq!(read(&nested().null("thread_pid")), None, "the kernel has released the thread");
+    fn a_record_without_an_id_is_no_thread() {
+        assert!(read_by(facts(), &RecordBuilder::new()).is_none());
     }
 
     #[test]
@@ -385,7 +364,7 @@ mod tests {
         let column = |path: &str| record.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = |path| {
             let dropped = BTreeSet::from([u16::try_from(column(path)).unwrap()]);
-            Reader::new(&record.layout, &dropped, Level(0), &facts()).thread(record.record())
+            Reader::new(&record.layout, &dropped, &facts()).thread(record.record())
         };
         let thread = dropped("policy").unwrap();
         assert_eq!((value(&thread, "policy"), value(&thread, "fair_slice_ns")), (None, None));
@@ -411,7 +390,7 @@ mod tests {
 
     #[test]
     fn no_record_stops_the_capture() {
-        let mut reader = Reader::new(&leader().layout, &BTreeSet::new(), Level(0), &facts());
+        let mut reader = Reader::new(&leader().layout, &BTreeSet::new(), &facts());
         let mut read = |record: RecordBuilder| {
             let Some(mut thread) = reader.thread(record.record()) else { return 0 };
             let process = thread.facts.process.take();
@@ -419,7 +398,7 @@ mod tests {
             1
         };
         for word in [0, 1, u64::MAX, u64::MAX >> 1, 1 << 63, 0xffff_ffff] {
-            read(RecordBuilder::new(Level(0)).fill(|| word).with([("pid", PID), ("tgid", PID)]));
+            read(RecordBuilder::new().fill(|| word).with([("pid", PID), ("tgid", PID)]));
         }
         let mut random = 1_u64;
         let mut next = || {
@@ -434,7 +413,7 @@ mod tests {
     #[test]
     fn equal_names_share_one_allocation() {
         let record = leader();
-        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), Level(0), &facts());
+        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &facts());
         let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
         assert!(Name::ptr_eq(&names[0], &names[1]));
     }

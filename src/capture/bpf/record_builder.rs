@@ -1,6 +1,6 @@
 //! Builds records for tests.
 
-use super::columns::{self, Level};
+use super::columns;
 use super::layout::{Column, FOLLOWED, LENGTH, Layout, Part, Record, TIME};
 use super::path::Place;
 
@@ -15,13 +15,13 @@ pub(super) struct RecordBuilder {
 
 impl RecordBuilder {
     /// All fields are 0, and all pointers are followed.
-    pub(super) fn new(level: Level) -> Self {
+    pub(super) fn new() -> Self {
         let mut layout = Layout::default();
-        for wanted in columns::all(level, CPU_WORDS) {
+        for wanted in columns::all(CPU_WORDS) {
             if layout.columns.iter().any(|column| column.path == wanted.path) {
                 continue;
             }
-            let hops = pointers(&wanted.path);
+            let hops = pointers(wanted.path);
             if !hops.is_empty() && !layout.pointers.contains(&hops) {
                 layout.pointers.push(hops.clone());
             }

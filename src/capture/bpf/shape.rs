@@ -48,8 +48,6 @@ pub(super) struct Member {
     pub(super) offset: u32,
     /// Its type.
     pub(super) id: TypeId,
-    /// Whether no other member follows it in the structure.
-    pub(super) is_last: bool,
 }
 
 impl Btf<'_> {
@@ -92,18 +90,17 @@ impl Btf<'_> {
     /// A member of a structure by name, also in anonymous members. `None` for bit fields.
     pub(super) fn member(&self, structure: TypeId, name: &str) -> Option<Member> {
         let mut left = MAX_MEMBERS;
-        let mut pending = vec![Member { offset: 0, id: structure, is_last: true }];
+        let mut pending = vec![Member { offset: 0, id: structure }];
         while let Some(outer) = pending.pop() {
             let Some(Type { info, tail, .. }) = self.without_modifiers(outer.id) else { continue };
             if !matches!(info.kind(), kind::STRUCT | kind::UNION) {
                 continue;
             }
-            for (index, bytes) in tail.chunks_exact(MEMBER_BYTES).take(info.entries()).enumerate() {
+            for bytes in tail.chunks_exact(MEMBER_BYTES).take(info.entries()) {
                 left = left.checked_sub(1)?;
                 let string = word(bytes, 0)?;
                 if string == 0 || self.is_string(string, name) {
-                    let is_last = outer.is_last && info.kind() == kind::STRUCT && index + 1 == info.entries();
-                    let found = whole_member(bytes, info, Member { is_last, ..outer });
+                    let found = whole_member(bytes, info, outer.offset);
                     if string > 0 {
                         return found;
                     }
@@ -139,12 +136,12 @@ fn integer(size: u32, flags: u32) -> Option<Shape> {
     matches!(size, 1 | 2 | 4 | 8).then_some(Shape::Integer { size, signed: flags & SIGNED != 0 })
 }
 
-/// The member that `bytes` describe, in a structure at the offset of `outer`; `None` for bit fields.
-fn whole_member(bytes: &[u8], info: Info, outer: Member) -> Option<Member> {
+/// The member that `bytes` describe, in a structure at offset `outer`; `None` for bit fields.
+fn whole_member(bytes: &[u8], info: Info, outer: u32) -> Option<Member> {
     let (id, place) = (TypeId(word(bytes, 4)?), word(bytes, 8)?);
     let (width, bits) = if info.flag() { (place >> 24, place & 0xff_ffff) } else { (0, place) };
-    let offset = outer.offset.checked_add(bits / 8)?;
-    (width == 0 && bits % 8 == 0).then_some(Member { offset, id, ..outer })
+    let offset = outer.checked_add(bits / 8)?;
+    (width == 0 && bits % 8 == 0).then_some(Member { offset, id })
 }
 
 #[cfg(test)]

@@ -111,7 +111,6 @@ impl CpuTimeFields {
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::Level;
     use super::super::record_builder::RecordBuilder;
     use super::*;
     use crate::model::METRICS;
@@ -130,7 +129,7 @@ mod tests {
 
     /// The value of a metric, of a record with these fields.
     fn plain<const N: usize>(name: &str, fields: [(&str, u64); N]) -> Option<Value<'static>> {
-        value(name, &RecordBuilder::new(Level(0)).with(fields), common())
+        value(name, &RecordBuilder::new().with(fields), common())
     }
 
     fn signed(number: i64) -> u64 {
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_state_without_the_exit_state_is_absent() {
-        let record = RecordBuilder::new(Level(0)).with([("__state | state", 1)]);
+        let record = RecordBuilder::new().with([("__state | state", 1)]);
         assert_eq!(value("state", &record, common()), Some(Value::Letter('S')));
         assert_eq!(value("state", &record, Common { exit_state: None, ..common() }), None);
         assert_eq!(value("state", &record, Common { exit_state: Some(0x20), ..common() }), Some(Value::Letter('Z')));
@@ -237,13 +236,13 @@ mod tests {
         assert_eq!(peak(0, [i64::MAX; 3]), Some(Value::Unsigned(u64::MAX)));
         let total = plain("hiwater_vm_bytes", [("mm->hiwater_vm", 5), ("mm->total_vm", 7)]);
         assert_eq!(total, Some(Value::Unsigned(7 * 4096)));
-        let exited = RecordBuilder::new(Level(0)).with([("mm->hiwater_vm", 5)]).null("mm");
+        let exited = RecordBuilder::new().with([("mm->hiwater_vm", 5)]).null("mm");
         assert_eq!(value("hiwater_vm_bytes", &exited, common()), None);
     }
 
     #[test]
     fn cpu_times_are_whole_ticks() {
-        let record = RecordBuilder::new(Level(0));
+        let record = RecordBuilder::new();
         let common = Common { cpu_time: Some((29_999_999, 30_000_000)), ..common() };
         assert_eq!(value("utime_clock_ticks", &record, common), Some(Value::Unsigned(2)));
         assert_eq!(value("stime_clock_ticks", &record, common), Some(Value::Unsigned(3)));
@@ -253,7 +252,7 @@ mod tests {
     #[test]
     fn a_metric_of_two_fields_needs_both() {
         let metric = METRICS.iter().find(|metric| metric.name == "voluntary_sleep_ns").unwrap();
-        let record = RecordBuilder::new(Level(0));
+        let record = RecordBuilder::new();
         let find = |path: &str| record.layout.find(path, &BTreeSet::new()).filter(|_| !path.contains("block"));
         assert!(Source::find(metric.sources.bpf.unwrap(), find).is_none());
     }

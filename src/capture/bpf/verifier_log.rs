@@ -1,7 +1,9 @@
 //! The log of the kernel's verifier (`kernel/bpf/verifier.c`, `log.c`): which instruction it refused, and why.
 
-/// Lines that say why; later ones explain it at length (Linux 7.3).
-const MAX_LINES: usize = 10;
+/// Lines of a reason; later ones explain it at length (Linux 7.3).
+const MAX_LINES: usize = 3;
+/// A line can have the states of all registers.
+const MAX_CHARACTERS: usize = 300;
 
 /// What a log says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +11,7 @@ pub(super) struct Refusal {
     /// The number of the refused instruction. `None` if the program was refused as a whole, for example for an
     /// unreachable instruction.
     pub(super) instruction: Option<usize>,
-    /// The line of the instruction and what follows it.
+    /// The line of the instruction and what follows it, as one line.
     pub(super) reason: String,
 }
 
@@ -19,9 +21,12 @@ impl Refusal {
         let lines: Vec<&str> = log.lines().collect();
         let last = lines.iter().rposition(|line| instruction_number(line).is_some());
         let is_reason = |line: &&&str| !line.is_empty() && !line.starts_with("processed ");
-        let reason: Vec<&str> =
-            lines[last.unwrap_or(0)..].iter().take_while(is_reason).take(MAX_LINES).copied().collect();
-        Self { instruction: last.and_then(|last| instruction_number(lines[last])), reason: reason.join("\n") }
+        let reason = lines[last.unwrap_or(0)..].iter().take_while(is_reason).take(MAX_LINES);
+        let reason = reason.map(|line| line.trim()).collect::<Vec<_>>().join("; ");
+        Self {
+            instruction: last.and_then(|last| instruction_number(lines[last])),
+            reason: reason.chars().take(MAX_CHARACTERS).collect(),
+        }
     }
 }
 
@@ -114,15 +119,19 @@ processed 0 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
         ];
         for (log, instruction, last_line) in cases {
             let refusal = Refusal::parse(log);
-            assert_eq!((refusal.instruction, refusal.reason.lines().last()), (instruction, Some(last_line)), "{log}");
-            assert_eq!(refusal.reason.lines().count(), if instruction.is_some() { 2 } else { 1 }, "{log}");
+            assert_eq!(
+                (refusal.instruction, refusal.reason.split("; ").last()),
+                (instruction, Some(last_line)),
+                "{log}"
+            );
         }
         assert_eq!(Refusal::parse(""), Refusal::default());
     }
 
     #[test]
     fn a_long_reason_is_cut() {
-        let log = format!("3: (95) exit\n{}", "why\n".repeat(100));
-        assert_eq!(Refusal::parse(&log).reason.lines().count(), MAX_LINES);
+        let reason = |line: &str| Refusal::parse(&format!("3: (95) exit\n{}", format!("{line}\n").repeat(100))).reason;
+        assert_eq!(reason("why"), "3: (95) exit; why; why");
+        assert_eq!(reason(&"é".repeat(400)).chars().count(), MAX_CHARACTERS);
     }
 }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::super::enrich::guarded;
-use super::super::procfs::folder::{Folder, IdName};
+use super::super::procfs::folder::Folder;
 use super::super::procfs::text;
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
@@ -17,7 +17,7 @@ use super::super::walked::Walked;
 use super::facts::Facts;
 use super::layout::records;
 use super::read::{ReadThread, Reader, ThreadFacts};
-use super::setup::Engine;
+use super::setup::BpfEngine;
 use super::{complete, processes};
 use crate::model::{METRICS, SourceFile, ThreadState};
 
@@ -27,8 +27,8 @@ pub(in crate::capture) struct BpfWalked {
     pub(in crate::capture) missed_processes: u64,
 }
 
-impl Engine {
-    /// Reads all threads of `pids`, which procfs has listed before, or of every process that there is.
+impl BpfEngine {
+    /// Reads all threads. `pids` are the processes that procfs has listed before.
     ///
     /// # Errors
     /// Errors of the iterator, which visits threads in the order of their ids, so that any process can lack some.
@@ -37,22 +37,12 @@ impl Engine {
         walk: &Walk<'_>,
         facts: &Facts,
         pids: &[u32],
-        which: Which,
         pool: &ThreadPool,
     ) -> Result<BpfWalked, Errno> {
-        let reader = || Reader::new(&self.layout, &self.dropped, self.level, facts);
-        let wanted: HashSet<u32> = pids.iter().copied().collect();
-        let is_wanted = |thread: &ThreadState| which == Which::All || wanted.contains(&thread.tgid);
+        let reader = || Reader::new(&self.layout, &self.dropped, facts);
         let mut tally = Tally::default();
-        let parser = Parser::new(&reader, &is_wanted, number_of_threads(walk.procfs));
-        let only = if let [process] = *pids { Some(process) } else { None };
-        let before = only.map(|process| tids(walk.procfs, process)).unwrap_or_default();
+        let parser = Parser::new(&reader, number_of_threads(walk.procfs));
         let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
-        if only.is_some_and(|process| is_cut(&threads, &before, &tids(walk.procfs, process))) {
-            // procfs reads the whole process instead.
-            threads.clear();
-            thread_facts.clear();
-        }
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
         let cgroups = complete::all(walk, &mut threads, &thread_facts, &mut tally);
@@ -99,7 +89,6 @@ impl Engine {
 /// Parses the records of a pass, in any number of workers.
 struct Parser<'a> {
     reader: &'a (dyn Fn() -> Reader + Sync),
-    is_wanted: &'a (dyn Fn(&ThreadState) -> bool + Sync),
     /// Readers that no worker uses.
     readers: Mutex<Vec<Reader>>,
     threads: Mutex<Vec<ReadThread>>,
@@ -109,14 +98,9 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(
-        reader: &'a (dyn Fn() -> Reader + Sync),
-        is_wanted: &'a (dyn Fn(&ThreadState) -> bool + Sync),
-        expected_threads: usize,
-    ) -> Self {
+    fn new(reader: &'a (dyn Fn() -> Reader + Sync), expected_threads: usize) -> Self {
         Self {
             reader,
-            is_wanted,
             readers: Mutex::default(),
             threads: Mutex::new(Vec::with_capacity(expected_threads)),
             tally: Mutex::default(),
@@ -130,8 +114,7 @@ impl<'a> Parser<'a> {
         guarded(format_args!("records of the BPF iterator"), &mut counts, |_| {
             let free = lock(&self.readers).pop();
             let mut reader = free.unwrap_or_else(self.reader);
-            let read = records(words).filter_map(|record| reader.thread(record));
-            let read: Vec<_> = read.filter(|thread| (self.is_wanted)(&thread.state)).collect();
+            let read: Vec<_> = records(words).filter_map(|record| reader.thread(record)).collect();
             lock(&self.threads).extend(read);
             lock(&self.readers).push(reader);
         });
@@ -168,31 +151,6 @@ const MAX_QUEUED: usize = 16;
 /// Room for more threads is made when they are read.
 const MAX_RESERVED: usize = 1 << 20;
 
-/// Which processes are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) enum Which {
-    /// Every process, also one that procfs did not list.
-    All,
-    /// Those that were selected.
-    Selected,
-}
-
-/// The ids of the threads of a process; none if it has exited.
-fn tids(procfs: &Folder, process: u32) -> Vec<u32> {
-    let mut tids = Vec::new();
-    let folder = procfs.folder(IdName::new(process).as_c_str()).and_then(|folder| folder.listing(c"task"));
-    let _ = folder.and_then(|folder| folder.ids(&mut Vec::new(), &mut tids));
-    tids
-}
-
-/// Whether the iterator left out a thread that lived before and after. One over a single process ends where a thread
-/// exits that it is about to leave (`task_group_seq_get_next` of `kernel/bpf/task_iter.c`).
-fn is_cut(threads: &[ThreadState], before: &[u32], after: &[u32]) -> bool {
-    let visited: HashSet<u32> = threads.iter().map(|thread| thread.tid).collect();
-    let mut lived = before.iter().filter(|tid| after.binary_search(tid).is_ok());
-    lived.any(|tid| !visited.contains(tid))
-}
-
 /// The processes that procfs lists and the iterator did not visit. Some kernels hide threads from iterators.
 fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
     let visited: HashSet<u32> = threads.iter().map(|thread| thread.tgid).collect();
@@ -222,7 +180,6 @@ mod tests {
     use super::super::super::options::Tree;
     use super::super::super::procfs::folder::Folder;
     use super::super::super::procfs::task::WholeNames;
-    use super::super::columns::Level;
     use super::super::record_builder::RecordBuilder;
     use super::*;
     use crate::process::{Progress, workers};
@@ -230,8 +187,8 @@ mod tests {
     /// A thread that started at a tick.
     fn thread(tgid: u32, tid: u32, start: u64) -> ReadThread {
         let fields = [("pid", tid.into()), ("tgid", tgid.into())];
-        let record = RecordBuilder::new(Level(0)).with(fields);
-        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), Level(0), &Facts::default());
+        let record = RecordBuilder::new().with(fields);
+        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &Facts::default());
         let mut thread = reader.thread(record.record()).unwrap();
         thread.state.start_time_clock_ticks = Some(start);
         thread
@@ -253,12 +210,12 @@ mod tests {
 
     #[test]
     fn a_file_without_any_of_its_fields_is_missing_for_every_thread() {
-        let record = RecordBuilder::new(Level(0));
+        let record = RecordBuilder::new();
         let missing = |is_absent: fn(&str) -> bool| {
-            let absent = (0..).zip(&record.layout.columns).filter(|(_, column)| is_absent(&column.path));
+            let absent = (0..).zip(&record.layout.columns).filter(|(_, column)| is_absent(column.path));
             let dropped: BTreeSet<_> = absent.map(|(number, _)| number).collect();
             let mut tally = Tally::default();
-            count_missing_files(&Reader::new(&record.layout, &dropped, Level(0), &Facts::default()), 3, &mut tally);
+            count_missing_files(&Reader::new(&record.layout, &dropped, &Facts::default()), 3, &mut tally);
             tally.summary().read_failures_by_file
         };
         assert!(missing(|_| false).is_empty());
@@ -266,11 +223,14 @@ mod tests {
         assert_eq!(missing(|path| path.starts_with("ioac.")), [(SourceFile::Io, 3)].into());
     }
 
-    /// The threads of these processes by a program for this process only, and how many processes it missed; `None`
-    /// prints why the test is skipped.
-    fn walked(pids: &[u32]) -> Option<BpfWalked> {
-        let engine = Engine::load(Some(std::process::id()), 1);
-        let engine = engine.map_err(|no_bpf| skipped(Missing::Privilege(format!("BPF: {no_bpf:?}")))).ok()?;
+    #[test]
+    fn processes_that_the_iterator_hides_are_read_by_procfs_and_counted() {
+        let engine = match BpfEngine::load(1) {
+            Ok(engine) => engine,
+            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
+        };
+        // An iterator that visits no thread.
+        engine.replace_iterators(tempfile::tempfile().unwrap().into());
         let walk = Walk {
             procfs: &Folder::open("/proc".as_ref()).unwrap(),
             tree: Tree::Live,
@@ -282,37 +242,10 @@ mod tests {
             progress: &Progress::default(),
             css_sets: &CssSets::default(),
         };
-        let facts = Facts { online: vec![0], page_size: 4096, ..Facts::default() };
-        Some(engine.walk(&walk, &facts, pids, Which::Selected, &workers(2)).unwrap())
-    }
-
-    #[test]
-    fn processes_that_the_iterator_hides_are_read_by_procfs_and_counted() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        // The last process does not exist.
-        let pids = [std::process::id(), child.id(), u32::MAX >> 1];
-        let walked = walked(&pids);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let Some(BpfWalked { walked, missed_processes }) = walked else { return };
-        let found: BTreeSet<_> = walked.threads.iter().map(|thread| thread.tgid).collect();
-        assert_eq!(found, pids[..2].iter().copied().collect());
-        assert!(walked.threads.iter().all(|thread| thread.metrics.run_time_ns.is_some()));
-        // Before Linux 6.1, the iterator visits all processes.
-        assert!(missed_processes <= 1, "{missed_processes}");
-        assert_eq!(walked.tally.ghosts, 0);
-    }
-
-    #[test]
-    fn a_thread_that_exited_under_the_iterator_hid_all_later_ones() {
-        let visited = [7, 9].map(|tid| thread(7, tid, 1).state);
-        assert!(is_cut(&visited, &[7, 8, 9], &[7, 8, 9]));
-        assert!(!is_cut(&visited, &[7, 8, 9], &[7, 9, 10]), "one exited, one started");
-    }
-
-    #[test]
-    fn threads_of_processes_that_are_not_selected_are_left_out() {
-        let Some(BpfWalked { walked, missed_processes }) = walked(&[]) else { return };
-        assert_eq!((walked.threads.len(), missed_processes), (0, 0));
+        // The second process does not exist.
+        let pids = [std::process::id(), u32::MAX >> 1];
+        let BpfWalked { walked, missed_processes } = engine.walk(&walk, &Facts::default(), &pids, &workers(2)).unwrap();
+        assert!(walked.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
+        assert_eq!((missed_processes, walked.threads.is_empty(), walked.tally.ghosts), (1, false, 0));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::unistd;
 
-use super::command::{self, ITER_CREATE, LINK_CREATE, address, number};
+use super::command::{self, ITER_CREATE, LINK_CREATE, number};
 use super::program::Attach;
 
 /// A good length for the buffer of [`read`].
@@ -15,22 +15,6 @@ pub(crate) const CHUNK: usize = 128 << 10;
 /// at most four million.
 const TRIES: u32 = 16;
 
-/// The threads that an iterator visits, in the pid namespace of its reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Only {
-    Thread(u32),
-    Process(u32),
-}
-
-/// `task` of `union bpf_iter_link_info`.
-#[derive(Default)]
-#[repr(C)]
-struct TaskInfo {
-    tid: u32,
-    pid: u32,
-    pid_fd: u32,
-}
-
 /// The fields for `BPF_LINK_CREATE`.
 #[repr(C)]
 struct CreateLink {
@@ -38,33 +22,16 @@ struct CreateLink {
     target: u32,
     attach_type: u32,
     flags: u32,
-    info: u64,
-    info_length: u32,
-    reserved: u32,
 }
 
-/// Links an iterator program to all threads, or from Linux 6.1 to `only` some. Older kernels refuse
-/// [`Only::Process`] with `E2BIG`, and visit all threads despite [`Only::Thread`].
+/// Links an iterator program to all threads.
 ///
 /// # Errors
 /// Errors of the system call.
-pub(crate) fn link(program: BorrowedFd<'_>, only: Option<Only>) -> Result<OwnedFd, Errno> {
-    let info = match only {
-        None => TaskInfo::default(),
-        Some(Only::Thread(tid)) => TaskInfo { tid, ..TaskInfo::default() },
-        Some(Only::Process(pid)) => TaskInfo { pid, ..TaskInfo::default() },
-    };
-    let length = u32::try_from(size_of::<TaskInfo>()).expect("three numbers");
-    let mut attributes = CreateLink {
-        program: number(program),
-        target: 0,
-        attach_type: Attach::TaskIterator.number(),
-        flags: 0,
-        info: only.map_or(0, |_| address(&raw const info)),
-        info_length: only.map_or(0, |_| length),
-        reserved: 0,
-    };
-    // SAFETY: the kernel reads `info`, as many bytes as it has, or nothing; it outlives the call.
+pub(crate) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let attach_type = Attach::TaskIterator.number();
+    let mut attributes = CreateLink { program: number(program), target: 0, attach_type, flags: 0 };
+    // SAFETY: the attributes have no addresses.
     unsafe { command::open(LINK_CREATE, &mut attributes) }
 }
 

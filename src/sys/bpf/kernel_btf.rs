@@ -1,33 +1,19 @@
 //! The types of the running kernel.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Deref;
 use std::os::fd::AsFd;
 
-use nix::errno::Errno;
 use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 
-use super::super::errno;
 use super::mapping::{Access, Mapping};
 
 /// The file with the types.
-pub(crate) const PATH: &str = "/sys/kernel/btf/vmlinux";
+const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// Several times what any kernel has: distribution kernels have 4 to 8 MiB.
 const MAX_SIZE: usize = 256 << 20;
-
-/// Why there are no types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KernelBtfError {
-    /// `ENOENT`: a kernel without `CONFIG_DEBUG_INFO_BTF`.
-    #[error("{PATH}: {0}")]
-    Os(#[from] Errno),
-    #[error("{PATH} is not from the kernel: another file system is mounted there")]
-    NotSysfs,
-    #[error("{PATH} is larger than {} MiB", MAX_SIZE >> 20)]
-    TooLarge,
-}
 
 /// The kernel's type information in the BPF Type Format, as bytes.
 #[derive(Debug)]
@@ -43,14 +29,15 @@ impl KernelBtf {
     /// Maps the file (Linux 6.16), or reads it.
     ///
     /// # Errors
-    /// [`KernelBtfError`].
-    pub(crate) fn open() -> Result<Self, KernelBtfError> {
-        let file = File::open(PATH).map_err(|error| errno(&error))?;
+    /// Errors of the system calls: `ENOENT` for a kernel without `CONFIG_DEBUG_INFO_BTF`. Errors without a number if
+    /// the file is not the kernel's.
+    pub(crate) fn open() -> io::Result<Self> {
+        let file = File::open(PATH)?;
         if fstatfs(&file)?.filesystem_type() != SYSFS_MAGIC {
-            return Err(KernelBtfError::NotSysfs);
+            return Err(io::Error::other("another file system is mounted there"));
         }
-        let size = file.metadata().map_err(|error| errno(&error))?.len();
-        let size = usize::try_from(size).ok().filter(|&size| size <= MAX_SIZE).ok_or(KernelBtfError::TooLarge)?;
+        let size = usize::try_from(file.metadata()?.len()).ok().filter(|&size| size <= MAX_SIZE);
+        let size = size.ok_or_else(|| io::Error::other(format!("larger than {} MiB", MAX_SIZE >> 20)))?;
         match Mapping::new(file.as_fd(), 0, size, Access::Constant) {
             Ok(mapping) => Ok(Self(Bytes::Mapped(mapping))),
             Err(_) => read(file, size).map(|bytes| Self(Bytes::Read(bytes))),
@@ -58,11 +45,11 @@ impl KernelBtf {
     }
 }
 
-fn read(file: File, size: usize) -> Result<Vec<u8>, KernelBtfError> {
+/// Reads no more than the size that was checked.
+fn read(file: File, size: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(size + 1);
-    let limit = u64::try_from(MAX_SIZE).map_or(u64::MAX, |limit| limit + 1);
-    file.take(limit).read_to_end(&mut bytes).map_err(|error| errno(&error))?;
-    if bytes.len() > MAX_SIZE { Err(KernelBtfError::TooLarge) } else { Ok(bytes) }
+    file.take(u64::try_from(size).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Deref for KernelBtf {
