@@ -1,7 +1,6 @@
-//! One process while it is read: a handle on its procfs directory, its name, and failures.
+//! One process while it is read: a handle on its procfs directory, and its name.
 
-use std::fmt::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 
@@ -21,24 +20,6 @@ pub(super) struct Process {
     name: OnceLock<Name>,
     /// Its jemalloc, once searched for.
     pub(super) jemalloc: OnceLock<Option<Attachment>>,
-    outcome: Mutex<Outcome>,
-}
-
-/// Log data of a process.
-#[derive(Default)]
-struct Outcome {
-    failures: Vec<Failure>,
-    /// Threads with jemalloc counters.
-    probed: u64,
-}
-
-struct Failure {
-    /// A file, or `jemalloc`.
-    source: &'static str,
-    /// The errno or the tag.
-    reason: String,
-    /// Number of affected threads; `None` if the whole process is affected.
-    threads: Option<u64>,
 }
 
 impl Process {
@@ -48,7 +29,7 @@ impl Process {
     }
 
     pub(super) fn new(id: u32, folder: Folder) -> Self {
-        Self { id, folder, name: OnceLock::new(), jemalloc: OnceLock::new(), outcome: Mutex::default() }
+        Self { id, folder, name: OnceLock::new(), jemalloc: OnceLock::new() }
     }
 
     /// The process's name; empty if it cannot be read.
@@ -102,71 +83,15 @@ impl Process {
         tracing::debug!(file = name, pid = self.id, tid, process = ?self.name(), errno = ?errno, "cannot read");
         tally.failed(file, errno);
         tally.name_unread(file, self.name(), || self.is_alive());
-        self.fail(name, format!("{errno:?}"), (file != File::SmapsRollup).then_some(1));
-    }
-
-    /// Records that jemalloc counters could not be read, for a thread or the whole process.
-    pub(super) fn unprobed(&self, tid: Option<u32>, reason: &str) {
-        tracing::debug!(pid = self.id, tid, process = ?self.name(), reason, "cannot read jemalloc counters");
-        self.fail("jemalloc", reason.to_owned(), tid.map(|_| 1));
-    }
-
-    /// Records the number of threads whose jemalloc counters were read.
-    pub(super) fn probed(&self, threads: u64) {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).probed += threads;
     }
 
     /// Panics in test builds, for process ids that no kernel has (`PID_MAX_LIMIT`).
     #[cfg(test)]
     pub(super) fn panic_in(&self, stage: &str) {
-        let stages = ["reader", "enricher", "listing", "log"];
+        let stages = ["reader", "enricher", "listing"];
         let panics = (4_000_000_001..).zip(stages).any(|panics| panics == (self.id, stage));
         assert!(!panics, "on purpose, in the {stage}");
     }
-
-    fn fail(&self, source: &'static str, reason: String, threads: Option<u64>) {
-        let failures = &mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner).failures;
-        let same = |known: &&mut Failure| {
-            known.source == source && known.reason == reason && known.threads.is_some() == threads.is_some()
-        };
-        match failures.iter_mut().find(same) {
-            Some(known) => known.threads = known.threads.zip(threads).map(|(a, b)| a + b),
-            None => failures.push(Failure { source, reason, threads }),
-        }
-    }
-
-    /// Logs one line about the process, unless everything was read and it has no jemalloc.
-    pub(super) fn log(&self) {
-        #[cfg(test)]
-        self.panic_in("log");
-        if tracing::enabled!(tracing::Level::INFO)
-            && let Some(line) = self.summary()
-        {
-            tracing::info!("{line}");
-        }
-    }
-
-    fn summary(&self) -> Option<String> {
-        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut said = Vec::new();
-        if outcome.probed > 0 {
-            said.push(format!("jemalloc counters read for {}", threads(outcome.probed)));
-        }
-        for Failure { source, reason, threads: concerned } in &outcome.failures {
-            let verb = if matches!(reason.as_str(), "EACCES" | "EPERM") { "denied" } else { "not read" };
-            let mut text = format!("{source} {verb} ({reason})");
-            if let Some(concerned) = concerned {
-                let _ = write!(text, " for {}", threads(*concerned));
-            }
-            said.push(text);
-        }
-        // Debug formatting escapes terminal sequences.
-        (!said.is_empty()).then(|| format!("pid {} {:?}: {}", self.id, self.name(), said.join("; ")))
-    }
-}
-
-fn threads(count: u64) -> String {
-    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
 /// Whether `stat` describes a thread that has not exited (field 3 is neither `Z` nor `X`), or could not be
@@ -194,22 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn verbose_output_names_neither_the_process_nor_the_reason() {
-        let dir = tempfile::tempdir().unwrap();
-        let (process, mut tally) = (process(&dir, "post\u{1b}gres", 'S'), Tally::default());
-        assert_eq!(process.summary(), None);
-        (901..904).for_each(|tid| process.unread(tid, File::Io, Errno::EACCES, &mut tally));
-        process.unread(900, File::SmapsRollup, Errno::EIO, &mut tally);
-        process.unprobed(Some(901), "waitpid");
-        process.probed(2);
-        assert_eq!(
-            process.summary().unwrap(),
-            r#"pid 900 "post\u{1b}gres": jemalloc counters read for 2 threads; io denied (EACCES) for 3 threads; smaps_rollup not read (EIO); jemalloc not read (waitpid) for 1 thread"#
-        );
-    }
-
-    #[test]
-    fn names_of_processes_that_exited_meanwhile_are_reported() {
+    fn processes_that_exited_meanwhile_are_not_named() {
         for (state, names) in [('S', &["postgres".to_owned()][..]), ('Z', &[])] {
             let dir = tempfile::tempdir().unwrap();
             let (process, mut tally) = (process(&dir, "postgres", state), Tally::default());

@@ -31,7 +31,7 @@ use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// More verbose: what was tried for each process; -vv names each file that could not be read
+    /// More verbose; -vv names each file that could not be read
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Messages")]
     pub(super) verbose: u8,
     /// Only print errors

@@ -184,7 +184,7 @@ fn kernel_threads_count_as_failed_attachments() {
 }
 
 #[test]
-fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
+fn verbose_messages_say_whose_files_could_not_be_read() {
     let sleeper = Killed(Command::new("sleep").arg("100").spawn().unwrap());
     let pid = sleeper.0.id();
     let Some((debug, snapshot)) = captured_as_nobody(&["-vv", "--pid", &pid.to_string()]) else { return };
@@ -192,9 +192,6 @@ fn verbose_messages_do_not_say_whose_files_could_not_be_read() {
     assert!(debug.contains(&line), "{debug}");
     assert_eq!(snapshot.head.parse_summary.unwrap().unread_names[&SourceFile::Io], ["sleep"]);
     let (info, _) = captured_as_nobody(&["-v", "--pid", &pid.to_string()]).unwrap();
-    for line in ["io denied (EACCES) for 1 thread", "smaps_rollup denied (EACCES)"] {
-        assert!(info.contains(&format!(r#"pid {pid} "sleep": {line}"#)), "{info}");
-    }
     assert!(info.contains("jemalloc: processes examined: 1, with jemalloc: 0, threads read: 0"), "{info}");
     assert!(!info.contains("cannot read file"), "{info}");
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 
-use super::super::enrich::{Enricher, guarded};
+use super::super::enrich::Enricher;
 use super::super::process;
 use super::super::procfs::folder::is_gone;
 use super::super::procfs::parsers::Parsers;
@@ -121,6 +121,5 @@ impl Process<'_> {
         }
         let pointers: Vec<_> = facts.iter().map(|facts| facts.thread_pointer).collect();
         enricher.complete(&process, threads, &pointers);
-        guarded(format_args!("the log of process {tgid}"), enricher.tally(), |_| process.log());
     }
 }

@@ -129,7 +129,6 @@ fn rollup(
         Err(Errno::ENOENT) if !process.folder.has(File::Stat.name()) => None,
         Err(errno) => {
             process.unread(process.id, File::SmapsRollup, errno, tally);
-            process.log();
             None
         }
         Ok(text) => Some(parse(text)),

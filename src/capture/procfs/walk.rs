@@ -156,7 +156,6 @@ impl<'a> Worker<'a> {
             // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
                 process.unread(pid, File::Stat, errno, tally);
-                process.log();
                 None
             }
         }
@@ -185,10 +184,6 @@ impl<'a> Worker<'a> {
             }
         });
         enricher.add(process, part);
-        // The worker with the last part logs the result of the process.
-        if let Some(Tasks { process, .. }) = Arc::into_inner(tasks) {
-            guarded(format_args!("the log of process {}", process.id), enricher.tally(), |_| process.log());
-        }
     }
 }
 
@@ -235,15 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_one_process_ends_the_capture() {
+    fn a_panic_costs_values_of_one_process_only() {
         let whole = captured(&[7, 4_000_000_000]);
         assert_eq!((whole.threads.len(), whole.head.parse_summary.unwrap().worker_panics), (4, 0));
-        let damaged = captured(&[7, 4_000_000_001, 4_000_000_002, 4_000_000_003, 4_000_000_004]);
+        let damaged = captured(&[7, 4_000_000_001, 4_000_000_002, 4_000_000_003]);
         let ids: Vec<_> = damaged.threads.iter().map(|thread| thread.tid).collect();
-        // The reader panics after one thread; the enricher and the log when they have all; the listing before.
-        let expected = [7, 107, 4_000_000_001, 4_000_000_002, 4_000_000_102, 4_000_000_004, 4_000_000_104];
+        // The reader panics after one thread; the enricher when it has all; the listing before.
+        let expected = [7, 107, 4_000_000_001, 4_000_000_002, 4_000_000_102];
         assert_eq!(ids, expected);
         assert!(damaged.threads.iter().all(|thread| thread.metrics.minflt == Some(7.into())));
-        assert_eq!(damaged.head.parse_summary.unwrap().worker_panics, 4);
+        assert_eq!(damaged.head.parse_summary.unwrap().worker_panics, 3);
     }
 }

@@ -1,13 +1,11 @@
-//! The offsets of `tsd_s` members from debug information, in the file or in split files.
+//! The offsets of `tsd_s` members from debug information.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use gimli::{
     AttributeValue, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_language, DW_AT_name, DW_LANG_C, DW_LANG_C11,
-    DW_LANG_C89, DW_LANG_C99, DW_TAG_member, DW_TAG_structure_type, Dwarf, DwarfPackage, DwoId, EndianSlice,
-    LittleEndian, SectionId, Unit, UnitHeader,
+    DW_LANG_C89, DW_LANG_C99, DW_TAG_member, DW_TAG_structure_type, Dwarf, EndianSlice, LittleEndian, SectionId, Unit,
 };
 use object::read::elf::ElfSection64;
 use object::{Endianness, Object, ObjectSection, ReadRef};
@@ -19,20 +17,11 @@ use crate::model::ProbeFailure;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
 
-/// Access to split debug information.
-pub(super) trait Split {
-    /// The bytes of the package of the program's split units, its `.dwp`.
-    fn package(&self) -> Option<Vec<u8>>;
-
-    /// The bytes of the file of one split unit, its `.dwo`.
-    fn unit(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>>;
-}
-
 /// The time for the debug information of one file, which a hostile one could use up without end.
 const LONGEST_SEARCH: Duration = Duration::from_secs(5);
 
 /// The sections that are read: not those about code.
-const READ: [SectionId; 8] = [
+const READ: [SectionId; 7] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugInfo,
@@ -40,7 +29,6 @@ const READ: [SectionId; 8] = [
     SectionId::DebugLineStr,
     SectionId::DebugStr,
     SectionId::DebugStrOffsets,
-    SectionId::DebugTypes,
 ];
 
 /// How much memory the file's debug information takes, in bytes.
@@ -53,10 +41,7 @@ pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
 }
 
 /// Offsets of the two counters, if the file's debug information has them.
-pub(super) fn members<'d, R: ReadRef<'d>>(
-    file: &File<'d, R>,
-    split: &dyn Split,
-) -> Result<Option<Offsets>, ProbeFailure> {
+pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Result<Option<Offsets>, ProbeFailure> {
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
@@ -67,7 +52,7 @@ pub(super) fn members<'d, R: ReadRef<'d>>(
     };
     let sections = gimli::DwarfSections::load(load)?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    offsets_in_units(&dwarf, split, until).map_err(|_| ProbeFailure::DwarfParseFailure)
+    offsets_in_units(&dwarf, until).map_err(|_| ProbeFailure::DwarfParseFailure)
 }
 
 fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -> Result<Cow<'d, [u8]>, ProbeFailure> {
@@ -77,111 +62,18 @@ fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -
     }
 }
 
-/// A section of a split file; some do not exist there.
-fn split_section<'d>(file: &File<'d, &'d [u8]>, id: SectionId, left: &mut u64) -> Result<Cow<'d, [u8]>, ProbeFailure> {
-    id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| section(file, name, left))
-}
-
-/// A unit whose rest is in a split file.
-struct Skeleton<'d> {
-    id: DwoId,
-    directory: &'d [u8],
-    name: &'d [u8],
-}
-
-/// Reads a unit, if there is time left: each unit can have the abbreviations of all others.
-fn unit<'d>(dwarf: &Dwarf<Slice<'d>>, header: UnitHeader<Slice<'d>>, until: Instant) -> gimli::Result<Unit<Slice<'d>>> {
-    if Instant::now() < until { dwarf.unit(header) } else { Err(gimli::Error::Io) }
-}
-
-fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, split: &dyn Split, until: Instant) -> gimli::Result<Option<Offsets>> {
-    let mut skeletons = Vec::new();
+fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
-        let unit = unit(dwarf, header, until)?;
-        if let Some(skeleton) = skeleton(dwarf, &unit)? {
-            skeletons.push(skeleton);
-        } else if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
-            return Ok(Some(offsets));
+        // Each unit can have the abbreviations of all others.
+        if Instant::now() > until {
+            return Err(gimli::Error::Io);
         }
-    }
-    match offsets_in_type_units(dwarf, until)? {
-        None if !skeletons.is_empty() => offsets_in_split(&skeletons, split, until),
-        found => Ok(found),
-    }
-}
-
-fn skeleton<'d>(dwarf: &Dwarf<Slice<'d>>, unit: &Unit<Slice<'d>>) -> gimli::Result<Option<Skeleton<'d>>> {
-    let (Some(id), Some(name)) = (unit.dwo_id, unit.dwo_name()?) else { return Ok(None) };
-    let directory = unit.comp_dir.map(|directory| directory.slice()).unwrap_or_default();
-    Ok(Some(Skeleton { id, directory, name: dwarf.attr_string(unit, name)?.slice() }))
-}
-
-/// Types in separate units: `.debug_types` of version 4.
-fn offsets_in_type_units(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
-    let mut units = dwarf.type_units();
-    while let Some(header) = units.next()? {
-        if let Some(offsets) = offsets_in_unit(dwarf, &unit(dwarf, header, until)?)? {
+        if let Some(offsets) = offsets_in_unit(dwarf, &dwarf.unit(header)?)? {
             return Ok(Some(offsets));
         }
     }
     Ok(None)
-}
-
-/// Searches the rest of units whose skeletons are in the file.
-fn offsets_in_split(skeletons: &[Skeleton<'_>], split: &dyn Split, until: Instant) -> gimli::Result<Option<Offsets>> {
-    if let Some(bytes) = split.package() {
-        return offsets_in_package(skeletons, &bytes, until);
-    }
-    let mut left = MAX_READ;
-    for Skeleton { directory, name, .. } in skeletons {
-        if let Some(bytes) = split.unit(directory, name)
-            && let Some(offsets) = offsets_in_file(&bytes, &mut left, until)?
-        {
-            return Ok(Some(offsets));
-        }
-    }
-    Ok(None)
-}
-
-fn offsets_in_file(bytes: &[u8], left: &mut u64, until: Instant) -> gimli::Result<Option<Offsets>> {
-    let Ok(file) = File::parse(bytes) else { return Ok(None) };
-    let Ok(sections) = gimli::DwarfSections::load(|id| split_section(&file, id, left)) else { return Ok(None) };
-    let mut own = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    // Its parent only has addresses, which are not needed here.
-    own.make_dwo(&Dwarf::default());
-    offsets_in_all(&own, until)
-}
-
-fn offsets_in_package(skeletons: &[Skeleton<'_>], bytes: &[u8], until: Instant) -> gimli::Result<Option<Offsets>> {
-    let Ok(file) = File::parse(bytes) else { return Ok(None) };
-    let mut left = MAX_READ;
-    let load = |id: SectionId| split_section(&file, id, &mut left).map_err(|_| gimli::Error::Io);
-    let Ok(sections) = gimli::DwarfPackageSections::load(load) else {
-        return Ok(None);
-    };
-    let empty = EndianSlice::new(&[], LittleEndian);
-    let package: DwarfPackage<Slice<'_>> = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian), empty)?;
-    let mut seen = HashSet::new();
-    for Skeleton { id, .. } in skeletons.iter().filter(|skeleton| seen.insert(skeleton.id)) {
-        if let Some(unit) = package.find_cu(*id, &Dwarf::default())?
-            && let Some(offsets) = offsets_in_all(&unit, until)?
-        {
-            return Ok(Some(offsets));
-        }
-    }
-    Ok(None)
-}
-
-fn offsets_in_all(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
-    let mut units = dwarf.units();
-    while let Some(header) = units.next()? {
-        let unit = unit(dwarf, header, until)?;
-        if let Some(offsets) = offsets_in_unit(dwarf, &unit)? {
-            return Ok(Some(offsets));
-        }
-    }
-    offsets_in_type_units(dwarf, until)
 }
 
 /// Searches a unit if it is written in C: a large program has thousands of others.

@@ -2,7 +2,7 @@
 
 use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
-use object::{Endianness, Object, ObjectSection, ReadRef};
+use object::{Endianness, ObjectSection, ReadRef};
 
 use super::machine::{Machine, Tls};
 use crate::model::ProbeFailure;
@@ -12,15 +12,6 @@ use crate::model::ProbeFailure;
 pub(super) struct Symbol {
     pub(super) value: u64,
     pub(super) size: u64,
-}
-
-/// How to find a file's separate debug information.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Links {
-    /// The file's build id.
-    pub(super) build_id: Option<Vec<u8>>,
-    /// Name and checksum of its debug file.
-    pub(super) debuglink: Option<(Vec<u8>, u32)>,
 }
 
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
@@ -41,14 +32,6 @@ pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(Fil
     if !tls.align.is_power_of_two() { Err(ProbeFailure::TlsArithmetic) } else { Ok((file, tls)) }
 }
 
-/// How to find the file's separate debug information.
-pub(super) fn links<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Links {
-    Links {
-        build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
-        debuglink: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (name.to_vec(), crc)),
-    }
-}
-
 /// `tsd_tls`, alone or with a prefix: jemalloc's thread-specific data is a defined object in
 /// thread-local storage.
 pub(super) fn symbol<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Option<Symbol> {
@@ -61,6 +44,13 @@ pub(super) fn symbol<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Option<Symbol> {
     let defined = |symbol: &&elf::Sym64<Endianness>| symbol.st_type() == STT_TLS && !symbol.is_undefined(endian);
     let found = table.symbols().iter().filter(defined).find(named)?;
     Some(Symbol { value: found.st_value(endian), size: found.st_size(endian) })
+}
+
+/// Whether the file is a library that exports jemalloc's functions.
+pub(super) fn exports_jemalloc<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
+    let (table, endian) = (file.elf_dynamic_symbol_table(), file.endian());
+    let named = |symbol: &elf::Sym64<Endianness>| table.symbol_name(endian, symbol) == Ok(b"mallctl");
+    table.symbols().iter().any(|symbol| !symbol.is_undefined(endian) && named(symbol))
 }
 
 /// The slot that the dynamic linker fills with the distance of the object at `value` from the

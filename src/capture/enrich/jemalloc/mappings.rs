@@ -131,7 +131,7 @@ mod tests {
 
         let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let compared = ids.filter_map(|pid| both(pid).map(|ways| (pid, ways)));
-        let compared = compared.map(|(pid, [queried, text])| assert_eq!(queried, text, "of process {pid}"));
+        let compared = compared.take(20).map(|(pid, [queried, text])| assert_eq!(queried, text, "of process {pid}"));
         eprintln!("compared {} processes", compared.count());
     }
 }

@@ -38,18 +38,8 @@ pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
 }
 
 fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
-    struct Nowhere;
-    impl dwarf::Split for Nowhere {
-        fn package(&self) -> Option<Vec<u8>> {
-            None
-        }
-
-        fn unit(&self, _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
-            None
-        }
-    }
     let (file, tls) = elf::open(machine, bytes)?;
-    layout::locate(machine, &file, tls, None::<&elf::File<'_, &[u8]>>, &Nowhere)
+    layout::locate(machine, &file, tls, None::<&elf::File<'_, &[u8]>>)
 }
 
 #[cfg(test)]
@@ -79,19 +69,21 @@ mod tests {
         }
     }
 
-    /// A stripped library: its version as `.rodata`, a block of thread-local storage, and one relocation.
-    fn library(machine: Machine, version: &[u8], block_bytes: u64, relocation: [u64; 3]) -> Vec<u8> {
+    /// A stripped library that exports this function: a block of thread-local storage, and one relocation.
+    fn library(machine: Machine, function: &[u8], block_bytes: u64, relocation: [u64; 3]) -> Vec<u8> {
         let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap();
-        let names = b"\0.rodata\0";
-        let parts = [longs(&relocation), names.to_vec(), version.to_vec()];
-        let [relocations, name_table, constants] = parts.each_ref().map(|part| size(part));
+        let names = [b"\0", function, b"\0"].concat();
+        // A global function in the first section.
+        let exported = [vec![0; 24], words(&[1]), vec![0x12, 0], halves(&[1]), longs(&[0x1000, 8])].concat();
+        let parts = [longs(&relocation), names, exported];
+        let [relocations, name_table, symbols] = parts.each_ref().map(|part| size(part));
         // The header, the headers of a segment and of four sections, and then the parts.
         let first = 64 + 56 + 4 * 64;
-        let section = |name: u32, kind: u32, start: u64, bytes: u64, entry: u64| {
-            [words(&[name, kind]), longs(&[0, 0, start, bytes]), words(&[0, 0]), longs(&[8, entry])].concat()
+        let section = |kind: u32, start: u64, bytes: u64, link: u32, entry: u64| {
+            [words(&[0, kind]), longs(&[0, 0, start, bytes]), words(&[link, 0]), longs(&[8, entry])].concat()
         };
         [
             b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
@@ -99,36 +91,37 @@ mod tests {
             halves(&[64, 56, 1, 64, 4, 2]),
             [words(&[7, 4]), longs(&[0, 0x9a6e8, 0, block_bytes, block_bytes, 8])].concat(),
             section(0, 0, 0, 0, 0),
-            section(0, 4, first, relocations, 24),
-            section(0, 3, first + relocations, name_table, 0),
-            section(1, 1, first + relocations + name_table, constants, 0),
+            section(4, first, relocations, 0, 24),
+            section(3, first + relocations, name_table, 0, 0),
+            section(11, first + relocations + name_table, symbols, 2, 24),
             parts.concat(),
         ]
         .concat()
     }
 
     #[test]
-    fn stripped_libraries_are_known_by_version_and_size_on_both_machines() {
-        let version = b"\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0";
+    fn stripped_libraries_are_known_by_their_function_and_size_on_both_machines() {
         // Debian's libjemalloc2: R_AARCH64_TLS_TPREL64 and R_X86_64_TPOFF64, without a symbol.
         for (machine, block_bytes, kind, allocated) in
             [(Machine::Aarch64, 2696, 0x406, 888), (Machine::X86_64, 2632, 18, 824)]
         {
-            let layout = inspect_for(machine, &library(machine, version, block_bytes, [0x9fcb8, kind, 0])).unwrap();
-            assert_eq!(
-                (layout.route, layout.offsets.allocated, layout.slot),
-                (Route::Version, allocated, Some(0x9fcb8))
-            );
-            let unknown = inspect_for(machine, &library(machine, version, block_bytes + 8, [0x9fcb8, kind, 0]));
+            let located = |function: &[u8], block_bytes, relocation| {
+                inspect_for(machine, &library(machine, function, block_bytes, relocation))
+            };
+            let layout = located(b"mallctl", block_bytes, [0x9fcb8, kind, 0]).unwrap();
+            assert_eq!((layout.route, layout.offsets.allocated, layout.slot), (Route::Block, allocated, Some(0x9fcb8)));
+            let unknown = located(b"mallctl", block_bytes + 8, [0x9fcb8, kind, 0]);
             assert_eq!(unknown.unwrap_err(), ProbeFailure::UnknownLayout);
+            let other = located(b"malloc", block_bytes, [0x9fcb8, kind, 0]);
+            assert_eq!(other.unwrap_err(), ProbeFailure::JemallocNotFound, "another allocator");
             // A relocation of another object, and one that is resolved only at the first access (TLSDESC, DTPMOD64).
-            let other = if machine == Machine::Aarch64 { 0x407 } else { 16 };
-            for relocation in [[0x9fcb8, kind, 8], [0x9fcb8, other, 0]] {
-                let layout = inspect_for(machine, &library(machine, version, block_bytes, relocation)).unwrap();
+            let lazy = if machine == Machine::Aarch64 { 0x407 } else { 16 };
+            for relocation in [[0x9fcb8, kind, 8], [0x9fcb8, lazy, 0]] {
+                let layout = located(b"mallctl", block_bytes, relocation).unwrap();
                 assert_eq!(layout.slot, None, "{machine:?} {relocation:?}");
             }
         }
-        let foreign = library(Machine::Aarch64, version, 2696, [0, 0, 0]);
+        let foreign = library(Machine::Aarch64, b"mallctl", 2696, [0, 0, 0]);
         assert_eq!(inspect_for(Machine::X86_64, &foreign).unwrap_err(), ProbeFailure::ArchMismatch);
     }
 }

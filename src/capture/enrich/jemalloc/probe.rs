@@ -51,8 +51,8 @@ impl<'f> Probe<'f> {
         found
     }
 
-    /// Adds the counters to threads of a process with jemalloc. `pointers` are the thread pointers of as many threads
-    /// as the engine knows them of.
+    /// Adds the counters to threads of a process with jemalloc. `pointers` are thread pointers, where the engine knows
+    /// them.
     pub(in crate::capture) fn process(
         &mut self,
         process: &Process,
@@ -68,14 +68,16 @@ impl<'f> Probe<'f> {
     /// Finds jemalloc in a process. A process that has exited is not a failure.
     fn find(&mut self, process: &Process) -> Option<Attachment> {
         self.summary.tgids_walked += 1;
-        match guarded(|| attach(process.id, self.files)) {
+        // The process chooses what is in its files.
+        let attached = catch_unwind(AssertUnwindSafe(|| attach(process.id, self.files)));
+        match attached.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
             Ok(target) => {
                 self.summary.jemalloc_detected += 1;
                 return Some(Attachment::new(target));
             }
             Err(tag @ ProbeFailure::JemallocNotFound) => self.count(tag),
             Err(tag) if process.is_alive() => {
-                process.unprobed(None, tag.name());
+                log_failure(process, None, &tag);
                 self.count(tag);
             }
             Err(_) => {}
@@ -94,8 +96,8 @@ impl<'f> Probe<'f> {
         let pointers = pointers.iter().copied().chain(iter::repeat(None));
         let (mut located, mut addresses) = (Vec::new(), Vec::new());
         for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
-            let address = || known.map_or_else(|| self.stop(attachment, thread), Ok).and_then(|at| target.address(at));
-            match guarded(address) {
+            let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
+            match pointer.and_then(|pointer| target.address(pointer)) {
                 Ok(address) => {
                     located.push(thread);
                     addresses.push(address);
@@ -116,7 +118,6 @@ impl<'f> Probe<'f> {
             }
         });
         self.summary.probed_ok += read;
-        process.probed(read);
     }
 
     /// The thread pointer of a thread, which is stopped while it is read.
@@ -137,7 +138,7 @@ impl<'f> Probe<'f> {
     /// Counts a thread that could not be read, unless it has exited.
     fn fail(&mut self, process: &Process, tid: u32, tag: ProbeFailure) {
         if tag != ProbeFailure::PidMissing && process.has_thread(tid) {
-            process.unprobed(Some(tid), tag.name());
+            log_failure(process, Some(tid), &tag);
             self.count(tag);
         }
     }
@@ -168,6 +169,12 @@ impl<'f> Probe<'f> {
     }
 }
 
+/// Logs that a thread, or the whole process, could not be read.
+fn log_failure(process: &Process, tid: Option<u32>, tag: &ProbeFailure) {
+    let reason = tag.name();
+    tracing::debug!(pid = process.id, tid, process = ?process.name(), reason, "cannot read jemalloc counters");
+}
+
 /// Logs one line about all processes.
 pub(in crate::capture) fn log(summary: &CtprofProbeSummary) {
     let CtprofProbeSummary { tgids_walked, jemalloc_detected, probed_ok, failures, .. } = summary;
@@ -188,11 +195,6 @@ fn tag_of(error: StopError) -> ProbeFailure {
         StopError::Wait(_) => ProbeFailure::Waitpid,
         StopError::Registers(_) => ProbeFailure::GetRegset,
     }
-}
-
-/// Runs code that parses untrusted data. If it panics, only its result is lost.
-fn guarded<T>(work: impl FnOnce() -> Result<T, ProbeFailure>) -> Result<T, ProbeFailure> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(ProbeFailure::WorkerPanic))
 }
 
 /// Adds the counts of two workers.
@@ -221,12 +223,6 @@ mod tests {
     use super::super::target::Target;
     use super::*;
 
-    #[test]
-    fn a_panic_costs_one_result() {
-        assert_eq!(guarded(|| -> Result<(), ProbeFailure> { panic!("on purpose") }), Err(ProbeFailure::WorkerPanic));
-        assert_eq!(guarded(|| Ok(7)), Ok(7));
-    }
-
     /// What the probe counts for a process of one thread.
     fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
         let dir = tempfile::tempdir().unwrap();
@@ -238,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_threads_and_zombies_count_as_failed_attachments() {
+    fn kernel_threads_and_zombies_are_not_examined() {
         let kernel_thread = ThreadState { kernel_thread: true, ..ThreadState::default() };
         let mut zombie = ThreadState::default();
         zombie.metrics.state = Some('Z');
@@ -248,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_exited_meanwhile_is_a_failure() {
+    fn a_process_that_exited_meanwhile_is_not_a_failure() {
         let examined = CtprofProbeSummary { tgids_walked: 1, ..CtprofProbeSummary::default() };
         assert_eq!(summary(u32::MAX >> 1, ThreadState::default()), examined);
     }
@@ -281,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_stops_late_stays_stopped_for_the_rest_of_the_walk() {
+    fn a_thread_that_stops_late_is_resumed_during_the_walk() {
         let sleeper = Sleeper(std::process::Command::new("sleep").arg("100").spawn().unwrap());
         let files = Files::default();
         let mut probe = Probe::new(&files);

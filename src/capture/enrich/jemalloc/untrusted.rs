@@ -3,10 +3,8 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::fcntl::{OFlag, open};
@@ -30,47 +28,21 @@ pub(super) fn open_regular(path: impl AsRef<Path>) -> Option<File> {
     open(place.as_str(), flags, Mode::empty()).ok().map(File::from)
 }
 
-/// The content of a file; `None` if it has more than `limit` bytes.
-pub(super) fn read_whole(file: &File, limit: u64) -> Option<Vec<u8>> {
-    if file.metadata().ok()?.len() > limit {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    // The file can grow meanwhile.
-    file.take(limit).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
 /// [`ReadCache`] gives up a text without an end after as many bytes.
 const LONGEST_TEXT: usize = 4096;
 /// The memory of [`ReadCache`] for a text, even for an empty one.
 const TEXT_ENTRY: usize = 64;
 
-/// Bytes that can also be read without keeping them, which [`ReadRef`] cannot.
-pub(super) trait ReadInto<'d>: ReadRef<'d> {
-    /// Fills `buffer` from `offset`; `None` if there are not as many bytes, or too many were read before.
-    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()>;
-}
-
-impl<'d> ReadInto<'d> for &'d [u8] {
-    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
-        let size = u64::try_from(buffer.len()).ok()?;
-        buffer.copy_from_slice(self.read_bytes_at(offset, size).ok()?);
-        Some(())
-    }
-}
-
 /// A file whose reads fail once they are more than [`MAX_READ`] bytes together. It is not mapped into memory, because
 /// its owner can truncate it meanwhile.
 pub(super) struct LimitedFile<'f> {
-    file: &'f File,
     cache: ReadCache<&'f File>,
     left: Cell<u64>,
 }
 
 impl<'f> LimitedFile<'f> {
     pub(super) fn new(file: &'f File) -> Self {
-        Self { file, cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
+        Self { cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
     }
 
     fn charge(&self, bytes: u64) -> Result<(), ()> {
@@ -97,22 +69,17 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
     }
 }
 
-impl<'a> ReadInto<'a> for &'a LimitedFile<'_> {
-    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
-        self.charge(u64::try_from(buffer.len()).ok()?).ok()?;
-        self.file.read_exact_at(buffer, offset).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::super::elf;
     use super::super::machine::Machine;
     use super::*;
     use crate::model::ProbeFailure;
 
     #[test]
-    fn a_fifo_in_the_place_of_a_file_is_waited_for() {
+    fn only_regular_files_are_opened() {
         let dir = tempfile::tempdir().unwrap();
         let [fifo, link, file] = ["fifo", "link", "file"].map(|name| dir.path().join(name));
         nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
@@ -121,9 +88,7 @@ mod tests {
         for refused in [&*fifo, &*link, dir.path(), Path::new("/dev/zero"), &dir.path().join("none")] {
             assert!(open_regular(refused).is_none(), "{}", refused.display());
         }
-        let file = open_regular(&file).unwrap();
-        assert_eq!(read_whole(&file, 7).unwrap(), b"content");
-        assert_eq!(read_whole(&file, 6), None);
+        assert_eq!(std::io::read_to_string(open_regular(&file).unwrap()).unwrap(), "content");
     }
 
     /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
@@ -154,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_file_with_a_huge_symbol_table_takes_as_much_memory() {
+    fn a_symbol_table_above_the_limit_is_not_read() {
         assert_eq!(opened(24 << 10), Ok(()));
         assert_eq!(opened(24 << 26), Err(ProbeFailure::JemallocNotFound));
     }
@@ -166,13 +131,11 @@ mod tests {
         let limited = LimitedFile { left: Cell::new(100), ..LimitedFile::new(&file) };
         assert_eq!((&limited).read_bytes_at(0, 60).map(<[u8]>::len), Ok(60));
         assert_eq!((&limited).read_bytes_at(60, 60), Err(()));
-        assert_eq!((&limited).read_into(60, &mut [0; 41]), None);
-        assert_eq!((&limited).read_into(60, &mut [0; 10]), Some(()));
-        assert_eq!((&limited).read_bytes_at(60, 30).map(<[u8]>::len), Ok(30));
+        assert_eq!((&limited).read_bytes_at(60, 40).map(<[u8]>::len), Ok(40));
     }
 
     #[test]
-    fn texts_without_an_end_and_empty_ones_were_read_without_a_limit() {
+    fn texts_without_an_end_and_empty_ones_count_as_read() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[b'x'; 1 << 13], 0).unwrap();
         let limited = LimitedFile { left: Cell::new(3 * LONGEST_TEXT as u64), ..LimitedFile::new(&file) };
