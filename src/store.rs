@@ -1,10 +1,9 @@
 //! Snapshots as files: one zstd frame of one JSON object, streamed, bounded, replaced atomically.
 
 mod error;
-mod flat;
+mod format;
 mod limit;
 mod lines;
-mod overlap;
 mod source;
 mod target;
 

@@ -15,18 +15,14 @@ macro_rules! optional_record {
 mod census;
 mod cgroup;
 mod cgroup_source;
-mod column;
-mod compact;
 mod cpu_time;
 mod cpus;
 mod delay;
 mod derived;
 mod direction;
 mod engine;
-mod envelope;
 mod exited_thread;
 mod failure;
-mod foreign;
 mod heap;
 mod host;
 mod kernel_field;
@@ -39,7 +35,6 @@ mod record;
 mod record_listing;
 mod record_types;
 mod reduce;
-mod row;
 mod sched_ext;
 mod section;
 mod snapshot;
@@ -51,11 +46,9 @@ mod thread;
 mod threads;
 mod total;
 mod unit;
-mod usual;
 mod value;
 mod window;
 mod window_rule;
-mod wire;
 
 pub use census::Census;
 pub use cgroup::{
@@ -69,7 +62,6 @@ pub use cpus::{CpuSet, CpuSets, cpu_ranges};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub use direction::Direction;
 pub use engine::{BpfObstacle, BpfUse, NoBpf};
-pub(crate) use envelope::{Bounds, Compact, Content, Refusal};
 pub use exited_thread::ExitedThread;
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
@@ -95,6 +87,7 @@ pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, 
 pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
 pub(crate) use stored_name::stored_names;
 pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
+pub(crate) use table::METRIC_COUNT;
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
 pub(crate) use thread::read_time;
 pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
@@ -105,8 +98,6 @@ pub use unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
 };
-pub(crate) use usual::Usual;
 pub use value::{Mismatch, Value};
 pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};
 pub use window_rule::{InWindow, WindowRule};
-pub(crate) use wire::Learned;

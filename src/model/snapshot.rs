@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::CgroupStats;
 use super::cpu_time::HostCpuTime;
 use super::engine::{BpfUse, NoBpf};
-use super::foreign;
 use super::host::HostContext;
 use super::psi::Psi;
 use super::sched_ext::SchedExtSysfs;
@@ -80,20 +79,6 @@ impl SnapshotHead {
     pub fn boottime_ns(&self) -> Option<u64> {
         let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
         exact.or_else(|| self.host.as_ref()?.uptime_ns)
-    }
-}
-
-impl CtprofSnapshot {
-    /// Normalizes the content of a file: sorts threads, and removes zeros of foreign files that mean
-    /// missing values.
-    pub(crate) fn settle(&mut self) {
-        let key = |thread: &ThreadState| (thread.tgid, thread.tid);
-        if !self.threads.is_sorted_by_key(key) {
-            self.threads.sort_by_key(key);
-        }
-        if self.head.format_version.is_none() {
-            foreign::clear_families_off(&mut self.threads);
-        }
     }
 }
 
@@ -188,22 +173,5 @@ optional_record! {
         pub smaps_ns: u64,
         /// Time spent reading jemalloc counters, summed over workers, in nanoseconds.
         pub probe_ns: u64,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_of_a_file_are_sorted_by_process_and_id() {
-        let thread = |tgid, tid| ThreadState { tgid, tid, ..ThreadState::default() };
-        let mut snapshot = CtprofSnapshot {
-            head: SnapshotHead { format_version: Some(1), ..SnapshotHead::default() },
-            threads: vec![thread(2, 9), thread(1, 3), thread(2, 2), thread(1, 1)],
-        };
-        snapshot.settle();
-        let ids: Vec<_> = snapshot.threads.iter().map(|thread| (thread.tgid, thread.tid)).collect();
-        assert_eq!(ids, [(1, 1), (1, 3), (2, 2), (2, 9)]);
     }
 }

@@ -209,7 +209,7 @@ macro_rules! define {
         }
 
         /// Number of metrics.
-        pub(super) const METRIC_COUNT: usize = [$($(stringify!($name),)+)+].len();
+        pub(crate) const METRIC_COUNT: usize = [$($(stringify!($name),)+)+].len();
 
         /// The totals of a group, each with the reduction of its type.
         #[derive(Clone, Debug, Default, PartialEq)]

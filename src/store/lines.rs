@@ -13,8 +13,8 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rayon::{Scope, Yield};
 use serde::de::DeserializeSeed;
 
-use super::flat;
-use crate::model::{Bounds, Content, Learned, SnapshotHead, ThreadId, ThreadState, Threads, Usual};
+use super::format::{Defaults, SnapshotContent, SnapshotReader, ThreadReader};
+use crate::model::{SnapshotHead, ThreadId, Threads};
 
 /// Bytes of threads that are parsed at a time.
 const BATCH: u64 = 256 * 1024;
@@ -29,8 +29,8 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 /// layout.
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(SnapshotHead, T)> {
     let mut text = Text { source, rest: Vec::new() };
-    let Start { mut json, usual, .. } = text.head(max)?;
-    let parsed = Parsed::new(usual.max_threads(max), &usual, empty);
+    let Start { mut json, defaults, .. } = text.head(max)?;
+    let parsed = Parsed::new(defaults.max_threads(max), &defaults, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
     Some((parse(&json, max)?.0, parsed.finish()?))
@@ -42,18 +42,18 @@ pub(super) fn head(source: impl Read, max: usize) -> Option<SnapshotHead> {
 }
 
 /// Parses a snapshot without threads, and what these leave out.
-fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Usual)> {
+fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Defaults)> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let Content { snapshot, usual } = Bounds::new(max).deserialize(&mut json).ok()?;
+    let SnapshotContent { snapshot, defaults } = SnapshotReader::new(max).deserialize(&mut json).ok()?;
     json.end().ok()?;
-    snapshot.threads.is_empty().then_some((snapshot.head, usual))
+    snapshot.threads.is_empty().then_some((snapshot.head, defaults))
 }
 
 /// What precedes the threads.
 struct Start {
     json: Vec<u8>,
     head: SnapshotHead,
-    usual: Usual,
+    defaults: Defaults,
 }
 
 /// A text that is read by whole lines.
@@ -68,10 +68,10 @@ impl<R: Read> Text<R> {
     fn head(&mut self, max: usize) -> Option<Start> {
         let json = self.until_newline(memchr, HEAD)?;
         // If only this is missing, the text ends inside the list of threads.
-        let (head, usual) = parse(&[&json, &b"]}"[..]].concat(), max)?;
+        let (head, defaults) = parse(&[&json, &b"]}"[..]].concat(), max)?;
         // In files of other tools, the whole file decides which zeros are values.
         head.format_version?;
-        Some(Start { json, head, usual })
+        Some(Start { json, head, defaults })
     }
 
     /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
@@ -97,7 +97,7 @@ impl<R: Read> Text<R> {
 /// The batches of lines parsed so far.
 struct Parsed<'e, T> {
     /// What threads leave out.
-    usual: &'e Usual,
+    defaults: &'e Defaults,
     /// What batches start from.
     empty: &'e T,
     /// Runs of consecutive batches, by the number of the first batch.
@@ -151,9 +151,9 @@ impl<T: Threads> Run<T> {
 }
 
 impl<'e, T: Threads> Parsed<'e, T> {
-    fn new(max: usize, usual: &'e Usual, empty: &'e T) -> Self {
+    fn new(max: usize, defaults: &'e Defaults, empty: &'e T) -> Self {
         let (waiting, threads, failed) = Default::default();
-        Self { usual, empty, runs: Mutex::default(), waiting, threads, max, failed }
+        Self { defaults, empty, runs: Mutex::default(), waiting, threads, max, failed }
     }
 
     /// Reads batches of lines to the end, and starts a task to parse each.
@@ -192,7 +192,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
             return None;
         }
         let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
-        let mut run = batch(number, lines, self.usual, empty)?;
+        let mut run = batch(number, lines, self.defaults, empty)?;
         let mut start = number;
         loop {
             let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,8 +222,8 @@ impl<'e, T: Threads> Parsed<'e, T> {
 }
 
 /// The threads in the lines, one per line; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T) -> Option<Run<T>> {
-    let mut learned = Learned::new(usual);
+fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threads: T) -> Option<Run<T>> {
+    let mut reader = ThreadReader::new(defaults);
     let (mut ids, mut ends_in_comma) = (None, true);
     let lines = str::from_utf8(lines).ok()?;
     for line in lines.strip_suffix('\n').unwrap_or(lines).split('\n') {
@@ -232,7 +232,9 @@ fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T)
             return None;
         }
         let line = comma.unwrap_or(line);
-        let thread = flat::read(&mut learned, line).or_else(|| escaped(&mut learned, line))?;
+        let mut json = serde_json::Deserializer::from_str(line);
+        let thread = reader.deserialize(&mut json).ok()?;
+        json.end().ok()?;
         let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
         ids = (last <= thread.id()).then(|| (first, thread.id()));
         ids?;
@@ -241,16 +243,10 @@ fn batch<T: Threads>(number: usize, lines: &[u8], usual: &Usual, mut threads: T)
     Some(Run { end: number + 1, threads, ids: ids?, ends_in_comma })
 }
 
-/// Reads a line that is not as simple as most.
-fn escaped(learned: &mut Learned<'_>, line: &str) -> Option<ThreadState> {
-    let mut json = serde_json::Deserializer::from_str(line);
-    let thread = learned.deserialize(&mut json).ok()?;
-    json.end().ok().map(|()| thread)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadState;
 
     fn read_all(json: &str, max: usize) -> Option<(SnapshotHead, Vec<ThreadState>)> {
         read(json.as_bytes(), max, &Vec::new())

@@ -9,9 +9,10 @@ use serde_json::error::Category;
 use serde_path_to_error::Track;
 
 use super::error::StoreError;
+use super::format::{Refusal, SnapshotReader};
 use super::limit::{Metered, max_threads};
 use super::lines;
-use crate::model::{Bounds, CtprofSnapshot, Refusal, SnapshotHead, Threads};
+use crate::model::{CtprofSnapshot, SnapshotHead, Threads};
 use crate::process::Progress;
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -177,8 +178,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         if let Some(read) = lines::read(self.json(form)?, max, empty) {
             return Ok(read);
         }
-        let mut snapshot = self.whole(form, &Bounds::new(max))?;
-        snapshot.settle();
+        let snapshot = self.whole(form, &SnapshotReader::new(max))?;
         let mut threads = empty.first();
         snapshot.threads.into_iter().for_each(|thread| threads.add(thread));
         Ok((snapshot.head, threads))
@@ -214,15 +214,15 @@ impl<S: Read + Seek + Send> Text<'_, S> {
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
-    fn whole(&mut self, form: Form, bounds: &Bounds) -> Result<CtprofSnapshot, StoreError> {
+    fn whole(&mut self, form: Form, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
         let text = BufReader::with_capacity(BUFFER, self.json(form)?);
         let mut json = serde_json::Deserializer::from_reader(text);
         let mut track = Track::new();
-        let snapshot = bounds.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+        let snapshot = reader.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
         // Reading on to the end also checks the frame's checksum.
-        let snapshot = snapshot.and_then(|content| json.end().map(|()| content.snapshot));
+        let snapshot = snapshot.and_then(|content| json.end().map(|()| content.normalized()));
         drop(json);
-        snapshot.map_err(|error| match bounds.refusal() {
+        snapshot.map_err(|error| match reader.refusal() {
             Some(refusal) => self.refused(refusal),
             None => self.wrong(error, &track.path()),
         })

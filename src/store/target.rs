@@ -3,7 +3,7 @@
 //! only at the moment of replacing.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::iter;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -20,13 +20,15 @@ use tempfile::NamedTempFile;
 use zstd::zstd_safe::CParameter;
 
 use super::error::StoreError;
+use super::format::SnapshotWriter;
 use super::limit::{Metered, max_threads};
-use super::overlap::overlapped;
-use crate::model::{Compact, CtprofSnapshot};
+use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 1;
-/// Binary logarithm of the number of places that zstd remembers. The text that repeats is that of the lines before:
-/// with fewer places, zstd finds it there rather than far away, which takes less time and space.
+/// Size of the blocks that zstd compresses, in bytes.
+const BLOCK: usize = 128 * 1024;
+/// Binary logarithm of the number of places that zstd remembers. What repeats is the text of the lines before: with
+/// few places, zstd finds it there. With its default, the file of 20,000 threads is 4.7% larger and takes longer.
 const HASH_LOG: u32 = 11;
 
 /// The extension of snapshots.
@@ -141,7 +143,7 @@ impl Target {
     /// readers allow. An existing file is kept in all cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
         let Self { path, kind, existing } = self;
-        let snapshot = Compact::new(snapshot);
+        let snapshot = SnapshotWriter::new(snapshot);
         if let Some((what, max)) = snapshot.too_many(max_threads(limit)) {
             return Err(StoreError::TooManyToWrite { path, what, max });
         }
@@ -268,15 +270,13 @@ fn first_free<F>(
 }
 
 /// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
-fn encode(snapshot: &Compact<'_>, file: &File, limit: u64) -> io::Result<u64> {
+fn encode(snapshot: &SnapshotWriter<'_>, file: &File, limit: u64) -> io::Result<u64> {
     let mut encoder = zstd::Encoder::new(Metered::new(file, u64::MAX), LEVEL)?;
     encoder.include_checksum(true)?;
     encoder.set_parameter(CParameter::HashLog(HASH_LOG))?;
-    let mut metered = Metered::new(encoder, limit);
-    overlapped(&mut metered, |blocks| {
-        let mut json = serde_json::Serializer::with_formatter(blocks, Lines::default());
-        Ok(snapshot.serialize(&mut json)?)
-    })?;
+    let mut blocks = BufWriter::with_capacity(BLOCK, Metered::new(encoder, limit));
+    snapshot.serialize(&mut serde_json::Serializer::with_formatter(&mut blocks, Lines::default()))?;
+    let metered = blocks.into_inner().map_err(IntoInnerError::into_error)?;
     Ok(metered.inner.finish()?.bytes)
 }
 

@@ -7,28 +7,27 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, Se
 use serde::ser::{Serialize, Serializer};
 
 use super::column::{Columns, ValueField};
-use super::thread::ThreadState;
-use super::value::Value;
+use crate::model::{ThreadState, Value};
 
 /// The values of a thread, in the order of the columns.
-pub(super) struct Row<'s> {
+pub(super) struct ValueRow<'s> {
     pub(super) columns: &'s Columns,
     pub(super) thread: &'s ThreadState,
 }
 
-impl Serialize for Row<'_> {
+impl Serialize for ValueRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.columns.values(self.thread))
     }
 }
 
 /// Reads the values of a thread, in the order of the columns.
-pub(super) struct ReadRow<'r> {
+pub(super) struct RowSeed<'r> {
     pub(super) columns: &'r Columns,
     pub(super) thread: &'r mut ThreadState,
 }
 
-impl<'de> DeserializeSeed<'de> for ReadRow<'_> {
+impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -36,7 +35,7 @@ impl<'de> DeserializeSeed<'de> for ReadRow<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ReadRow<'_> {
+impl<'de> Visitor<'de> for RowSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,7 +44,7 @@ impl<'de> Visitor<'de> for ReadRow<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         for fields in &self.columns.0 {
-            if seq.next_element_seed(PutAll { fields, thread: &mut *self.thread })?.is_none() {
+            if seq.next_element_seed(ColumnSeed { fields, thread: &mut *self.thread })?.is_none() {
                 return Ok(());
             }
         }
@@ -57,12 +56,12 @@ impl<'de> Visitor<'de> for ReadRow<'_> {
 }
 
 /// A value to store in all fields of a column.
-struct PutAll<'p> {
-    fields: &'p [ValueField],
-    thread: &'p mut ThreadState,
+struct ColumnSeed<'v> {
+    fields: &'v [ValueField],
+    thread: &'v mut ThreadState,
 }
 
-impl<'de> DeserializeSeed<'de> for PutAll<'_> {
+impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -70,7 +69,7 @@ impl<'de> DeserializeSeed<'de> for PutAll<'_> {
         let Some((first, others)) = fields.split_first() else {
             return IgnoredAny::deserialize(deserializer).map(drop);
         };
-        Put { field: *first, thread }.deserialize(deserializer)?;
+        ValueSeed { field: *first, thread }.deserialize(deserializer)?;
         // Only numbers are shared: copies of a long text would take much time.
         let number = match first.get(thread) {
             Some(value @ (Value::Unsigned(_) | Value::Signed(_))) => Some(value.into_owned()),
@@ -87,18 +86,18 @@ impl<'de> DeserializeSeed<'de> for PutAll<'_> {
 }
 
 /// A value to store in its field; null makes it absent.
-pub(super) struct Put<'p> {
+pub(super) struct ValueSeed<'v> {
     pub(super) field: ValueField,
-    pub(super) thread: &'p mut ThreadState,
+    pub(super) thread: &'v mut ThreadState,
 }
 
-impl Put<'_> {
+impl ValueSeed<'_> {
     fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
         self.field.set(self.thread, value).map_err(E::custom)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Put<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -106,7 +105,7 @@ impl<'de> DeserializeSeed<'de> for Put<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Put<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +144,7 @@ impl<'de> Visitor<'de> for Put<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CtprofSnapshot;
+    use crate::model::CtprofSnapshot;
 
     #[test]
     fn a_text_is_the_value_of_the_first_field_only() {

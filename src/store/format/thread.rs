@@ -12,65 +12,72 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, Ma
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::column::{Columns, ValueField};
-use super::foreign::Flags;
-use super::name::Name;
-use super::row::{Put, ReadRow, Row};
-use super::table::{METRIC_COUNT, METRICS};
-use super::thread::ThreadState;
-use super::usual::Usual;
+use super::defaults::Defaults;
+use super::ktstr::MeasuredFlags;
+use super::row::{RowSeed, ValueRow, ValueSeed};
+use crate::model::{METRIC_COUNT, METRICS, Name, ThreadState};
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize_without(&NOTHING_USUAL, serializer)
+        ThreadLine { thread: self, defaults: &NO_DEFAULTS }.serialize(serializer)
     }
 }
 
-static NOTHING_USUAL: LazyLock<Usual> = LazyLock::new(Usual::default);
+static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
 
-impl ThreadState {
-    /// Leaves out what is usual, and the keys of columns. A usual value, or one of its column, that the thread lacks is
-    /// null.
-    pub(super) fn serialize_without<S: Serializer>(&self, usual: &Usual, serializer: S) -> Result<S::Ok, S::Error> {
+/// A thread without its default values and the keys of columns. A default value, or one of its column, that the thread
+/// lacks is null.
+pub(super) struct ThreadLine<'s> {
+    pub(super) thread: &'s ThreadState,
+    pub(super) defaults: &'s Defaults,
+}
+
+impl Serialize for ThreadLine<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { thread, defaults } = self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("tid", &self.tid)?;
-        map.serialize_entry("tgid", &self.tgid)?;
-        map.serialize_entry("pcomm", &self.pcomm)?;
-        map.serialize_entry("comm", &self.comm)?;
-        if self.cgroup != usual.cgroup {
-            map.serialize_entry("cgroup", &self.cgroup)?;
+        map.serialize_entry("tid", &thread.tid)?;
+        map.serialize_entry("tgid", &thread.tgid)?;
+        map.serialize_entry("pcomm", &thread.pcomm)?;
+        map.serialize_entry("comm", &thread.comm)?;
+        if thread.cgroup != defaults.cgroup {
+            map.serialize_entry("cgroup", &thread.cgroup)?;
         }
-        let columns = Some(&usual.columns).filter(|columns| columns.values(self).any(|value| value.is_some()));
-        present(&mut map, "values", columns.map(|columns| Row { columns, thread: self }).as_ref())?;
-        for field in ValueField::TIMES.iter().filter(|field| !usual.columns.contains(**field)) {
-            present(&mut map, field.name(), field.get(self).as_ref())?;
+        let columns = Some(&defaults.columns).filter(|columns| columns.values(thread).any(|value| value.is_some()));
+        present(&mut map, "values", columns.map(|columns| ValueRow { columns, thread }).as_ref())?;
+        for field in ValueField::TIMES.iter().filter(|field| !defaults.columns.contains(**field)) {
+            present(&mut map, field.name(), field.get(thread).as_ref())?;
         }
-        present(&mut map, "kernel_thread", Some(&true).filter(|_| self.kernel_thread))?;
-        present(&mut map, "name_complete", Some(&true).filter(|_| self.name_complete))?;
-        present(&mut map, "count", self.span.map(|span| span.count).filter(|count| *count != 1).as_ref())?;
-        present(&mut map, "started", Some(&true).filter(|_| self.span.is_some_and(|span| span.started)))?;
-        present(&mut map, "exited", Some(&true).filter(|_| self.span.is_some_and(|span| span.exited)))?;
-        present(&mut map, "exited_work", self.exited_work.as_ref())?;
-        present(&mut map, "party", self.party.as_ref())?;
-        for (metric, _) in METRICS.iter().zip(self.unexpected(usual)).filter(|(_, unexpected)| *unexpected) {
-            map.serialize_entry(metric.name, &metric.get(&self.metrics))?;
+        present(&mut map, "kernel_thread", Some(&true).filter(|_| thread.kernel_thread))?;
+        present(&mut map, "name_complete", Some(&true).filter(|_| thread.name_complete))?;
+        present(&mut map, "count", thread.span.map(|span| span.count).filter(|count| *count != 1).as_ref())?;
+        present(&mut map, "started", Some(&true).filter(|_| thread.span.is_some_and(|span| span.started)))?;
+        present(&mut map, "exited", Some(&true).filter(|_| thread.span.is_some_and(|span| span.exited)))?;
+        present(&mut map, "exited_work", thread.exited_work.as_ref())?;
+        present(&mut map, "party", thread.party.as_ref())?;
+        for (metric, _) in METRICS.iter().zip(self.differs()).filter(|(_, differs)| *differs) {
+            map.serialize_entry(metric.name, &metric.get(&thread.metrics))?;
         }
-        present(&mut map, "process", self.process.as_ref())?;
-        present(&mut map, "process_after", self.process_after.as_ref())?;
-        present(&mut map, "smaps_rollup_kib", self.smaps_rollup_kib.as_ref())?;
+        present(&mut map, "process", thread.process.as_ref())?;
+        present(&mut map, "process_after", thread.process_after.as_ref())?;
+        present(&mut map, "smaps_rollup_kib", thread.smaps_rollup_kib.as_ref())?;
         map.end()
     }
+}
 
-    /// Whether each metric has neither its usual value nor that of its column.
-    fn unexpected(&self, usual: &Usual) -> [bool; METRIC_COUNT] {
-        let mut unexpected = self.metrics.differences(&usual.metrics);
-        for (fields, value) in usual.columns.0.iter().zip(usual.columns.values(self)) {
+impl ThreadLine<'_> {
+    /// Whether each metric has neither its default value nor that of its column.
+    fn differs(&self) -> [bool; METRIC_COUNT] {
+        let Self { thread, defaults } = self;
+        let mut differs = thread.metrics.differences(&defaults.metrics);
+        for (fields, value) in defaults.columns.0.iter().zip(defaults.columns.values(thread)) {
             for field in fields {
                 if let ValueField::Metric(metric) = field {
-                    unexpected[metric.id as usize] = metric.get(&self.metrics) != value;
+                    differs[metric.id as usize] = metric.get(&thread.metrics) != value;
                 }
             }
         }
-        unexpected
+        differs
     }
 }
 
@@ -84,7 +91,7 @@ pub(super) fn present<M: SerializeMap, T: Serialize>(
 }
 
 #[derive(Clone, Copy)]
-enum Field {
+enum ThreadField {
     Tid,
     Tgid,
     Pcomm,
@@ -106,64 +113,63 @@ enum Field {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, Field); 17] = [
-    ("tid", Field::Tid),
-    ("tgid", Field::Tgid),
-    ("pcomm", Field::Pcomm),
-    ("comm", Field::Comm),
-    ("cgroup", Field::Cgroup),
-    ("values", Field::Values),
-    ("columns", Field::Columns),
-    ("kernel_thread", Field::KernelThread),
-    ("name_complete", Field::NameComplete),
-    ("count", Field::Count),
-    ("started", Field::Started),
-    ("exited", Field::Exited),
-    ("exited_work", Field::ExitedWork),
-    ("party", Field::Party),
-    ("process", Field::Process),
-    ("process_after", Field::ProcessAfter),
-    ("smaps_rollup_kib", Field::Smaps),
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 17] = [
+    ("tid", ThreadField::Tid),
+    ("tgid", ThreadField::Tgid),
+    ("pcomm", ThreadField::Pcomm),
+    ("comm", ThreadField::Comm),
+    ("cgroup", ThreadField::Cgroup),
+    ("values", ThreadField::Values),
+    ("columns", ThreadField::Columns),
+    ("kernel_thread", ThreadField::KernelThread),
+    ("name_complete", ThreadField::NameComplete),
+    ("count", ThreadField::Count),
+    ("started", ThreadField::Started),
+    ("exited", ThreadField::Exited),
+    ("exited_work", ThreadField::ExitedWork),
+    ("party", ThreadField::Party),
+    ("process", ThreadField::Process),
+    ("process_after", ThreadField::ProcessAfter),
+    ("smaps_rollup_kib", ThreadField::Smaps),
 ];
 
 /// Every field of a thread, by its index and by its key.
-struct Fields {
-    list: Vec<(&'static str, Field)>,
+struct ThreadFields {
+    list: Vec<(&'static str, ThreadField)>,
     places: HashMap<&'static str, usize>,
 }
 
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let values = ValueField::all().map(|field| (field.name(), Field::Value(field)));
-    let foreign = Flags::NAMES.iter().enumerate().map(|(at, &name)| (name, Field::Foreign(at)));
+static FIELDS: LazyLock<ThreadFields> = LazyLock::new(|| {
+    let values = ValueField::all().map(|field| (field.name(), ThreadField::Value(field)));
+    let foreign = MeasuredFlags::NAMES.iter().enumerate().map(|(at, &name)| (name, ThreadField::Foreign(at)));
     let list: Vec<_> = FIELDS_WITHOUT_VALUES.into_iter().chain(values).chain(foreign).collect();
     let places = list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
-    Fields { list, places }
+    ThreadFields { list, places }
 });
 
-/// State from the threads read so far: threads usually have the same order of fields, and share names.
-pub(crate) struct Learned<'u> {
-    /// What threads have unless they say otherwise.
-    usual: &'u Usual,
-    fields: &'static Fields,
+/// Reads threads, and learns from each: threads usually have the same order of fields, and share names.
+pub(in crate::store) struct ThreadReader<'d> {
+    defaults: &'d Defaults,
+    fields: &'static ThreadFields,
     /// By the index of a field, the index of the field that followed it; the last is for the first field.
     next: Vec<usize>,
     names: HashSet<Name>,
 }
 
-impl<'u> Learned<'u> {
-    pub(crate) fn new(usual: &'u Usual) -> Self {
+impl<'d> ThreadReader<'d> {
+    pub(in crate::store) fn new(defaults: &'d Defaults) -> Self {
         let fields = &*FIELDS;
-        Self { usual, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
+        Self { defaults, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
     }
 
     /// A name that must be present.
     fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
-        let name = map.next_value_seed(Known(&mut self.names))?;
+        let name = map.next_value_seed(NameSeed(&mut self.names))?;
         name.ok_or_else(|| de::Error::invalid_type(Unexpected::Unit, &"a string"))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Learned<'_> {
+impl<'de> DeserializeSeed<'de> for &mut ThreadReader<'_> {
     type Value = ThreadState;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ThreadState, D::Error> {
@@ -173,16 +179,16 @@ impl<'de> DeserializeSeed<'de> for &mut Learned<'_> {
 
 impl<'de> Deserialize<'de> for ThreadState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Learned::new(&NOTHING_USUAL).deserialize(deserializer)
+        ThreadReader::new(&NO_DEFAULTS).deserialize(deserializer)
     }
 }
 
 /// A thread without ids, and the columns.
 pub(super) fn without_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(ThreadState, Columns), D::Error> {
-    deserializer.deserialize_map(WithoutIds(&mut Learned::new(&NOTHING_USUAL)))
+    deserializer.deserialize_map(WithoutIds(&mut ThreadReader::new(&NO_DEFAULTS)))
 }
 
-impl<'de> Visitor<'de> for &mut Learned<'_> {
+impl<'de> Visitor<'de> for &mut ThreadReader<'_> {
     type Value = ThreadState;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,16 +211,16 @@ struct Others {
     columns: Columns,
 }
 
-impl Learned<'_> {
+impl ThreadReader<'_> {
     fn thread<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(ThreadState, Others), A::Error> {
-        let Usual { cgroup, metrics, columns } = self.usual;
+        let Defaults { cgroup, metrics, columns } = self.defaults;
         let metrics = Box::new(metrics.clone());
         let mut thread = ThreadState { cgroup: cgroup.clone(), metrics, ..ThreadState::default() };
         let mut others = Others::default();
         let mut has_metrics = false;
-        let mut flags = Flags::default();
+        let mut flags = MeasuredFlags::default();
         let mut before = self.fields.list.len();
-        while let Some(place) = map.next_key_seed(Key { fields: self.fields, expected: self.next[before] })? {
+        while let Some(place) = map.next_key_seed(KeySeed { fields: self.fields, expected: self.next[before] })? {
             let Some(place) = place else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -222,30 +228,30 @@ impl Learned<'_> {
             self.next[before] = place;
             before = place;
             match self.fields.list[place].1 {
-                Field::Tid => others.tid = Some(map.next_value()?),
-                Field::Tgid => others.tgid = Some(map.next_value()?),
-                Field::Pcomm => thread.pcomm = self.name(&mut map)?,
-                Field::Comm => thread.comm = self.name(&mut map)?,
-                Field::Cgroup => thread.cgroup = map.next_value_seed(Known(&mut self.names))?,
+                ThreadField::Tid => others.tid = Some(map.next_value()?),
+                ThreadField::Tgid => others.tgid = Some(map.next_value()?),
+                ThreadField::Pcomm => thread.pcomm = self.name(&mut map)?,
+                ThreadField::Comm => thread.comm = self.name(&mut map)?,
+                ThreadField::Cgroup => thread.cgroup = map.next_value_seed(NameSeed(&mut self.names))?,
                 // It would replace the values of metrics that have their own.
-                Field::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
-                Field::Values => map.next_value_seed(ReadRow { columns, thread: &mut thread })?,
-                Field::Columns => others.columns = map.next_value()?,
-                Field::KernelThread => thread.kernel_thread = map.next_value()?,
-                Field::NameComplete => thread.name_complete = map.next_value()?,
-                Field::Count => thread.span.get_or_insert_default().count = map.next_value()?,
-                Field::Started => thread.span.get_or_insert_default().started = map.next_value()?,
-                Field::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
-                Field::ExitedWork => thread.exited_work = map.next_value()?,
-                Field::Party => thread.party = map.next_value()?,
-                Field::ProcessAfter => thread.process_after = map.next_value()?,
-                Field::Process => thread.process = map.next_value()?,
-                Field::Value(field) => {
+                ThreadField::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
+                ThreadField::Values => map.next_value_seed(RowSeed { columns, thread: &mut thread })?,
+                ThreadField::Columns => others.columns = map.next_value()?,
+                ThreadField::KernelThread => thread.kernel_thread = map.next_value()?,
+                ThreadField::NameComplete => thread.name_complete = map.next_value()?,
+                ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
+                ThreadField::Started => thread.span.get_or_insert_default().started = map.next_value()?,
+                ThreadField::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
+                ThreadField::ExitedWork => thread.exited_work = map.next_value()?,
+                ThreadField::Party => thread.party = map.next_value()?,
+                ThreadField::ProcessAfter => thread.process_after = map.next_value()?,
+                ThreadField::Process => thread.process = map.next_value()?,
+                ThreadField::Value(field) => {
                     has_metrics |= matches!(field, ValueField::Metric(_));
-                    map.next_value_seed(Put { field, thread: &mut thread })?;
+                    map.next_value_seed(ValueSeed { field, thread: &mut thread })?;
                 }
-                Field::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
-                Field::Foreign(at) => flags.set(at, map.next_value()?),
+                ThreadField::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
+                ThreadField::Foreign(at) => flags.set(at, map.next_value()?),
             }
         }
         flags.apply(&mut thread);
@@ -254,7 +260,7 @@ impl Learned<'_> {
 }
 
 /// Reads a thread without ids.
-struct WithoutIds<'l, 'u>(&'l mut Learned<'u>);
+struct WithoutIds<'l, 'd>(&'l mut ThreadReader<'d>);
 
 impl<'de> Visitor<'de> for WithoutIds<'_, '_> {
     type Value = (ThreadState, Columns);
@@ -269,12 +275,12 @@ impl<'de> Visitor<'de> for WithoutIds<'_, '_> {
 }
 
 /// Reads a key, usually of the field at index `expected`; returns the index of its field, if known.
-struct Key {
-    fields: &'static Fields,
+struct KeySeed {
+    fields: &'static ThreadFields,
     expected: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for KeySeed {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
@@ -282,7 +288,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for KeySeed {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,10 +303,10 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// A name, shared with earlier threads if they have it; `None` for null.
-struct Known<'n>(&'n mut HashSet<Name>);
+/// Reads a name, shared with earlier threads if they have it; `None` for null.
+struct NameSeed<'n>(&'n mut HashSet<Name>);
 
-impl<'de> DeserializeSeed<'de> for Known<'_> {
+impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = Option<Name>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Name>, D::Error> {
@@ -308,7 +314,7 @@ impl<'de> DeserializeSeed<'de> for Known<'_> {
     }
 }
 
-impl Visitor<'_> for Known<'_> {
+impl Visitor<'_> for NameSeed<'_> {
     type Value = Option<Name>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -333,11 +339,8 @@ impl Visitor<'_> for Known<'_> {
 mod tests {
     use std::borrow::Cow;
 
-    use super::super::process::ProcessState;
-    use super::super::thread::{ExitedWork, Party, ThreadSpan};
-    use super::super::unit::Shape;
-    use super::super::value::Value;
     use super::*;
+    use crate::model::{ExitedWork, Party, ProcessState, Shape, ThreadSpan, Value};
 
     /// A value that fits a metric and, if possible, differs from those of other metrics.
     fn sample(at: usize) -> Value<'static> {

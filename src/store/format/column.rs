@@ -5,10 +5,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::table::{METRICS, Metric};
-use super::thread::ThreadState;
-use super::unit::Shape;
-use super::value::{Mismatch, Value};
+use crate::model::{METRICS, Metric, Mismatch, Shape, ThreadState, Value};
 
 /// A field of a thread whose value can be in a column.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +122,7 @@ impl Columns {
     }
 }
 
-/// Whether so many of the threads have a value that the others can afford its key.
+/// Whether enough threads have a value for the others to write its key.
 pub(super) fn are_three_quarters(number: usize, threads: &[&ThreadState]) -> bool {
     number * 4 >= threads.len() * 3
 }

@@ -1,51 +1,49 @@
 //! What the lines of threads leave out: values that most of them have, and the keys of values that differ.
 
 use super::column::{Columns, ValueField, are_three_quarters};
-use super::name::Name;
-use super::table::{METRICS, Metrics};
-use super::thread::ThreadState;
-use super::value::Value;
+use crate::model::{METRICS, Metrics, Name, ThreadState, Value};
 
-/// Threads that are asked for the usual values.
-const ASKED: usize = 63;
+/// Maximum number of threads whose values decide.
+const SAMPLE: usize = 63;
 
-/// Bytes of usual texts and lists that as many threads may have as any; a list of 1,000 CPUs and a policy have fewer.
+/// Default texts and lists up to this size do not lower the number of threads that a file may have. A list of 1,000 CPUs
+/// and a policy are below it.
 const BYTES_PER_THREAD: usize = 4096;
 
 /// The cgroup and the metrics that a thread has unless its line says otherwise, and the order of the values in its line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Usual {
+pub(crate) struct Defaults {
     pub(super) cgroup: Option<Name>,
     pub(super) metrics: Metrics,
     pub(super) columns: Columns,
 }
 
-impl Usual {
+impl Defaults {
     /// What most of some threads have. Metrics whose values differ more get a column, unless more than half lack
     /// them.
     pub(crate) fn of(threads: &[ThreadState]) -> Self {
         if threads.is_empty() {
             return Self::default();
         }
-        let asked: Vec<_> = threads.iter().step_by(threads.len().div_ceil(ASKED)).collect();
-        let cgroup = majority(asked.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
-        let mut usual = Self { cgroup, ..Self::default() };
+        let sample: Vec<_> = threads.iter().step_by(threads.len().div_ceil(SAMPLE)).collect();
+        let cgroup = majority(sample.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
+        let mut defaults = Self { cgroup, ..Self::default() };
         for field in ValueField::all() {
-            let values = asked.iter().map(|thread| field.get(thread));
+            let values = sample.iter().map(|thread| field.get(thread));
             let has = |wanted: &Value<'_>| values.clone().filter(|value| value.as_ref() == Some(wanted)).count();
             match (field, majority(values.clone())) {
-                (ValueField::Metric(metric), Some(Some(value))) if are_three_quarters(has(&value), &asked) => {
-                    metric.set(&mut usual.metrics, value).expect("a metric holds its own values");
+                (ValueField::Metric(metric), Some(Some(value))) if are_three_quarters(has(&value), &sample) => {
+                    metric.set(&mut defaults.metrics, value).expect("a metric holds its own values");
                 }
                 (_, Some(None)) => {}
-                _ => usual.columns.add_written(field, &asked),
+                _ => defaults.columns.add_written(field, &sample),
             }
         }
-        usual
+        defaults
     }
 
-    /// How many threads a file may have that may have `max` with short values. Every thread copies them, however short
-    /// its line is.
+    /// The maximum number of threads of a file, if it is `max` for threads with short values. Every thread has a copy of
+    /// the default values, however short its line is.
     pub(crate) fn max_threads(&self, max: usize) -> usize {
         let bytes = METRICS.iter().filter_map(|metric| metric.get(&self.metrics)).map(|value| match value {
             Value::Name(text) => text.len(),
@@ -56,7 +54,7 @@ impl Usual {
         max / bytes.sum::<usize>().div_ceil(BYTES_PER_THREAD).max(1)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -78,9 +76,8 @@ fn majority<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<T> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpus::CpuSet;
-    use super::super::unit::CategoricalString;
     use super::*;
+    use crate::model::{CategoricalString, CpuSet};
 
     #[test]
     fn threads_that_writers_allow_are_allowed_by_readers() {
@@ -89,14 +86,14 @@ mod tests {
             cpu_affinity: Some(CpuSet((0..1022).collect())),
             ..Metrics::default()
         };
-        let usual = Usual { metrics, ..Usual::default() };
-        let read: Usual = serde_json::from_str(&serde_json::to_string(&usual).unwrap()).unwrap();
-        assert_eq!((usual.max_threads(100), read.max_threads(100)), (50, 50));
-        assert_eq!(Usual::default().max_threads(100), 100);
+        let defaults = Defaults { metrics, ..Defaults::default() };
+        let read: Defaults = serde_json::from_str(&serde_json::to_string(&defaults).unwrap()).unwrap();
+        assert_eq!((defaults.max_threads(100), read.max_threads(100)), (50, 50));
+        assert_eq!(Defaults::default().max_threads(100), 100);
     }
 
     #[test]
-    fn the_value_of_more_than_half_is_usual() {
+    fn the_value_of_more_than_half_is_the_default() {
         assert_eq!(majority([1, 2, 1].into_iter()), Some(1));
         assert_eq!(majority([1, 2, 3, 3].into_iter()), None);
         assert_eq!(majority([0_u8; 0].into_iter()), None);

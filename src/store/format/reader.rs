@@ -1,28 +1,24 @@
-//! The JSON of a snapshot: written with what is usual before the threads; read in bounded memory, whatever the text
-//! contains.
+//! Reads the JSON of a snapshot in bounded memory, whatever the text contains.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::Serializer;
-use serde::{Deserialize, Serialize};
 
-use super::cgroup::CgroupStats;
-use super::compact::Unusual;
-use super::snapshot::{CtprofSnapshot, FORMAT_VERSION, SnapshotHead};
-use super::thread::ThreadState;
-use super::usual::Usual;
-use super::wire::Learned;
+use super::defaults::Defaults;
+use super::ktstr;
+use super::thread::ThreadReader;
+use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SnapshotHead, ThreadState};
 
 /// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 
 /// Why JSON with the right types is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(in crate::store) enum Refusal {
     #[error("format version {0}; this ctprof reads versions up to {FORMAT_VERSION}")]
     NewerFormat(u32),
     #[error("no `threads`")]
@@ -31,77 +27,40 @@ pub(crate) enum Refusal {
     TooMany { what: &'static str, max: usize },
 }
 
-impl Serialize for CtprofSnapshot {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Envelope::new(self, &Usual::default()).serialize(serializer)
-    }
-}
-
-/// The keys of a snapshot: those of the head, which readers need first, then the threads.
-#[derive(Serialize)]
-struct Envelope<'s> {
-    #[serde(flatten)]
-    head: &'s SnapshotHead,
-    #[serde(skip_serializing_if = "Usual::is_empty")]
-    usual: &'s Usual,
-    threads: Unusual<'s>,
-}
-
-impl<'s> Envelope<'s> {
-    fn new(snapshot: &'s CtprofSnapshot, usual: &'s Usual) -> Self {
-        let CtprofSnapshot { head, threads } = snapshot;
-        Self { head, usual, threads: Unusual { threads, usual } }
-    }
-}
-
-/// A snapshot to write in less space: threads leave out what is usual. Older versions of the format lack that.
-pub(crate) struct Compact<'s> {
-    snapshot: &'s CtprofSnapshot,
-    usual: Usual,
-}
-
-impl<'s> Compact<'s> {
-    pub(crate) fn new(snapshot: &'s CtprofSnapshot) -> Self {
-        let has_usual = snapshot.head.format_version == Some(FORMAT_VERSION);
-        let usual = if has_usual { Usual::of(&snapshot.threads) } else { Usual::default() };
-        Self { snapshot, usual }
-    }
-
-    /// What readers refuse because it is more than a number, if they allow `max` of each.
-    pub(crate) fn too_many(&self, max: usize) -> Option<(&'static str, usize)> {
-        let CtprofSnapshot { head, threads } = self.snapshot;
-        let max_threads = self.usual.max_threads(max);
-        let counts = [("threads", threads.len(), max_threads), ("cgroups", head.cgroup_stats.len(), max)];
-        counts.into_iter().find(|(_, number, max)| number > max).map(|(what, _, max)| (what, max))
-    }
-}
-
-impl Serialize for Compact<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Envelope::new(self.snapshot, &self.usual).serialize(serializer)
-    }
-}
-
 /// Reads a snapshot with a limited number of threads and of cgroups, because each takes more memory
 /// than its shortest text.
-pub(crate) struct Bounds {
+pub(in crate::store) struct SnapshotReader {
     max: usize,
     refusal: Cell<Option<Refusal>>,
 }
 
-/// A snapshot as it was read, with what its threads leave out.
-pub(crate) struct Content {
-    pub(crate) snapshot: CtprofSnapshot,
-    pub(crate) usual: Usual,
+/// A snapshot as it was read, and the defaults of its threads.
+pub(in crate::store) struct SnapshotContent {
+    pub(in crate::store) snapshot: CtprofSnapshot,
+    pub(in crate::store) defaults: Defaults,
 }
 
-impl Bounds {
-    pub(crate) fn new(max: usize) -> Self {
+impl SnapshotContent {
+    /// The snapshot with its threads sorted, and without the zeros of foreign files that mean missing values.
+    pub(in crate::store) fn normalized(self) -> CtprofSnapshot {
+        let mut snapshot = self.snapshot;
+        if !snapshot.threads.is_sorted_by_key(ThreadState::id) {
+            snapshot.threads.sort_by_key(ThreadState::id);
+        }
+        if snapshot.head.format_version.is_none() {
+            ktstr::clear_families_off(&mut snapshot.threads);
+        }
+        snapshot
+    }
+}
+
+impl SnapshotReader {
+    pub(in crate::store) fn new(max: usize) -> Self {
         Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::default() }
     }
 
     /// Why the last snapshot was refused, if its JSON had the right types.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
+    pub(in crate::store) fn refusal(&self) -> Option<Refusal> {
         self.refusal.get()
     }
 
@@ -125,60 +84,60 @@ impl Bounds {
 
 impl<'de> Deserialize<'de> for CtprofSnapshot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Bounds::new(PID_MAX_LIMIT).deserialize(deserializer).map(|content| content.snapshot)
+        SnapshotReader::new(PID_MAX_LIMIT).deserialize(deserializer).map(|content| content.snapshot)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &Bounds {
-    type Value = Content;
+impl<'de> DeserializeSeed<'de> for &SnapshotReader {
+    type Value = SnapshotContent;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SnapshotContent, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for &Bounds {
-    type Value = Content;
+impl<'de> Visitor<'de> for &SnapshotReader {
+    type Value = SnapshotContent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a snapshot")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Content, A::Error> {
-        let mut fields = Fields { map, bounds: self, version: None, cgroups: None, usual: None, threads: None };
-        let head = SnapshotHead::deserialize(MapAccessDeserializer::new(&mut fields))?;
-        let Fields { version, cgroups, usual, threads, .. } = fields;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SnapshotContent, A::Error> {
+        let mut bounded =
+            BoundedFields { map, reader: self, version: None, cgroups: None, defaults: None, threads: None };
+        let head = SnapshotHead::deserialize(MapAccessDeserializer::new(&mut bounded))?;
+        let BoundedFields { version, cgroups, defaults, threads, .. } = bounded;
         let threads = threads.ok_or_else(|| self.refuse(Refusal::NoThreads))?;
         let (format_version, cgroup_stats) = (version.flatten(), cgroups.unwrap_or_default());
         let head = SnapshotHead { format_version, cgroup_stats, ..head };
-        Ok(Content { snapshot: CtprofSnapshot { head, threads }, usual: usual.unwrap_or_default() })
+        Ok(SnapshotContent { snapshot: CtprofSnapshot { head, threads }, defaults: defaults.unwrap_or_default() })
     }
 }
 
-/// The fields of a snapshot: reads those that have bounds, and passes on the others.
-struct Fields<'b, A> {
+/// Reads the fields of a snapshot that have bounds. The others are those of the head.
+struct BoundedFields<'r, A> {
     map: A,
-    bounds: &'b Bounds,
+    reader: &'r SnapshotReader,
     version: Option<Option<u32>>,
     cgroups: Option<BTreeMap<String, CgroupStats>>,
-    usual: Option<Usual>,
+    defaults: Option<Defaults>,
     threads: Option<Vec<ThreadState>>,
 }
 
-impl<'de, A: MapAccess<'de>> Fields<'_, A> {
-    /// Reads the value of a key, if it is one of the fields that have bounds.
+impl<'de, A: MapAccess<'de>> BoundedFields<'_, A> {
+    /// Reads the value of a key, unless it is one of the head.
     fn takes(&mut self, key: &str) -> Result<bool, A::Error> {
-        let Self { map, bounds, version, cgroups, usual, threads } = self;
-        let has_threads = threads.is_some();
+        let Self { map, reader, version, cgroups, defaults, threads } = self;
         match key {
-            "format_version" => once(version, || bounds.known(map.next_value()?)),
-            "cgroup_stats" => once(cgroups, || map.next_value_seed(CgroupMap(bounds))),
+            "format_version" => once(version, || reader.known(map.next_value()?)),
+            "cgroup_stats" => once(cgroups, || map.next_value_seed(CgroupMapSeed(reader))),
             // Threads that came before have been read without it.
-            "usual" if has_threads => Err(de::Error::custom("`usual` must precede `threads`")),
-            "usual" => once(usual, || map.next_value()),
+            "usual" if threads.is_some() => Err(de::Error::custom("`usual` must precede `threads`")),
+            "usual" => once(defaults, || map.next_value()),
             "threads" => {
-                let usual = usual.get_or_insert_default();
-                once(threads, || map.next_value_seed(ThreadList { bounds, usual }))
+                let defaults = &*defaults.get_or_insert_default();
+                once(threads, || map.next_value_seed(ThreadListSeed { reader, defaults }))
             }
             _ => return Ok(false),
         }
@@ -194,7 +153,7 @@ fn once<T, E: de::Error>(field: &mut Option<T>, read: impl FnOnce() -> Result<T,
     Ok(())
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Fields<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut BoundedFields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
@@ -211,12 +170,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Fields<'_, A> {
     }
 }
 
-struct ThreadList<'b> {
-    bounds: &'b Bounds,
-    usual: &'b Usual,
+struct ThreadListSeed<'r> {
+    reader: &'r SnapshotReader,
+    defaults: &'r Defaults,
 }
 
-impl<'de> DeserializeSeed<'de> for ThreadList<'_> {
+impl<'de> DeserializeSeed<'de> for ThreadListSeed<'_> {
     type Value = Vec<ThreadState>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -224,7 +183,7 @@ impl<'de> DeserializeSeed<'de> for ThreadList<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ThreadList<'_> {
+impl<'de> Visitor<'de> for ThreadListSeed<'_> {
     type Value = Vec<ThreadState>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,21 +191,19 @@ impl<'de> Visitor<'de> for ThreadList<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut threads = Vec::new();
-        let Self { bounds, usual } = self;
-        let max = usual.max_threads(bounds.max);
-        let mut learned = Learned::new(usual);
-        while let Some(thread) = seq.next_element_seed(&mut learned)? {
+        let max = self.defaults.max_threads(self.reader.max);
+        let (mut thread_reader, mut threads) = (ThreadReader::new(self.defaults), Vec::new());
+        while let Some(thread) = seq.next_element_seed(&mut thread_reader)? {
             threads.push(thread);
-            bounds.check(threads.len(), "threads", max)?;
+            self.reader.check(threads.len(), "threads", max)?;
         }
         Ok(threads)
     }
 }
 
-struct CgroupMap<'b>(&'b Bounds);
+struct CgroupMapSeed<'r>(&'r SnapshotReader);
 
-impl<'de> DeserializeSeed<'de> for CgroupMap<'_> {
+impl<'de> DeserializeSeed<'de> for CgroupMapSeed<'_> {
     type Value = BTreeMap<String, CgroupStats>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -254,7 +211,7 @@ impl<'de> DeserializeSeed<'de> for CgroupMap<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for CgroupMap<'_> {
+impl<'de> Visitor<'de> for CgroupMapSeed<'_> {
     type Value = BTreeMap<String, CgroupStats>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -273,16 +230,17 @@ impl<'de> Visitor<'de> for CgroupMap<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
+    use super::super::writer::SnapshotWriter;
+    use super::*;
+    use crate::model::{
         CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, SchedExtSysfs,
         TaskstatsSummary, WindowInfo,
     };
-    use super::*;
 
     fn refusal(json: &str, max: usize) -> Option<Refusal> {
-        let bounds = Bounds::new(max);
-        bounds.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
-        bounds.refusal()
+        let reader = SnapshotReader::new(max);
+        reader.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
+        reader.refusal()
     }
 
     #[test]
@@ -293,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_values_after_the_threads_are_an_error() {
+    fn default_values_after_the_threads_are_an_error() {
         let read = |json: &str| serde_json::from_str::<CtprofSnapshot>(json);
         let minflt = |snapshot: CtprofSnapshot| snapshot.threads[0].metrics.minflt.map(u64::from);
         let (usual, threads) = (r#""usual":{"minflt":7}"#, r#""threads":[{"tid":1,"tgid":1}]"#);
@@ -328,16 +286,6 @@ mod tests {
             let error = values(thread).unwrap_err();
             assert!(error.contains(problem), "{error}");
         }
-    }
-
-    #[test]
-    fn a_snapshot_of_version_1_was_written_with_usual_values() {
-        let mut snapshot: CtprofSnapshot =
-            serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
-        let has_usual = |snapshot: &_| serde_json::to_string(&Compact::new(snapshot)).unwrap().contains("usual");
-        assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read values that are usual as absent");
-        snapshot.head.format_version = Some(2);
-        assert!(has_usual(&snapshot));
     }
 
     #[test]
@@ -387,8 +335,16 @@ mod tests {
             sched_ext: Some(SchedExtSysfs::default()),
         };
         let full = CtprofSnapshot { head, threads: vec![ThreadState { tid: 3, ..ThreadState::default() }] };
-        for json in [serde_json::to_string(&full), serde_json::to_string(&Compact::new(&full))] {
+        for json in [serde_json::to_string(&full), serde_json::to_string(&SnapshotWriter::new(&full))] {
             assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json.unwrap()).unwrap(), full);
         }
+    }
+
+    #[test]
+    fn threads_of_a_file_are_sorted_by_process_and_id() {
+        let json = r#"{"format_version":1,"threads":[{"tid":9,"tgid":2},{"tid":3,"tgid":1},{"tid":2,"tgid":2},{"tid":1,"tgid":1}]}"#;
+        let content = SnapshotReader::new(9).deserialize(&mut serde_json::Deserializer::from_str(json)).unwrap();
+        let ids = content.normalized().threads.into_iter().map(|thread| (thread.tgid, thread.tid));
+        assert_eq!(ids.collect::<Vec<_>>(), [(1, 1), (1, 3), (2, 2), (2, 9)]);
     }
 }

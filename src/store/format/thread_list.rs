@@ -1,14 +1,26 @@
-//! The JSON of what is usual, and of threads without it.
+//! The list of threads in a file, and the defaults that each leaves out.
 
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::table::METRICS;
-use super::thread::ThreadState;
-use super::usual::Usual;
-use super::wire::{self, present};
+use super::defaults::Defaults;
+use super::thread::{self, ThreadLine, present};
+use crate::model::{METRICS, ThreadState};
 
-impl Serialize for Usual {
+/// Threads without their default values.
+pub(super) struct ThreadList<'s> {
+    pub(super) threads: &'s [ThreadState],
+    pub(super) defaults: &'s Defaults,
+}
+
+impl Serialize for ThreadList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { threads, defaults } = self;
+        serializer.collect_seq(threads.iter().map(|thread| ThreadLine { thread, defaults }))
+    }
+}
+
+impl Serialize for Defaults {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         present(&mut map, "cgroup", self.cgroup.as_ref())?;
@@ -20,33 +32,10 @@ impl Serialize for Usual {
     }
 }
 
-impl<'de> Deserialize<'de> for Usual {
+impl<'de> Deserialize<'de> for Defaults {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (thread, columns) = wire::without_ids(deserializer)?;
+        let (thread, columns) = thread::without_ids(deserializer)?;
         Ok(Self { cgroup: thread.cgroup, metrics: *thread.metrics, columns })
-    }
-}
-
-/// Threads without what is usual.
-pub(super) struct Unusual<'s> {
-    pub(super) threads: &'s [ThreadState],
-    pub(super) usual: &'s Usual,
-}
-
-impl Serialize for Unusual<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.threads.iter().map(|thread| UnusualThread { thread, usual: self.usual }))
-    }
-}
-
-struct UnusualThread<'s> {
-    thread: &'s ThreadState,
-    usual: &'s Usual,
-}
-
-impl Serialize for UnusualThread<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.thread.serialize_without(self.usual, serializer)
     }
 }
 
@@ -62,12 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn threads_leave_out_what_is_usual_and_say_what_they_lack() {
+    fn threads_leave_out_their_default_values_and_say_what_they_lack() {
         let threads = [("/a", Some(7)), ("/a", None), ("/b", Some(7)), ("/a", Some(7))];
         let threads: Vec<_> = (1..).zip(threads).map(|(tid, (cgroup, minflt))| thread(tid, cgroup, minflt)).collect();
-        let usual = Usual::of(&threads);
-        assert_eq!(serde_json::to_string(&usual).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
-        let json = serde_json::to_value(Unusual { threads: &threads, usual: &usual }).unwrap();
+        let defaults = Defaults::of(&threads);
+        assert_eq!(serde_json::to_string(&defaults).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
+        let json = serde_json::to_value(ThreadList { threads: &threads, defaults: &defaults }).unwrap();
         let expected = serde_json::json!([
             {"tid": 1, "tgid": 1, "pcomm": "", "comm": ""},
             {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "minflt": null},
@@ -75,8 +64,8 @@ mod tests {
             {"tid": 4, "tgid": 1, "pcomm": "", "comm": ""},
         ]);
         assert_eq!(json, expected);
-        assert_eq!(serde_json::from_str::<Usual>(&serde_json::to_string(&usual).unwrap()).unwrap(), usual);
-        assert!(Usual::of(&[]).is_empty());
+        assert_eq!(serde_json::from_str::<Defaults>(&serde_json::to_string(&defaults).unwrap()).unwrap(), defaults);
+        assert!(Defaults::of(&[]).is_empty());
     }
 
     /// A thread that waited for CPUs this long, and how often.
@@ -95,11 +84,11 @@ mod tests {
         threads[2].metrics.cpu_delay_total_ns = None;
         threads[3].read_at_ns = None;
         threads[4].metrics.cpu_delay_count = Some(3.into());
-        let usual = Usual::of(&threads);
+        let defaults = Defaults::of(&threads);
         let columns = r#"{"cpu_delay_count":2,"columns":[["read_at_ns"],["wait_time_ns","cpu_delay_total_ns"]]}"#;
-        assert_eq!(serde_json::to_string(&usual).unwrap(), columns);
-        assert_eq!(serde_json::from_str::<Usual>(columns).unwrap(), usual);
-        let json = serde_json::to_value(Unusual { threads: &threads[..5], usual: &usual }).unwrap();
+        assert_eq!(serde_json::to_string(&defaults).unwrap(), columns);
+        assert_eq!(serde_json::from_str::<Defaults>(columns).unwrap(), defaults);
+        let json = serde_json::to_value(ThreadList { threads: &threads[..5], defaults: &defaults }).unwrap();
         let expected = serde_json::json!([
             {"tid": 1, "tgid": 1, "pcomm": "", "comm": "", "values": [10, 100]},
             {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "values": [20, null], "cpu_delay_total_ns": 200},

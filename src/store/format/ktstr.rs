@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{Class, Source, TaskstatsFamily};
-use super::table::{METRICS, Metric};
-use super::thread::ThreadState;
-use super::value::Value;
+use crate::model::{Class, METRICS, Metric, Source, TaskstatsFamily, ThreadState, Value};
 
 /// The flags of a thread in a ktstr file; true if absent.
 #[derive(Default)]
-pub(super) struct Flags([Option<bool>; Flags::NAMES.len()]);
+pub(super) struct MeasuredFlags([Option<bool>; MeasuredFlags::NAMES.len()]);
 
-impl Flags {
+impl MeasuredFlags {
     pub(super) const NAMES: [&str; 5] =
         ["taskstats_measured", "cpu_delay_active", "delay_block_active", "xacct_active", "jemalloc_measured"];
 
