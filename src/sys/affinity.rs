@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, c_long};
+
+use super::{address, call, length};
 
 /// More CPUs than any kernel is built for (`NR_CPUS` ends at 8192).
 const MAX_WORDS: usize = 65_536 / 64;
@@ -29,10 +31,11 @@ pub(crate) fn cpus(tid: u32, mask: &mut Vec<u64>) -> Result<Vec<u32>, Errno> {
 
 /// Fills the front of `mask`; returns the number of bytes filled.
 fn get(tid: u32, mask: &mut [u64]) -> Result<usize, Errno> {
+    let arguments = [c_long::from(tid), length(size_of_val(mask)), address(mask.as_mut_ptr())];
     // SAFETY: the kernel writes at most the given number of bytes, which is the slice's size, and
     // any bit pattern is a valid u64.
-    let filled = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(mask), mask.as_mut_ptr()) };
-    Errno::result(filled).map(|bytes| usize::try_from(bytes).expect("a size, once errors are out"))
+    let filled = unsafe { call(libc::SYS_sched_getaffinity, arguments) }?;
+    Ok(usize::try_from(filled).expect("a size, once errors are out"))
 }
 
 fn numbers(mask: &[u64]) -> Vec<u32> {
@@ -64,8 +67,9 @@ pub(crate) fn start_on(command: &mut Command, cpus: &[u32]) {
 }
 
 fn set(mask: &[u64]) -> Result<(), Errno> {
+    let arguments = [0, length(size_of_val(mask)), address(mask.as_ptr())];
     // SAFETY: the kernel reads the given number of bytes, which is the slice's size. Thread 0 is the calling one.
-    Errno::result(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) }).map(drop)
+    unsafe { call(libc::SYS_sched_setaffinity, arguments) }.map(drop)
 }
 
 fn mask_of(cpus: &[u32]) -> Vec<u64> {

@@ -3,6 +3,8 @@
 use nix::errno::Errno;
 use nix::libc;
 
+use super::{address, call};
+
 /// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words per set.
 const VERSION: u32 = 0x2008_0522;
 
@@ -39,7 +41,7 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
+    unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
     for (data, shift) in data.iter_mut().zip([0, 32]) {
         let kept = u32::try_from(kept >> shift & u64::from(u32::MAX)).expect("half of the bits");
         data.effective &= kept;
@@ -53,7 +55,7 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
         }
     }
     // SAFETY: the kernel reads two records from an array of two.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) }).map(drop)
+    unsafe { call(libc::SYS_capset, [address(&raw mut header), address(data.as_ptr())]) }.map(drop)
 }
 
 #[cfg(test)]

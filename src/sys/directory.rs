@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::{address, call, length};
+
 /// Offsets in `struct linux_dirent64`: length of the record, start of the name.
 const RECLEN: usize = 16;
 const NAME: usize = 19;
@@ -29,9 +31,10 @@ pub(crate) fn numeric_entries(directory: impl AsFd, buffer: &mut [u8], ids: &mut
 }
 
 fn getdents(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let arguments = [fd.into(), address(buffer.as_mut_ptr()), length(buffer.len())];
     // SAFETY: the kernel writes at most `buffer.len()` bytes, and any byte is a valid u8.
-    let filled = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) };
-    Errno::result(filled).map(|bytes| usize::try_from(bytes).expect("a size, once errors are out"))
+    let filled = unsafe { call(libc::SYS_getdents64, arguments) }?;
+    Ok(usize::try_from(filled).expect("a size, once errors are out"))
 }
 
 fn split_record(records: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -17,8 +17,47 @@ pub(crate) mod wait;
 use std::io;
 
 use nix::errno::Errno;
+use nix::libc::{self, c_long};
 
 /// The kernel's error; `EIO` for one that the standard library made up.
 pub(crate) fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+/// A system call. The kernel reads whole registers, and C leaves the upper half of a variadic argument of 32 bits
+/// undefined, so each argument has the size of a register.
+///
+/// # Safety
+/// That of the system call.
+unsafe fn call<const N: usize>(number: c_long, arguments: [c_long; N]) -> Result<c_long, Errno> {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&arguments);
+    let [a, b, c, d, e, f] = all;
+    // SAFETY: the caller's promise. The kernel ignores arguments that the system call does not have.
+    Errno::result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+}
+
+/// An address as an argument: the kernel may access the value through it.
+fn address<T>(value: *const T) -> c_long {
+    c_long::try_from(value.expose_provenance().cast_signed()).expect("a register holds an address")
+}
+
+/// A length as an argument.
+fn length(bytes: usize) -> c_long {
+    c_long::try_from(bytes).expect("no object is longer")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn arguments_of_system_calls_fill_their_registers() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sys");
+        let files = ["", "bpf", "taskstats"].into_iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
+        let texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
+        let wrapped = concat!("libc::", "syscall(");
+        assert_eq!(texts.map(|text| text.matches(wrapped).count()).sum::<usize>(), 1, "use `call`");
+    }
 }

@@ -1,12 +1,14 @@
 //! Stops a thread while its thread pointer is read.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, c_long};
 
-use super::seccomp;
+use super::{address, call, seccomp};
 
 /// How long to poll for a stop without sleeping.
 const POLLING: Duration = Duration::from_micros(100);
@@ -24,13 +26,20 @@ pub(crate) enum StopError {
     Registers(Errno),
 }
 
-/// An attached thread. Dropping this detaches from it if it has stopped, and it resumes; one that has not is
-/// [`Late`].
+/// An attached thread. Dropping this detaches from it if it has stopped, and it resumes.
 #[derive(Debug)]
-pub(crate) struct Attached {
+struct Attached {
     tid: i32,
     /// Once it has stopped: the signal to detach with, 0 for none.
     stop: Option<i32>,
+    /// Only the thread that has attached can detach.
+    _not_send: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// Threads that the calling thread has interrupted and that have not stopped in time. Detaching is possible only after
+    /// they stop; the kernel resumes them when the calling thread exits.
+    static LATE: RefCell<Vec<Attached>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Attached {
@@ -41,7 +50,7 @@ impl Attached {
             return Err(StopError::Seize(Errno::EPERM));
         }
         request(libc::PTRACE_SEIZE.into(), tid, 0).map_err(StopError::Seize)?;
-        Ok(Self { tid, stop: None })
+        Ok(Self { tid, stop: None, _not_send: PhantomData })
     }
 
     /// Interrupts the thread and waits until it stops, at most for `timeout`.
@@ -91,25 +100,23 @@ impl Drop for Attached {
     }
 }
 
-/// A thread that was interrupted but has not stopped yet. Detaching is possible only after it stops.
-#[derive(Debug)]
-pub(crate) struct Late(Attached);
-
-impl Late {
-    /// Detaches if the thread has stopped or exited meanwhile; returns itself if not.
-    pub(crate) fn release(mut self) -> Option<Self> {
-        matches!(self.0.has_stopped(), Ok(false)).then_some(self)
-    }
+/// Detaches from threads that did not stop in time for the calling thread, and have stopped or exited since. Whether some
+/// have not.
+pub(crate) fn release_late() -> bool {
+    LATE.with_borrow_mut(|late| {
+        late.retain_mut(|attached| matches!(attached.has_stopped(), Ok(false)));
+        !late.is_empty()
+    })
 }
 
-/// Stops thread `tid`, waiting at most `timeout`, reads its thread pointer, and resumes it. A thread that
-/// did not stop in time is put into `late`.
-pub(crate) fn thread_pointer(tid: u32, timeout: Duration, late: &mut Vec<Late>) -> Result<u64, StopError> {
+/// Stops thread `tid`, waiting at most `timeout`, reads its thread pointer, and resumes it. [`release_late`] resumes a
+/// thread that did not stop in time.
+pub(crate) fn thread_pointer(tid: u32, timeout: Duration) -> Result<u64, StopError> {
     let mut attached = Attached::seize(tid)?;
     match attached.stop(timeout) {
         Ok(()) => pointer_register(tid).map_err(StopError::Registers),
         Err(error @ StopError::Wait(Errno::ETIMEDOUT)) => {
-            late.push(Late(attached));
+            LATE.with_borrow_mut(|late| late.push(attached));
             Err(error)
         }
         Err(error) => Err(error),
@@ -117,11 +124,10 @@ pub(crate) fn thread_pointer(tid: u32, timeout: Duration, late: &mut Vec<Late>) 
 }
 
 /// The raw system call, because C libraries differ in the types of its wrapper.
-fn request(request: i64, tid: i32, data: i32) -> Result<(), Errno> {
+fn request(request: c_long, tid: i32, data: i32) -> Result<(), Errno> {
     // SAFETY: none of the requests made here reads or writes memory of this process: address and
     // data are numbers to them.
-    let done = unsafe { libc::syscall(libc::SYS_ptrace, request, i64::from(tid), 0i64, i64::from(data)) };
-    Errno::result(done).map(drop)
+    unsafe { call(libc::SYS_ptrace, [request, tid.into(), 0, data.into()]) }.map(drop)
 }
 
 /// The thread pointer in the thread's registers.
@@ -143,13 +149,11 @@ const NT_ARM_TLS: libc::c_int = 0x401;
 fn regset<const WORDS: usize>(tid: u32, set: libc::c_int) -> Result<[u64; WORDS], Errno> {
     let mut words = [0u64; WORDS];
     let mut buffer = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
-    let request = i64::from(libc::PTRACE_GETREGSET);
+    let request = libc::PTRACE_GETREGSET.into();
+    let arguments = [request, c_long::from(tid), c_long::from(set), address(&raw mut buffer)];
     // SAFETY: the kernel writes at most `iov_len` bytes to `iov_base`, which is the array's size and
     // address; any bit pattern is a valid u64. `buffer` outlives the call.
-    let done = unsafe {
-        libc::syscall(libc::SYS_ptrace, request, i64::from(tid), i64::from(set), std::ptr::from_mut(&mut buffer))
-    };
-    Errno::result(done)?;
+    unsafe { call(libc::SYS_ptrace, arguments) }?;
     if buffer.iov_len < size_of_val(&words) { Err(Errno::EIO) } else { Ok(words) }
 }
 
@@ -198,12 +202,23 @@ mod tests {
         }
     }
 
+    /// Does not compile if an attachment could be sent to another thread, which could not detach.
+    #[test]
+    fn only_the_thread_that_attached_has_the_attachment() {
+        trait AmbiguousIfSend<T> {
+            fn check() {}
+        }
+        impl<A> AmbiguousIfSend<()> for A {}
+        impl<A: Send> AmbiguousIfSend<u8> for A {}
+        <Attached as AmbiguousIfSend<_>>::check();
+    }
+
     const TIMEOUT: Duration = Duration::from_millis(250);
 
     #[test]
     fn a_thread_is_resumed_at_once() {
         let sleeper = Sleeper::new();
-        match thread_pointer(sleeper.0.id(), TIMEOUT, &mut Vec::new()) {
+        match thread_pointer(sleeper.0.id(), TIMEOUT) {
             Err(error) => return skipped(Missing::Privilege(format!("ptrace: {error:?}"))),
             Ok(pointer) => assert_ne!(pointer, 0),
         }
@@ -219,7 +234,7 @@ mod tests {
         while sleeper.state() != 'T' {
             thread::sleep(Duration::from_millis(1));
         }
-        let _ = thread_pointer(sleeper.0.id(), TIMEOUT, &mut Vec::new());
+        let _ = thread_pointer(sleeper.0.id(), TIMEOUT);
         thread::sleep(Duration::from_millis(20));
         assert_eq!((sleeper.state(), sleeper.field("TracerPid:").as_str()), ('T', "0"));
     }
@@ -239,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_exist_is_an_error() {
-        let error = thread_pointer(u32::MAX >> 1, TIMEOUT, &mut Vec::new());
+        let error = thread_pointer(u32::MAX >> 1, TIMEOUT);
         assert_eq!(error, Err(StopError::Seize(Errno::ESRCH)));
     }
 }

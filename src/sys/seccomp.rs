@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::libc;
 
+use super::call;
+
 /// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter can kill the caller, as systemd's
 /// `SystemCallFilter=~@debug` does: if there is a filter, a child process tries first.
 pub(crate) fn allows_tracing() -> bool {
@@ -22,16 +24,16 @@ fn child_survives() -> bool {
     // Without a signal at its exit: where SIGCHLD is ignored, the kernel would not keep its status.
     // SAFETY: the child has memory of its own, makes three system calls, which take no memory of this process, and
     // exits.
-    let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-    if child == 0 {
+    let child = unsafe { call(libc::SYS_clone, []) };
+    if child == Ok(0) {
         // SAFETY: as above. No process has the number 0, so nothing is traced and nothing is read.
         unsafe {
-            libc::syscall(libc::SYS_ptrace, libc::PTRACE_DETACH, 0, 0, 0);
-            libc::syscall(libc::SYS_process_vm_readv, 0, 0, 0, 0, 0, 0);
+            let _ = call(libc::SYS_ptrace, [libc::PTRACE_DETACH.into()]);
+            let _ = call(libc::SYS_process_vm_readv, []);
             libc::_exit(0);
         }
     }
-    exits(child)
+    child.is_ok_and(exits)
 }
 
 /// Waits for `child`, as clone(2) returned it; whether it exits without a signal.

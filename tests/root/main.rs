@@ -10,6 +10,7 @@ mod histories;
 #[path = "../support/host.rs"]
 mod host;
 mod interruptions;
+mod moves;
 mod namespaces;
 mod neighbours;
 mod parity;

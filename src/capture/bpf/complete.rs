@@ -42,10 +42,10 @@ fn name(walk: &Walk<'_>, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<
 /// Whether a thread is under sched_ext depends on its scheduling class.
 fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
     let mut parsers = Parsers::new();
-    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, facts.sched_class));
-    let of_class = read_by_key(keys, |tid| {
+    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread, facts.sched_class));
+    let of_class = read_by_key(keys, |thread| {
         let mut metrics = Metrics::default();
-        if let Ok(text) = file_of(walk, tid, File::Sched, buffer)? {
+        if let Ok(text) = file_of(walk, thread.tid, File::Sched, buffer)? {
             parsers.put_all(File::Sched, text, &mut metrics);
         }
         Some(metrics.ext_enabled)
@@ -56,6 +56,8 @@ fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts]
     }
 }
 
+/// Threads with one `css_set` were in the same cgroups when BPF read them. One of them can have moved since, so two
+/// processes have to agree. If they do not, each process has its own.
 fn cgroups(
     walk: &Walk<'_>,
     threads: &mut [ThreadState],
@@ -64,15 +66,30 @@ fn cgroups(
     tally: &mut Tally,
 ) -> BTreeSet<Name> {
     let mut paths = CgroupPaths::default();
+    let mut read =
+        |thread: &ThreadState| Some(file_of(walk, thread.tid, File::Cgroup, buffer)?.map(|text| paths.identify(text)));
     // procfs shows a thread that is exiting in the root of hierarchies of version 1 (`proc_cgroup_show`).
     let key = |facts: &ThreadFacts| Some((facts.cgroups?, facts.flags & PF_EXITING));
-    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread.tid, key(facts)));
+    let keyed = || threads.iter().zip(facts).filter_map(|(thread, facts)| Some((thread, key(facts)?)));
     let of_set =
-        read_by_key(keys, |tid| Some(file_of(walk, tid, File::Cgroup, buffer)?.map(|text| paths.identify(text))));
-    let living = of_set.iter().filter(|((_, exiting), _)| *exiting == 0);
-    walk.css_sets.learn(living.filter_map(|((set, _), read)| Some((*set, read.as_ref().ok()?.clone()?))));
+        read_by_key(keyed().map(|(thread, set)| (thread, Some(set))), |thread| Some((thread.tgid, read(thread)?)));
+    let is_of_another =
+        |(thread, set): &(&ThreadState, _)| of_set.get(set).is_some_and(|(tgid, _)| *tgid != thread.tgid);
+    let others: Vec<_> = keyed().filter(is_of_another).map(|(thread, set)| (thread, Some(set))).collect();
+    let again = read_by_key(others.into_iter().rev(), &mut read);
+    let is_certain =
+        |set: &(u64, u64)| again.get(set).is_none_or(|again| Some(again) == of_set.get(set).map(|(_, first)| first));
+    let uncertain = keyed().filter(|(_, set)| !is_certain(set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
+    let of_process = read_by_key(uncertain, &mut read);
+    let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(set));
+    walk.css_sets.learn(living.filter_map(|((set, _), (_, read))| Some((*set, read.as_ref().ok()?.clone()?))));
     for (thread, facts) in threads.iter_mut().zip(facts) {
-        match key(facts).and_then(|set| of_set.get(&set)) {
+        let Some(set) = key(facts) else { continue };
+        let read = match is_certain(&set) {
+            true => of_set.get(&set).map(|(_, read)| read),
+            false => of_process.get(&(set, thread.tgid)),
+        };
+        match read {
             Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),
             Some(Err(errno)) => tally.failed(File::Cgroup, *errno),
             None => {}
@@ -91,16 +108,15 @@ fn file_of<'b>(walk: &Walk<'_>, tid: u32, file: File, buffer: &'b mut Vec<u8>) -
     }
 }
 
-/// Reads a value once for all threads with an equal key: for the first that has not exited. Threads are in the order
-/// of ids, so it is mostly an old one, whose key has hardly changed since it was read.
-fn read_by_key<K: Copy + Eq + Hash, T>(
-    threads: impl Iterator<Item = (u32, Option<K>)>,
-    mut read: impl FnMut(u32) -> Option<T>,
+/// Reads a value once for all threads with an equal key: for the first that has not exited.
+fn read_by_key<'t, K: Copy + Eq + Hash, T>(
+    threads: impl Iterator<Item = (&'t ThreadState, Option<K>)>,
+    mut read: impl FnMut(&ThreadState) -> Option<T>,
 ) -> HashMap<K, T> {
     let mut known = HashMap::new();
-    for (tid, key) in threads {
+    for (thread, key) in threads {
         if let Some(key) = key.filter(|key| !known.contains_key(key)) {
-            known.extend(read(tid).map(|value| (key, value)));
+            known.extend(read(thread).map(|value| (key, value)));
         }
     }
     known
@@ -178,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_one_set_have_the_cgroup_of_the_first_that_has_not_exited() {
+    fn threads_of_one_set_have_the_cgroup_of_those_that_have_not_exited() {
         let dir =
-            recorded(&[("50/cgroup", "0::/a\n"), ("50/stat", ""), ("51/cgroup", "0::/b\n"), ("60/cgroup", "0::/z\n")]);
+            recorded(&[("50/cgroup", "0::/a\n"), ("50/stat", ""), ("51/cgroup", "0::/a\n"), ("60/cgroup", "0::/z\n")]);
         // More threads have exited than live.
         let mut threads: Vec<_> = (1..=51).map(|tid| thread(tid, "x")).collect();
         threads.push(with(|facts| facts.cgroups = Some(0xc1), thread(60, "y")));
@@ -191,6 +207,26 @@ mod tests {
         assert_eq!(cgroups_of(&threads), expected);
         assert_eq!(cgroups, ["/a", "/z"].map(Name::from).into());
         assert_eq!(tally.summary().read_failures, 0);
+    }
+
+    #[test]
+    fn a_process_that_moves_takes_no_other_with_it() {
+        let of = |tid, tgid| {
+            let mut thread = thread(tid, "x");
+            thread.state.tgid = tgid;
+            thread
+        };
+        for moving in [[7, 8], [9, 9]] {
+            let cgroup = |tid| if moving.contains(&tid) { "0::/new\n" } else { "0::/old\n" };
+            let files: Vec<_> = (7..=9).map(|tid| (format!("{tid}/cgroup"), cgroup(tid))).collect();
+            let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+            let mut threads = [of(7, 7), of(8, 7), of(9, 9), of(10, 10)];
+            completed(&recorded(&files), &mut threads);
+            let mut expected = [7, 8, 9].map(|tid| Some(cgroup(tid)[3..].trim_end())).to_vec();
+            // It has exited, and nobody knows which of the two it was in.
+            expected.push(None);
+            assert_eq!(cgroups_of(&threads), expected);
+        }
     }
 
     #[test]

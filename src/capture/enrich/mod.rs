@@ -108,9 +108,9 @@ impl<'s> Enricher<'s> {
     }
 
     /// Resumes the threads that did not stop in time, on the worker that attached to them.
-    pub(super) fn release(&mut self) {
-        if let Some(probe) = &mut self.probe {
-            probe.release();
+    pub(super) fn release(&self) {
+        if self.probe.is_some() {
+            jemalloc::Probe::release();
         }
     }
 

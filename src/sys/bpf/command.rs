@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::super::{call, length};
+
 pub(super) const MAP_CREATE: u32 = 0;
 pub(super) const PROG_LOAD: u32 = 5;
 pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
@@ -24,10 +26,10 @@ const TRIES: u32 = 5;
 /// Errors of the system call.
 pub(super) unsafe fn run<T>(command: u32, attributes: &mut T) -> Result<libc::c_long, Errno> {
     let mut once = || {
-        let address = std::ptr::from_mut(attributes);
+        let arguments = [command.into(), super::super::address(std::ptr::from_mut(attributes)), length(size_of::<T>())];
         // SAFETY: the kernel reads and writes at most the given number of bytes at the address, which is a
         // structure of integers of that size; its addresses are the caller's promise.
-        Errno::result(unsafe { libc::syscall(libc::SYS_bpf, command, address, size_of::<T>()) })
+        unsafe { call(libc::SYS_bpf, arguments) }
     };
     for _ in 1..TRIES {
         match once() {

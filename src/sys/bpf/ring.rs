@@ -2,7 +2,7 @@
 //! `Documentation/bpf/ringbuf.rst` and `kernel/bpf/ringbuf.c`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use nix::errno::Errno;
 
@@ -59,11 +59,11 @@ impl Ring {
     /// # Errors
     /// `EBADMSG` if positions or lengths do not fit the ring.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
-        let end = position(&self.producer).load(Ordering::Acquire);
+        let end = acquire(|| position(&self.producer).load(Ordering::Relaxed));
         let mut start = position(&self.consumer).load(Ordering::Relaxed);
         while start != end {
             let available = end.wrapping_sub(start);
-            let header = self.header(start).load(Ordering::Acquire);
+            let header = acquire(|| self.header(start).load(Ordering::Relaxed));
             if header & BUSY != 0 {
                 break;
             }
@@ -102,6 +102,14 @@ impl Ring {
         // reader's position is behind it, which changes after the borrow ends.
         unsafe { std::slice::from_raw_parts(self.producer.address().add(place + HEADER), length) }
     }
+}
+
+/// A relaxed load and a fence: memory that is mapped for reading only allows no other atomic load
+/// (`std::sync::atomic`, "Atomic accesses to read-only memory").
+fn acquire<T>(relaxed_load: impl FnOnce() -> T) -> T {
+    let value = relaxed_load();
+    fence(Ordering::Acquire);
+    value
 }
 
 impl AsFd for Ring {
@@ -168,6 +176,13 @@ mod tests {
             let mut taken = Vec::new();
             self.ring.take(|record| taken.push(record.to_owned())).map(|()| taken)
         }
+    }
+
+    #[test]
+    fn memory_that_is_only_readable_has_no_loads_but_relaxed_ones() {
+        let code = include_str!("ring.rs").split("#[cfg(test)]").next().unwrap();
+        let loads: Vec<_> = code.lines().filter(|line| line.contains(".load(")).collect();
+        assert!(loads.len() == 3 && loads.iter().all(|line| line.contains("load(Ordering::Relaxed)")), "{loads:#?}");
     }
 
     #[test]

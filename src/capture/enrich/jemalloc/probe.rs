@@ -15,7 +15,7 @@ use super::target::unread;
 use crate::model::ProbeFailure;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::sys::memory;
-use crate::sys::ptrace::{self, Late, StopError};
+use crate::sys::ptrace::{self, StopError};
 
 /// The minimum timeout of one thread, even after other threads have used up the shared timeout.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
@@ -25,23 +25,22 @@ const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long to wait, at the end of the walk, for threads that have not stopped yet.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The probe of one worker: its results, and the threads it still must resume.
+/// The probe of one worker, and its results.
 pub(in crate::capture) struct Probe<'f> {
     files: &'f Files,
-    late: Vec<Late>,
     summary: CtprofProbeSummary,
     time: Duration,
 }
 
 impl<'f> Probe<'f> {
     pub(in crate::capture) fn new(files: &'f Files) -> Self {
-        Self { files, late: Vec::new(), summary: CtprofProbeSummary::default(), time: Duration::ZERO }
+        Self { files, summary: CtprofProbeSummary::default(), time: Duration::ZERO }
     }
 
     /// Whether a process has jemalloc. Kernel threads and exited threads have no memory; the counters of
     /// ctprof itself are in the host context.
     pub(in crate::capture) fn finds_jemalloc(&mut self, process: &Process, threads: &[ThreadState]) -> bool {
-        self.resume_stopped();
+        ptrace::release_late();
         if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
             return false;
         }
@@ -122,7 +121,7 @@ impl<'f> Probe<'f> {
 
     /// The thread pointer of a thread, which is stopped while it is read.
     fn stop(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<u64, ProbeFailure> {
-        self.resume_stopped();
+        ptrace::release_late();
         let left = attachment.timeout_left();
         let timeout = match thread.metrics.state {
             Some('D') if left.is_zero() => return Err(ProbeFailure::Waitpid),
@@ -130,7 +129,7 @@ impl<'f> Probe<'f> {
             _ => left.max(LEAST_TIMEOUT),
         };
         let begin = Instant::now();
-        let pointer = ptrace::thread_pointer(thread.tid, timeout, &mut self.late);
+        let pointer = ptrace::thread_pointer(thread.tid, timeout);
         attachment.spend(begin.elapsed());
         pointer.map_err(tag_of)
     }
@@ -147,19 +146,12 @@ impl<'f> Probe<'f> {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// Resumes the threads that did not stop in time and have stopped since.
-    fn resume_stopped(&mut self) {
-        self.late = std::mem::take(&mut self.late).into_iter().filter_map(Late::release).collect();
-    }
-
     /// Waits for the threads that have not stopped yet and resumes them, on the worker that attached to them.
     /// The kernel resumes the others when this worker exits.
-    pub(in crate::capture) fn release(&mut self) {
+    pub(in crate::capture) fn release() {
         let begin = Instant::now();
-        self.resume_stopped();
-        while !self.late.is_empty() && begin.elapsed() < RELEASE_TIMEOUT {
+        while ptrace::release_late() && begin.elapsed() < RELEASE_TIMEOUT {
             thread::sleep(Duration::from_millis(1));
-            self.resume_stopped();
         }
     }
 
@@ -281,26 +273,22 @@ mod tests {
         let sleeper = Sleeper(std::process::Command::new("sleep").arg("100").spawn().unwrap());
         let files = Files::default();
         let mut probe = Probe::new(&files);
-        let stops_late = |probe: &mut Probe<'_>| {
-            // With no time to stop, one attempt in a few is late.
-            (0..1000).any(|_| {
-                let _ = ptrace::thread_pointer(sleeper.0.id(), Duration::ZERO, &mut probe.late);
-                !probe.late.is_empty()
-            })
-        };
-        if !stops_late(&mut probe) {
+        let is_late = |result| matches!(result, Err(StopError::Wait(nix::errno::Errno::ETIMEDOUT)));
+        // With no time to stop, one attempt in a few is late.
+        let stops_late = || (0..1000).any(|_| is_late(ptrace::thread_pointer(sleeper.0.id(), Duration::ZERO)));
+        if !stops_late() {
             return skipped(Missing::Kernel("threads that stop late, or ptrace is denied"));
         }
         assert!(sleeper.is_traced());
-        probe.release();
-        assert!(!sleeper.is_traced() && probe.late.is_empty());
+        Probe::release();
+        assert!(!sleeper.is_traced());
 
-        assert!(stops_late(&mut probe));
+        assert!(stops_late());
         thread::sleep(Duration::from_millis(20));
         let dir = tempfile::tempdir().unwrap();
         let other = Process::new(2, Folder::open(dir.path()).unwrap());
         probe.finds_jemalloc(&other, &[ThreadState { kernel_thread: true, ..ThreadState::default() }]);
-        assert!(!sleeper.is_traced() && probe.late.is_empty(), "any process of the walk is enough");
+        assert!(!sleeper.is_traced(), "any process of the walk is enough");
     }
 
     fn target() -> Target {
@@ -348,7 +336,7 @@ mod tests {
         let mut threads: Vec<_> = heap.counters.keys().map(thread).collect();
         // A thread that has not stopped in time is attached to until this one exits, so that `heap` cannot be reaped.
         let timeout = Duration::from_secs(60);
-        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, timeout, &mut Vec::new());
+        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, timeout);
         let mut pointers: Vec<_> = threads.iter().map(|thread| stopped(thread).ok()).collect();
         if pointers.contains(&None) {
             return skipped(Missing::Privilege("ptrace"));
