@@ -10,15 +10,12 @@ use crate::histories::cgroup_roots;
 use crate::host::{CgroupFolder, Killed};
 use crate::support::{Missing, skipped};
 
-fn start(script: &str, folders: &[&CgroupFolder]) -> Killed {
+/// A shell that enters cgroups, and then runs a script.
+fn start(script: &str, folders: &[CgroupFolder]) -> Killed {
+    let enter = "for to; do echo 0 >\"$to/cgroup.procs\"; done; ";
     let mut command = Command::new("sh");
-    let command = command.args(["-c", script, "sh"]).args(folders.iter().map(|folder| &folder.0));
+    let command = command.args(["-c", &format!("{enter}{script}"), "sh"]).args(folders.iter().map(|folder| &folder.0));
     Killed(command.stdin(Stdio::null()).spawn().unwrap())
-}
-
-/// A process in a cgroup, under that name.
-fn sleeper(folder: &CgroupFolder) -> Killed {
-    start("echo 0 >\"$1/cgroup.procs\" && exec sleep 1000", &[folder])
 }
 
 #[test]
@@ -27,22 +24,23 @@ fn a_process_that_moves_takes_no_thread_of_its_old_cgroup_with_it() {
     if !has_bpf() {
         return;
     }
-    let create = |name: &str| {
-        let name = format!("ctprof-{name}-{}", std::process::id());
-        cgroup_roots().iter().find_map(|root| CgroupFolder::create(root, &name))
-    };
-    let (Some(one), Some(other)) = (create("one"), create("other")) else {
-        return skipped(Missing::Privilege("to create cgroups"));
-    };
-    // It has the lowest ids.
-    let _mover = start("while :; do for to in \"$@\"; do echo 0 >\"$to/cgroup.procs\"; done; done", &[&one, &other]);
-    let sleepers = [&one, &other].map(|folder| (sleeper(folder), folder.0.file_name().unwrap().to_str().unwrap()));
+    let mut roots = cgroup_roots();
+    // Of hierarchies of version 1, that of memory is looked at first.
+    roots.sort_by_key(|root| !root.ends_with("memory"));
+    let name = format!("ctprof-stays-{}", std::process::id());
+    let folders: Vec<_> = roots.iter().filter_map(|root| CgroupFolder::create(root, &name)).collect();
+    let other = folders
+        .first()
+        .and_then(|first| CgroupFolder::create(first.0.parent()?, &format!("ctprof-other-{}", std::process::id())));
+    let Some(other) = other else { return skipped(Missing::Privilege("to create cgroups")) };
+    let other = other.0.display();
+    // It has the lowest id of the two.
+    let _mover = start(&format!("while :; do for to in {other} $1; do echo 0 >$to/cgroup.procs; done; done"), &folders);
+    let sleeper = start("exec sleep 1000", &folders);
     for number in 0..60 {
         let snapshot = captured(Engine::Bpf).unwrap();
-        for (sleeper, name) in &sleepers {
-            let thread = snapshot.threads.iter().find(|thread| thread.tid == sleeper.0.id()).unwrap();
-            let cgroup = thread.cgroup.as_deref().unwrap();
-            assert!(&*thread.comm != "sleep" || cgroup.ends_with(name), "capture {number}: {cgroup}, not {name}");
-        }
+        let thread = snapshot.threads.iter().find(|thread| thread.tid == sleeper.0.id()).unwrap();
+        let cgroup = thread.cgroup.as_deref().unwrap();
+        assert!(&*thread.comm != "sleep" || cgroup.ends_with(&name), "capture {number}: {cgroup}");
     }
 }
