@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ctprof::model::Threads;
+use ctprof::model::{ExitedWork, Party, Threads};
 use ctprof::process::Progress;
 use ctprof::store::{StoreError, Target, load, load_into};
 use ctprof::{CtprofSnapshot, ThreadState};
@@ -44,6 +44,59 @@ fn a_capture_reads_back_as_it_was() {
     snapshot.write(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first, "same data, same bytes");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no other file is left");
+}
+
+/// A thread of a fixture.
+fn thread_of(snapshot: &CtprofSnapshot, tid: u32) -> &ThreadState {
+    snapshot.threads.iter().find(|thread| thread.tid == tid).unwrap()
+}
+
+#[test]
+fn a_capture_of_format_2_stays_readable() {
+    let snapshot = CtprofSnapshot::load(&fixture("v2-linux-6.18.ctprof.zst")).unwrap();
+    let CtprofSnapshot { head, threads } = &snapshot;
+    let host = head.host.as_ref().unwrap();
+    assert_eq!((head.format_version, threads.len(), host.kernel_release.as_deref()), (Some(2), 11, Some("6.18.44")));
+    assert_eq!(head.cgroup_stats["/app/work"].memory.current.map(u64::from), Some(4_236_554_240));
+    let worker = thread_of(&snapshot, 54);
+    assert_eq!((&*worker.pcomm, worker.tgid, worker.cgroup.as_deref()), ("python3", 3, Some("/app/work")));
+    let metrics = &worker.metrics;
+    assert_eq!(metrics.run_time_ns, Some(88_681_774.into()), "a value of a column");
+    assert_eq!([metrics.wait_time_ns, metrics.cpu_delay_total_ns], [Some(725_881_676.into()); 2], "a shared column");
+    assert_eq!(metrics.policy.as_ref().unwrap().0.as_ref(), "SCHED_OTHER", "a default value");
+    let leader = thread_of(&snapshot, 3);
+    assert_eq!(leader.metrics.wchar, Some(237.into()), "not the default value");
+    assert_eq!(leader.smaps_rollup_kib.as_ref().unwrap()["Rss"], 13_856);
+    assert_eq!(leader.process.as_ref().unwrap().cminflt.map(u64::from), Some(6554));
+}
+
+#[test]
+fn a_window_of_format_2_stays_readable() {
+    let snapshot = CtprofSnapshot::load(&fixture("v2-window-linux-6.18.ctprof.zst")).unwrap();
+    let window = snapshot.head.window.as_ref().unwrap();
+    let (command, cpu) = (window.command.as_ref().unwrap(), window.cpu.as_ref().unwrap());
+    assert_eq!((window.duration_ns, window.process_counters), (477_295_480, true));
+    assert_eq!((command.arguments.join(" "), command.status), ("sh work.sh".to_owned(), Some(0)));
+    assert_eq!((cpu.busy_ns, cpu.explained_ns, cpu.started_seen), (954_590_960, 285_759_437, 4));
+    let started = thread_of(&snapshot, 76);
+    let span = started.span.unwrap();
+    assert_eq!((span.alive_ns, span.started, span.exited), (399_669_194, true, false));
+    assert_eq!(started.metrics.run_time_ns, Some(11_557_786.into()));
+    let gone = thread_of(&snapshot, 54);
+    assert_eq!((gone.span.unwrap().exited, gone.metrics.run_time_ns), (true, None));
+    let children = snapshot.threads.iter().find(|thread| thread.exited_work == Some(ExitedWork::Children)).unwrap();
+    assert_eq!((children.tid, children.tgid, children.party), (0, 68, Some(Party::Command)));
+    assert_eq!(children.metrics.run_time_ns, Some(130_000_000.into()));
+}
+
+#[test]
+fn runs_of_format_2_stay_readable() {
+    let values = [1, 2].map(|number| {
+        let run = CtprofSnapshot::load(&fixture(&format!("v2-run-{number}-linux-6.18.ctprof.zst"))).unwrap();
+        let elapsed_ns = run.head.window.as_ref().unwrap().command.as_ref().unwrap().elapsed_ns;
+        (run.threads.len(), elapsed_ns, thread_of(&run, 60).metrics.run_time_ns.map(u64::from))
+    });
+    assert_eq!(values, [(18, 692_609_470, Some(5_771_970)), (19, 497_791_010, Some(29_608_830))]);
 }
 
 #[test]
@@ -185,6 +238,42 @@ fn a_bomb_stops_at_the_limit() {
     assert!(loaded(&bomb, 16 << 20).is_ok());
 }
 
+/// The whole of ctprof shows a file with a limit on its data, which includes memory that it has reserved only. Of the
+/// files that are known to take the most, a list of empty strings took 48 times the limit, 28 times of it resident.
+#[test]
+fn a_hostile_file_takes_at_most_64_times_the_limit_in_memory() {
+    const LIMIT_KIB: u64 = 4096;
+    /// What ctprof takes for an empty file.
+    const BASE_KIB: u64 = 48 * 1024;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hostile.json");
+    let fits = |json: &str, most_kib: u64| {
+        fs::write(&path, json).unwrap();
+        assert!(json.len() < 4 << 20);
+        let script =
+            format!("ulimit -d {most_kib} && exec \"$0\" show --max-snapshot-bytes {} \"$1\"", LIMIT_KIB << 10);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_ctprof")]).arg(&path);
+        shell.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    };
+    let pairs = (0..400_000).map(|number| format!("\"{number:x}\":1")).collect::<Vec<_>>().join(",");
+    let strings = vec!["\"\""; 1_300_000].join(",");
+    let stat = (0..120).map(|number| format!("\"{number:x}\":1")).collect::<Vec<_>>().join(",");
+    let cgroups = (0..3000).map(|number| format!("\"{number:x}\":{{\"memory\":{{\"stat\":{{{stat}}}}}}}"));
+    let cgroups = cgroups.collect::<Vec<_>>().join(",");
+    let head = r#""format_version":2,"captured_at_unix_ns":1"#;
+    assert!(fits(&format!(r#"{{{head},"threads":[]}}"#), BASE_KIB));
+    for json in [
+        format!(r#"{{{head},"capture":{{"capabilities":[{strings}]}},"threads":[]}}"#),
+        format!(r#"{{{head},"window":{{"backwards":{{{pairs}}}}},"threads":[]}}"#),
+        format!(r#"{{{head},"cgroup_stats":{{{cgroups}}},"threads":[]}}"#),
+        format!("{{{head},\"threads\":[\n{{\"tid\":1,\"tgid\":1,\"smaps_rollup_kib\":{{{pairs}}}}}\n]}}"),
+    ] {
+        assert!(!fits(&json, BASE_KIB), "the limit has an effect");
+        assert!(fits(&json, BASE_KIB + 64 * LIMIT_KIB), "{json:.120}");
+    }
+}
+
 #[test]
 fn too_many_tiny_threads_or_cgroups_are_refused() {
     let many = |one: &dyn Fn(u32) -> String, by: &str| (0..3000).map(one).collect::<Vec<_>>().join(by);
@@ -202,7 +291,7 @@ fn too_many_tiny_threads_or_cgroups_are_refused() {
 }
 
 #[test]
-fn a_long_usual_value_was_copied_for_every_thread_of_a_small_file() {
+fn a_long_default_value_counts_for_every_thread() {
     let json = |key: &str, value: &str, by: &str| {
         let threads = (1..=100).map(|tid| format!(r#"{{"tid":{tid},"tgid":1}}"#)).collect::<Vec<_>>().join(by);
         format!("{{\"format_version\":2,\"usual\":{{\"{key}\":{value}}},\"threads\":[\n{threads}\n]}}")
