@@ -2,7 +2,7 @@
 
 use rayon::ThreadPool;
 
-use super::bpf::facts::Facts;
+use super::bpf::host_parameters::HostParameters;
 use super::bpf::setup::BpfEngine;
 use super::bpf::walk::BpfWalked;
 use super::error::CaptureError;
@@ -63,7 +63,7 @@ impl Chosen {
             Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
             Self::Bpf(engine) => engine,
         };
-        match engine.walk(walk, &Facts::read(host, start), pids, pool) {
+        match engine.walk(walk, &HostParameters::read(host, start), pids, pool) {
             Ok(BpfWalked { walked, missed_processes }) => {
                 let used =
                     BpfUse { setup_ns: nanoseconds(engine.setup), dropped: engine.dropped_metrics(), missed_processes };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bpf::exits::{BpfExits, BpfListener};
-use super::bpf::facts::Facts;
+use super::bpf::host_parameters::HostParameters;
 use super::error::finding_without_bpf;
 use super::options::{Engine, Options, Tree};
 use super::start::Start;
@@ -44,7 +44,7 @@ impl ExitListener {
         if options.roots.tree() != Tree::Live {
             return Err(without(BpfObstacle::NotLive.into()));
         }
-        let facts = Facts::read(host, Start::now(Tree::Live));
+        let facts = HostParameters::read(host, Start::now(Tree::Live));
         let listener = BpfListener::start(ring_bytes, facts, Arc::clone(&options.css_sets));
         listener.map(Self).map_err(without)
     }

@@ -41,12 +41,10 @@ pub(in crate::capture) struct TypeId(pub u32);
 
 /// Kinds of types that are found by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) enum Kind {
-    /// A structure.
+pub(in crate::capture) enum TypeKind {
     Struct,
-    /// A function of the kernel.
     Function,
-    /// A typedef; tracepoints are the typedefs `btf_trace_*`.
+    /// Tracepoints are the typedefs `btf_trace_*`.
     Typedef,
 }
 
@@ -85,11 +83,11 @@ impl<'a> Btf<'a> {
     }
 
     /// The first type of that kind and name.
-    pub(in crate::capture) fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
+    pub(in crate::capture) fn find(&self, kind: TypeKind, name: &str) -> Option<TypeId> {
         let wanted = match kind {
-            Kind::Struct => kind::STRUCT,
-            Kind::Function => kind::FUNC,
-            Kind::Typedef => kind::TYPEDEF,
+            TypeKind::Struct => kind::STRUCT,
+            TypeKind::Function => kind::FUNC,
+            TypeKind::Typedef => kind::TYPEDEF,
         };
         // The section has each string once.
         let name = self.string_offset(name)?;
@@ -229,12 +227,12 @@ mod tests {
         let of_function = built.add(12, "a_function", 0, 0, &[]);
         let bytes = built.finish();
         let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(btf.find(Kind::Struct, "task"), Some(TypeId(of_structure)));
-        assert_eq!(btf.find(Kind::Typedef, "task"), Some(TypeId(of_typedef)));
-        assert_eq!(btf.find(Kind::Function, "a_function"), Some(TypeId(of_function)));
-        assert_eq!(btf.find(Kind::Function, "task"), None);
-        assert_eq!(btf.find(Kind::Function, "function"), None, "the end of another name");
-        assert_eq!(btf.find(Kind::Function, "a_func"), None, "the start of another name");
+        assert_eq!(btf.find(TypeKind::Struct, "task"), Some(TypeId(of_structure)));
+        assert_eq!(btf.find(TypeKind::Typedef, "task"), Some(TypeId(of_typedef)));
+        assert_eq!(btf.find(TypeKind::Function, "a_function"), Some(TypeId(of_function)));
+        assert_eq!(btf.find(TypeKind::Function, "task"), None);
+        assert_eq!(btf.find(TypeKind::Function, "function"), None, "the end of another name");
+        assert_eq!(btf.find(TypeKind::Function, "a_func"), None, "the start of another name");
     }
 
     /// Every kind, so that the last type is only found if all sizes are right.
@@ -257,7 +255,7 @@ mod tests {
         built.add(19, "e64", 1, 8, &[0, 1, 0]);
         let last = built.structure("last", 0, &[]);
         let bytes = built.finish();
-        assert_eq!(Btf::parse(&bytes).unwrap().find(Kind::Struct, "last"), Some(TypeId(last)));
+        assert_eq!(Btf::parse(&bytes).unwrap().find(TypeKind::Struct, "last"), Some(TypeId(last)));
     }
 
     #[test]
@@ -274,7 +272,7 @@ mod tests {
         assert_eq!(Btf::parse(&new_kind().with_layout(&layout[..80])).unwrap_err(), unknown);
         layout[80..82].copy_from_slice(&[4, 4]);
         let bytes = new_kind().with_layout(&layout);
-        assert_eq!(Btf::parse(&bytes).unwrap().find(Kind::Struct, "last"), Some(TypeId(2)));
+        assert_eq!(Btf::parse(&bytes).unwrap().find(TypeKind::Struct, "last"), Some(TypeId(2)));
     }
 
     #[test]

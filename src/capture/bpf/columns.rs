@@ -1,7 +1,7 @@
 //! The fields that a program copies: those of the tables of metrics and of processes, and those that say whose they
 //! are.
 
-use super::layout::{Part, Wanted};
+use super::layout::{FieldRequest, RecordScope};
 use crate::model::{FieldForm, KernelField, METRICS, Metric, MetricId, PROCESS, RESIDENT, WindowRule};
 
 pub(super) const TID: &str = "pid";
@@ -38,38 +38,38 @@ pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
 const COMM_WORDS: usize = 2;
 
 /// Every field, with `cpu_words` words of a mask of CPUs.
-pub(super) fn all(cpu_words: usize) -> Vec<Wanted> {
+pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
     let of_metrics = METRICS.iter().filter_map(|metric| metric.sources.bpf).flat_map(move |field| {
         let max_words = if field.form == FieldForm::Cpus { cpu_words } else { 1 };
-        field.paths().map(move |path| Wanted { path, part: Part::Thread, max_words })
+        field.paths().map(move |path| FieldRequest { path, part: RecordScope::Thread, max_words })
     });
     let of_threads = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
     let threads = of_threads.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied());
     let counters = PROCESS.iter().map(|counter| counter.source.field);
     let processes = PROCESS_CPU_TIME.into_iter().chain(counters).chain([PARENT]);
-    let comm = Wanted { path: COMM, part: Part::Thread, max_words: COMM_WORDS };
+    let comm = FieldRequest { path: COMM, part: RecordScope::Thread, max_words: COMM_WORDS };
     std::iter::once(comm)
-        .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
+        .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))
         .chain(of_metrics)
-        .chain(processes.map(|path| Wanted::number(Part::Process, path)))
+        .chain(processes.map(|path| FieldRequest::number(RecordScope::Process, path)))
         .collect()
 }
 
 /// Fields of a thread that exits. The second part is what it has lost when it is freed: from Linux 6.16 on, its memory is
 /// in it (`do_exit` of kernel/exit.c).
-pub(super) fn exits() -> Vec<Wanted> {
+pub(super) fn exits() -> Vec<FieldRequest> {
     let of_metrics = |is_wanted: fn(&Metric) -> bool| {
         let fields = METRICS.iter().filter(move |metric| is_wanted(metric)).filter_map(|metric| metric.sources.bpf);
         fields.flat_map(KernelField::paths)
     };
-    let name = |path: &'static str, part| Wanted { path, part, max_words: COMM_WORDS };
+    let name = |path: &'static str, part| FieldRequest { path, part, max_words: COMM_WORDS };
     let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME);
     let threads = others.chain(of_metrics(is_of_exited_threads));
     let exiting = of_metrics(is_of_memory).chain([PARENT]);
-    [name(COMM, Part::Thread), name(PROCESS_NAME, Part::Process)]
+    [name(COMM, RecordScope::Thread), name(PROCESS_NAME, RecordScope::Process)]
         .into_iter()
-        .chain(threads.map(|path| Wanted::number(Part::Thread, path)))
-        .chain(exiting.map(|path| Wanted::number(Part::Process, path)))
+        .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))
+        .chain(exiting.map(|path| FieldRequest::number(RecordScope::Process, path)))
         .collect()
 }
 

@@ -15,7 +15,7 @@ use super::read::ThreadFacts;
 use crate::model::{Metrics, Name, ThreadState, may_be_cut, printable};
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
-pub(super) fn all(
+pub(super) fn complete_threads(
     walk: &Walk<'_>,
     threads: &mut [ThreadState],
     facts: &[ThreadFacts],
@@ -166,7 +166,7 @@ mod tests {
         let mut tally = Tally::default();
         let take = |thread: &mut ReadThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
         let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
-        let cgroups = all(&walk, &mut states, &facts, &mut tally);
+        let cgroups = complete_threads(&walk, &mut states, &facts, &mut tally);
         threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);
         (cgroups, tally)
     }

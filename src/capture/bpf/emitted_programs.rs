@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use super::assemble::Assembled;
 use super::btf::{Btf, TypeId};
 use super::columns;
-use super::layout::{Column, Layout, Part, Record, Wanted};
-use super::load::{Attach, Spec, load};
+use super::layout::{Column, FieldRequest, Layout, Record, RecordScope};
+use super::load::{Attach, ProgramSpec, load};
 use super::machine::{Machine, NOW, STALE};
 use super::path::resolve;
 use super::program::{Emitter, Kernel};
 use super::recorded_types::each_kernel;
-use super::shape::Shape;
+use super::shape::TypeShape;
 use super::type_builder::TypeBuilder;
 use crate::model::BpfObstacle;
 use crate::skip::{Missing, skipped};
@@ -33,7 +33,7 @@ fn structures(btf: &Btf<'_>, task: TypeId, column: &Column) -> Vec<TypeId> {
     let path = column.path.split('|').map(str::trim).find(is_used).unwrap();
     let (pointers, _) = path.rsplit_once("->").unwrap_or_default();
     let target = |from: TypeId, member: &str| match btf.shape(btf.member(from, member).unwrap().id) {
-        Some(Shape::Pointer(target)) => target,
+        Some(TypeShape::Pointer(target)) => target,
         shape => panic!("{member}: {shape:?}"),
     };
     let pointers = pointers.split("->").filter(|member| !member.is_empty());
@@ -109,7 +109,7 @@ fn emitted(kernel: Kernel, layout: &Layout, dropped: &BTreeSet<u16>) -> Assemble
 }
 
 /// Runs the program and compares every column. Those behind `missing` must be absent, and their words 0.
-fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: Part, missing: Option<&[u32]>) {
+fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: RecordScope, missing: Option<&[u32]>) {
     let (record, rest) = Record::split(words).unwrap();
     assert_eq!((words.len(), rest.len(), record.time()), (layout.words(part), 0, NOW), "{name}");
     for column in &layout.columns {
@@ -126,7 +126,7 @@ fn records_have_the_values_of_every_column_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
         let mut memory = Memory::new(btf, kernel.task, layout);
         let program = emitted(kernel, layout, &BTreeSet::new());
-        for (part, is_leader) in [(Part::Thread, false), (Part::Process, true)] {
+        for (part, is_leader) in [(RecordScope::Thread, false), (RecordScope::Process, true)] {
             memory.set_leader(kernel, is_leader);
             let words = memory.machine.run(&program, memory.task);
             check(name, &mut memory, layout, &words, part, None);
@@ -145,7 +145,7 @@ fn values_behind_a_null_pointer_are_absent_and_not_those_of_the_thread_before() 
             let at = memory.pointer(layout, way);
             memory.machine.write(at, 0);
             let words = memory.machine.run(&program, memory.task);
-            check(name, &mut memory, layout, &words, Part::Process, Some(way));
+            check(name, &mut memory, layout, &words, RecordScope::Process, Some(way));
             assert!(!words.contains(&STALE), "{name}: a word is not written");
         }
     });
@@ -212,9 +212,9 @@ fn the_program_of_a_small_layout_is_this_one() {
     let bytes = small();
     let btf = Btf::parse(&bytes).unwrap();
     let kernel = Kernel::find(&btf).unwrap();
-    let thread = |path, max_words| Wanted { path, part: Part::Thread, max_words };
+    let thread = |path, max_words| FieldRequest { path, part: RecordScope::Thread, max_words };
     let wanted = vec![
-        Wanted::number(Part::Process, "signal->utime"),
+        FieldRequest::number(RecordScope::Process, "signal->utime"),
         thread("comm", 2),
         thread("mm->count[1].counter", 1),
         thread("pid", 1),
@@ -242,7 +242,7 @@ fn the_kernel_loads_the_program() {
     for cast in [kernel.cast, None] {
         let mut kernel = kernel;
         kernel.cast = cast;
-        let spec = Spec { name: "test_record", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+        let spec = ProgramSpec { name: "test_record", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
         let emit = |dropped: &_| Emitter { kernel, layout: &layout, dropped }.iterator(record.as_raw_fd());
         match load(&spec, emit) {
             Ok(loaded) => assert_eq!(loaded.dropped, BTreeSet::new(), "{cast:?}"),

@@ -3,7 +3,7 @@
 use super::super::ticks::Ticks;
 use super::columns;
 use super::exit_programs::ExitFields;
-use super::facts::Facts;
+use super::host_parameters::HostParameters;
 use super::layout::{Field, Record};
 use super::read::Reader;
 use super::value::CpuTimeFields;
@@ -21,7 +21,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    pub(super) fn new(fields: &ExitFields, facts: &Facts) -> Self {
+    pub(super) fn new(fields: &ExitFields, facts: &HostParameters) -> Self {
         let ExitFields { layout, dropped } = fields;
         let find = |path: &str| layout.find(path, dropped);
         Self {

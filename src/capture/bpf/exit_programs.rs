@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::btf::{Btf, Kind, TypeId};
+use super::btf::{Btf, TypeId, TypeKind};
 use super::columns;
-use super::layout::{Layout, Part};
-use super::load::{Attach, Spec, load};
+use super::layout::{Layout, RecordScope};
+use super::load::{Attach, ProgramSpec, load};
 use super::obstacle::of_errno;
 use super::program::{Emitter, Kernel};
 use super::setup::with_kernel;
@@ -25,17 +25,17 @@ use crate::sys::bpf::ring::Ring;
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
     without_room: Counter,
-    exit: Attached,
-    _free: Attached,
+    exit: AttachedProgram,
+    _free: AttachedProgram,
 }
 
 /// A program that runs until this is dropped.
-struct Attached {
+struct AttachedProgram {
     program: OwnedFd,
     _link: OwnedFd,
 }
 
-/// The fields of a record: those of both parts at the exit, those of [`Part::Thread`] when the thread is freed.
+/// The fields of a record: those of both parts at the exit, those of [`RecordScope::Thread`] when the thread is freed.
 #[derive(Debug)]
 pub(super) struct ExitFields {
     pub(super) layout: Layout,
@@ -91,13 +91,16 @@ struct Tracepoint {
     name: &'static str,
     /// The type of its functions.
     typedef: &'static str,
-    parts: &'static [Part],
+    parts: &'static [RecordScope],
 }
 
-const EXIT: Tracepoint =
-    Tracepoint { name: "ctprof_exits", typedef: "btf_trace_sched_process_exit", parts: &[Part::Thread, Part::Process] };
+const EXIT: Tracepoint = Tracepoint {
+    name: "ctprof_exits",
+    typedef: "btf_trace_sched_process_exit",
+    parts: &[RecordScope::Thread, RecordScope::Process],
+};
 const FREE: Tracepoint =
-    Tracepoint { name: "ctprof_freed", typedef: "btf_trace_sched_process_free", parts: &[Part::Thread] };
+    Tracepoint { name: "ctprof_freed", typedef: "btf_trace_sched_process_free", parts: &[RecordScope::Thread] };
 
 impl Tracepoint {
     fn attach(
@@ -106,9 +109,9 @@ impl Tracepoint {
         kernel: Kernel,
         fields: &mut ExitFields,
         (ring, lost): (BorrowedFd<'_>, BorrowedFd<'_>),
-    ) -> Result<Attached, NoBpf> {
-        let TypeId(btf_id) = btf.find(Kind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
-        let spec = Spec { name: self.name, attach: Attach::Tracepoint, btf_id };
+    ) -> Result<AttachedProgram, NoBpf> {
+        let TypeId(btf_id) = btf.find(TypeKind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
+        let spec = ProgramSpec { name: self.name, attach: Attach::Tracepoint, btf_id };
         let layout = &fields.layout;
         let loaded = load(&spec, |dropped| {
             let emitter = Emitter { kernel, layout, dropped };
@@ -118,7 +121,7 @@ impl Tracepoint {
         })?;
         fields.dropped.extend(loaded.dropped);
         let link = attach_tracepoint(loaded.program.as_fd()).map_err(of_errno)?;
-        Ok(Attached { program: loaded.program, _link: link })
+        Ok(AttachedProgram { program: loaded.program, _link: link })
     }
 }
 

@@ -16,8 +16,8 @@ use super::super::start::Start;
 use super::columns;
 use super::exit_decoder::Decoder;
 use super::exit_programs::{ExitFields, ExitPrograms};
-use super::facts::Facts;
-use super::layout::{FOLLOWED, Field, HEAD, Part, Record, TIME, words_of};
+use super::host_parameters::HostParameters;
+use super::layout::{FOLLOWED, Field, HEAD, Record, RecordScope, TIME, words_of};
 use super::packed_records::{MAX_BYTES, NotStored, PackedRecords};
 use crate::model::{BpfObstacle, ExitedThread, NoBpf};
 use crate::process::Privileges;
@@ -26,8 +26,8 @@ use crate::sys::priority::raise_priority_of_this_thread;
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
-/// Threads that have exited and are not freed, such as those whose parents never wait for them, take 1 KB each. More of
-/// them have what they had at their exit.
+/// Exited threads that the kernel has not freed yet, of 1 KB each: their parents may never wait for them. Beyond this many,
+/// a thread's counters are those read at exit.
 const MAX_EXITING: usize = 1 << 16;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
 const LONGEST_GRACE: Duration = Duration::from_millis(300);
@@ -41,7 +41,7 @@ pub(in crate::capture) struct BpfListener {
     /// The thread stops when this end is closed.
     stop: UnixStream,
     listening: JoinHandle<Received>,
-    facts: Facts,
+    facts: HostParameters,
     fields: ExitFields,
     css_sets: Arc<CssSets>,
 }
@@ -51,7 +51,11 @@ impl BpfListener {
     ///
     /// # Errors
     /// [`NoBpf`] says why BPF is not available.
-    pub(in crate::capture) fn start(ring_bytes: u32, facts: Facts, css_sets: Arc<CssSets>) -> Result<Self, NoBpf> {
+    pub(in crate::capture) fn start(
+        ring_bytes: u32,
+        facts: HostParameters,
+        css_sets: Arc<CssSets>,
+    ) -> Result<Self, NoBpf> {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let (programs, fields) = ExitPrograms::attach(ring_bytes)?;
@@ -81,7 +85,7 @@ pub(in crate::capture) struct BpfExits {
     pub(in crate::capture) lost: u64,
     pub(in crate::capture) not_run: u64,
     records: PackedRecords,
-    facts: Facts,
+    facts: HostParameters,
     fields: ExitFields,
     css_sets: Arc<CssSets>,
 }
@@ -120,7 +124,7 @@ impl Received {
         Self {
             exiting: HashMap::new(),
             records: PackedRecords::new(MAX_BYTES),
-            words: [Part::Thread, Part::Process].map(|part| layout.words(part)),
+            words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
             lost: 0,
@@ -218,7 +222,7 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 mod tests {
     use super::super::layout::{Column, Layout};
     use super::super::packed_records::MAX_WORDS;
-    use super::super::path::Place;
+    use super::super::path::FieldLocation;
     use super::*;
 
     /// A layout in which every field has a place, each with a pointer of its own if its path has one.
@@ -234,7 +238,7 @@ mod tests {
                 layout.pointers.push(hops.clone());
             }
             if layout.columns.iter().all(|column| column.path != wanted.path) {
-                let place = Place { hops, size: 8, ..Place::default() };
+                let place = FieldLocation { hops, size: 8, ..FieldLocation::default() };
                 let words = wanted.max_words;
                 layout.columns.push(Column { path: wanted.path, part: wanted.part, place, slot, words });
                 slot += words;
@@ -244,7 +248,7 @@ mod tests {
     }
 
     /// A record with fields by their paths, in which every pointer was followed, and the address of its thread.
-    fn record(fields: &ExitFields, (part, time, address): (Part, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
+    fn record(fields: &ExitFields, (part, time, address): (RecordScope, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
         let Layout { columns, pointers } = &fields.layout;
         let mut words = vec![0; fields.layout.words(part) + 1];
         words[0] = fields.layout.words(part).try_into().unwrap();
@@ -280,7 +284,7 @@ mod tests {
             ("min_flt", 5),
             ("delays->blkio_count", 3),
         ];
-        record(fields, (Part::Process, 5_000_000_000, 0xabc), &values)
+        record(fields, (RecordScope::Process, 5_000_000_000, 0xabc), &values)
     }
 
     fn freed(fields: &ExitFields, start_ns: u64, run_ns: u64) -> Vec<u64> {
@@ -295,7 +299,7 @@ mod tests {
             ("min_flt", 9),
             ("delays->blkio_count", 4),
         ];
-        record(fields, (Part::Thread, 6_000_000_000, 0xabc), &values)
+        record(fields, (RecordScope::Thread, 6_000_000_000, 0xabc), &values)
     }
 
     /// The threads of these records.
@@ -305,7 +309,7 @@ mod tests {
         let Received { records, received, lost, not_run, .. } = received;
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
-        let facts = Facts { delays: true, ..Facts::default() };
+        let facts = HostParameters { delays: true, ..HostParameters::default() };
         BpfExits { received, lost, not_run, records, facts, fields: fields(), css_sets }.threads().collect()
     }
 
@@ -360,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_record_with_every_field_is_stored_whole() {
-        let words = fields().layout.words(Part::Process);
+        let words = fields().layout.words(RecordScope::Process);
         assert!(words <= MAX_WORDS, "{words}");
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::btf::{Btf, Kind, TypeId};
+use super::btf::{Btf, TypeId, TypeKind};
 use super::columns;
-use super::facts::Facts;
+use super::host_parameters::HostParameters;
 use super::layout::{Layout, Record, words_of};
 use super::path::resolve;
 use super::program::{Emitter, Kernel};
@@ -13,8 +13,8 @@ use super::read::Reader;
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
 pub(in crate::capture) fn types(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes) else { return };
-    btf.find(Kind::Typedef, "btf_trace_sched_process_free");
-    let task = btf.find(Kind::Struct, "task_struct").unwrap_or(TypeId(1));
+    btf.find(TypeKind::Typedef, "btf_trace_sched_process_free");
+    let task = btf.find(TypeKind::Struct, "task_struct").unwrap_or(TypeId(1));
     let wanted = columns::all(2);
     for path in wanted.iter().map(|wanted| wanted.path) {
         let Some(place) = resolve(&btf, task, path) else { continue };
@@ -24,7 +24,7 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
     }
-    records(bytes, &mut Reader::new(&layout, &dropped, &Facts::default()));
+    records(bytes, &mut Reader::new(&layout, &dropped, &HostParameters::default()));
 }
 
 fn records(bytes: &[u8], reader: &mut Reader) {

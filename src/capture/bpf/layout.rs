@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::btf::{Btf, TypeId};
-use super::path::{self, Place};
+use super::path::{self, FieldLocation};
 
 /// Words of a record before its fields.
 pub(super) const LENGTH: usize = 0;
@@ -18,7 +18,7 @@ const MAX_POINTERS: usize = 8 * (TIME - FOLLOWED);
 
 /// Which records have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum RecordScope {
     /// Those of all threads.
     Thread,
     /// Those of the first threads of processes.
@@ -27,16 +27,16 @@ pub(super) enum Part {
 
 /// A field to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct FieldRequest {
     /// As [`KernelField::path`](crate::model::KernelField::path).
     pub(super) path: &'static str,
-    pub(super) part: Part,
+    pub(super) part: RecordScope,
     /// An array is cut at this many words.
     pub(super) max_words: usize,
 }
 
-impl Wanted {
-    pub(super) fn number(part: Part, path: &'static str) -> Self {
+impl FieldRequest {
+    pub(super) fn number(part: RecordScope, path: &'static str) -> Self {
         Self { path, part, max_words: 1 }
     }
 }
@@ -45,8 +45,8 @@ impl Wanted {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) path: &'static str,
-    pub(super) part: Part,
-    pub(super) place: Place,
+    pub(super) part: RecordScope,
+    pub(super) place: FieldLocation,
     /// The first of its words in the record.
     pub(super) slot: usize,
     pub(super) words: usize,
@@ -72,11 +72,11 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The fields of `wanted` that the kernel has, each once.
-    pub(super) fn resolve(btf: &Btf<'_>, task: TypeId, mut wanted: Vec<Wanted>) -> Self {
+    pub(super) fn resolve(btf: &Btf<'_>, task: TypeId, mut wanted: Vec<FieldRequest>) -> Self {
         wanted.sort_by_key(|wanted| wanted.part);
         let mut layout = Self::default();
         let mut slot = HEAD;
-        for Wanted { path, part, max_words } in wanted {
+        for FieldRequest { path, part, max_words } in wanted {
             let is_known = layout.columns.iter().any(|column| column.path == path);
             let place = path::resolve(btf, task, path).filter(is_addressable);
             let Some(place) = place.filter(|_| !is_known) else { continue };
@@ -115,14 +115,14 @@ impl Layout {
     }
 
     /// Length of a record in words.
-    pub(super) fn words(&self, part: Part) -> usize {
+    pub(super) fn words(&self, part: RecordScope) -> usize {
         let last = self.columns.iter().rfind(|column| column.part <= part);
         last.map_or(HEAD, |column| column.slot + column.words)
     }
 }
 
 /// Whether an instruction can load the field: offsets have 16 bits. Arrays are loaded word by word.
-fn is_addressable(place: &Place) -> bool {
+fn is_addressable(place: &FieldLocation) -> bool {
     let is_near = |offset: u32| i16::try_from(offset).is_ok();
     let has_width = matches!(place.size, 1 | 2 | 4) || (place.size > 0 && place.size.is_multiple_of(8));
     has_width && place.hops.iter().all(|&hop| is_near(hop)) && is_near(place.offset.saturating_add(place.size))
@@ -142,7 +142,6 @@ impl<'r> Record<'r> {
         Some((Self { words }, rest))
     }
 
-    /// Its words.
     pub(super) fn len(self) -> usize {
         self.words.len()
     }
@@ -182,15 +181,15 @@ pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::btf::Kind;
+    use super::super::btf::TypeKind;
     use super::super::columns;
     use super::super::recorded_types::each_kernel;
     use super::super::type_builder::TypeBuilder;
     use super::*;
 
-    fn resolved(bytes: &[u8], wanted: Vec<Wanted>) -> Layout {
+    fn resolved(bytes: &[u8], wanted: Vec<FieldRequest>) -> Layout {
         let btf = Btf::parse(bytes).unwrap();
-        Layout::resolve(&btf, btf.find(Kind::Struct, "task_struct").unwrap(), wanted)
+        Layout::resolve(&btf, btf.find(TypeKind::Struct, "task_struct").unwrap(), wanted)
     }
 
     fn find(layout: &Layout, path: &str) -> Option<Field> {
@@ -200,12 +199,12 @@ mod tests {
     #[test]
     fn each_word_of_a_record_has_one_column() {
         each_kernel(|kernel, btf| {
-            let task = btf.find(Kind::Struct, "task_struct").unwrap();
+            let task = btf.find(TypeKind::Struct, "task_struct").unwrap();
             let layout = Layout::resolve(btf, task, columns::all(3));
             let words = layout.columns.iter().flat_map(|column| column.slot..column.slot + column.words);
-            assert!(words.eq(HEAD..layout.words(Part::Process)), "{kernel}");
+            assert!(words.eq(HEAD..layout.words(RecordScope::Process)), "{kernel}");
             let is_in_order = layout.columns.is_sorted_by_key(|column| column.part);
-            assert!(is_in_order && layout.words(Part::Thread) < layout.words(Part::Process), "{kernel}");
+            assert!(is_in_order && layout.words(RecordScope::Thread) < layout.words(RecordScope::Process), "{kernel}");
             let paths: BTreeSet<_> = layout.columns.iter().map(|column| &column.path).collect();
             assert_eq!(paths.len(), layout.columns.len(), "{kernel}");
             assert!(layout.pointers.len() <= MAX_POINTERS, "{kernel}");
@@ -221,13 +220,13 @@ mod tests {
         let three = built.array(int, 3);
         let members = [("last", long, 32_752), ("end", long, 32_760), ("far", long, 40_000), ("three", three, 0)];
         built.structure("task_struct", 40_008, &members);
-        let wanted = members.map(|(name, ..)| Wanted::number(Part::Thread, name)).to_vec();
+        let wanted = members.map(|(name, ..)| FieldRequest::number(RecordScope::Thread, name)).to_vec();
         let layout = resolved(&built.finish(), wanted);
         assert!(find(&layout, "last").is_some());
         for path in ["end", "far", "three"] {
             assert_eq!(find(&layout, path), None, "{path}");
         }
-        assert_eq!([Part::Thread, Part::Process].map(|part| layout.words(part)), [HEAD + 1; 2]);
+        assert_eq!([RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)), [HEAD + 1; 2]);
     }
 
     #[test]
@@ -240,13 +239,13 @@ mod tests {
         let members: Vec<_> = (0..).zip(&names).map(|(number, name)| (name.as_str(), pointer, 8 * number)).collect();
         built.structure("task_struct", 8 * 25, &members);
         let path = |name: &String| &*format!("{name}->value").leak();
-        let wanted = names.iter().map(|name| Wanted::number(Part::Thread, path(name))).collect();
+        let wanted = names.iter().map(|name| FieldRequest::number(RecordScope::Thread, path(name))).collect();
         let layout = resolved(&built.finish(), wanted);
         let found = names.iter().filter(|name| find(&layout, path(name)).is_some()).count();
         assert_eq!((found, layout.pointers.len()), (MAX_POINTERS, MAX_POINTERS));
         // The last pointer has the last byte before the time.
         let last = find(&layout, path(&names[MAX_POINTERS - 1])).unwrap();
-        let mut words = vec![0; layout.words(Part::Thread)];
+        let mut words = vec![0; layout.words(RecordScope::Thread)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
         assert_eq!(Record { words: &words }.number(Some(last)), None);
         words[TIME - 1] = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 1]);

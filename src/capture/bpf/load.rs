@@ -10,7 +10,7 @@ use super::obstacle;
 use super::verifier_log::Refusal;
 use crate::model::NoBpf;
 use crate::sys::bpf::program;
-pub(in crate::capture) use crate::sys::bpf::program::{Attach, Spec};
+pub(in crate::capture) use crate::sys::bpf::program::{Attach, ProgramSpec};
 
 /// Columns that are left out, at most. A kernel that refuses more refuses nearly all.
 const MAX_DROPPED: usize = 32;
@@ -32,7 +32,7 @@ pub(in crate::capture) struct Loaded {
 /// # Errors
 /// [`NoBpf`] says why it cannot be loaded.
 pub(in crate::capture) fn load(
-    spec: &Spec<'_>,
+    spec: &ProgramSpec<'_>,
     mut emit: impl FnMut(&BTreeSet<u16>) -> Assembled,
 ) -> Result<Loaded, NoBpf> {
     let mut dropped = BTreeSet::new();
@@ -53,7 +53,7 @@ pub(in crate::capture) fn load(
 }
 
 /// Loads a program; if that fails, again with a log, with which the kernel takes several times as long.
-fn load_or_log(spec: &Spec<'_>, code: &[u64]) -> Result<OwnedFd, (Errno, String)> {
+fn load_or_log(spec: &ProgramSpec<'_>, code: &[u64]) -> Result<OwnedFd, (Errno, String)> {
     program::load(spec, code, None).or_else(|_| {
         let mut log = vec![0; LOG_SIZE];
         program::load(spec, code, Some(&mut log)).map_err(|errno| (errno, text(&log)))
@@ -112,13 +112,13 @@ mod tests {
         None
     }
 
-    fn task_iterator() -> Option<Spec<'static>> {
+    fn task_iterator() -> Option<ProgramSpec<'static>> {
         let btf_id = btf_id(FUNCTION, "bpf_iter_task")?;
-        Some(Spec { name: "test_threads", attach: Attach::TaskIterator, btf_id })
+        Some(ProgramSpec { name: "test_threads", attach: Attach::TaskIterator, btf_id })
     }
 
     /// `None` prints why the test is skipped.
-    fn loaded(spec: &Spec<'_>, emit: impl FnMut(&BTreeSet<u16>) -> Assembled) -> Option<Loaded> {
+    fn loaded(spec: &ProgramSpec<'_>, emit: impl FnMut(&BTreeSet<u16>) -> Assembled) -> Option<Loaded> {
         match load(spec, emit) {
             Err(no_bpf) if no_bpf.cause != BpfObstacle::Verifier => {
                 skipped(Missing::Privilege(format!("BPF: {no_bpf:?}")));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn exits_are_recorded_until_the_ring_is_full_and_then_counted() {
         let Some(btf_id) = btf_id(TYPEDEF, "btf_trace_sched_process_exit") else { return };
-        let spec = Spec { name: "test_exits", attach: Attach::Tracepoint, btf_id };
+        let spec = ProgramSpec { name: "test_exits", attach: Attach::Tracepoint, btf_id };
         let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), Counter::new()) else {
             return skipped(Missing::Privilege("BPF maps"));
         };
@@ -300,7 +300,7 @@ mod tests {
         }
         assert_eq!(no_bpf.detail.as_deref(), Some("0: (bf) r0 = r9; R9 !read_ok"));
         assert_eq!(rounds, 2);
-        let unknown = Spec { btf_id: u32::MAX >> 1, ..spec };
+        let unknown = ProgramSpec { btf_id: u32::MAX >> 1, ..spec };
         assert!(load(&unknown, |_| uninitialized()).is_err_and(|no_bpf| no_bpf.cause != BpfObstacle::Verifier));
     }
 

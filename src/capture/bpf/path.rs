@@ -1,11 +1,11 @@
 //! Where the kernel keeps a value: a path such as `signal->nr_threads`, resolved to offsets.
 
 use super::btf::{Btf, TypeId};
-use super::shape::Shape;
+use super::shape::TypeShape;
 
 /// Pointers to follow from the first structure, then one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::capture) struct Place {
+pub(in crate::capture) struct FieldLocation {
     /// The offset in bytes of each pointer to follow, in the structure reached so far.
     pub hops: Vec<u32>,
     /// The offset in bytes of the value, in the structure after the last hop.
@@ -24,12 +24,12 @@ pub(in crate::capture) struct Place {
 ///
 /// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` for an element
 /// of an array. It leads to an integer, a pointer or an array of those. Bit fields are not supported.
-pub(in crate::capture) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<Place> {
+pub(in crate::capture) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<FieldLocation> {
     paths.split('|').find_map(|path| resolve_one(btf, from, path.trim()))
 }
 
-fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
-    let mut walk = Walk { btf, id: from, place: Place::default() };
+fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<FieldLocation> {
+    let mut walk = PathResolver { btf, id: from, place: FieldLocation::default() };
     let mut rest = walk.member(path)?;
     while !rest.is_empty() {
         rest = if let Some(after) = rest.strip_prefix("->") {
@@ -47,13 +47,13 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<Place> {
 }
 
 /// The part of a path that is resolved so far.
-struct Walk<'b, 'a> {
+struct PathResolver<'b, 'a> {
     btf: &'b Btf<'a>,
     id: TypeId,
-    place: Place,
+    place: FieldLocation,
 }
 
-impl Walk<'_, '_> {
+impl PathResolver<'_, '_> {
     /// The member whose name `path` starts with. Returns the rest.
     fn member<'p>(&mut self, path: &'p str) -> Option<&'p str> {
         let (name, rest) = path.split_at(path.find(['.', '-', '[']).unwrap_or(path.len()));
@@ -65,7 +65,7 @@ impl Walk<'_, '_> {
 
     /// The structure that a pointer leads to.
     fn hop(&mut self) -> Option<()> {
-        let Shape::Pointer(target) = self.btf.shape(self.id)? else { return None };
+        let TypeShape::Pointer(target) = self.btf.shape(self.id)? else { return None };
         // A copy of a pointer cannot be followed without another copy.
         if self.place.copied {
             return None;
@@ -77,12 +77,12 @@ impl Walk<'_, '_> {
 
     /// An element of an array.
     fn element(&mut self, index: u32) -> Option<()> {
-        let Shape::Array { element, length } = self.btf.shape(self.id)? else { return None };
+        let TypeShape::Array { element, length } = self.btf.shape(self.id)? else { return None };
         if index >= length {
             return None;
         }
         // Up to Linux 6.1, verifiers do not recognize a structure by another name: "Type 'atomic_long_t' is not a struct".
-        let is_structure = matches!(self.btf.shape(element)?, Shape::Structure { .. });
+        let is_structure = matches!(self.btf.shape(element)?, TypeShape::Structure { .. });
         self.place.copied |= is_structure && self.btf.is_modified(element);
         self.advance(self.btf.size(element)?.checked_mul(index)?)?;
         self.id = element;
@@ -90,11 +90,11 @@ impl Walk<'_, '_> {
     }
 
     /// The value that the path leads to.
-    fn value(mut self) -> Option<Place> {
+    fn value(mut self) -> Option<FieldLocation> {
         match self.btf.elements(self.id)?.0 {
-            Shape::Integer { signed, .. } => self.place.signed = signed,
-            Shape::Pointer(_) => self.place.pointer = true,
-            Shape::Array { .. } | Shape::Structure { .. } => return None,
+            TypeShape::Integer { signed, .. } => self.place.signed = signed,
+            TypeShape::Pointer(_) => self.place.pointer = true,
+            TypeShape::Array { .. } | TypeShape::Structure { .. } => return None,
         }
         self.place.size = self.btf.size(self.id)?;
         // A flexible array has no size.
@@ -109,7 +109,7 @@ impl Walk<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::btf::Kind;
+    use super::super::btf::TypeKind;
     use super::super::type_builder::TypeBuilder;
     use super::*;
 
@@ -144,31 +144,31 @@ mod tests {
         built.finish()
     }
 
-    fn found(path: &str) -> Option<Place> {
+    fn found(path: &str) -> Option<FieldLocation> {
         let bytes = task();
         let btf = Btf::parse(&bytes).unwrap();
-        resolve(&btf, btf.find(Kind::Struct, "task").unwrap(), path)
+        resolve(&btf, btf.find(TypeKind::Struct, "task").unwrap(), path)
     }
 
-    fn place(offset: u32, size: u32) -> Place {
-        Place { offset, size, ..Place::default() }
+    fn place(offset: u32, size: u32) -> FieldLocation {
+        FieldLocation { offset, size, ..FieldLocation::default() }
     }
 
     #[test]
     fn members_are_found_at_any_depth() {
-        let signed = |offset, size| Some(Place { signed: true, ..place(offset, size) });
+        let signed = |offset, size| Some(FieldLocation { signed: true, ..place(offset, size) });
         assert_eq!(found("pid"), signed(0, 4));
         assert_eq!(found("policy"), signed(88, 4), "an enumeration");
         assert_eq!(found("wide"), Some(place(16, 8)), "in an anonymous union of an anonymous structure");
         assert_eq!(found("narrow"), signed(16, 4), "constant");
-        assert_eq!(found("cgroups"), Some(Place { pointer: true, ..place(96, 8) }));
-        assert_eq!(found("mm->end"), Some(Place { hops: vec![40], ..place(64, 8) }));
-        assert_eq!(found("mm->plain[2].counter"), Some(Place { hops: vec![40], ..place(16, 8) }));
+        assert_eq!(found("cgroups"), Some(FieldLocation { pointer: true, ..place(96, 8) }));
+        assert_eq!(found("mm->end"), Some(FieldLocation { hops: vec![40], ..place(64, 8) }));
+        assert_eq!(found("mm->plain[2].counter"), Some(FieldLocation { hops: vec![40], ..place(16, 8) }));
     }
 
     #[test]
     fn an_array_is_read_whole_and_its_element_alone() {
-        let signed = |offset, size| Some(Place { signed: true, ..place(offset, size) });
+        let signed = |offset, size| Some(FieldLocation { signed: true, ..place(offset, size) });
         assert_eq!(found("comm"), signed(24, 16));
         assert_eq!(found("comm[0]"), signed(24, 1));
         assert_eq!(found("comm[15]"), signed(39, 1));
@@ -224,7 +224,7 @@ mod tests {
         let bytes = built.finish();
         let btf = Btf::parse(&bytes).unwrap();
         for structure in ["flagged", "old"] {
-            let structure = btf.find(Kind::Struct, structure).unwrap();
+            let structure = btf.find(TypeKind::Struct, structure).unwrap();
             assert_eq!(resolve(&btf, structure, "whole"), Some(place(4, 4)));
             assert_eq!(resolve(&btf, structure, "bits"), None);
         }

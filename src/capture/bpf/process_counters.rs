@@ -70,7 +70,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::columns;
-    use super::super::facts::Facts;
+    use super::super::host_parameters::HostParameters;
     use super::super::read::{ReadThread, Reader};
     use super::super::record_builder::RecordBuilder;
     use super::*;
@@ -78,7 +78,7 @@ mod tests {
     const LEADER: [(&str, u64); 2] = [("pid", 700), ("tgid", 700)];
 
     fn read(record: &RecordBuilder) -> ReadThread {
-        Reader::new(&record.layout, &BTreeSet::new(), &Facts::default()).thread(record.record()).unwrap()
+        Reader::new(&record.layout, &BTreeSet::new(), &HostParameters::default()).thread(record.record()).unwrap()
     }
 
     /// The counters of a process with these threads, the first of which is the leader.

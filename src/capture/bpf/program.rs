@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
-use super::btf::{Btf, Kind, TypeId};
-use super::layout::{Column, FOLLOWED, LENGTH, Layout, Part, TIME};
+use super::btf::{Btf, TypeId, TypeKind};
+use super::layout::{Column, FOLLOWED, LENGTH, Layout, RecordScope, TIME};
 use super::path;
 
 use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
@@ -41,11 +41,11 @@ pub(super) struct Kernel {
 impl Kernel {
     /// `None` for a kernel without task iterators.
     pub(super) fn find(btf: &Btf<'_>) -> Option<Self> {
-        let task = btf.find(Kind::Struct, "task_struct")?;
-        let iterator = btf.find(Kind::Function, "bpf_iter_task")?;
+        let task = btf.find(TypeKind::Struct, "task_struct")?;
+        let iterator = btf.find(TypeKind::Function, "bpf_iter_task")?;
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
-        let cast = btf.find(Kind::Function, "bpf_rdonly_cast");
-        let seq = offset(btf.find(Kind::Struct, "bpf_iter_meta")?, "seq")?;
+        let cast = btf.find(TypeKind::Function, "bpf_rdonly_cast");
+        let seq = offset(btf.find(TypeKind::Struct, "bpf_iter_meta")?, "seq")?;
         Some(Self { task, iterator, cast, seq, pid: offset(task, "pid")?, tgid: offset(task, "tgid")? })
     }
 }
@@ -70,12 +70,12 @@ impl Emitter<'_> {
         first_element(&mut assembler, record);
         assembler.jump_if_equal(R0, 0, end);
         assembler.mov(R8, R0);
-        self.distrust(&mut assembler);
-        self.fill(&mut assembler, Part::Thread);
-        assembler.mov_immediate(R3, self.bytes(Part::Thread));
+        self.cast_to_untrusted(&mut assembler);
+        self.fill(&mut assembler, RecordScope::Thread);
+        assembler.mov_immediate(R3, self.bytes(RecordScope::Thread));
         self.unless_leader(&mut assembler, write);
-        self.fill(&mut assembler, Part::Process);
-        assembler.mov_immediate(R3, self.bytes(Part::Process));
+        self.fill(&mut assembler, RecordScope::Process);
+        assembler.mov_immediate(R3, self.bytes(RecordScope::Process));
         assembler.place(write);
         assembler.load(Width::U64, R1, R6, 0);
         assembler.load(Width::U64, R1, R1, self.kernel.seq);
@@ -89,11 +89,11 @@ impl Emitter<'_> {
 
     /// A program for a tracepoint with a thread as its first argument. It writes the thread's fields of these parts to the
     /// ring buffer `ring`, followed by the address of the thread. If there is no room, it adds 1 to the counter `lost`.
-    pub(super) fn tracepoint(&self, parts: &[Part], ring: i32, lost: i32) -> Assembled {
+    pub(super) fn tracepoint(&self, parts: &[RecordScope], ring: i32, lost: i32) -> Assembled {
         let mut assembler = Assembler::default();
         let [full, end] = [assembler.label(), assembler.label()];
         assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
-        self.distrust(&mut assembler);
+        self.cast_to_untrusted(&mut assembler);
         let words = parts.iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
         assembler.load_map(R1, ring);
         assembler.mov_immediate(R2, i32::from(byte(words + ADDRESS_WORDS)));
@@ -118,12 +118,12 @@ impl Emitter<'_> {
         assembler.finish()
     }
 
-    fn bytes(&self, part: Part) -> i32 {
+    fn bytes(&self, part: RecordScope) -> i32 {
         i32::try_from(8 * self.layout.words(part)).expect("a record has a few hundred words")
     }
 
     /// Copies the thread in `R7` to `R9`.
-    fn distrust(&self, assembler: &mut Assembler) {
+    fn cast_to_untrusted(&self, assembler: &mut Assembler) {
         let Some(cast) = self.kernel.cast else { return assembler.mov(R9, R7) };
         assembler.mov(R1, R7);
         assembler.mov_immediate(R2, self.kernel.task.0.cast_signed());
@@ -139,9 +139,9 @@ impl Emitter<'_> {
     }
 
     /// Fills this part of the record in `R8` from the thread in `R7` and `R9`.
-    fn fill(&self, assembler: &mut Assembler, part: Part) {
+    fn fill(&self, assembler: &mut Assembler, part: RecordScope) {
         assembler.store_immediate(Width::U64, R8, byte(LENGTH), self.bytes(part) / 8);
-        if part == Part::Thread {
+        if part == RecordScope::Thread {
             (FOLLOWED..TIME).for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), 0));
             assembler.call(Helper::KtimeGetNs);
             assembler.store(Width::U64, R8, byte(TIME), R0);
@@ -159,7 +159,7 @@ impl Emitter<'_> {
         assembler.mark(None);
     }
 
-    fn columns(&self, part: Part) -> impl Iterator<Item = (u16, &Column)> {
+    fn columns(&self, part: RecordScope) -> impl Iterator<Item = (u16, &Column)> {
         let columns = (0u16..).zip(&self.layout.columns);
         columns.filter(move |(number, column)| column.part == part && !self.dropped.contains(number))
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
 use super::columns;
 use super::cpu_time::CpuTime;
-use super::facts::Facts;
+use super::host_parameters::HostParameters;
 use super::layout::{Field, Layout, Record};
 use super::process_counters::{ProcessCounters, ProcessFields};
-use super::value::{Common, CpuTimeFields, NS_PER_TICK, Source, pages};
+use super::value::{CpuTimeFields, MetricField, NS_PER_TICK, ThreadInputs, pages};
 use crate::model::{
     Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, PROCESS, RESIDENT, ThreadState, printable, read_time,
 };
@@ -18,8 +18,8 @@ const FAIR: [&str; 3] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_EXT"];
 
 /// Turns records into threads.
 pub(super) struct Reader {
-    facts: Facts,
-    metrics: Vec<(&'static Metric, Source)>,
+    facts: HostParameters,
+    metrics: Vec<(&'static Metric, MetricField)>,
     fields: Fields,
     names: HashMap<[u64; 2], Name>,
     cpus: HashMap<Box<[u64]>, CpuSet>,
@@ -66,9 +66,9 @@ pub(super) struct ThreadFacts {
 }
 
 impl Reader {
-    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, facts: &Facts) -> Self {
+    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, facts: &HostParameters) -> Self {
         let find = |path: &str| layout.find(path, dropped);
-        let source = |metric: &'static Metric| Some((metric, Source::find(metric.sources.bpf?, find)?));
+        let source = |metric: &'static Metric| Some((metric, MetricField::find(metric.sources.bpf?, find)?));
         let counted = METRICS.iter().filter(|metric| facts.count(metric));
         let metrics = counted.filter_map(source).collect();
         Self { metrics, fields: Fields::find(find), facts: facts.clone(), names: HashMap::new(), cpus: HashMap::new() }
@@ -89,7 +89,7 @@ impl Reader {
         let is_first = tid == tgid && !kernel_thread;
         let start = record.number(fields.start_time);
         let cpu_time = fields.cpu_time.read(record);
-        let common = Common {
+        let common = ThreadInputs {
             cpu_time: cpu_time.map(|(time, printed)| time.adjusted(printed)),
             exit_state: record.number(fields.exit_state),
             page_size: self.facts.page_size,
@@ -134,7 +134,7 @@ impl Reader {
         self.names.entry(words).or_insert_with(name).clone()
     }
 
-    fn fill(&mut self, record: Record<'_>, common: Common, thread: &mut ThreadState) {
+    fn fill(&mut self, record: Record<'_>, common: ThreadInputs, thread: &mut ThreadState) {
         let is_first = thread.is_leader();
         let metrics = &mut *thread.metrics;
         for (metric, source) in &self.metrics {
@@ -210,15 +210,15 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Part;
+    use super::super::layout::RecordScope;
     use super::super::record_builder::RecordBuilder;
     use super::*;
     use crate::model::{CategoricalString, MetricId, Value};
 
     const PID: u64 = 700;
 
-    fn facts() -> Facts {
-        Facts {
+    fn facts() -> HostParameters {
+        HostParameters {
             online: vec![0, 1, 2, 64],
             page_size: 4096,
             start_monotonic_ns: Some(1_000),
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    fn read_by(facts: Facts, record: &RecordBuilder) -> Option<ReadThread> {
+    fn read_by(facts: HostParameters, record: &RecordBuilder) -> Option<ReadThread> {
         Reader::new(&record.layout, &BTreeSet::new(), &facts).thread(record.record())
     }
 
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((thread.tgid, thread.tid, &*thread.comm), (700, 701, "sh"));
         assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(20_000)));
         assert!(!thread.kernel_thread);
-        let unknown = Facts { start_monotonic_ns: None, ..facts() };
+        let unknown = HostParameters { start_monotonic_ns: None, ..facts() };
         assert_eq!(read_by(unknown, &record).unwrap().state.read_at_ns, None);
     }
 
@@ -331,9 +331,9 @@ mod tests {
         assert_eq!(cpus(facts(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
         assert_eq!(cpus(facts(), [0b1010, 1]), Some(vec![1, 64]));
         assert_eq!(cpus(facts(), [0b1000, 2]), Some(vec![]));
-        let many = Facts { online: vec![1, 200], ..facts() };
+        let many = HostParameters { online: vec![1, 200], ..facts() };
         assert_eq!(cpus(many, [u64::MAX; 2]), Some(vec![1]), "a CPU beyond the mask");
-        let unknown = Facts { online: vec![], ..facts() };
+        let unknown = HostParameters { online: vec![], ..facts() };
         assert_eq!(cpus(unknown, [u64::MAX; 2]), None);
     }
 
@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(value(&thread, "blkio_delay_count"), Some(Value::Unsigned(0)));
         assert_eq!(value(&thread, "blkio_delay_min_ns"), None, "the shortest of no waits");
         let without = |facts| read_by(facts, &leader()).unwrap();
-        assert_eq!(value(&without(Facts { schedstats: false, ..facts() }), "nr_wakeups"), None);
-        assert_eq!(value(&without(Facts { delays: false, ..facts() }), "blkio_delay_count"), None);
+        assert_eq!(value(&without(HostParameters { schedstats: false, ..facts() }), "nr_wakeups"), None);
+        assert_eq!(value(&without(HostParameters { delays: false, ..facts() }), "blkio_delay_count"), None);
         let older = read(&leader().null("delays"));
         assert_eq!(value(&older, "blkio_delay_count"), None, "started before delays were counted");
         assert_eq!(value(&older, "cpu_delay_count"), Some(Value::Unsigned(0)));
@@ -405,7 +405,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             random.rotate_left(21)
         };
-        let random = (5..=leader().layout.words(Part::Process))
+        let random = (5..=leader().layout.words(RecordScope::Process))
             .map(|words| read(leader().fill(&mut next).with([("pid", PID), ("tgid", PID)]).cut(words)));
         assert!(random.sum::<usize>() > 0);
     }

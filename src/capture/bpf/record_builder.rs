@@ -1,8 +1,8 @@
 //! Builds records for tests.
 
 use super::columns;
-use super::layout::{Column, FOLLOWED, LENGTH, Layout, Part, Record, TIME};
-use super::path::Place;
+use super::layout::{Column, FOLLOWED, LENGTH, Layout, Record, RecordScope, TIME};
+use super::path::FieldLocation;
 
 /// Words of a mask of CPUs.
 const CPU_WORDS: usize = 2;
@@ -25,11 +25,11 @@ impl RecordBuilder {
             if !hops.is_empty() && !layout.pointers.contains(&hops) {
                 layout.pointers.push(hops.clone());
             }
-            let place = Place { hops, ..Place::default() };
-            let slot = layout.words(Part::Process);
+            let place = FieldLocation { hops, ..FieldLocation::default() };
+            let slot = layout.words(RecordScope::Process);
             layout.columns.push(Column { path: wanted.path, part: wanted.part, place, slot, words: wanted.max_words });
         }
-        let mut words = vec![0; layout.words(Part::Process)];
+        let mut words = vec![0; layout.words(RecordScope::Process)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
         words[FOLLOWED..TIME].fill(u64::MAX);
         Self { layout, words }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::btf::{Btf, Kind};
+use super::btf::{Btf, TypeKind};
 use super::columns;
-use super::path::{Place, resolve};
+use super::path::{FieldLocation, resolve};
 
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
@@ -50,8 +50,8 @@ pub(super) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
     }
 }
 
-fn in_task(btf: &Btf<'_>, path: &str) -> Option<Place> {
-    resolve(btf, btf.find(Kind::Struct, "task_struct").unwrap(), path)
+fn in_task(btf: &Btf<'_>, path: &str) -> Option<FieldLocation> {
+    resolve(btf, btf.find(TypeKind::Struct, "task_struct").unwrap(), path)
 }
 
 /// Every path that programs can read.
@@ -93,12 +93,12 @@ fn a_new_path_needs_the_types_of_one_kernel() {
 #[test]
 fn every_kernel_has_what_programs_attach_to() {
     each_kernel(|kernel, btf| {
-        assert!(btf.find(Kind::Function, "bpf_iter_task").is_some(), "{kernel}");
-        assert!(btf.find(Kind::Struct, "bpf_iter_meta").is_some(), "{kernel}");
+        assert!(btf.find(TypeKind::Function, "bpf_iter_task").is_some(), "{kernel}");
+        assert!(btf.find(TypeKind::Struct, "bpf_iter_meta").is_some(), "{kernel}");
         for tracepoint in ["btf_trace_sched_process_exit", "btf_trace_sched_process_free"] {
-            assert!(btf.find(Kind::Typedef, tracepoint).is_some(), "{kernel}: {tracepoint}");
+            assert!(btf.find(TypeKind::Typedef, tracepoint).is_some(), "{kernel}: {tracepoint}");
         }
-        let has_cast = btf.find(Kind::Function, "bpf_rdonly_cast").is_some();
+        let has_cast = btf.find(TypeKind::Function, "bpf_rdonly_cast").is_some();
         assert_eq!(has_cast, !["5.10", "6.1"].contains(&kernel), "{kernel}: added in Linux 6.2");
     });
 }

@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns;
-use super::layout::{Layout, Part, Record, records, words_of};
-use super::load::{Attach, Loaded, Spec, load};
+use super::layout::{Layout, Record, RecordScope, records, words_of};
+use super::load::{Attach, Loaded, ProgramSpec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
@@ -90,9 +90,9 @@ pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, No
 }
 
 fn iterator_program(kernel: Kernel, layout: &Layout) -> Result<Loaded, NoBpf> {
-    let bytes = u32::try_from(8 * layout.words(Part::Process)).expect("a record has a few hundred words");
+    let bytes = u32::try_from(8 * layout.words(RecordScope::Process)).expect("a record has a few hundred words");
     let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
-    let spec = Spec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+    let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
     load(&spec, |dropped| {
         let program = Emitter { kernel, layout, dropped }.iterator(record.as_raw_fd());
         tracing::trace!("program of the BPF iterator:\n{}", program.listing(|column| layout.path(column)));

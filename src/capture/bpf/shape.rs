@@ -19,18 +19,25 @@ const MAX_MEMBERS: usize = 1 << 14;
 
 /// What a type is, without typedefs, qualifiers and tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum TypeShape {
     /// An integer, a Boolean or an enumeration.
-    Integer { size: u32, signed: bool },
-    /// A pointer to a type.
+    Integer {
+        size: u32,
+        signed: bool,
+    },
     Pointer(TypeId),
     /// An array; its length is 0 if it is flexible.
-    Array { element: TypeId, length: u32 },
-    /// A structure or union.
-    Structure { size: u32 },
+    Array {
+        element: TypeId,
+        length: u32,
+    },
+    /// Also a union.
+    Structure {
+        size: u32,
+    },
 }
 
-impl Shape {
+impl TypeShape {
     /// Bytes of a value that is no array.
     fn bytes(self) -> Option<u32> {
         match self {
@@ -46,20 +53,19 @@ impl Shape {
 pub(super) struct Member {
     /// Bytes from the start of the structure.
     pub(super) offset: u32,
-    /// Its type.
     pub(super) id: TypeId,
 }
 
 impl Btf<'_> {
     /// What a type is; `None` for types without values, such as `void`, and for those that no register holds.
-    pub(super) fn shape(&self, id: TypeId) -> Option<Shape> {
+    pub(super) fn shape(&self, id: TypeId) -> Option<TypeShape> {
         let Type { info, size, tail, .. } = self.without_modifiers(id)?;
         match info.kind() {
             kind::INT => whole_integer(size, word(tail, 0)?),
             kind::ENUM | kind::ENUM64 => integer(size, if info.flag() { SIGNED } else { 0 }),
-            kind::PTR => Some(Shape::Pointer(TypeId(size))),
-            kind::ARRAY => Some(Shape::Array { element: TypeId(word(tail, 0)?), length: word(tail, 8)? }),
-            kind::STRUCT | kind::UNION => Some(Shape::Structure { size }),
+            kind::PTR => Some(TypeShape::Pointer(TypeId(size))),
+            kind::ARRAY => Some(TypeShape::Array { element: TypeId(word(tail, 0)?), length: word(tail, 8)? }),
+            kind::STRUCT | kind::UNION => Some(TypeShape::Structure { size }),
             _ => None,
         }
     }
@@ -70,11 +76,11 @@ impl Btf<'_> {
     }
 
     /// The elements of an array, which may be of arrays, and their number; for other types, the type and 1.
-    pub(super) fn elements(&self, mut id: TypeId) -> Option<(Shape, u32)> {
+    pub(super) fn elements(&self, mut id: TypeId) -> Option<(TypeShape, u32)> {
         let mut elements = 1_u32;
         for _ in 0..MAX_DIMENSIONS {
             match self.shape(id)? {
-                Shape::Array { element, length } => (id, elements) = (element, elements.checked_mul(length)?),
+                TypeShape::Array { element, length } => (id, elements) = (element, elements.checked_mul(length)?),
                 shape => return Some((shape, elements)),
             }
         }
@@ -125,15 +131,15 @@ impl Btf<'_> {
 }
 
 /// The integer with the encoding that follows a `BTF_KIND_INT`; `None` if it is the type of a bit field.
-fn whole_integer(size: u32, encoding: u32) -> Option<Shape> {
+fn whole_integer(size: u32, encoding: u32) -> Option<TypeShape> {
     let (flags, offset, bits) = (encoding >> 24, encoding >> 16 & 0xff, encoding & 0xff);
     let is_whole = offset == 0 && size.checked_mul(8) == Some(bits);
     integer(size, flags & SIGNED).filter(|_| is_whole)
 }
 
 /// An integer that a register holds.
-fn integer(size: u32, flags: u32) -> Option<Shape> {
-    matches!(size, 1 | 2 | 4 | 8).then_some(Shape::Integer { size, signed: flags & SIGNED != 0 })
+fn integer(size: u32, flags: u32) -> Option<TypeShape> {
+    matches!(size, 1 | 2 | 4 | 8).then_some(TypeShape::Integer { size, signed: flags & SIGNED != 0 })
 }
 
 /// The member that `bytes` describe, in a structure at offset `outer`; `None` for bit fields.

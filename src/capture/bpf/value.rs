@@ -9,7 +9,7 @@ pub(super) use super::super::ticks::NS_PER_TICK;
 
 /// Where records have a metric.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct MetricField {
     pub(super) field: Field,
     /// The other fields that the form names.
     others: Vec<Field>,
@@ -18,7 +18,7 @@ pub(super) struct Source {
 
 /// What the values of a thread have in common.
 #[derive(Clone, Copy)]
-pub(super) struct Common {
+pub(super) struct ThreadInputs {
     /// User and system time, in nanoseconds.
     pub(super) cpu_time: Option<(u64, u64)>,
     pub(super) exit_state: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Common {
     pub(super) page_size: u64,
 }
 
-impl Source {
+impl MetricField {
     /// `None` if the kernel lacks a field.
     pub(super) fn find(field: KernelField, find: impl Fn(&str) -> Option<Field>) -> Option<Self> {
         let mut fields = field.paths().map(find).collect::<Option<Vec<_>>>()?.into_iter();
@@ -34,7 +34,7 @@ impl Source {
     }
 
     /// `None` if the kernel had no pointer to a field.
-    pub(super) fn value(&self, metric: &Metric, record: Record<'_>, common: Common) -> Option<Value<'static>> {
+    pub(super) fn value(&self, metric: &Metric, record: Record<'_>, common: ThreadInputs) -> Option<Value<'static>> {
         let number = record.number(Some(self.field))?;
         let other = |field: &Field| record.number(Some(*field));
         Some(match self.form {
@@ -117,14 +117,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The value of a metric.
-    fn value(name: &str, record: &RecordBuilder, common: Common) -> Option<Value<'static>> {
+    fn value(name: &str, record: &RecordBuilder, common: ThreadInputs) -> Option<Value<'static>> {
         let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
         let find = |path: &str| record.layout.find(path, &BTreeSet::new());
-        Source::find(metric.sources.bpf.unwrap(), find).unwrap().value(metric, record.record(), common)
+        MetricField::find(metric.sources.bpf.unwrap(), find).unwrap().value(metric, record.record(), common)
     }
 
-    fn common() -> Common {
-        Common { cpu_time: None, exit_state: Some(0), page_size: 4096 }
+    fn common() -> ThreadInputs {
+        ThreadInputs { cpu_time: None, exit_state: Some(0), page_size: 4096 }
     }
 
     /// The value of a metric, of a record with these fields.
@@ -180,8 +180,11 @@ mod tests {
     fn a_state_without_the_exit_state_is_absent() {
         let record = RecordBuilder::new().with([("__state | state", 1)]);
         assert_eq!(value("state", &record, common()), Some(Value::Letter('S')));
-        assert_eq!(value("state", &record, Common { exit_state: None, ..common() }), None);
-        assert_eq!(value("state", &record, Common { exit_state: Some(0x20), ..common() }), Some(Value::Letter('Z')));
+        assert_eq!(value("state", &record, ThreadInputs { exit_state: None, ..common() }), None);
+        assert_eq!(
+            value("state", &record, ThreadInputs { exit_state: Some(0x20), ..common() }),
+            Some(Value::Letter('Z'))
+        );
     }
 
     #[test]
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn cpu_times_are_whole_ticks() {
         let record = RecordBuilder::new();
-        let common = Common { cpu_time: Some((29_999_999, 30_000_000)), ..common() };
+        let common = ThreadInputs { cpu_time: Some((29_999_999, 30_000_000)), ..common() };
         assert_eq!(value("utime_clock_ticks", &record, common), Some(Value::Unsigned(2)));
         assert_eq!(value("stime_clock_ticks", &record, common), Some(Value::Unsigned(3)));
         assert_eq!(value("utime_clock_ticks", &record, self::common()), None);
@@ -254,6 +257,6 @@ mod tests {
         let metric = METRICS.iter().find(|metric| metric.name == "voluntary_sleep_ns").unwrap();
         let record = RecordBuilder::new();
         let find = |path: &str| record.layout.find(path, &BTreeSet::new()).filter(|_| !path.contains("block"));
-        assert!(Source::find(metric.sources.bpf.unwrap(), find).is_none());
+        assert!(MetricField::find(metric.sources.bpf.unwrap(), find).is_none());
     }
 }

@@ -14,7 +14,7 @@ use super::super::procfs::text;
 use super::super::procfs::walk::Walk;
 use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
-use super::facts::Facts;
+use super::host_parameters::HostParameters;
 use super::layout::records;
 use super::read::{ReadThread, Reader, ThreadFacts};
 use super::setup::BpfEngine;
@@ -35,7 +35,7 @@ impl BpfEngine {
     pub(in crate::capture) fn walk(
         &self,
         walk: &Walk<'_>,
-        facts: &Facts,
+        facts: &HostParameters,
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<BpfWalked, Errno> {
@@ -45,7 +45,7 @@ impl BpfEngine {
         let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         count_missing_files(&reader(), threads.len(), &mut tally);
-        let cgroups = complete::all(walk, &mut threads, &thread_facts, &mut tally);
+        let cgroups = complete::complete_threads(walk, &mut threads, &thread_facts, &mut tally);
         let missed = missed(pids, &threads);
         // The walk by procfs announces those that it reads itself.
         walk.progress.announce(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
@@ -188,7 +188,7 @@ mod tests {
     fn thread(tgid: u32, tid: u32, start: u64) -> ReadThread {
         let fields = [("pid", tid.into()), ("tgid", tgid.into())];
         let record = RecordBuilder::new().with(fields);
-        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &Facts::default());
+        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &HostParameters::default());
         let mut thread = reader.thread(record.record()).unwrap();
         thread.state.start_time_clock_ticks = Some(start);
         thread
@@ -215,7 +215,7 @@ mod tests {
             let absent = (0..).zip(&record.layout.columns).filter(|(_, column)| is_absent(column.path));
             let dropped: BTreeSet<_> = absent.map(|(number, _)| number).collect();
             let mut tally = Tally::default();
-            count_missing_files(&Reader::new(&record.layout, &dropped, &Facts::default()), 3, &mut tally);
+            count_missing_files(&Reader::new(&record.layout, &dropped, &HostParameters::default()), 3, &mut tally);
             tally.summary().read_failures_by_file
         };
         assert!(missing(|_| false).is_empty());
@@ -244,7 +244,8 @@ mod tests {
         };
         // The second process does not exist.
         let pids = [std::process::id(), u32::MAX >> 1];
-        let BpfWalked { walked, missed_processes } = engine.walk(&walk, &Facts::default(), &pids, &workers(2)).unwrap();
+        let BpfWalked { walked, missed_processes } =
+            engine.walk(&walk, &HostParameters::default(), &pids, &workers(2)).unwrap();
         assert!(walked.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
         assert_eq!((missed_processes, walked.threads.is_empty(), walked.tally.ghosts), (1, false, 0));
     }

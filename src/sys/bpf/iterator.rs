@@ -37,7 +37,7 @@ pub(crate) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 /// The fields for `BPF_ITER_CREATE`.
 #[repr(C)]
-struct Create {
+struct CreateIterator {
     link: u32,
     flags: u32,
 }
@@ -47,7 +47,7 @@ struct Create {
 /// # Errors
 /// Errors of the system call.
 pub(crate) fn open(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let mut attributes = Create { link: number(link), flags: 0 };
+    let mut attributes = CreateIterator { link: number(link), flags: 0 };
     // SAFETY: the attributes have no addresses.
     unsafe { command::open(ITER_CREATE, &mut attributes) }
 }

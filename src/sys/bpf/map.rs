@@ -15,7 +15,7 @@ const RING_BUFFER: u32 = 27;
 
 /// The fields for `BPF_MAP_CREATE`.
 #[repr(C)]
-struct Create {
+struct CreateMap {
     kind: u32,
     key_size: u32,
     value_size: u32,
@@ -26,7 +26,7 @@ struct Create {
 /// `BPF_F_MMAPABLE` (Linux 5.5).
 const MAPPABLE: u32 = 1 << 10;
 
-fn create(mut attributes: Create) -> Result<OwnedFd, Errno> {
+fn create(mut attributes: CreateMap) -> Result<OwnedFd, Errno> {
     // SAFETY: the attributes have no addresses.
     unsafe { command::open(MAP_CREATE, &mut attributes) }
 }
@@ -38,12 +38,12 @@ fn create(mut attributes: Create) -> Result<OwnedFd, Errno> {
 /// `EPERM`: denied, or above the limit of locked memory; `E2BIG` above 32 KiB; `ENOMEM`.
 pub(crate) fn per_cpu_array(value_size: u32) -> Result<OwnedFd, Errno> {
     let value_size = value_size.checked_next_multiple_of(8).ok_or(Errno::E2BIG)?;
-    create(Create { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1, flags: 0 })
+    create(CreateMap { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1, flags: 0 })
 }
 
 /// A map for [`Ring`](super::ring::Ring), of `size` bytes.
 pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
-    create(Create { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size, flags: 0 })
+    create(CreateMap { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size, flags: 0 })
 }
 
 /// An array of one `u64`, which a program adds to. It is read from memory, which needs no capability: before Linux
@@ -60,7 +60,7 @@ impl Counter {
     /// # Errors
     /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        let map = create(Create { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1, flags: MAPPABLE })?;
+        let map = create(CreateMap { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1, flags: MAPPABLE })?;
         let value = Mapping::new(map.as_fd(), 0, page_size()?, Access::Read)?;
         Ok(Self { map, value })
     }

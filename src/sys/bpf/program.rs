@@ -35,7 +35,7 @@ impl Attach {
 
 /// A program but for its code.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spec<'a> {
+pub(crate) struct ProgramSpec<'a> {
     /// Shown by bpftool: at most 15 letters, digits, `_` and `.`.
     pub(crate) name: &'a str,
     pub(crate) attach: Attach,
@@ -47,7 +47,7 @@ pub(crate) struct Spec<'a> {
 /// The fields for `BPF_PROG_LOAD`.
 #[derive(Default)]
 #[repr(C)]
-struct Load {
+struct LoadAttributes {
     kind: u32,
     instructions: u32,
     code: u64,
@@ -76,11 +76,11 @@ struct Load {
 /// # Errors
 /// `EPERM`: denied, or above the limit of locked memory; `EINVAL`, `EACCES`, `E2BIG` and others of the
 /// verifier; `ENOSPC` if the log does not fit.
-pub(crate) fn load(spec: &Spec<'_>, code: &[u64], log: Option<&mut [u8]>) -> Result<OwnedFd, Errno> {
+pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>) -> Result<OwnedFd, Errno> {
     let mut name = [0; 16];
     let length = spec.name.len().min(name.len() - 1);
     name[..length].copy_from_slice(&spec.name.as_bytes()[..length]);
-    let mut attributes = Load {
+    let mut attributes = LoadAttributes {
         kind: TRACING,
         instructions: u32::try_from(code.len()).map_err(|_| Errno::E2BIG)?,
         code: address(code.as_ptr()),
@@ -88,7 +88,7 @@ pub(crate) fn load(spec: &Spec<'_>, code: &[u64], log: Option<&mut [u8]>) -> Res
         name,
         attach_type: spec.attach.number(),
         attach_btf_id: spec.btf_id,
-        ..Load::default()
+        ..LoadAttributes::default()
     };
     if let Some(log) = log {
         attributes.log_level = LOG_LEVEL;

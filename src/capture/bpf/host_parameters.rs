@@ -1,4 +1,4 @@
-//! Facts of the host that values depend on.
+//! HostParameters of the host that values depend on.
 
 use std::fs;
 
@@ -6,9 +6,9 @@ use super::super::procfs::text::cpu_list;
 use super::super::start::Start;
 use crate::model::{HostContext, Metric, Switch, TaskstatsFamily};
 
-/// Facts of the host that values depend on.
+/// HostParameters of the host that values depend on.
 #[derive(Clone, Debug, Default)]
-pub(in crate::capture) struct Facts {
+pub(in crate::capture) struct HostParameters {
     /// CPUs online: `sched_getaffinity` returns no others. Empty if unknown.
     pub(super) online: Vec<u32>,
     /// In bytes.
@@ -21,7 +21,7 @@ pub(in crate::capture) struct Facts {
     pub(super) delays: bool,
 }
 
-impl Facts {
+impl HostParameters {
     /// Those of this host, for a capture that starts at `start`.
     pub(in crate::capture) fn read(host: &HostContext, start: Start) -> Self {
         let online = fs::read("/sys/devices/system/cpu/online").ok().and_then(|text| cpu_list(&text));
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn values_that_the_kernel_does_not_count_are_not_zero() {
         let counted = |schedstats, delays| {
-            let facts = Facts { schedstats, delays, ..Facts::default() };
+            let facts = HostParameters { schedstats, delays, ..HostParameters::default() };
             let names = ["wait_sum", "blkio_delay_count", "cpu_delay_count", "run_time_ns"];
             let metric = |name| METRICS.iter().find(|metric| metric.name == name).unwrap();
             names.map(|name| facts.count(metric(name)))
@@ -64,7 +64,7 @@ mod tests {
     fn switches_of_the_host_decide_what_counts() {
         let facts = |sched_schedstats, task_delayacct| {
             let host = HostContext { sched_schedstats, task_delayacct, ..HostContext::default() };
-            let facts = Facts::read(&host, Start::now(Tree::Live));
+            let facts = HostParameters::read(&host, Start::now(Tree::Live));
             assert!(!facts.online.is_empty() && facts.start_monotonic_ns > Some(0));
             (facts.schedstats, facts.delays)
         };
