@@ -1,15 +1,17 @@
 //! Enums with a stable code per variant, which reports print and scripts can use.
 
-/// Makes an enum whose variants have codes, and the list of all codes with their meaning.
+/// Makes an enum whose rows have a meaning, a code, a message and perhaps a fix, and the list of all codes with their
+/// meaning.
 macro_rules! coded {
     ($(#[$meta:meta])* pub enum $name:ident {
-        $(#[doc = $doc:literal] $variant:ident $({ $(#[doc = $field_doc:literal] $field:ident: $type:ty,)+ })? = $code:literal,)+
+        $(#[doc = $doc:literal] $variant:ident $({ $($field:ident: $type:ty),+ })? = $code:literal,
+            ($($message:tt)+) $(, $fix:expr)?;)+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum $name {
-            $(#[doc = $doc] $variant $({ $(#[doc = $field_doc] $field: $type,)+ })?,)+
+            $(#[doc = $doc] $variant $({ $(#[allow(missing_docs, reason = "the type says it")] $field: $type,)+ })?,)+
         }
 
         impl $name {
@@ -21,6 +23,23 @@ macro_rules! coded {
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $code,)+
+                }
+            }
+
+            /// The fix, if it depends on nothing else.
+            #[allow(dead_code, unused_variables, reason = "few rows have a fix")]
+            pub(super) fn fix(&self) -> Option<$crate::diagnose::Fix> {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? => None$(.or($fix.into()))?,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            #[allow(unused_variables, reason = "few messages have all fields")]
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? => write!(f, $($message)+),)+
                 }
             }
         }

@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(why(&snapshot, Section::TaskstatsDelay), "no data: taskstats: disabled by --no-taskstats");
         assert_eq!(why(&snapshot, Section::SchedExt), "no data: sched_ext: kernel lacks CONFIG_SCHED_CLASS_EXT");
         let pressure = why(&snapshot, Section::HostPressure);
-        assert_eq!(pressure, "no data: pressure: disabled at boot. Fix: boot with `psi=1`");
+        assert_eq!(pressure, "no data: pressure: disabled at boot, or kernel lacks CONFIG_PSI. Fix: boot with `psi=1`");
     }
 
     #[test]

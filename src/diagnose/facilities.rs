@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Older, Source};
+use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
@@ -51,7 +52,7 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
         Some(Errno::ENOENT) => {
             return finding(Coverage::Unavailable, Cause::NamespaceOrKernelLacks { option: "TASKSTATS" });
         }
-        Some(errno) => return finding(Coverage::Missing, Cause::CannotOpen { errno: errno.clone() }),
+        Some(errno) => return finding(Coverage::Missing, Cause::Failed { errno: errno.clone() }),
         None => {}
     }
     // With BPF, only processes that its iterator missed are queried.
@@ -71,6 +72,9 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     }
 }
 
+/// What BPF has for threads that started before delays were counted.
+const NO_VALUE: Cause = Cause::EnabledLate { older_threads: "have no value" };
+
 /// Delays that only delay accounting counts; those for a CPU are always counted.
 pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
     let host = evidence.host()?;
@@ -85,9 +89,9 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         // Only the sysctl can have enabled it, at an unknown time.
         Some(Switch::On) if !is_on_from_boot(host) => match (evidence.is_by_bpf(), has_delays()) {
-            (true, true) => Finding::new(source, Coverage::Partial, Cause::EnabledLate { older: Older::Absent }),
-            (true, false) => Finding::new(source, Coverage::Missing, Cause::EnabledLate { older: Older::Absent }),
-            (false, true) => Finding::new(source, Coverage::Complete, Cause::EnabledLate { older: Older::Zero }),
+            (true, true) => Finding::new(source, Coverage::Partial, NO_VALUE),
+            (true, false) => Finding::new(source, Coverage::Missing, NO_VALUE),
+            (false, true) => Finding::new(source, Coverage::Complete, Cause::EnabledLate { older_threads: "show 0" }),
             (false, false) => Finding::complete(source),
         },
         _ => Finding::complete(source),
@@ -147,9 +151,10 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// Why access to processes was denied. With BPF, no thread is stopped, so a debugger is no obstacle.
 fn denial(evidence: &Evidence<'_>) -> Cause {
     let (capability, errno) = (Capability::SysPtrace, Errno::EPERM);
-    match evidence.holds(&capability) {
-        false => Cause::Denied { capability, errno },
-        true if evidence.is_by_bpf() => Cause::DeniedDespite { capability, errno },
-        true => Cause::AttachDenied,
+    if !evidence.holds(&capability) {
+        return Cause::Denied { capability, errno };
     }
+    let blocked_by =
+        if evidence.is_by_bpf() { LSM_OR_NAMESPACE } else { "a debugger, an LSM, seccomp or a user namespace" };
+    Cause::DeniedDespite { capability, errno, blocked_by }
 }

@@ -1,5 +1,6 @@
 //! Findings on the files of threads and processes.
 
+use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
 use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Source};
 use crate::model::{Errno, METRICS, SourceFile};
@@ -51,7 +52,7 @@ fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64)
         _ => Coverage::Missing,
     };
     let cause = cause(evidence, file, errno);
-    let needs_grant = matches!(cause, Cause::Denied { .. } | Cause::FileMode { .. });
+    let needs_grant = matches!(cause, Cause::Denied { .. });
     let finding = Finding::new(Source::File(file.clone()), coverage, cause);
     let finding = finding.affecting(Affected { count, total: Some(total), kind });
     if needs_grant { Finding { fix: Some(evidence.grant(needed(file))), ..finding } } else { finding }
@@ -72,13 +73,12 @@ fn cause(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno) -> Cause {
     let lacks = |capability: &&Capability| !evidence.holds(capability);
     match errno {
         Errno::EACCES | Errno::EPERM => match needed(file).iter().find(lacks) {
-            None => Cause::DeniedDespite { capability: Capability::SysPtrace, errno },
-            Some(Capability::DacReadSearch) => Cause::FileMode { errno },
+            None => Cause::DeniedDespite { capability: Capability::SysPtrace, errno, blocked_by: LSM_OR_NAMESPACE },
             Some(capability) => Cause::Denied { capability: capability.clone(), errno },
         },
         Errno::EMFILE => Cause::OpenFileLimit { errno },
         // BPF reads fields of the kernel, not a file that depends on an option.
-        Errno::ENOENT if evidence.is_by_bpf() && *file == SourceFile::Sched => Cause::KernelLacksFields,
+        Errno::ENOENT if evidence.is_by_bpf() && *file == SourceFile::Sched => Cause::KernelLacksFile,
         Errno::ENOENT => option(file).map_or(Cause::KernelLacksFile, |option| Cause::KernelLacks { option }),
         _ => Cause::Failed { errno },
     }

@@ -51,8 +51,7 @@ pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
     match evidence.host().and_then(|host| host.psi) {
         _ if evidence.head.psi.is_some() => Finding::complete(Source::Pressure),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
-        Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::BootOff),
-        Some(_) => finding(Coverage::Missing, Cause::BootOffOrKernelLacks { option: "PSI" }),
+        Some(_) => finding(Coverage::Missing, Cause::BootOff { option: "PSI" }),
         None => finding(Coverage::NotRead, Cause::Unknown),
     }
 }

@@ -22,13 +22,13 @@ mod warning;
 
 pub use self::affected::{Affected, Kind};
 pub use self::capability::Capability;
-pub use self::cause::{Cause, Namespace, Older};
+pub(crate) use self::cause::MORE_OPEN_FILES;
+pub use self::cause::{Cause, Namespace};
 pub use self::empty::Empty;
 pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
 pub use self::fix::Fix;
-pub(crate) use self::fix::MORE_OPEN_FILES;
 pub use self::note::Note;
 pub use self::source::{Side, Source};
 pub use self::warning::Warning;

@@ -1,72 +1,35 @@
 //! Notes on the sections of a report.
 
-use std::fmt;
-
 use super::{Empty, Finding, Side};
 
 coded! {
-    /// A note on a section of a report.
+    /// A note on a section of a report. Without a side, it is about every snapshot shown.
     pub enum Note {
         /// Something is missing: of one side, or of every snapshot shown.
-        Missing {
-            /// The side; `None` for every snapshot shown.
-            side: Option<Side>,
-            /// What is missing.
-            finding: Finding,
-        } = "missing",
+        Missing { side: Option<Side>, finding: Finding } = "missing", ("{}{finding}", prefix(*side));
         /// The section has no data: on one side, or in any snapshot shown.
-        NoData {
-            /// The side; `None` for every snapshot shown.
-            side: Option<Side>,
-            /// The reason.
-            why: Empty,
-        } = "no-data",
+        NoData { side: Option<Side>, why: Empty } = "no-data", ("{}{why}", prefix(*side));
         /// A selected metric has no data: on one side, or in any snapshot shown.
-        MetricWithoutData {
-            /// The metric.
-            metric: String,
-            /// The side; `None` for every snapshot shown.
-            side: Option<Side>,
-            /// The reason.
-            why: Empty,
-        } = "metric-without-data",
+        MetricWithoutData { metric: String, side: Option<Side>, why: Empty } = "metric-without-data",
+            ("{}{metric}: {why}", prefix(*side));
         /// Without exit records, exited processes are shown with the process that waited for them.
         ExitedChildrenUnnamed = "exited-children-unnamed",
+            ("exited children are shown with the process that waited for them; \
+              `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon");
         /// No value changed.
-        NothingChanged = "nothing-changed",
+        NothingChanged = "nothing-changed", ("nothing changed");
         /// The section is about cgroups, and threads are not grouped by cgroup.
-        NeedsCgroupGrouping = "needs-cgroup-grouping",
+        NeedsCgroupGrouping = "needs-cgroup-grouping", ("shown with --group-by cgroup");
         /// A `sched_ext` scheduler was loaded between the captures.
         SchedulerLoaded = "scheduler-loaded",
+            ("enable_seq changed: a scheduler was loaded in between, which reset nr_rejected");
         /// CPUs were added or removed between the captures.
-        CpusHotplugged = "cpus-hotplugged",
+        CpusHotplugged = "cpus-hotplugged", ("hotplug_seq changed: CPUs were added or removed in between");
     }
+}
+
+fn prefix(side: Option<Side>) -> String {
+    side.map(|side| format!("{side}: ")).unwrap_or_default()
 }
 
 serialize_coded!(Note);
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Missing { side: Some(side), .. }
-        | Self::NoData { side: Some(side), .. }
-        | Self::MetricWithoutData { side: Some(side), .. } = self
-        {
-            write!(f, "{side}: ")?;
-        }
-        match self {
-            Self::MetricWithoutData { metric, why, .. } => write!(f, "{metric}: {why}"),
-            Self::ExitedChildrenUnnamed => f.write_str(
-                "exited children are shown with the process that waited for them; \
-                 `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon",
-            ),
-            Self::Missing { finding, .. } => finding.fmt(f),
-            Self::NoData { why, .. } => why.fmt(f),
-            Self::NothingChanged => f.write_str("nothing changed"),
-            Self::NeedsCgroupGrouping => f.write_str("shown with --group-by cgroup"),
-            Self::SchedulerLoaded => {
-                f.write_str("enable_seq changed: a scheduler was loaded in between, which reset nr_rejected")
-            }
-            Self::CpusHotplugged => f.write_str("hotplug_seq changed: CPUs were added or removed in between"),
-        }
-    }
-}

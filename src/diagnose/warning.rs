@@ -1,7 +1,6 @@
 //! Warnings of a comparison.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::{Side, Source};
 use crate::model::{Census, SnapshotHead};
@@ -10,84 +9,38 @@ coded! {
     /// Why two snapshots may not be comparable.
     pub enum Warning {
         /// The candidate was captured before the baseline.
-        CandidateOlder = "candidate-older",
+        CandidateOlder = "candidate-older", ("candidate is older than baseline; arguments swapped?");
         /// The host was booted in between: all counters started again at 0.
-        DifferentBoot = "different-boot",
+        DifferentBoot = "different-boot", ("different boot: counters were reset; deltas are not activity");
         /// The snapshots are from different hosts.
-        DifferentHost {
-            /// Host name of the baseline.
-            baseline: Option<String>,
-            /// Host name of the candidate.
-            candidate: Option<String>,
-        } = "different-host",
+        DifferentHost { baseline: Option<String>, candidate: Option<String> } = "different-host",
+            ("different host: {}", both(baseline, candidate));
         /// The kernels differ.
-        DifferentKernel {
-            /// Kernel release of the baseline.
-            baseline: Option<String>,
-            /// Kernel release of the candidate.
-            candidate: Option<String>,
-        } = "different-kernel",
+        DifferentKernel { baseline: Option<String>, candidate: Option<String> } = "different-kernel",
+            ("different kernel: {}", both(baseline, candidate));
         /// The architectures differ.
-        DifferentArch {
-            /// Architecture of the baseline.
-            baseline: Option<String>,
-            /// Architecture of the candidate.
-            candidate: Option<String>,
-        } = "different-arch",
+        DifferentArch { baseline: Option<String>, candidate: Option<String> } = "different-arch",
+            ("different architecture: {}", both(baseline, candidate));
         /// The numbers of CPUs online differ.
-        DifferentCpuCount {
-            /// CPUs of the baseline.
-            baseline: Option<String>,
-            /// CPUs of the candidate.
-            candidate: Option<String>,
-        } = "different-cpu-count",
+        DifferentCpuCount { baseline: Option<String>, candidate: Option<String> } = "different-cpu-count",
+            ("different number of CPUs: {}", both(baseline, candidate));
         /// The tick rates differ: values in ticks are not comparable.
-        DifferentTickRate {
-            /// Ticks per second of the baseline.
-            baseline: Option<String>,
-            /// Ticks per second of the candidate.
-            candidate: Option<String>,
-        } = "different-tick-rate",
+        DifferentTickRate { baseline: Option<String>, candidate: Option<String> } = "different-tick-rate",
+            ("different tick rate, ticks are not comparable: {}", both(baseline, candidate));
         /// Only one side has values from a source.
-        OneSidedSource {
-            /// The source.
-            source: Source,
-            /// The side that has it.
-            side: Side,
-        } = "one-sided-source",
-        /// The captures were made with different options.
-        DifferentOptions {
-            /// Names of the options, as the snapshot file has them.
-            options: Vec<String>,
-        } = "different-options",
+        OneSidedSource { source: Source, side: Side } = "one-sided-source", ("only the {side} has values from {source}");
+        /// The captures were made with different options, named as in the snapshot file.
+        DifferentOptions { options: Vec<String> } = "different-options",
+            ("captured with different options: {}", options.join(", "));
     }
+}
+
+fn both(baseline: &Option<String>, candidate: &Option<String>) -> String {
+    let [baseline, candidate] = [baseline, candidate].map(|value| value.as_deref().unwrap_or("-"));
+    format!("{baseline} → {candidate}")
 }
 
 serialize_coded!(Warning);
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, baseline, candidate) = match self {
-            Self::CandidateOlder => return f.write_str("candidate is older than baseline; arguments swapped?"),
-            Self::DifferentBoot => {
-                return f.write_str("different boot: counters were reset; deltas are not activity");
-            }
-            Self::OneSidedSource { source, side } => return write!(f, "only the {side} has values from {source}"),
-            Self::DifferentOptions { options } => {
-                return write!(f, "captured with different options: {}", options.join(", "));
-            }
-            Self::DifferentHost { baseline, candidate } => ("different host", baseline, candidate),
-            Self::DifferentKernel { baseline, candidate } => ("different kernel", baseline, candidate),
-            Self::DifferentArch { baseline, candidate } => ("different architecture", baseline, candidate),
-            Self::DifferentCpuCount { baseline, candidate } => ("different number of CPUs", baseline, candidate),
-            Self::DifferentTickRate { baseline, candidate } => {
-                ("different tick rate, ticks are not comparable", baseline, candidate)
-            }
-        };
-        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        write!(f, "{what}: {} → {}", known(baseline), known(candidate))
-    }
-}
 
 impl Warning {
     /// The warning for a different field of the host context; `None` if the difference is harmless.

@@ -168,7 +168,7 @@ def leaks():
 
 
 def gaps():
-    denied = [window for window in windows if any(code.startswith(("file-mode", "permission")) for _, code in window.gaps)]
+    denied = [window for window in windows if any(code.startswith("permission") for _, code in window.gaps)]
     rows = []
     for host in {window.host for window in denied}:
         chosen = [window for window in denied if window.host == host]
