@@ -6,7 +6,7 @@
 use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, compare_digests, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
 use ctprof::report::{Page, Selection};
-use ctprof::window::{Earlier, ExitedThread, Exits, Recording, recorded, totals};
+use ctprof::window::{PackedThreads, ExitedThread, Exits, Recording, recorded, totals};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 mod formats;
@@ -49,7 +49,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each) };
     let command = (records.len() % 2 == 1).then(RecordedCommand::default);
     let recording = Recording { exits, recorder: RECORDER, command };
-    let window = recorded(&earlier.head, Earlier::of_threads(earlier.threads), later, recording)
+    let window = recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, recording)
         .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
@@ -62,7 +62,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
 /// As `ctprof compare` compares them: like for like.
 fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     let options = Options::default();
-    let (threads, totals_of) = (Earlier::of_threads(earlier.threads), ThreadTotals::new(&options));
+    let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options));
     let mut join = totals(&earlier.head, threads, &later.head, &totals_of).expect("two captures of one boot");
     later.threads.into_iter().for_each(|thread| join.add(thread));
     let ends = join.finish(&later.head, &Exits::default());

@@ -15,7 +15,7 @@ use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
 use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
-use crate::window::{self, Earlier, Ends, Exits, Join, NoWindow};
+use crate::window::{self, Exits, Join, Joined, NoWindow, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct Input<'o> {
@@ -69,7 +69,7 @@ impl<'o> Input<'o> {
     /// The window between two snapshots.
     pub(super) fn window(&self, paths: Sides<&Path>) -> Result<Digest> {
         let (earlier, later) = self.open_both(paths)?;
-        let (earlier, threads) = self.load(earlier, &Earlier::default())?;
+        let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
         let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (mut later, join) = self.load(later, &join)?;
         let ends = join.finish(&later, &Exits::default());
@@ -121,10 +121,10 @@ impl<'o> Input<'o> {
     }
 
     fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<Sides<Digest>> {
-        let (earlier, threads) = self.load(earlier, &Earlier::default())?;
+        let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
         let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
-        let Ends { before, threads, window, .. } = join.finish(&later, &Exits::default());
+        let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
         Ok(Sides { baseline: Digest::new(earlier, before), candidate })
     }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::capture::{self, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::{Child, CommandEnd, Ended, Invocation, Privileges, Signals, SpawnError};
-use crate::window::{self, Earlier, ExitedThread, Exits, Recording};
+use crate::window::{self, ExitedThread, Exits, PackedThreads, Recording};
 
 /// What captures of one window read, and the buffer for exiting threads.
 pub(super) struct Settings {
@@ -39,7 +39,7 @@ pub(super) struct Open<'s> {
     capturer: Capturer<'s>,
     listener: Option<ExitListener>,
     earlier: SnapshotHead,
-    threads: Earlier,
+    threads: PackedThreads,
 }
 
 /// What ended a window.
@@ -59,7 +59,7 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Open<'_>> {
     }
     // Only the later memory of processes is shown.
     let CtprofSnapshot { head: earlier, threads } = capturer.capture(Smaps::Never)?;
-    Ok(Open { smaps: options.smaps, capturer, listener, earlier, threads: Earlier::of_threads(threads) })
+    Ok(Open { smaps: options.smaps, capturer, listener, earlier, threads: PackedThreads::of_threads(threads) })
 }
 
 impl Span {

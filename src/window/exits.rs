@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use super::accounting::{Accounted, account};
 use super::boot::Clocks;
 use super::cpu_time::{self, Readings};
-use super::earlier::PackedThread;
 use super::exited::{ExitedThread, Exits};
 use super::fold::Fold;
-use super::join::{Ends, Join, Start};
+use super::join::{Join, Joined, Start};
+use super::packed_threads::PackedThread;
 use super::parents::Parents;
 use super::recorded::Records;
 use super::work::Work;
@@ -30,7 +30,7 @@ struct Host {
 
 impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
-    pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Ends<T> {
+    pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Joined<T> {
         let start = Arc::clone(&self.start);
         let readings = Readings::of(later);
         let host = self.host(&start, &readings);
@@ -56,7 +56,7 @@ impl<T: Threads> Join<T> {
         }
         self.add_gone(&start, &recorded);
         let window = self.info(&start, &host, exits.summary.clone());
-        Ends { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
+        Joined { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
     }
 
     /// The host between the times at which busy threads were read on average, so that its CPU time and theirs are of

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::boot::Clocks;
 use super::cpu_time::Readings;
-use super::earlier::{Earlier, PackedThread};
 use super::lineage::Lineage;
+use super::packed_threads::{PackedThread, PackedThreads};
 use super::processes::{Processes, Seen};
 use super::work::Work;
 use crate::model::{
@@ -26,7 +26,7 @@ pub(super) enum Values {
 
 /// The earlier capture, and what is known before the later threads come.
 pub(super) struct Start {
-    pub(super) earlier: Earlier,
+    pub(super) earlier: PackedThreads,
     pub(super) clocks: Clocks,
     pub(super) values: Values,
     /// Which of the earlier threads were found again.
@@ -97,7 +97,7 @@ impl ReadTimes {
 /// What a join results in.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Ends<T> {
+pub struct Joined<T> {
     /// The earlier totals of threads that were alive at both ends; empty unless the join is of totals.
     pub before: T,
     /// The later threads, and exited ones.

@@ -5,12 +5,12 @@ mod accounting;
 mod boot;
 mod cpu_ticks;
 mod cpu_time;
-mod earlier;
 mod exited;
 mod exits;
 mod fold;
 mod join;
 mod lineage;
+mod packed_threads;
 mod parents;
 mod processes;
 mod recorded;
@@ -23,11 +23,11 @@ use std::sync::atomic::AtomicBool;
 use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::Readings;
-pub use self::earlier::Earlier;
 pub use self::exited::{EachExit, ExitedThread, Exits};
-pub use self::join::{Ends, Join};
+pub use self::join::{Join, Joined};
 use self::join::{Start, Values};
 use self::lineage::Lineage;
+pub use self::packed_threads::PackedThreads;
 use self::parents::{Living, Parents};
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
 
@@ -36,7 +36,7 @@ use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead
 /// # Errors
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
-    recorded(&earlier.head, Earlier::of_threads(earlier.threads), later, Recording::default())
+    recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, Recording::default())
 }
 
 /// What a recorder knows of a window beyond its two captures.
@@ -56,7 +56,7 @@ pub struct Recording<'r> {
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn recorded(
     earlier: &SnapshotHead,
-    threads: Earlier,
+    threads: PackedThreads,
     later: CtprofSnapshot,
     recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
@@ -92,7 +92,7 @@ fn living(leader: &ThreadState) -> Living {
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn increases<T: Threads>(
     earlier: &SnapshotHead,
-    threads: Earlier,
+    threads: PackedThreads,
     later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
@@ -106,7 +106,7 @@ pub fn increases<T: Threads>(
 /// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn totals<T: Threads>(
     earlier: &SnapshotHead,
-    threads: Earlier,
+    threads: PackedThreads,
     later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
@@ -115,7 +115,7 @@ pub fn totals<T: Threads>(
 
 fn join<T: Threads>(
     earlier: &SnapshotHead,
-    threads: Earlier,
+    threads: PackedThreads,
     later: &SnapshotHead,
     empty: &T,
     values: Values,
@@ -134,8 +134,8 @@ fn join<T: Threads>(
 }
 
 /// Turns the head of a later snapshot into that of the window, and returns the window's threads.
-pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Ends<T>) -> T {
-    let Ends { threads, window, cpu_time, impossible_delays, .. } = ends;
+pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Joined<T>) -> T {
+    let Joined { threads, window, cpu_time, impossible_delays, .. } = ends;
     records::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);
     later.window = Some(window);

@@ -2,8 +2,8 @@
 //! by its id and its start.
 
 use super::boot::Clocks;
-use super::earlier::{Earlier, PackedThread};
 use super::exited::{ExitedThread, Exits};
+use super::packed_threads::{PackedThread, PackedThreads};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const IMPRECISION_NS: u64 = 250_000_000;
 impl Parents {
     /// The processes of both captures and of the records of their leaders.
     pub(super) fn of(
-        earlier: &Earlier,
+        earlier: &PackedThreads,
         living: impl Iterator<Item = Living>,
         exits: &Exits<'_>,
         clocks: &Clocks,
@@ -94,7 +94,7 @@ impl Parents {
         };
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
         let exits = Exits { summary: None, each: Some(&each) };
-        Self::of(&Earlier::of_threads(before.iter().map(leader)), living, &exits, &clocks)
+        Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
     }
 
     pub(super) fn all(&self) -> &[Known] {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::earlier::Earlier;
+use super::packed_threads::PackedThreads;
 use super::parents::{Known, Living, Parents};
 use super::work::Work;
 use crate::model::{
@@ -105,14 +105,14 @@ impl Processes {
 
 /// What processes did beyond their living threads, by process id.
 pub(super) struct Unexplained {
-    by_process: BTreeMap<u32, Pools>,
+    by_process: BTreeMap<u32, Unattributed>,
     /// What exited processes did whose living ancestor is unknown, because the record of one in between was lost.
     without_ancestor: Work,
     ns_per_tick: u64,
 }
 
 /// What one process did beyond its living threads.
-struct Pools {
+struct Unattributed {
     /// Of exited threads; the I/O is also that of children.
     threads: Work,
     /// Of exited children.
@@ -123,12 +123,12 @@ struct Pools {
     imprecision: Work,
 }
 
-impl Pools {
+impl Unattributed {
     /// Takes out work of children, and returns the rest.
-    fn give_children(&mut self, work: Work) -> Work {
+    fn take_children(&mut self, work: Work) -> Work {
         let mut time = work;
         let io = time.take_io();
-        let (mut rest, io) = (self.children.give(time), self.threads.give(io));
+        let (mut rest, io) = (self.children.take_up_to(time), self.threads.take_up_to(io));
         rest += io;
         rest
     }
@@ -138,7 +138,7 @@ impl Pools {
 const INIT: u32 = 1;
 
 impl Unexplained {
-    pub(super) fn of(processes: &Processes, earlier: &Earlier, ns_per_tick: u64) -> Self {
+    pub(super) fn of(processes: &Processes, earlier: &PackedThreads, ns_per_tick: u64) -> Self {
         let pools = processes.0.iter().filter_map(|process| {
             let later = process.leader.as_ref()?.state.as_deref()?;
             let work = |state, part| Work::of_process(state, part, ns_per_tick);
@@ -157,7 +157,12 @@ impl Unexplained {
             let children = work(later, Includes::Children).less(children_before);
             Some((
                 process.tgid,
-                Pools { threads, children, living: process.threads, imprecision: Work::of_ticks(2, ns_per_tick) },
+                Unattributed {
+                    threads,
+                    children,
+                    living: process.threads,
+                    imprecision: Work::of_ticks(2, ns_per_tick),
+                },
             ))
         });
         Self { by_process: pools.collect(), without_ancestor: Work::default(), ns_per_tick }
@@ -167,8 +172,8 @@ impl Unexplained {
     /// for the precision of its counters.
     pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) -> Work {
         let Some(pools) = self.by_process.get_mut(&tgid) else { return Work::default() };
-        let mut excess = pools.threads.give(work);
-        pools.imprecision.give_to(&mut excess);
+        let mut excess = pools.threads.take_up_to(work);
+        pools.imprecision.cover(&mut excess);
         excess
     }
 
@@ -178,7 +183,7 @@ impl Unexplained {
         if let Some(ancestor) = self.nearest(ppid, start_ns, parents) {
             self.explain_descendant(ancestor, ppid, work);
         } else if ppid != INIT && parents.get(ppid, start_ns).is_some_and(|parent| parent.ppid > 0) {
-            self.give_children(INIT, work);
+            self.take_children(INIT, work);
         }
     }
 
@@ -193,9 +198,9 @@ impl Unexplained {
 
     /// Takes out what an exited child of `ppid` did, whose nearest living ancestor is `ancestor`.
     fn explain_descendant(&mut self, ancestor: u32, ppid: u32, work: Work) {
-        let rest = self.give_children(ancestor, work);
+        let rest = self.take_children(ancestor, work);
         if ancestor != ppid && ancestor != INIT {
-            self.give_children(INIT, rest);
+            self.take_children(INIT, rest);
         }
     }
 
@@ -207,8 +212,8 @@ impl Unexplained {
     }
 
     /// Takes work out of that of a process's children, and returns the rest.
-    fn give_children(&mut self, tgid: u32, work: Work) -> Work {
-        self.by_process.get_mut(&tgid).map_or(work, |pools| pools.give_children(work))
+    fn take_children(&mut self, tgid: u32, work: Work) -> Work {
+        self.by_process.get_mut(&tgid).map_or(work, |pools| pools.take_children(work))
     }
 
     /// Takes out work without a known ancestor: probably, the processes with the most work of children count it.
@@ -217,7 +222,7 @@ impl Unexplained {
         let mut pools: Vec<_> = self.by_process.values_mut().collect();
         pools.sort_by_key(|pools| std::cmp::Reverse(pools.children[MetricId::run_time_ns]));
         for pools in pools {
-            work = pools.give_children(work);
+            work = pools.take_children(work);
         }
     }
 
@@ -227,7 +232,7 @@ impl Unexplained {
         self.give_without_ancestor();
         let least_ns = 2 * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Pools { threads, mut children, living, .. }) in self.by_process {
+        for (tgid, Unattributed { threads, mut children, living, .. }) in self.by_process {
             let mut threads = threads.without_noise(living, least_ns);
             if !children.is_zero() {
                 children += threads.take_io();
@@ -248,7 +253,7 @@ impl Unexplained {
 const MOST_ANCESTORS: usize = 64;
 
 /// The counters that a process had in the earlier capture, when its threads were read and after all threads.
-fn states_of(earlier: &Earlier, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
+fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
     let leader = &earlier.threads()[earlier.find(ThreadId { tgid, tid: tgid })?];
     leader.process.as_deref().zip(leader.process_after())
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::boot::Clocks;
-use super::earlier::PackedThread;
 use super::exited::{ExitedThread, Exits};
 use super::join::Start;
+use super::packed_threads::PackedThread;
 use super::parents::{Known, Parents};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;

@@ -99,12 +99,12 @@ impl Work {
     }
 
     /// Takes from `wanted` as much as there is.
-    pub(super) fn give_to(&mut self, wanted: &mut Self) {
-        *wanted = self.give(*wanted);
+    pub(super) fn cover(&mut self, wanted: &mut Self) {
+        *wanted = self.take_up_to(*wanted);
     }
 
     /// Takes as much of `wanted` as there is, and returns the rest of it.
-    pub(super) fn give(&mut self, wanted: Self) -> Self {
+    pub(super) fn take_up_to(&mut self, wanted: Self) -> Self {
         let rest = wanted.less(*self);
         *self = self.less(wanted);
         rest
@@ -214,10 +214,10 @@ mod tests {
             work
         };
         let mut pool = work(10, 3);
-        assert_eq!(pool.give(work(4, 5)), work(0, 2), "the rest of what was wanted");
+        assert_eq!(pool.take_up_to(work(4, 5)), work(0, 2), "the rest of what was wanted");
         assert_eq!(pool, work(6, 0));
         let mut wanted = work(7, 0);
-        pool.give_to(&mut wanted);
+        pool.cover(&mut wanted);
         assert_eq!((pool, wanted), (work(0, 0), work(1, 0)));
         let mut mixed = work(5, 1);
         mixed[MetricId::rchar] = 9;

@@ -2,7 +2,7 @@
 
 use crate::windows::*;
 use ctprof::model::{Accounting, Threads};
-use ctprof::window::{self, Earlier, ExitedThread, Exits, between};
+use ctprof::window::{self, ExitedThread, Exits, PackedThreads, between};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
@@ -113,7 +113,8 @@ mod identity {
         let threads = |run: u64| [thread(1, 1, 2, &values(run)), thread(1, 3, 4, &values(run + 1))];
         let (mut a, mut b) = (snapshot(10, &threads(40)), snapshot(15, &threads(90)));
         let (before, after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
-        let mut join = window::totals(&a.head, Earlier::of_threads(before.clone()), &b.head, &Vec::new()).unwrap();
+        let mut join =
+            window::totals(&a.head, PackedThreads::of_threads(before.clone()), &b.head, &Vec::new()).unwrap();
         after.iter().cloned().for_each(|thread| join.add(thread));
         let ends = join.finish(&b.head, &Exits::default());
         assert_eq!((ends.before, ends.threads), (before, after));
@@ -226,9 +227,9 @@ mod parts {
     }
 
     /// The window made of a part before `cut` and one after it.
-    fn window_cut_at(cut: usize, records: &[ExitedThread]) -> (Vec<ThreadState>, window::Ends<Vec<ThreadState>>) {
+    fn window_cut_at(cut: usize, records: &[ExitedThread]) -> (Vec<ThreadState>, window::Joined<Vec<ThreadState>>) {
         let (mut a, mut b) = (capture(10), capture(15));
-        let earlier = Earlier::of_threads(std::mem::take(&mut a.threads));
+        let earlier = PackedThreads::of_threads(std::mem::take(&mut a.threads));
         let mut all = std::mem::take(&mut b.threads);
         let mut join = window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
         let mut part = join.another();

@@ -14,7 +14,7 @@ const _: () = assert!(METRICS.len() < 128);
 
 /// Threads of the earlier capture, by id.
 #[derive(Clone, Debug, Default)]
-pub struct Earlier {
+pub struct PackedThreads {
     threads: Vec<PackedThread>,
     /// The metrics of all threads: for each thread the number of values, then its values with the index of
     /// their metrics.
@@ -79,7 +79,7 @@ fn borrowed<'v>(value: &'v Value<'static>) -> Value<'v> {
     }
 }
 
-impl Threads for Earlier {
+impl Threads for PackedThreads {
     fn another(&self) -> Self {
         Self::default()
     }
@@ -130,7 +130,7 @@ impl Threads for Earlier {
     }
 }
 
-impl Earlier {
+impl PackedThreads {
     /// The threads of a snapshot.
     #[must_use]
     pub fn of_threads(threads: impl IntoIterator<Item = ThreadState>) -> Self {
@@ -325,8 +325,8 @@ mod tests {
         let threads =
             [thread(1, "SCHED_OTHER", &[0, 1]), thread(2, "SCHED_FIFO", &[1]), thread(3, "SCHED_OTHER", &[1])];
         for cut in 0..=threads.len() {
-            let mut earlier = Earlier::of_threads(threads[..cut].to_vec());
-            earlier.append(Earlier::of_threads(threads[cut..].iter().rev().cloned()));
+            let mut earlier = PackedThreads::of_threads(threads[..cut].to_vec());
+            earlier.append(PackedThreads::of_threads(threads[cut..].iter().rev().cloned()));
             for place in 0..threads.len() {
                 let id = earlier.threads()[place].id;
                 let original = threads.iter().find(|thread| thread.id() == id).unwrap();
@@ -355,7 +355,7 @@ mod tests {
             // 18 minutes in nanoseconds.
             drop(metric.set(&mut thread.metrics, Value::Unsigned(1 << 40)));
         }
-        let earlier = Earlier::of_threads([thread]);
+        let earlier = PackedThreads::of_threads([thread]);
         let bytes = earlier.bytes.len() + size_of::<PackedThread>();
         assert!(bytes < 1024, "{bytes}");
     }
