@@ -28,8 +28,8 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 /// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
 /// layout.
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(SnapshotHead, T)> {
-    let mut text = Text { source, rest: Vec::new() };
-    let Start { mut json, defaults, .. } = text.head(max)?;
+    let mut text = LineText { source, rest: Vec::new() };
+    let FileStart { mut json, defaults, .. } = text.head(max)?;
     let parsed = Parsed::new(defaults.max_threads(max), &defaults, empty);
     rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
     json.append(&mut text.rest);
@@ -38,7 +38,7 @@ pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) 
 
 /// What precedes the threads; `None` for an error or another layout.
 pub(super) fn head(source: impl Read, max: usize) -> Option<SnapshotHead> {
-    Text { source, rest: Vec::new() }.head(max).map(|start| start.head)
+    LineText { source, rest: Vec::new() }.head(max).map(|start| start.head)
 }
 
 /// Parses a snapshot without threads, and what these leave out.
@@ -50,28 +50,28 @@ fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Defaults)> {
 }
 
 /// What precedes the threads.
-struct Start {
+struct FileStart {
     json: Vec<u8>,
     head: SnapshotHead,
     defaults: Defaults,
 }
 
 /// A text that is read by whole lines.
-struct Text<R> {
+struct LineText<R> {
     source: R,
     /// The bytes after the last newline.
     rest: Vec<u8>,
 }
 
-impl<R: Read> Text<R> {
+impl<R: Read> LineText<R> {
     /// The text up to the threads.
-    fn head(&mut self, max: usize) -> Option<Start> {
+    fn head(&mut self, max: usize) -> Option<FileStart> {
         let json = self.until_newline(memchr, HEAD)?;
         // If only this is missing, the text ends inside the list of threads.
         let (head, defaults) = parse(&[&json, &b"]}"[..]].concat(), max)?;
         // In files of other tools, the whole file decides which zeros are values.
         head.format_version?;
-        Some(Start { json, head, defaults })
+        Some(FileStart { json, head, defaults })
     }
 
     /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
@@ -101,7 +101,7 @@ struct Parsed<'e, T> {
     /// What batches start from.
     empty: &'e T,
     /// Runs of consecutive batches, by the number of the first batch.
-    runs: Mutex<BTreeMap<usize, Run<T>>>,
+    runs: Mutex<BTreeMap<usize, BatchRun<T>>>,
     waiting: AtomicUsize,
     threads: AtomicUsize,
     max: usize,
@@ -126,7 +126,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The threads of consecutive batches.
-struct Run<T> {
+struct BatchRun<T> {
     /// Number of the batch after the last.
     end: usize,
     threads: T,
@@ -136,7 +136,7 @@ struct Run<T> {
     ends_in_comma: bool,
 }
 
-impl<T: Threads> Run<T> {
+impl<T: Threads> BatchRun<T> {
     /// Joins two runs; `None` if the later one does not continue this one.
     fn join(mut self, later: Self) -> Option<Self> {
         self.threads.append(later.threads);
@@ -157,7 +157,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
     }
 
     /// Reads batches of lines to the end, and starts a task to parse each.
-    fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut Text<impl Read>) {
+    fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut LineText<impl Read>) {
         for number in 0.. {
             match text.until_newline(memrchr, BATCH) {
                 Some(lines) if lines.is_empty() => return,
@@ -222,7 +222,7 @@ impl<'e, T: Threads> Parsed<'e, T> {
 }
 
 /// The threads in the lines, one per line; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threads: T) -> Option<Run<T>> {
+fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threads: T) -> Option<BatchRun<T>> {
     let mut reader = ThreadReader::new(defaults);
     let (mut ids, mut ends_in_comma) = (None, true);
     let lines = str::from_utf8(lines).ok()?;
@@ -240,7 +240,7 @@ fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threa
         ids?;
         threads.add(thread);
     }
-    Some(Run { end: number + 1, threads, ids: ids?, ends_in_comma })
+    Some(BatchRun { end: number + 1, threads, ids: ids?, ends_in_comma })
 }
 
 #[cfg(test)]

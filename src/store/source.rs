@@ -9,7 +9,7 @@ use serde_json::error::Category;
 use serde_path_to_error::Track;
 
 use super::error::StoreError;
-use super::format::{Refusal, SnapshotReader};
+use super::format::{SnapshotReader, SnapshotRefusal};
 use super::limit::{Metered, max_threads};
 use super::lines;
 use crate::model::{CtprofSnapshot, SnapshotHead, Threads};
@@ -43,19 +43,19 @@ pub fn load_into<T: Threads>(
 /// An open snapshot file.
 #[derive(Debug)]
 pub struct Stored {
-    source: Source,
+    source: InputBytes,
     path: PathBuf,
     limit: u64,
 }
 
 #[derive(Debug)]
-enum Source {
+enum InputBytes {
     File(File),
     /// What cannot be rewound.
     Memory(Cursor<Vec<u8>>),
 }
 
-impl Read for Source {
+impl Read for InputBytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::File(file) => file.read(buffer),
@@ -64,7 +64,7 @@ impl Read for Source {
     }
 }
 
-impl Seek for Source {
+impl Seek for InputBytes {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         match self {
             Self::File(file) => file.seek(to),
@@ -81,13 +81,13 @@ impl Stored {
     pub fn open(path: &Path, limit: u64) -> Result<Self, StoreError> {
         let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
         let source = if path == Path::new("-") {
-            Source::Memory(in_memory(io::stdin().lock(), path, limit)?)
+            InputBytes::Memory(in_memory(io::stdin().lock(), path, limit)?)
         } else {
             let file = File::open(path).map_err(unreadable)?;
             if file.metadata().map_err(unreadable)?.is_file() {
-                Source::File(file)
+                InputBytes::File(file)
             } else {
-                Source::Memory(in_memory(file, path, limit)?)
+                InputBytes::Memory(in_memory(file, path, limit)?)
             }
         };
         Ok(Self { source, path: path.to_owned(), limit })
@@ -97,7 +97,7 @@ impl Stored {
     /// is damaged.
     pub fn head(&mut self) -> Option<SnapshotHead> {
         let Self { source, path, limit } = self;
-        let mut text = Text { source, path, limit: *limit };
+        let mut text = SnapshotText { source, path, limit: *limit };
         let form = text.form().ok()?;
         let max = max_threads(text.limit);
         lines::head(text.json(form).ok()?, max)
@@ -111,17 +111,17 @@ impl Stored {
     /// [`StoreError`], with the path and what is wrong.
     pub fn load_into<T: Threads>(self, empty: &T, progress: &Progress) -> Result<(SnapshotHead, T), StoreError> {
         let Self { source, path, limit } = self;
-        if let Source::File(file) = &source {
+        if let InputBytes::File(file) = &source {
             let metadata = file.metadata().map_err(|source| StoreError::Read { path: path.clone(), source })?;
             progress.announce(metadata.len());
         }
-        Text { source: Watched { source, progress, counted: 0 }, path: &path, limit }.load(empty)
+        SnapshotText { source: Watched { source, progress, counted: 0 }, path: &path, limit }.load(empty)
     }
 }
 
 /// A file that reports progress while it is read.
 struct Watched<'p> {
-    source: Source,
+    source: InputBytes,
     progress: &'p Progress,
     /// Bytes counted since the start of the file.
     counted: u64,
@@ -157,13 +157,13 @@ fn in_memory(source: impl Read, path: &Path, limit: u64) -> Result<Cursor<Vec<u8
 
 /// How the JSON of a snapshot is stored.
 #[derive(Clone, Copy)]
-enum Form {
+enum Encoding {
     Zstd,
     Plain,
 }
 
 /// The bytes of a snapshot.
-struct Text<'p, S> {
+struct SnapshotText<'p, S> {
     source: S,
     path: &'p Path,
     limit: u64,
@@ -171,7 +171,7 @@ struct Text<'p, S> {
 
 type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
 
-impl<S: Read + Seek + Send> Text<'_, S> {
+impl<S: Read + Seek + Send> SnapshotText<'_, S> {
     fn load<T: Threads>(mut self, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
         let form = self.form()?;
         let max = max_threads(self.limit);
@@ -188,24 +188,24 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         StoreError::Read { path: self.path.to_owned(), source }
     }
 
-    fn form(&mut self) -> Result<Form, StoreError> {
+    fn form(&mut self) -> Result<Encoding, StoreError> {
         self.source.rewind().map_err(|error| self.unreadable(error))?;
         let mut start = Vec::new();
         (&mut self.source).take(4).read_to_end(&mut start).map_err(|error| self.unreadable(error))?;
         match start.trim_ascii_start() {
             _ if start.is_empty() => Err(StoreError::Empty(self.path.to_owned())),
-            _ if start == ZSTD_MAGIC => Ok(Form::Zstd),
-            [] | [b'{', ..] => Ok(Form::Plain),
+            _ if start == ZSTD_MAGIC => Ok(Encoding::Zstd),
+            [] | [b'{', ..] => Ok(Encoding::Plain),
             _ => Err(StoreError::NotZstd(self.path.to_owned())),
         }
     }
 
     /// The JSON from its start.
-    fn json(&mut self, form: Form) -> Result<Json<'_>, StoreError> {
+    fn json(&mut self, form: Encoding) -> Result<Json<'_>, StoreError> {
         self.source.rewind().map_err(|error| self.unreadable(error))?;
         let json: Box<dyn Read + Send> = match form {
-            Form::Plain => Box::new(&mut self.source),
-            Form::Zstd => match zstd::Decoder::new(&mut self.source) {
+            Encoding::Plain => Box::new(&mut self.source),
+            Encoding::Zstd => match zstd::Decoder::new(&mut self.source) {
                 Ok(decoder) => Box::new(decoder),
                 Err(source) => return Err(StoreError::Damaged { path: self.path.to_owned(), source }),
             },
@@ -214,7 +214,7 @@ impl<S: Read + Seek + Send> Text<'_, S> {
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
-    fn whole(&mut self, form: Form, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
+    fn whole(&mut self, form: Encoding, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
         let text = BufReader::with_capacity(BUFFER, self.json(form)?);
         let mut json = serde_json::Deserializer::from_reader(text);
         let mut track = Track::new();
@@ -228,12 +228,12 @@ impl<S: Read + Seek + Send> Text<'_, S> {
         })
     }
 
-    fn refused(&self, refusal: Refusal) -> StoreError {
+    fn refused(&self, refusal: SnapshotRefusal) -> StoreError {
         let path = self.path.to_owned();
         match refusal {
-            Refusal::NewerFormat(version) => StoreError::NewerFormat { path, version },
-            Refusal::NoThreads => StoreError::NoThreads(path),
-            Refusal::TooMany { what, max } => StoreError::TooMany { path, what, max },
+            SnapshotRefusal::NewerFormat(version) => StoreError::NewerFormat { path, version },
+            SnapshotRefusal::NoThreads => StoreError::NoThreads(path),
+            SnapshotRefusal::TooMany { what, max } => StoreError::TooMany { path, what, max },
         }
     }
 

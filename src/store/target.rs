@@ -47,7 +47,7 @@ pub fn is_snapshot_name(name: &str) -> bool {
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
-    kind: Kind,
+    kind: OutputFile,
     existing: Existing,
 }
 
@@ -61,7 +61,7 @@ pub struct Written {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum OutputFile {
     /// Standard output, a pipe or a device: written to directly.
     Stream(File),
     /// A file without a name, in the target's directory.
@@ -72,7 +72,7 @@ enum Kind {
 
 /// A file that gets its name when it is whole.
 #[cfg(feature = "parquet")]
-pub(crate) struct PendingFile(Kind);
+pub(crate) struct PendingFile(OutputFile);
 
 #[cfg(feature = "parquet")]
 impl PendingFile {
@@ -107,13 +107,13 @@ impl Target {
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let kind = if path == Path::new("-") {
             // As a file, it does not split large writes at newlines.
-            io::stdout().as_fd().try_clone_to_owned().map(|fd| Kind::Stream(File::from(fd)))
+            io::stdout().as_fd().try_clone_to_owned().map(|fd| OutputFile::Stream(File::from(fd)))
         } else {
             match fs::metadata(path) {
                 Ok(there) if there.is_dir() => Err(io::Error::from(ErrorKind::IsADirectory)),
                 // Standard output can be a file that has content already.
                 Ok(there) if !there.is_file() || is_descriptor(path) => {
-                    OpenOptions::new().append(true).open(path).map(Kind::Stream)
+                    OpenOptions::new().append(true).open(path).map(OutputFile::Stream)
                 }
                 _ => beside(path),
             }
@@ -130,7 +130,7 @@ impl Target {
         Self::opened(path, beside(path), Existing::Keep)
     }
 
-    fn opened(path: &Path, kind: io::Result<Kind>, existing: Existing) -> Result<Self, StoreError> {
+    fn opened(path: &Path, kind: io::Result<OutputFile>, existing: Existing) -> Result<Self, StoreError> {
         let kind = kind.map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), kind, existing })
     }
@@ -157,7 +157,7 @@ impl Target {
     }
 }
 
-impl Kind {
+impl OutputFile {
     fn file(&self) -> &File {
         match self {
             Self::Stream(file) | Self::Unnamed(file) => file,
@@ -201,13 +201,13 @@ fn is_descriptor(path: &Path) -> bool {
 
 /// A file in the directory of `path`, unnamed if possible. Names of threads can be private: files
 /// written by root have mode 0600.
-fn beside(path: &Path) -> io::Result<Kind> {
+fn beside(path: &Path) -> io::Result<OutputFile> {
     let directory = directory(path);
     let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     match open(directory, flags, Mode::from_bits_truncate(mode)) {
-        Ok(file) => Ok(Kind::Unnamed(File::from(file))),
-        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(Kind::Named),
+        Ok(file) => Ok(OutputFile::Unnamed(File::from(file))),
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(OutputFile::Named),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -340,7 +340,7 @@ mod tests {
         let stale = |number: u32| dir.path().join(format!(".ctprof-{}-{number}.tmp", std::process::id()));
         (0..1000).for_each(|number| fs::write(stale(number), "stale").unwrap());
         let target = Target::create(&path).unwrap();
-        if !matches!(target.kind, Kind::Unnamed(_)) {
+        if !matches!(target.kind, OutputFile::Unnamed(_)) {
             return skipped(Missing::Kernel("unnamed files in the temporary directory"));
         }
         target.write(&CtprofSnapshot::default(), 1 << 20).unwrap();
@@ -353,7 +353,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.ctprof.zst");
         let write = |existing| {
-            let kind = named(dir.path(), 0o600).map(Kind::Named);
+            let kind = named(dir.path(), 0o600).map(OutputFile::Named);
             let target = Target::opened(&path, kind, existing).unwrap();
             target.write(&CtprofSnapshot::default(), 1 << 20).unwrap().path
         };

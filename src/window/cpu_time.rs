@@ -4,13 +4,13 @@ use crate::model::{HostCpuTime, SnapshotHead};
 
 /// CPU time of the host around the reading of the threads of one capture.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Readings {
+pub(super) struct CpuReadings {
     before: Option<HostCpuTime>,
     after: Option<HostCpuTime>,
     walk_ns: u64,
 }
 
-impl Readings {
+impl CpuReadings {
     pub(super) fn of(snapshot: &SnapshotHead) -> Self {
         let walk_ns = snapshot.capture.as_ref().and_then(|capture| capture.walk_ns);
         Self {
@@ -39,14 +39,14 @@ impl Readings {
 
 /// The increase of the host's CPU time between moments of two captures, in nanoseconds since their starts; `None`
 /// if one lacks it.
-pub(super) fn increase(earlier: (&Readings, u64), later: (&Readings, u64)) -> Option<HostCpuTime> {
+pub(super) fn increase(earlier: (&CpuReadings, u64), later: (&CpuReadings, u64)) -> Option<HostCpuTime> {
     let (a, b) = (earlier.0.at(earlier.1)?, later.0.at(later.1)?);
     Some(combined(&a, &b, |a, b| b?.checked_sub(a?)))
 }
 
 /// The CPU time of the later capture's process up to that moment: since the moment of the earlier one, if it made
 /// both.
-pub(super) fn own(earlier: Option<(&Readings, u64)>, later: (&Readings, u64)) -> Option<u64> {
+pub(super) fn own(earlier: Option<(&CpuReadings, u64)>, later: (&CpuReadings, u64)) -> Option<u64> {
     let since = match earlier {
         Some((readings, ns)) => readings.at(ns)?.own_ns?,
         None => 0,
@@ -77,30 +77,30 @@ fn combined(
 mod tests {
     use super::*;
 
-    fn readings(before: u64, after: Option<u64>) -> Readings {
+    fn readings(before: u64, after: Option<u64>) -> CpuReadings {
         let time = |idle| HostCpuTime { idle_ticks: Some(idle), cpus: Some(2), ..HostCpuTime::default() };
-        Readings { before: Some(time(before)), after: after.map(time), walk_ns: 100 }
+        CpuReadings { before: Some(time(before)), after: after.map(time), walk_ns: 100 }
     }
 
     #[test]
     fn a_moment_during_a_capture_is_in_proportion_between_its_readings() {
-        let idle = |a: (&Readings, u64), b: (&Readings, u64)| increase(a, b).unwrap().idle_ticks;
+        let idle = |a: (&CpuReadings, u64), b: (&CpuReadings, u64)| increase(a, b).unwrap().idle_ticks;
         let (a, b) = (readings(10, Some(30)), readings(50, Some(60)));
         assert_eq!(idle((&a, 0), (&b, 0)), Some(40));
         assert_eq!(idle((&a, 50), (&b, 50)), Some(35));
         assert_eq!(idle((&a, 100), (&b, 999)), Some(30));
         assert_eq!(idle((&readings(10, None), 50), (&b, 0)), Some(40), "a file without the second reading");
-        assert!(increase((&Readings::default(), 0), (&b, 0)).is_none());
+        assert!(increase((&CpuReadings::default(), 0), (&b, 0)).is_none());
     }
 
     #[test]
     fn the_process_that_made_both_captures_counts_from_the_first_on() {
         let own = |ns| HostCpuTime { own_ns: Some(ns), ..HostCpuTime::default() };
-        let readings = |before, after| Readings { before: Some(own(before)), after: Some(own(after)), walk_ns: 100 };
+        let readings = |before, after| CpuReadings { before: Some(own(before)), after: Some(own(after)), walk_ns: 100 };
         let (a, b) = (readings(10, 30), readings(100, 140));
         assert_eq!(super::own(Some((&a, 50)), (&b, 25)), Some(90));
         assert_eq!(super::own(None, (&b, 25)), Some(110));
-        assert_eq!(super::own(Some((&Readings::default(), 0)), (&b, 25)), None);
+        assert_eq!(super::own(Some((&CpuReadings::default(), 0)), (&b, 25)), None);
     }
 
     #[test]

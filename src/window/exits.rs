@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use super::accounting::{Accounted, account};
 use super::boot::Clocks;
-use super::cpu_time::{self, Readings};
+use super::cpu_time::{self, CpuReadings};
 use super::exited::{ExitedThread, Exits};
 use super::fold::Fold;
-use super::join::{Join, Joined, Start};
+use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
 use super::parents::Parents;
 use super::recorded::Records;
@@ -32,7 +32,7 @@ impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
     pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Joined<T> {
         let start = Arc::clone(&self.start);
-        let readings = Readings::of(later);
+        let readings = CpuReadings::of(later);
         let host = self.host(&start, &readings);
         let clocks = host.clocks;
         let parents =
@@ -61,7 +61,7 @@ impl<T: Threads> Join<T> {
 
     /// The host between the times at which busy threads were read on average, so that its CPU time and theirs are of
     /// the same time. A capture of a busy host takes long.
-    fn host(&self, start: &Start, later: &Readings) -> Host {
+    fn host(&self, start: &WindowStart, later: &CpuReadings) -> Host {
         let mut clocks = start.clocks;
         let (mut begin, mut end) = self.read.means();
         if !start.cpu_time.cover_the_walk() || !later.cover_the_walk() {
@@ -103,7 +103,7 @@ impl<T: Threads> Join<T> {
     }
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.
-    fn add_gone(&mut self, start: &Start, recorded: &BTreeSet<usize>) {
+    fn add_gone(&mut self, start: &WindowStart, recorded: &BTreeSet<usize>) {
         let is_gone = |(place, _): &(usize, &PackedThread)| {
             !start.found[*place].load(Ordering::Relaxed) && !recorded.contains(place)
         };
@@ -123,7 +123,7 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    fn info(&self, start: &Start, host: &Host, exit_records: Option<ExitRecords>) -> WindowInfo {
+    fn info(&self, start: &WindowStart, host: &Host, exit_records: Option<ExitRecords>) -> WindowInfo {
         let Host { clocks, cpu_time, own_ns } = host;
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);

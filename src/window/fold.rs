@@ -6,10 +6,10 @@ use crate::model::{METRICS, Metrics, Name, Party, Reduction, ThreadState, Value,
 
 /// Exited threads, by what reports can tell apart.
 #[derive(Default)]
-pub(super) struct Fold(BTreeMap<Kind, ThreadState>);
+pub(super) struct Fold(BTreeMap<FoldKey, ThreadState>);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct FoldKey {
     pcomm: Name,
     comm: Name,
     cgroup: Option<Name>,
@@ -22,7 +22,7 @@ impl Fold {
     /// Adds an exited thread.
     fn add(&mut self, mut thread: ThreadState) {
         let span = thread.span.unwrap_or_default();
-        let kind = Kind {
+        let kind = FoldKey {
             pcomm: Name::clone(&thread.pcomm),
             comm: Name::clone(&thread.comm),
             cgroup: thread.cgroup.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::boot::Clocks;
-use super::cpu_time::Readings;
+use super::cpu_time::CpuReadings;
 use super::lineage::Lineage;
 use super::packed_threads::{PackedThread, PackedThreads};
 use super::processes::{Processes, Seen};
@@ -17,7 +17,7 @@ use crate::model::{
 
 /// What the later threads become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum JoinedValues {
     /// Their increases.
     Increases,
     /// Their totals, beside the totals of the threads that were alive at both ends.
@@ -25,20 +25,20 @@ pub(super) enum Values {
 }
 
 /// The earlier capture, and what is known before the later threads come.
-pub(super) struct Start {
+pub(super) struct WindowStart {
     pub(super) earlier: PackedThreads,
     pub(super) clocks: Clocks,
-    pub(super) values: Values,
+    pub(super) values: JoinedValues,
     /// Which of the earlier threads were found again.
     pub(super) found: Vec<AtomicBool>,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) started_at_unix_ns: u64,
-    pub(super) cpu_time: Readings,
+    pub(super) cpu_time: CpuReadings,
 }
 
 /// The later threads, joined with the earlier ones.
 pub struct Join<T> {
-    pub(super) start: Arc<Start>,
+    pub(super) start: Arc<WindowStart>,
     /// The earlier totals of threads that were found again; of totals only.
     pub(super) before: T,
     /// The later threads.
@@ -160,7 +160,7 @@ impl<T: Threads> Threads for Join<T> {
 }
 
 impl<T: Threads> Join<T> {
-    pub(super) fn new(start: Arc<Start>, empty: &T) -> Self {
+    pub(super) fn new(start: Arc<WindowStart>, empty: &T) -> Self {
         Self {
             start,
             before: empty.another(),
@@ -179,12 +179,12 @@ impl<T: Threads> Join<T> {
     }
 
     /// Adds a thread that was alive at both ends.
-    fn add_known(&mut self, start: &Start, place: usize, mut thread: ThreadState) {
+    fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads()[place];
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
-        let totals = (start.values == Values::Totals).then(|| thread.metrics.clone());
+        let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         self.subtract(start, place, &mut thread.metrics);
         let mut work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         let is_comparable = !has_counters_of_another(earlier, &thread, work, start.clocks.ns_per_tick);
@@ -223,12 +223,12 @@ impl<T: Threads> Join<T> {
     }
 
     /// Replaces the metrics by their increases since those of the earlier thread at `place`.
-    fn subtract(&mut self, start: &Start, place: usize, later: &mut Metrics) {
+    fn subtract(&mut self, start: &WindowStart, place: usize, later: &mut Metrics) {
         start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
     }
 
     /// Adds a thread that started in the window: its totals are of the window.
-    fn add_started(&mut self, start: &Start, ticks: u64, mut thread: ThreadState) {
+    fn add_started(&mut self, start: &WindowStart, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
@@ -236,7 +236,7 @@ impl<T: Threads> Join<T> {
         self.explain(work, thread.party);
         self.started.push((thread.id(), ticks));
         self.processes.add(&thread, work, Seen::Started);
-        if start.values == Values::Increases {
+        if start.values == JoinedValues::Increases {
             (thread.process, thread.process_after) = (None, None);
         }
         self.threads.add(thread);

@@ -22,10 +22,10 @@ use std::sync::atomic::AtomicBool;
 
 use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
-use self::cpu_time::Readings;
+use self::cpu_time::CpuReadings;
 pub use self::exited::{EachExit, ExitedThread, Exits};
 pub use self::join::{Join, Joined};
-use self::join::{Start, Values};
+use self::join::{JoinedValues, WindowStart};
 use self::lineage::Lineage;
 pub use self::packed_threads::PackedThreads;
 use self::parents::{Living, Parents};
@@ -96,7 +96,7 @@ pub fn increases<T: Threads>(
     later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
-    join(earlier, threads, later, empty, Values::Increases)
+    join(earlier, threads, later, empty, JoinedValues::Increases)
 }
 
 /// Joins the threads of `later` as they are added to those of `earlier`. Values stay totals: before those of
@@ -110,7 +110,7 @@ pub fn totals<T: Threads>(
     later: &SnapshotHead,
     empty: &T,
 ) -> Result<Join<T>, NoWindow> {
-    join(earlier, threads, later, empty, Values::Totals)
+    join(earlier, threads, later, empty, JoinedValues::Totals)
 }
 
 fn join<T: Threads>(
@@ -118,17 +118,17 @@ fn join<T: Threads>(
     threads: PackedThreads,
     later: &SnapshotHead,
     empty: &T,
-    values: Values,
+    values: JoinedValues,
 ) -> Result<Join<T>, NoWindow> {
     let clocks = Clocks::between(earlier, later)?;
     let found = (0..threads.len()).map(|_| AtomicBool::new(false)).collect();
-    let start = Start {
+    let start = WindowStart {
         earlier: threads,
         clocks,
         values,
         found,
         started_at_unix_ns: earlier.captured_at_unix_ns,
-        cpu_time: Readings::of(earlier),
+        cpu_time: CpuReadings::of(earlier),
     };
     Ok(Join::new(Arc::new(start), empty))
 }

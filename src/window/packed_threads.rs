@@ -115,7 +115,7 @@ impl Threads for PackedThreads {
             return;
         }
         for mut thread in threads {
-            let mut reader = Reader { bytes: &bytes, at: thread.at };
+            let mut reader = PackedReader { bytes: &bytes, at: thread.at };
             thread.at = self.bytes.len();
             let count = reader.number();
             push(&mut self.bytes, count);
@@ -202,7 +202,7 @@ impl PackedThreads {
 
     /// Calls `found` for each value of the thread at `place`.
     fn each_value<'e>(&'e self, place: usize, mut found: impl FnMut(&'static Metric, Value<'e>)) {
-        let mut reader = Reader { bytes: &self.bytes, at: self.threads[place].at };
+        let mut reader = PackedReader { bytes: &self.bytes, at: self.threads[place].at };
         for _ in 0..reader.number() {
             let metric = &METRICS[index(reader.number())];
             let number = reader.number();
@@ -285,12 +285,12 @@ fn push(bytes: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-struct Reader<'b> {
+struct PackedReader<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl PackedReader<'_> {
     fn number(&mut self) -> u64 {
         let (mut number, mut shift) = (0, 0);
         loop {
@@ -341,7 +341,7 @@ mod tests {
         for number in [0, 1, 127, 128, 300, u64::MAX] {
             let mut bytes = Vec::new();
             push(&mut bytes, number);
-            assert_eq!(Reader { bytes: &bytes, at: 0 }.number(), number);
+            assert_eq!(PackedReader { bytes: &bytes, at: 0 }.number(), number);
         }
         for number in [0, -1, 1, -20, i64::MIN, i64::MAX] {
             assert_eq!(unfolded(folded(number)), number);

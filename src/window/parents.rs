@@ -7,7 +7,7 @@ use super::packed_threads::{PackedThread, PackedThreads};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownProcess {
     pub(super) tgid: u32,
     /// The id of its parent; 0 if it is unknown.
     pub(super) ppid: u32,
@@ -21,7 +21,7 @@ pub(super) struct Known {
 
 /// Processes of both captures and of exit records, ascending by id and start.
 #[derive(Debug, Default)]
-pub(super) struct Parents(Vec<Known>);
+pub(super) struct Parents(Vec<KnownProcess>);
 
 /// A process of the later capture: its id, its start in ticks, and its parent.
 pub(super) type Living = (u32, Option<u64>, Option<u32>);
@@ -38,21 +38,21 @@ impl Parents {
         exits: &Exits<'_>,
         clocks: &Clocks,
     ) -> Self {
-        let known = |(tgid, ticks, ppid): Living| Known {
+        let known = |(tgid, ticks, ppid): Living| KnownProcess {
             tgid,
             ppid: ppid.unwrap_or(0),
             start_ns: clocks.boot_ns(ticks),
             is_in_earlier: false,
             is_living: false,
         };
-        let mut all: Vec<_> = living.map(|process| Known { is_living: true, ..known(process) }).collect();
+        let mut all: Vec<_> = living.map(|process| KnownProcess { is_living: true, ..known(process) }).collect();
         let before = earlier.threads().iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
-        all.extend(before.map(|process| Known { is_in_earlier: true, ..known(process) }));
+        all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
         exits.for_each(|exited| {
             let ExitedThread { state, ppid, started_monotonic_ns, .. } = exited;
             if state.tid == state.tgid {
                 let start_ns = clocks.start_ns(state.start_time_clock_ticks, started_monotonic_ns);
-                all.push(Known { start_ns, ..known((state.tgid, None, Some(ppid))) });
+                all.push(KnownProcess { start_ns, ..known((state.tgid, None, Some(ppid))) });
             }
         });
         all.sort_by_key(|process| (process.tgid, process.start_ns));
@@ -68,12 +68,12 @@ impl Parents {
     }
 
     /// The process that had this id when a thread of it, or its child, started.
-    pub(super) fn get(&self, tgid: u32, start_ns: u64) -> Option<&Known> {
+    pub(super) fn get(&self, tgid: u32, start_ns: u64) -> Option<&KnownProcess> {
         self.find(tgid, start_ns).map(|place| &self.0[place])
     }
 
     /// The process with this id when its child started, then its parent, and so on.
-    pub(super) fn ancestors(&self, ppid: u32, start_ns: u64) -> impl Iterator<Item = &Known> {
+    pub(super) fn ancestors(&self, ppid: u32, start_ns: u64) -> impl Iterator<Item = &KnownProcess> {
         std::iter::successors(self.get(ppid, start_ns), |child| self.get(child.ppid, child.start_ns))
     }
 
@@ -97,7 +97,7 @@ impl Parents {
         Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
     }
 
-    pub(super) fn all(&self) -> &[Known] {
+    pub(super) fn all(&self) -> &[KnownProcess] {
         &self.0
     }
 }
@@ -106,7 +106,7 @@ fn packed(leader: &PackedThread) -> Living {
     (leader.id.tgid, leader.start_ticks, leader.process.as_ref().and_then(|process| process.ppid))
 }
 
-impl Known {
+impl KnownProcess {
     /// Adds what is known of the same process from elsewhere; false if the other is another process.
     fn absorb(&mut self, other: &Self) -> bool {
         let is_same = self.tgid == other.tgid && other.start_ns - self.start_ns <= IMPRECISION_NS;

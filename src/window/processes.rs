@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::packed_threads::PackedThreads;
-use super::parents::{Known, Living, Parents};
+use super::parents::{KnownProcess, Living, Parents};
 use super::work::Work;
 use crate::model::{
     ExitedWork, Includes, MetricId, Name, PROCESS, Party, ProcessSource, ProcessState, RecordField, ThreadId,
@@ -23,7 +23,7 @@ pub(super) enum Seen {
 
 /// A process of the later capture.
 #[derive(Clone, Debug, Default)]
-struct Process {
+struct LaterProcess {
     tgid: u32,
     seen: Seen,
     leader: Option<Leader>,
@@ -43,13 +43,13 @@ struct Leader {
 
 /// The processes of the later capture, ascending.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Processes(Vec<Process>);
+pub(super) struct Processes(Vec<LaterProcess>);
 
 impl Processes {
     /// Adds a thread, which did `work` in the window.
     pub(super) fn add(&mut self, thread: &ThreadState, work: Work, seen: Seen) {
         if self.0.last().is_none_or(|last| last.tgid != thread.tgid) {
-            self.0.push(Process { tgid: thread.tgid, ..Process::default() });
+            self.0.push(LaterProcess { tgid: thread.tgid, ..LaterProcess::default() });
         }
         let process = self.0.last_mut().expect("one was added");
         process.threads += work;
@@ -98,7 +98,7 @@ impl Processes {
         })
     }
 
-    fn find(&self, tgid: u32) -> Option<&Process> {
+    fn find(&self, tgid: u32) -> Option<&LaterProcess> {
         self.0.binary_search_by_key(&tgid, |process| process.tgid).ok().map(|place| &self.0[place])
     }
 }
@@ -207,7 +207,7 @@ impl Unexplained {
     /// The nearest living ancestor of an exited child of `ppid` that started at that time.
     fn nearest(&self, ppid: u32, start_ns: u64, parents: &Parents) -> Option<u32> {
         let mut ancestors = parents.ancestors(ppid, start_ns).take(MOST_ANCESTORS);
-        let counts = |process: &&Known| process.is_living && self.by_process.contains_key(&process.tgid);
+        let counts = |process: &&KnownProcess| process.is_living && self.by_process.contains_key(&process.tgid);
         ancestors.find(counts).map(|process| process.tgid)
     }
 
@@ -258,7 +258,7 @@ fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &Proc
     leader.process.as_deref().zip(leader.process_after())
 }
 
-fn exited(process: &Process, work: Work, kind: ExitedWork) -> Option<ThreadState> {
+fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<ThreadState> {
     let leader = process.leader.as_ref().filter(|_| !work.is_zero())?;
     let state = leader.state.as_deref()?;
     let known = |metric: MetricId| {

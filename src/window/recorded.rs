@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::boot::Clocks;
 use super::exited::{ExitedThread, Exits};
-use super::join::Start;
+use super::join::WindowStart;
 use super::packed_threads::PackedThread;
-use super::parents::{Known, Parents};
+use super::parents::{KnownProcess, Parents};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
 use crate::model::{Includes, MetricId, Metrics, Name, ThreadId, ThreadSpan, ThreadState, Value};
@@ -29,7 +29,7 @@ struct Origin {
 
 /// Where records belong in a window.
 pub(super) struct Records<'s> {
-    start: &'s Start,
+    start: &'s WindowStart,
     clocks: Clocks,
     parents: Arc<Parents>,
     /// Names of processes, from the records of their leaders, by their place among the parents. Exact records have them.
@@ -45,7 +45,7 @@ pub(super) struct Records<'s> {
 impl<'s> Records<'s> {
     /// Knows the parents and names of all records, but has placed none.
     pub(super) fn new(
-        start: &'s Start,
+        start: &'s WindowStart,
         clocks: Clocks,
         processes: &Processes,
         exits: &Exits<'_>,
@@ -150,19 +150,19 @@ impl<'s> Records<'s> {
     }
 
     /// The process of a record.
-    fn process(&self, origin: &Origin) -> Option<&Known> {
+    fn process(&self, origin: &Origin) -> Option<&KnownProcess> {
         origin.process.map(|place| &self.parents.all()[place])
     }
 
     /// The leader of a process in the earlier capture.
-    fn earlier_leader(&self, process: &Known) -> Option<&PackedThread> {
-        let Known { tgid, is_in_earlier: true, .. } = *process else { return None };
+    fn earlier_leader(&self, process: &KnownProcess) -> Option<&PackedThread> {
+        let KnownProcess { tgid, is_in_earlier: true, .. } = *process else { return None };
         self.start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &self.start.earlier.threads()[place])
     }
 
     /// The cgroup of the nearest ancestor that a capture had.
     fn cgroup_of_ancestor(&self, processes: &Processes, origin: &Origin) -> Option<Name> {
-        let cgroup = |process: &Known| {
+        let cgroup = |process: &KnownProcess| {
             let later = || processes.describe(process.tgid).and_then(|(_, cgroup, _)| cgroup.cloned());
             let later = process.is_living.then(later).flatten();
             later.or_else(|| self.earlier_leader(process)?.cgroup.clone())
@@ -175,7 +175,7 @@ impl<'s> Records<'s> {
 const MOST_ANCESTORS: usize = 8;
 
 /// Whether a record continues the earlier thread at `place`.
-fn has_grown(start: &Start, place: usize, metrics: &Metrics) -> bool {
+fn has_grown(start: &WindowStart, place: usize, metrics: &Metrics) -> bool {
     match (start.earlier.value(place, MetricId::run_time_ns), metrics.run_time_ns) {
         (Some(Value::Unsigned(earlier)), Some(later)) => earlier <= later.0,
         _ => true,
@@ -183,7 +183,7 @@ fn has_grown(start: &Start, place: usize, metrics: &Metrics) -> bool {
 }
 
 /// The threads of the earlier capture that were not found again.
-fn gone(start: &Start) -> impl Iterator<Item = &PackedThread> {
+fn gone(start: &WindowStart) -> impl Iterator<Item = &PackedThread> {
     let threads = start.earlier.threads().iter().zip(&start.found);
     threads.filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(thread, _)| thread)
 }

@@ -11,6 +11,6 @@ mod thread_list;
 mod writer;
 
 pub(super) use self::defaults::Defaults;
-pub(super) use self::reader::{Refusal, SnapshotContent, SnapshotReader};
+pub(super) use self::reader::{SnapshotContent, SnapshotReader, SnapshotRefusal};
 pub(super) use self::thread::ThreadReader;
 pub(super) use self::writer::SnapshotWriter;

@@ -18,7 +18,7 @@ const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 
 /// Why JSON with the right types is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::store) enum Refusal {
+pub(in crate::store) enum SnapshotRefusal {
     #[error("format version {0}; this ctprof reads versions up to {FORMAT_VERSION}")]
     NewerFormat(u32),
     #[error("no `threads`")]
@@ -31,7 +31,7 @@ pub(in crate::store) enum Refusal {
 /// than its shortest text.
 pub(in crate::store) struct SnapshotReader {
     max: usize,
-    refusal: Cell<Option<Refusal>>,
+    refusal: Cell<Option<SnapshotRefusal>>,
 }
 
 /// A snapshot as it was read, and the defaults of its threads.
@@ -60,23 +60,23 @@ impl SnapshotReader {
     }
 
     /// Why the last snapshot was refused, if its JSON had the right types.
-    pub(in crate::store) fn refusal(&self) -> Option<Refusal> {
+    pub(in crate::store) fn refusal(&self) -> Option<SnapshotRefusal> {
         self.refusal.get()
     }
 
-    fn refuse<E: de::Error>(&self, refusal: Refusal) -> E {
+    fn refuse<E: de::Error>(&self, refusal: SnapshotRefusal) -> E {
         self.refusal.set(Some(refusal));
         E::custom(refusal)
     }
 
     fn check<E: de::Error>(&self, number: usize, what: &'static str, max: usize) -> Result<(), E> {
-        let refusal = Refusal::TooMany { what, max };
+        let refusal = SnapshotRefusal::TooMany { what, max };
         if number > max { Err(self.refuse(refusal)) } else { Ok(()) }
     }
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
         match version {
-            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(Refusal::NewerFormat(newer))),
+            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(SnapshotRefusal::NewerFormat(newer))),
             _ => Ok(version),
         }
     }
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for &SnapshotReader {
             BoundedFields { map, reader: self, version: None, cgroups: None, defaults: None, threads: None };
         let head = SnapshotHead::deserialize(MapAccessDeserializer::new(&mut bounded))?;
         let BoundedFields { version, cgroups, defaults, threads, .. } = bounded;
-        let threads = threads.ok_or_else(|| self.refuse(Refusal::NoThreads))?;
+        let threads = threads.ok_or_else(|| self.refuse(SnapshotRefusal::NoThreads))?;
         let (format_version, cgroup_stats) = (version.flatten(), cgroups.unwrap_or_default());
         let head = SnapshotHead { format_version, cgroup_stats, ..head };
         Ok(SnapshotContent { snapshot: CtprofSnapshot { head, threads }, defaults: defaults.unwrap_or_default() })
@@ -237,7 +237,7 @@ mod tests {
         TaskstatsSummary, WindowInfo,
     };
 
-    fn refusal(json: &str, max: usize) -> Option<Refusal> {
+    fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
         let reader = SnapshotReader::new(max);
         reader.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
         reader.refusal()
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_with_its_version() {
-        assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(Refusal::NewerFormat(7)));
+        assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(SnapshotRefusal::NewerFormat(7)));
         let error = serde_json::from_str::<CtprofSnapshot>(r#"{"format_version":7,"threads":[]}"#).unwrap_err();
         assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 2"), "{error}");
     }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_file_without_threads_is_no_snapshot() {
-        assert_eq!(refusal("{}", 9), Some(Refusal::NoThreads));
+        assert_eq!(refusal("{}", 9), Some(SnapshotRefusal::NoThreads));
         assert_eq!(refusal("[]", 9), None);
     }
 
@@ -298,10 +298,10 @@ mod tests {
     fn threads_and_cgroups_are_bounded() {
         let thread = r#"{"tid":1,"tgid":1}"#;
         let threads = format!(r#"{{"threads":[{thread},{thread}]}}"#);
-        assert_eq!(refusal(&threads, 1), Some(Refusal::TooMany { what: "threads", max: 1 }));
+        assert_eq!(refusal(&threads, 1), Some(SnapshotRefusal::TooMany { what: "threads", max: 1 }));
         assert_eq!(refusal(&threads, 2), None);
         let cgroups = r#"{"cgroup_stats":{"a":{},"b":{}},"threads":[]}"#;
-        assert_eq!(refusal(cgroups, 1), Some(Refusal::TooMany { what: "cgroups", max: 1 }));
+        assert_eq!(refusal(cgroups, 1), Some(SnapshotRefusal::TooMany { what: "cgroups", max: 1 }));
     }
 
     #[test]

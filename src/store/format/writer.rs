@@ -9,13 +9,13 @@ use crate::model::{CtprofSnapshot, FORMAT_VERSION, SnapshotHead};
 
 impl Serialize for CtprofSnapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::new(self, &Defaults::default()).serialize(serializer)
+        SnapshotDocument::new(self, &Defaults::default()).serialize(serializer)
     }
 }
 
 /// The keys of a snapshot. Readers need the head and the defaults before the threads.
 #[derive(Serialize)]
-struct Document<'s> {
+struct SnapshotDocument<'s> {
     #[serde(flatten)]
     head: &'s SnapshotHead,
     #[serde(rename = "usual", skip_serializing_if = "Defaults::is_empty")]
@@ -23,7 +23,7 @@ struct Document<'s> {
     threads: ThreadList<'s>,
 }
 
-impl<'s> Document<'s> {
+impl<'s> SnapshotDocument<'s> {
     fn new(snapshot: &'s CtprofSnapshot, defaults: &'s Defaults) -> Self {
         let CtprofSnapshot { head, threads } = snapshot;
         Self { head, defaults, threads: ThreadList { threads, defaults } }
@@ -54,7 +54,7 @@ impl<'s> SnapshotWriter<'s> {
 
 impl Serialize for SnapshotWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::new(self.snapshot, &self.defaults).serialize(serializer)
+        SnapshotDocument::new(self.snapshot, &self.defaults).serialize(serializer)
     }
 }
 
