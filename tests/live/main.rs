@@ -1,6 +1,8 @@
 //! Captures, windows and runs of real programs on this host.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+#[path = "../support/alone.rs"]
+mod alone;
 mod captures;
 mod commands;
 #[path = "../support/example.rs"]
@@ -13,13 +15,7 @@ mod series_of_runs;
 mod support;
 mod windows_and_the_kernel;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use self::alone::alone;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Tests that disturb each other, or that others disturb, hold this.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -10,7 +10,6 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::capture::{Ask, Options, capture_with};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -688,31 +687,6 @@ fn explains_a_fork_storm(engine: &str) {
         let (started, exited) = report.turnover("lab-sh");
         assert!(started >= 20_000, "{started} started, {exited} exited; {:?}", report.window["exit_records"]);
     }
-}
-
-#[test]
-fn repeated_windows_leak_nothing() {
-    let allocated = || {
-        tikv_jemalloc_ctl::epoch::advance().unwrap();
-        tikv_jemalloc_ctl::stats::allocated::read().unwrap()
-    };
-    // Threads stop for jemalloc's counters, which a test that waits for them would notice.
-    let mut options = Options::default();
-    options.jemalloc = Ask::No;
-    let capture = || capture_with(&options).unwrap();
-    let (earlier, later) = (capture(), capture());
-    let windows = |count: u32| {
-        (0..count).for_each(|_| drop(ctprof::window::between(earlier.clone(), later.clone()).unwrap()));
-    };
-    windows(10);
-    let growth = || {
-        let before = allocated();
-        windows(100);
-        allocated().saturating_sub(before)
-    };
-    // Other tests allocate meanwhile.
-    let growths: Vec<_> = (0..10).map(|_| growth()).collect();
-    assert!(growths.iter().any(|growth| *growth < 1 << 20), "bytes after 100 windows each: {growths:?}");
 }
 
 /// A process that outlived the command, and ends with the test.

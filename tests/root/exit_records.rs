@@ -1,9 +1,7 @@
 //! Records of exited threads. These tests need root; otherwise they print why they are skipped.
 
 use std::collections::BTreeSet;
-use std::hint::black_box;
 use std::process::{Child, Command, Stdio};
-use std::sync::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,11 +11,12 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::alone;
+use crate::alone::{Alone, alone};
+use crate::example::example;
 use crate::support::{Missing, skipped};
 
 /// A listener; `None` with the reason printed if this user or this host cannot have one.
-fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, MutexGuard<'static, ()>)> {
+fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, Alone)> {
     let alone = alone();
     match ExitListener::start(options, &HostContext::default(), ring_bytes) {
         Ok(listener) => Some((listener, alone)),
@@ -28,7 +27,7 @@ fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, MutexGu
     }
 }
 
-fn default_listener() -> Option<(ExitListener, MutexGuard<'static, ()>)> {
+fn default_listener() -> Option<(ExitListener, Alone)> {
     listener(&Options::default(), DEFAULT_RING_BYTES)
 }
 
@@ -49,23 +48,9 @@ fn of_processes(exits: &RecordedExits, pids: &BTreeSet<u32>) -> Vec<ExitedThread
     exits.threads().filter(|thread| pids.contains(&thread.state.tgid)).collect()
 }
 
-const BURN: &str = "CTPROF_TEST_EXITS_BURN";
-
-/// The child of the next test: touches memory and uses CPU for the time in its environment.
-#[test]
-fn burner() {
-    let Some(time) = std::env::var(BURN).ok() else { return };
-    let end = Instant::now() + Duration::from_millis(time.parse().unwrap());
-    let mut filled = vec![1u8; 64 << 20];
-    while Instant::now() < end {
-        black_box(&mut filled)[0] ^= 1;
-    }
-}
-
 fn burn(milliseconds: u32) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let child = child.args(["--exact", "exit_records::burner"]).env(BURN, milliseconds.to_string());
-    child.stdout(Stdio::null()).spawn().unwrap()
+    let mut burn = Command::new(example("burn"));
+    burn.arg(milliseconds.to_string()).stdin(Stdio::null()).spawn().unwrap()
 }
 
 #[test]
@@ -77,7 +62,7 @@ fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
     let after = children();
     let exits = listener.finish();
     let threads = of_processes(&exits, &[child.id()].into());
-    assert!(threads.len() >= 2, "the main thread of the test and the test: {threads:?}");
+    assert!(threads.len() >= 2, "two threads: {threads:?}");
     let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
     assert!(run.abs_diff(truth) < 20_000 + truth / 20, "{run} µs in records, {truth} µs of CPU time");
     let ticks = threads.iter().map(|thread| {

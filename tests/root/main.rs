@@ -1,6 +1,8 @@
 //! What needs privileges: BPF, records of exits, capabilities and namespaces. Without them, a test says why it is skipped.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+#[path = "../support/alone.rs"]
+mod alone;
 mod doctor;
 mod engine_captures;
 #[path = "../support/example.rs"]
@@ -18,13 +20,7 @@ mod privileged;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use self::alone::alone;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Tests that disturb each other, or that others disturb, hold this.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}

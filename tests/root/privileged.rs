@@ -17,6 +17,7 @@ use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
+use crate::example::example;
 use crate::host::{CgroupFolder, Killed, Sysctl};
 
 /// The values of a thread of this process after it has done `work`, from procfs and taskstats.
@@ -118,7 +119,7 @@ fn private(path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn any_user_read_snapshots_of_root_through_the_capabilities_of_the_file_ctprof() {
+fn file_capabilities_open_no_snapshot_that_the_user_may_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("snapshot");
     private(&file, br#"{"format_version": 2, "threads": "secret"}"#);
@@ -127,7 +128,7 @@ fn any_user_read_snapshots_of_root_through_the_capabilities_of_the_file_ctprof()
 }
 
 #[test]
-fn any_user_read_any_file_by_a_link_in_a_tree_of_their_own_as_procfs() {
+fn file_capabilities_follow_no_link_in_a_tree_of_the_users_own() {
     let dir = tempfile::tempdir().unwrap();
     let (secret, task) = (dir.path().join("secret"), dir.path().join("proc/7/task/7"));
     private(&secret, b"secret word");
@@ -278,20 +279,8 @@ impl Cgroup {
     }
 }
 
-const BURN: &str = "CTPROF_TEST_BURN";
+/// What `examples/burn.rs` fills.
 const FILLED: usize = 64 << 20;
-
-/// The child of the next test: fills memory and uses CPU until it is killed.
-#[test]
-fn burner() {
-    if std::env::var_os(BURN).is_some() {
-        std::io::stdin().read_exact(&mut [0]).unwrap();
-        let mut filled = vec![1u8; FILLED];
-        loop {
-            black_box(&mut filled)[0] ^= 1;
-        }
-    }
-}
 
 #[test]
 fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
@@ -300,10 +289,8 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     };
     cgroup.set(&[("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")]);
     cgroup.set(&[("memory.max", "536870912"), ("memory.limit_in_bytes", "536870912")]);
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let child =
-        child.args(["--exact", "privileged::burner"]).env(BURN, "1").stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut child = Killed(child.spawn().unwrap());
+    let mut burn = Command::new(example("burn"));
+    let mut child = Killed(burn.arg("600000").stdin(Stdio::piped()).spawn().unwrap());
     cgroup.take(child.0.id());
     std::io::Write::write_all(child.0.stdin.as_mut().unwrap(), b"x").unwrap();
     thread::sleep(Duration::from_millis(1500));
