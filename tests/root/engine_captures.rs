@@ -170,6 +170,8 @@ impl Bracketed<'_> {
         match field {
             // smaps_rollup is read for 20 ms, from procfs by both, and depends on who else maps a page.
             "read_at_ns" | "smaps_rollup_kib" => true,
+            // procfs reads them only if the thread stops in time.
+            "allocated_bytes" | "deallocated_bytes" => !self.before.contains_key(field),
             // Workers of the kernel get the name of what they do.
             "comm" | "pcomm" => self.bpf["comm"].as_str().is_some_and(|name| name.starts_with("kworker/")),
             _ => self.before.contains_key(field) && !self.is_expected(field),

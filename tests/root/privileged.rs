@@ -17,6 +17,7 @@ use ctprof::{CtprofSnapshot, capture_pid};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
+use crate::alone::alone;
 use crate::example::example;
 use crate::host::{CgroupFolder, Killed, Sysctl};
 
@@ -59,6 +60,7 @@ fn spin(time: Duration) {
 
 #[test]
 fn two_spinners_on_one_cpu_wait_for_it() {
+    let _alone = alone();
     let pinned = || {
         let mut one = CpuSet::new();
         one.set(0).unwrap();
@@ -199,6 +201,7 @@ fn verbose_messages_say_whose_files_could_not_be_read() {
 
 #[test]
 fn memory_high_water_marks_are_those_of_status() {
+    let _alone = alone();
     let (snapshot, metrics) = metrics_after(|| drop(black_box(vec![1u8; 32 << 20])));
     if !taskstats_answers(&snapshot) {
         return;
@@ -212,6 +215,7 @@ fn memory_high_water_marks_are_those_of_status() {
 
 #[test]
 fn a_thread_that_waits_for_the_disk_shows_it() {
+    let _alone = alone();
     let Some(switch) = Sysctl::set("/proc/sys/kernel/task_delayacct", "1") else {
         return skipped(Missing::Privilege("to set kernel.task_delayacct"));
     };
@@ -284,6 +288,7 @@ const FILLED: usize = 64 << 20;
 
 #[test]
 fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
+    let _alone = alone();
     let Some(cgroup) = Cgroup::new() else {
         return skipped(Missing::Kernel("a cgroup with limits that may be created"));
     };
@@ -312,6 +317,7 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
 
 #[test]
 fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
+    let _alone = alone();
     let name = format!("ctprof-test-quota-{}", std::process::id());
     let folder = CgroupFolder::create(Path::new("/sys/fs/cgroup/cpu"), &name);
     let Some(folder) = folder.filter(|folder| folder.0.join("cpu.cfs_quota_us").exists()) else {
