@@ -565,7 +565,7 @@ fn circles_of_parents_end() {
 
 #[test]
 fn chains_of_processes_and_many_threads_are_joined_in_little_time() {
-    const MANY: u32 = 50_000;
+    const MANY: u32 = 20_000;
     let up = || (2..MANY).map(|pid| (pid, pid - 1));
     let down = || (2..MANY).map(|pid| (pid, pid + 1));
     let records: Vec<_> = up().chain(down()).collect();
@@ -586,8 +586,8 @@ fn chains_of_processes_and_many_threads_are_joined_in_little_time() {
         let joined = join();
         let took = cpu_time() - begin;
         eprintln!("{what}: {joined} threads in {took:?}");
-        // Work that grows with the square would take minutes.
-        assert!(joined > 0 && took < Duration::from_secs(25), "{what}: {joined} threads in {took:?}");
+        // Work that grows with the square takes longer.
+        assert!(joined > 0 && took < Duration::from_secs(10), "{what}: {joined} threads in {took:?}");
     };
     timed("a chain that turns around", &|| recorded(processes(10, up()), processes(15, down()), &[]));
     timed("a chain that exits", &|| recorded(processes(10, down()), processes(15, [(MANY, 1)]), &records));
