@@ -5,6 +5,7 @@ mod findings;
 mod guides;
 mod layers;
 mod man;
+mod names;
 mod security;
 #[path = "../support/skip.rs"]
 mod skip;

@@ -1,0 +1,119 @@
+//! A type's name says which type it is: no two types of the library have the same one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names that two types still have. It only becomes shorter.
+const TWICE: &[&str] = &[
+    "Amount",
+    "Attached",
+    "Capture",
+    "Cell",
+    "Chosen",
+    "Class",
+    "Column",
+    "CpuSet",
+    "Create",
+    "Difference",
+    "Document",
+    "Entry",
+    "Export",
+    "Fact",
+    "Fields",
+    "File",
+    "Files",
+    "Form",
+    "Found",
+    "Gate",
+    "Gates",
+    "Header",
+    "Input",
+    "Key",
+    "Kind",
+    "Known",
+    "Limits",
+    "Line",
+    "Listing",
+    "Mapping",
+    "Measure",
+    "Member",
+    "Number",
+    "Options",
+    "Part",
+    "Place",
+    "Process",
+    "ReadThread",
+    "Reader",
+    "Readings",
+    "Received",
+    "Record",
+    "Refusal",
+    "Row",
+    "Rows",
+    "Sections",
+    "Shape",
+    "Shown",
+    "Side",
+    "Source",
+    "Sources",
+    "Start",
+    "Stat",
+    "Step",
+    "Table",
+    "Tally",
+    "Target",
+    "Text",
+    "Threads",
+    "Values",
+    "View",
+    "Walk",
+];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The names of types that a file defines outside of functions and tests.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
+    text.lines().filter_map(|line| {
+        let item = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, item)| item));
+        // `pub(in crate::capture) struct` has a space within.
+        let item = item.strip_prefix("crate::").and_then(|rest| rest.split_once(' ')).map_or(item, |(_, item)| item);
+        let name = ["struct ", "enum ", "trait ", "type ", "union "].iter().find_map(|word| item.strip_prefix(word))?;
+        name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+    })
+}
+
+/// A file that only tests use has `#[cfg(test)]` before its `mod`.
+fn is_of_tests(path: &Path) -> bool {
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    let folder = path.parent().unwrap();
+    let parents = [folder.join("mod.rs"), folder.join("lib.rs"), folder.with_extension("rs")];
+    let declared = format!("#[cfg(test)]\nmod {name};");
+    parents.iter().filter_map(|parent| fs::read_to_string(parent).ok()).any(|text| text.contains(&declared))
+}
+
+#[test]
+fn no_two_types_have_the_same_name() {
+    let mut all = Vec::new();
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in all.iter().filter(|path| !is_of_tests(path)) {
+        for name in types(&fs::read_to_string(path).unwrap()) {
+            places.entry(name.to_owned()).or_default().push(path.display().to_string());
+        }
+    }
+    assert!(places.len() > 100, "{places:?}");
+    let is_new = |name: &str, files: &[String]| files.len() > 1 && !TWICE.contains(&name);
+    let new: Vec<_> = places.iter().filter(|(name, files)| is_new(name, files)).collect();
+    assert!(new.is_empty(), "find other names: {new:#?}");
+}
