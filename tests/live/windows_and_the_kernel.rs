@@ -147,9 +147,18 @@ impl Report {
         let slack = (0.02e9 + 2.0 * self.capture_ns) * of("cpus");
         let capacity = self.window["duration_ns"].as_f64().unwrap() * of("cpus");
         let run: Vec<_> = self.groups().into_iter().map(|group| (group, self.value(group, "run"))).collect();
-        let all: f64 = run.iter().map(|(_, run)| run).sum();
-        assert!(all <= capacity * 1.01 + slack, "{all} ns of {capacity}: {run:?}");
-        assert!(of("explained_ns") <= of("busy_ns") * 1.01 + slack, "{cpu}");
+        let sum = |is_counted: &dyn Fn(&str) -> bool| -> f64 {
+            run.iter().filter(|(group, _)| is_counted(group)).map(|(_, run)| run).sum()
+        };
+        let is_own = |group: &str| group.starts_with("lab-") || group == "ctprof";
+        let own = sum(&is_own);
+        assert!(own <= capacity * 1.01 + slack, "{own} ns of {capacity}: {run:?}");
+        // A child of another program that exits while a capture reads it brings work from before the window.
+        if sum(&|group| !is_own(group)) < capacity * 0.1 {
+            let all = sum(&|_| true);
+            assert!(all <= capacity * 1.01 + slack, "{all} ns of {capacity}: {run:?}");
+            assert!(of("explained_ns") <= of("busy_ns") * 1.01 + slack, "{cpu}");
+        }
         let wraps = |row: &&Value| row["value"].as_f64().is_some_and(|value| value > 2f64.powi(60));
         assert_eq!(self.rows.iter().find(wraps), None);
     }
