@@ -85,6 +85,7 @@ mod tests {
 
     use super::super::capturer::Capturer;
     use super::super::enrich::smaps::Smaps;
+    use super::super::options::Ask;
     use super::*;
 
     fn chosen(engine: Engine, procfs: &Path) -> Result<Chosen, CaptureError> {
@@ -95,7 +96,8 @@ mod tests {
 
     #[test]
     fn processes_are_read_by_procfs_if_the_iterator_fails() {
-        let options = Options { engine: Engine::Bpf, ..Options::default() };
+        // The search for jemalloc in all programs of this host takes long.
+        let options = Options { engine: Engine::Bpf, jemalloc: Ask::No, ..Options::default() };
         let mut capturer = match Capturer::new(&options, 1) {
             Ok(capturer) => capturer,
             Err(error) => return skipped(Missing::Privilege(error)),
