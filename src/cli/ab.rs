@@ -38,7 +38,7 @@ pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
     }
     // Reports may use all CPUs, and need no privileges. If the first fails, they take longer.
     let _ = run_on(&allowed);
-    Privileges::Files.keep();
+    Privileges::Files.keep()?;
     let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
     let status = worker_per_cpu().install(|| comparison.compare(Sides { baseline, candidate }, messages))?;
     Ok(interrupted.map_or(status, ExitCode::from))

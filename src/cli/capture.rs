@@ -27,7 +27,7 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
     let mut capturer = Capturer::new(&options, 1)?;
-    Privileges::Capture.keep_after_loading();
+    Privileges::Capture.keep_after_loading()?;
     let watch = progress::watch(&options.progress, messages);
     let snapshot = capturer.capture(options.smaps);
     drop(watch);
@@ -68,7 +68,7 @@ pub(super) fn redact_key() -> String {
 /// have no `/sys`. Whatever is in them is read with the privileges of the caller only.
 pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
     if options(args).roots != Roots::default() {
-        drop_file_capabilities();
+        drop_file_capabilities()?;
     }
     let sysfs = Some(&args.sysfs).filter(|path| **path != Roots::default().sysfs);
     let named = [("--sysfs", sysfs), ("--cgroupfs", args.cgroupfs.as_ref())];

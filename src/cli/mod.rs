@@ -54,33 +54,35 @@ pub fn run() -> ExitCode {
     };
     log(&args);
     fail_writes_beyond_limit();
-    match &args.command {
-        Command::Ab(_) => Privileges::Record.keep(),
-        Command::Record(record) if !record.command.is_empty() => Privileges::Record.keep(),
-        Command::Record(_) | Command::Capture(_) | Command::Doctor(_) => Privileges::Capture.keep(),
-        _ => Privileges::Files.keep(),
+    let is_record = matches!(args.command, Command::Record(_));
+    let done = privileges(&args.command).keep().map_err(Into::into).and_then(|()| execute(args));
+    let status = done.as_ref().err().filter(|_| is_record).map_or(FAILED, record::status_of);
+    ended(done, status)
+}
+
+fn privileges(command: &Command) -> Privileges {
+    match command {
+        Command::Ab(_) => Privileges::Record,
+        Command::Record(record) if !record.command.is_empty() => Privileges::Record,
+        Command::Record(_) | Command::Capture(_) | Command::Doctor(_) => Privileges::Capture,
+        _ => Privileges::Files,
     }
+}
+
+fn execute(args: Args) -> anyhow::Result<ExitCode> {
     let messages = args.messages();
     let done = match args.command {
         Command::Capture(command) => capture::run(&command, messages),
-        Command::Record(command) => {
-            let done = record::run(&command, messages);
-            let status = done.as_ref().err().map_or(FAILED, record::status_of);
-            return ended(done, status);
-        }
-        Command::Ab(command) => return ended(ab::run(&command, messages), FAILED),
+        Command::Record(command) => return record::run(&command, messages),
+        Command::Ab(command) => return ab::run(&command, messages),
         Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
-        Command::Compare(command) => {
-            return ended(worker_per_cpu().install(|| compare::run(&command, messages)), FAILED);
-        }
-        Command::Export(command) => {
-            return ended(worker_per_cpu().install(|| export::run(&command, messages)), FAILED);
-        }
+        Command::Compare(command) => return worker_per_cpu().install(|| compare::run(&command, messages)),
+        Command::Export(command) => return worker_per_cpu().install(|| export::run(&command, messages)),
         Command::Metrics(command) => metrics::run(&command),
         Command::Completions(command) => completions::run(&command),
-        Command::Doctor(command) => return ended(doctor::run(&command), FAILED),
+        Command::Doctor(command) => return doctor::run(&command),
     };
-    ended(done.map(|()| ExitCode::SUCCESS), FAILED)
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints a usage error, the help or the version. The usual exit status of a usage error could be that of a recorded

@@ -55,7 +55,7 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Open<'_>> {
     let listener = listen(options, *ring_bytes);
     let mut capturer = Capturer::new(options, 2)?;
     if *loading == Loading::Once {
-        Privileges::Record.keep_after_loading();
+        Privileges::Record.keep_after_loading()?;
     }
     // Only the later memory of processes is shown.
     let CtprofSnapshot { head: earlier, threads } = capturer.capture(Smaps::Never)?;

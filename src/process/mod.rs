@@ -15,7 +15,7 @@ pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
-pub use self::privileges::Privileges;
+pub use self::privileges::{CannotDrop, Privileges};
 pub(crate) use self::privileges::{drop_file_capabilities, held};
 pub use self::progress::Progress;
 pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nix::errno::Errno;
 use nix::unistd::getuid;
 
 use crate::sys::capabilities::{Inheritable, keep};
@@ -19,6 +20,13 @@ pub enum Privileges {
     /// Only read and write files like root, where the caller may. For commands that parse untrusted files.
     Files,
 }
+
+/// The kernel, or a filter of system calls, refuses to drop capabilities.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot drop capabilities ({0}): ctprof does not continue with them. Fix: allow capset(2) in the seccomp filter"
+)]
+pub struct CannotDrop(Errno);
 
 impl Privileges {
     fn include(self, name: &str) -> bool {
@@ -44,20 +52,24 @@ impl Privileges {
     }
 
     /// Drops all other capabilities, in the calling thread and threads it starts later.
-    pub fn keep(self) {
-        self.limit(self.kept(effective(), of_caller()));
+    ///
+    /// # Errors
+    /// [`CannotDrop`] if this thread still has them.
+    pub fn keep(self) -> Result<(), CannotDrop> {
+        self.limit(self.kept(effective(), of_caller()))
     }
 
     /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that.
-    pub fn keep_after_loading(self) {
-        self.limit(self.kept(effective(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)));
+    ///
+    /// # Errors
+    /// [`CannotDrop`] if this thread still has them.
+    pub fn keep_after_loading(self) -> Result<(), CannotDrop> {
+        self.limit(self.kept(effective(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)))
     }
 
-    fn limit(self, kept: u64) {
+    fn limit(self, kept: u64) -> Result<(), CannotDrop> {
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        if let Err(errno) = keep(kept, inheritable) {
-            tracing::debug!(%errno, "cannot drop capabilities");
-        }
+        keep(kept, inheritable).map_err(CannotDrop)
     }
 }
 
@@ -67,8 +79,8 @@ const LOADS_BPF: [&str; 4] = ["bpf", "perfmon", "sys_admin", "sys_resource"];
 
 /// Drops the capabilities that only the file `ctprof` has (`setcap`). They are for files of the kernel, and would let every
 /// user who may execute ctprof read any other file.
-pub(crate) fn drop_file_capabilities() {
-    Privileges::Record.limit(of_caller());
+pub(crate) fn drop_file_capabilities() -> Result<(), CannotDrop> {
+    Privileges::Record.limit(of_caller())
 }
 
 /// Capabilities that the caller has without those of the file: exec(2) of a file with capabilities clears the ambient set.

@@ -16,7 +16,7 @@ struct Header {
 }
 
 /// `struct __user_cap_data_struct`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Data {
     effective: u32,
@@ -35,6 +35,8 @@ pub(crate) enum Inheritable {
 
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 ///
+/// If there is nothing to drop, nothing is set: a sandbox without capset(2) is no obstacle then.
+///
 /// # Errors
 /// Errors of the system calls.
 pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
@@ -42,6 +44,7 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     let mut data = [Data::default(); 2];
     // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
     unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
+    let before = data;
     for (data, shift) in data.iter_mut().zip([0, 32]) {
         let kept = u32::try_from(kept >> shift & u64::from(u32::MAX)).expect("half of the bits");
         data.effective &= kept;
@@ -53,6 +56,9 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
             // Ambient capabilities are permitted and inheritable.
             Inheritable::Keep => data.permitted &= kept | data.inheritable,
         }
+    }
+    if data == before {
+        return Ok(());
     }
     // SAFETY: the kernel reads two records from an array of two.
     unsafe { call(libc::SYS_capset, [address(&raw mut header), address(data.as_ptr())]) }.map(drop)

@@ -3,6 +3,8 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+mod attacks_privileges;
+mod attacks_support;
 mod doctor;
 mod engine_captures;
 #[path = "../support/example.rs"]

@@ -136,7 +136,7 @@ impl Received {
     /// Receives records until the other end of `stop` is closed and the threads that have exited by then are freed.
     fn listen(mut self, mut programs: ExitPrograms, stop: BorrowedFd<'_>) -> Self {
         raise_priority_of_this_thread();
-        Privileges::Record.keep_after_loading();
+        Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
         let mut stop = [PollFd::new(stop, PollFlags::POLLIN)];
         while matches!(poll(&mut stop, PAUSE_MS), Ok(0) | Err(Errno::EINTR)) {
             self.take(&mut programs);

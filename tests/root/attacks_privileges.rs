@@ -1,0 +1,47 @@
+//! A ctprof that cannot drop its capabilities does not go on with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::attacks_support::{attacked, finished, said};
+use crate::support::{Missing, skipped};
+
+/// Runs programs under a filter with which capset(2) fails.
+fn launcher(folder: &Path) -> Option<PathBuf> {
+    let program = folder.join("attack_capset");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/attack_capset.c");
+    let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).output();
+    assert!(compiled.as_ref().is_ok_and(|compiled| compiled.status.success()), "{compiled:?}");
+    let works = Command::new(&program).arg("true").status().is_ok_and(|status| status.success());
+    if !works || !nix::unistd::geteuid().is_root() {
+        skipped(Missing::Privilege("root, with seccomp filters"));
+        return None;
+    }
+    Some(program)
+}
+
+#[test]
+fn a_ctprof_that_cannot_drop_capabilities_ends_before_it_reads_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(launcher) = launcher(folder.path()) else { return };
+    let [seen, file, executed] = ["seen", "file", "executed"].map(|name| folder.path().join(name));
+    let [seen_text, file_text, executed_text] = [&seen, &file, &executed].map(|path| path.to_str().unwrap());
+    let own = std::process::id().to_string();
+    let quick = ["capture", "-q", "--no-jemalloc", "--smaps", "never", "--pid", &own, "-o", seen_text];
+    assert!(Command::new(attacked()).args(quick).status().unwrap().success());
+    for command in [
+        &["capture", "-o", file_text][..],
+        &["record", "-o", file_text, "--", "touch", executed_text],
+        &["record", "-d", "10ms", "-o", file_text],
+        &["show", seen_text],
+        &["doctor"],
+    ] {
+        let output = finished(Command::new(&launcher).arg(attacked()).args(command).stdin(Stdio::null()));
+        let output = output.expect("ctprof hangs");
+        assert!(!output.status.success(), "{command:?} goes on: {output:?}");
+        assert!(said(&output).contains("capabilities"), "{command:?}: {}", said(&output));
+        let left: Vec<_> = [&file, &executed].into_iter().filter(|path| fs::exists(path).unwrap()).collect();
+        assert!(left.is_empty(), "{command:?}: {left:?}");
+    }
+}
