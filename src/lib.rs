@@ -23,6 +23,7 @@
 //! | [`statistics`] | how far two sides of several runs differ |
 //! | `export` | snapshots as Parquet files for query engines (feature `parquet`) |
 //! | [`window`] | what happened between two snapshots of one boot |
+//! | [`record`] | windows, one after the other, over a period or while a command runs |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
 //! | [`report`] | output as table, Markdown, CSV, JSON and HTML |
 //! | [`cli`] | the command line |
@@ -47,6 +48,8 @@ pub mod statistics;
 pub mod export;
 
 pub mod window;
+
+pub mod record;
 
 pub mod compare;
 

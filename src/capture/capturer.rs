@@ -1,15 +1,18 @@
 //! Captures, one after the other, with the programs of one engine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::css_sets::CssSets;
 use super::engine::Chosen;
 use super::enrich::smaps::Smaps;
 use super::enrich::{Sources, guarded, jemalloc, rollup, taskstats};
 use super::error::CaptureError;
+use super::host::context::BootConstants;
 use super::host::mounts::Mounts;
 use super::host::{cgroup, context, cpu_time, psi, sched_ext};
 use super::myself;
@@ -27,28 +30,53 @@ use crate::process::{held, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
 /// then needs no capability to load programs.
-pub struct Capturer<'o> {
-    options: &'o Options,
+pub struct Capturer {
+    options: Options,
     procfs: Folder,
+    boot: BootConstants,
     pub(super) engine: Chosen,
     /// Effective capabilities when the engine was chosen.
     capabilities: Vec<String>,
     /// How long the preparation took; part of the first capture.
     preparation: Duration,
+    /// The files of programs that captures have examined.
+    programs: jemalloc::Files,
+    /// What captures have learned about cgroups.
+    css_sets: Arc<CssSets>,
 }
 
-impl<'o> Capturer<'o> {
+impl Capturer {
     /// Prepares so many captures.
     ///
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
-    pub fn new(options: &'o Options, captures: usize) -> Result<Self, CaptureError> {
+    pub fn new(options: Options, captures: usize) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
         let procfs = Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?;
         let capabilities = held();
-        let engine = Chosen::by(options, &procfs, captures)?;
-        Ok(Self { options, procfs, engine, capabilities, preparation: begin.elapsed() })
+        let boot = BootConstants::read(&options.roots);
+        // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
+        let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
+        let engine = Chosen::by(&options, &procfs, captures.min(most))?;
+        let (programs, css_sets) = (jemalloc::Files::default(), Arc::default());
+        Ok(Self { options, procfs, boot, engine, capabilities, preparation: begin.elapsed(), programs, css_sets })
+    }
+
+    /// When the captures of this read the memory of processes, if nothing else is said.
+    #[must_use]
+    pub fn smaps(&self) -> Smaps {
+        self.options.smaps
+    }
+
+    /// Forgets the cgroups that captures have seen. The kernel knows them by addresses, which it uses again after a
+    /// while: of captures that are far from each other, none may learn from the others.
+    pub fn forget_cgroups(&mut self) {
+        self.css_sets = Arc::default();
+    }
+
+    pub(super) fn css_sets(&self) -> Arc<CssSets> {
+        Arc::clone(&self.css_sets)
     }
 
     /// Captures, with this `smaps` in place of that of the options.
@@ -58,14 +86,15 @@ impl<'o> Capturer<'o> {
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
-        let Self { options, procfs, engine, capabilities, .. } = &*self;
+        let Self { options, procfs, boot, engine, capabilities, programs, css_sets, .. } = &*self;
         let roots = &options.roots;
+        programs.begin_capture();
         let mounts = Mounts::read(roots);
-        let host = context::read(roots, &mounts);
+        let host = context::read(roots, &mounts, boot);
         let psi = psi::host(&roots.procfs);
         let sched_ext = sched_ext::read(&roots.sysfs);
         let pool = workers(options.workers(&host));
-        let sources = sources(options, &host, &pool);
+        let sources = sources(options, &host, &pool, programs);
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&roots.procfs, roots.tree());
         let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
@@ -78,7 +107,7 @@ impl<'o> Capturer<'o> {
             start: start.instant,
             capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
             progress: &options.progress,
-            css_sets: &options.css_sets,
+            css_sets,
         };
         let (mut walked, used) = engine.walk(&walk, (&host, start), &pids, &pool);
         whole_process::reread_parents(procfs, &mut walked.threads);
@@ -119,14 +148,14 @@ impl<'o> Capturer<'o> {
 }
 
 /// The enabled sources that this tree and process can use.
-fn sources(options: &Options, host: &HostContext, pool: &ThreadPool) -> Sources {
+fn sources<'p>(options: &Options, host: &HostContext, pool: &ThreadPool, programs: &'p jemalloc::Files) -> Sources<'p> {
     let live = |ask: Ask| ask == Ask::Yes && options.roots.tree() == Tree::Live;
     // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
     // the calling thread alone has no such worker.
     let traces = pool.current_thread_index().is_none();
     Sources {
         taskstats: live(options.taskstats).then(|| taskstats::Kept::by(host)),
-        jemalloc: (live(options.jemalloc) && traces).then(jemalloc::Files::default),
+        jemalloc: (live(options.jemalloc) && traces).then_some(programs),
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
     fn processes_are_read_by_procfs_if_the_iterator_fails() {
         // The search for jemalloc in all programs of this host takes long.
         let options = Options { engine: Engine::Bpf, jemalloc: Ask::No, ..Options::default() };
-        let mut capturer = match Capturer::new(&options, 1) {
+        let mut capturer = match Capturer::new(options, 1) {
             Ok(capturer) => capturer,
             Err(error) => return skipped(Missing::Privilege(error)),
         };

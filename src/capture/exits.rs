@@ -1,9 +1,8 @@
 //! Records of threads that exit, for work between two captures that neither of them sees.
 
-use std::sync::Arc;
-
 use super::bpf::exits::{BpfExits, BpfListener};
 use super::bpf::host_parameters::HostParameters;
+use super::capturer::Capturer;
 use super::error::finding_without_bpf;
 use super::options::{Engine, Options, Tree};
 use super::start::Start;
@@ -32,11 +31,9 @@ pub enum NoExitRecords {
 impl ExitListener {
     /// Starts to listen, with a ring buffer of at least `ring_bytes`. Every thread that exits from now on has a record.
     ///
-    /// Captures with clones of these options teach the listener the cgroups of threads.
-    ///
     /// # Errors
     /// [`NoExitRecords`] if the options demand procfs, or BPF is not available.
-    pub fn start(options: &Options, host: &HostContext, ring_bytes: u32) -> Result<Self, NoExitRecords> {
+    pub fn start(options: &Options, ring_bytes: u32) -> Result<Self, NoExitRecords> {
         let without = |no_bpf| NoExitRecords::NoBpf(Box::new(finding_without_bpf(&no_bpf)));
         if options.engine == Engine::Procfs {
             return Err(NoExitRecords::Procfs);
@@ -44,22 +41,30 @@ impl ExitListener {
         if options.roots.tree() != Tree::Live {
             return Err(without(BpfObstacle::NotLive.into()));
         }
-        let facts = HostParameters::read(host, Start::now(Tree::Live));
-        let listener = BpfListener::start(ring_bytes, facts, Arc::clone(&options.css_sets));
-        listener.map(Self).map_err(without)
+        BpfListener::start(ring_bytes).map(Self).map_err(without)
     }
 
-    /// Stops, and returns the records of all threads that have exited before the call.
+    /// Forgets the threads that have exited before the call.
+    ///
+    /// # Panics
+    /// If the listening thread panicked.
+    pub fn restart(&mut self) {
+        self.0.restart();
+    }
+
+    /// The records of the threads that have exited before the call, and were not drained before. Listens on.
+    ///
+    /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen.
     ///
     /// # Panics
     /// If the listening thread panicked.
     #[must_use]
-    pub fn finish(self) -> RecordedExits {
-        RecordedExits(self.0.finish())
+    pub fn drain(&mut self, host: &HostContext, capturer: &Capturer) -> RecordedExits {
+        RecordedExits(self.0.drain(HostParameters::read(host, Start::now(Tree::Live)), capturer.css_sets()))
     }
 }
 
-/// The records of threads that exited while an [`ExitListener`] was listening.
+/// Records of threads that exited, from an [`ExitListener`].
 ///
 /// Records take 20 to 100 bytes each, and 256 MiB at most: those beyond that are counted as lost.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
-use self::host::context;
+use self::host::context::{self, BootConstants};
 use self::host::mounts::Mounts;
 pub use self::options::{Ask, Engine, Options, Roots};
 use crate::model::{BpfObstacle, CtprofSnapshot, HostContext, NoBpf};
@@ -51,7 +51,7 @@ pub fn capture_pid(pid: u32) -> Result<CtprofSnapshot, CaptureError> {
 /// # Errors
 /// [`CaptureError`] if nothing useful can be read.
 pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
-    Capturer::new(options, 1)?.capture(options.smaps)
+    Capturer::new(options.clone(), 1)?.capture(options.smaps)
 }
 
 /// Runs the program of the BPF engine for all threads and ignores what it writes: the floor of a capture, for
@@ -69,7 +69,7 @@ pub fn bpf_pass() -> Result<(), CaptureError> {
 /// The host, without a capture.
 #[must_use]
 pub fn host(roots: &Roots) -> HostContext {
-    context::read(roots, &Mounts::read(roots))
+    context::read(roots, &Mounts::read(roots), &BootConstants::read(roots))
 }
 
 #[cfg(test)]

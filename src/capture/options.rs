@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::css_sets::CssSets;
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;
@@ -64,8 +63,6 @@ pub struct Options {
     pub jemalloc: Ask,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
-    /// What the capture learns about cgroups.
-    pub(crate) css_sets: Arc<CssSets>,
 }
 
 impl Options {

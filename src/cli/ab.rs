@@ -8,15 +8,16 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tempfile::TempDir;
 
+use super::ab_series::{AbSeries, AbSide, BASELINE, CANDIDATE, sides};
 use super::args::{Ab, Args, Messages};
-use super::capture::{check_roots, redact_key};
+use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::errors::say;
-use super::runs::{Recorder, interruption};
-use super::turns::{BASELINE, CANDIDATE, Side, Turns, sides};
+use super::runs::{RunWriter, interruption};
 use crate::compare::Sides;
 use crate::model::cpu_ranges;
 use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
+use crate::record::Recorder;
 
 /// Runs two commands in turn, and compares their windows.
 pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -31,7 +32,7 @@ pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
     leave(args.cpus(), &allowed);
     let interrupted = interruption(record(args, &signals, &mut sides, messages))?.map(killed);
     if interrupted.is_some() {
-        say(format_args!("ctprof: interrupted after {}", sides.each_ref().map(Side::counted).join(" and ")));
+        say(format_args!("ctprof: interrupted after {}", sides.each_ref().map(AbSide::counted).join(" and ")));
     }
     if let Some(status) = interrupted.filter(|_| sides.iter().any(|side| side.tally.successes() == 0)) {
         return Ok(ExitCode::from(status));
@@ -50,15 +51,16 @@ fn labels(output: Option<&Path>) -> Sides<String> {
     Sides { baseline: label(BASELINE), candidate: label(CANDIDATE) }
 }
 
-fn record(args: &Ab, signals: &Signals, sides: &mut [Side; 2], messages: Messages) -> anyhow::Result<()> {
-    let recorder = Recorder {
-        sources: &args.sources,
-        ring_bytes: args.ring,
+fn record(args: &Ab, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
+    let recorder = Recorder::new(options(&args.sources), usize::try_from(args.runs)?.saturating_mul(2), args.ring)?;
+    Privileges::Record.keep_after_loading()?;
+    let writer = RunWriter {
+        recorder,
         signals,
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,
     };
-    Turns { args, recorder }.run(sides, messages)
+    AbSeries { args, writer }.run(sides, messages)
 }
 
 /// The directory of both sides' directories.

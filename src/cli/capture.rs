@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
@@ -10,10 +11,11 @@ use super::args::{Capture, Messages, Sources};
 use super::exit::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
-use crate::capture::{Capturer, Options, Roots};
+use crate::capture::{Options, Roots};
 use crate::diagnose::gaps;
 use crate::model::{Census, CtprofSnapshot};
 use crate::process::{Privileges, drop_file_capabilities};
+use crate::record::Recorder;
 use crate::report::{Captured, capture_summary, escaped};
 use crate::store::Target;
 
@@ -26,10 +28,11 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     // A file that nobody named is never overwritten.
     let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
     let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
-    let mut capturer = Capturer::new(&options, 1)?;
+    let progress = Arc::clone(&options.progress);
+    let mut recorder = Recorder::of_one_capture(options)?;
     Privileges::Capture.keep_after_loading()?;
-    let watch = progress::watch(&options.progress, messages);
-    let snapshot = capturer.capture(options.smaps);
+    let watch = progress::watch(&progress, messages);
+    let snapshot = recorder.capture();
     drop(watch);
     let mut snapshot = snapshot?;
     if args.sources.redact {

@@ -1,6 +1,7 @@
 //! The command line: arguments to options; reads files, and runs recordings and series of them.
 
 mod ab;
+mod ab_series;
 mod args;
 mod capture;
 mod compare;
@@ -22,9 +23,7 @@ mod record;
 mod run_progress;
 mod runs;
 mod show;
-mod turns;
 mod values;
-mod window;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

@@ -13,11 +13,11 @@ use super::errors::{reported, say};
 use super::exit::free_at_exit;
 use super::output::{Stream, selection_page, views, write_page};
 use super::run_progress::RunProgress;
-use super::runs::{Recorder, RunDirectory, Tally, interruption};
-use super::window::{self, Loading, NotStarted, Settings, Span};
+use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
 use crate::compare::{Digest, Sides};
 use crate::model::CtprofSnapshot;
-use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
+use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
+use crate::record::{RecordError, Recorder, Until};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::Target;
 
@@ -69,13 +69,20 @@ fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<
 /// The window, and the exit status.
 fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = signals(args)?;
-    let span = span(args);
-    let settings = Settings { options: options(&args.sources), ring_bytes: args.ring, loading: Loading::Once };
-    let open = window::open(&settings)?;
-    let end = span.pass(&signals)?;
+    let until = until(args);
+    let mut recorder = recorder(args, 1)?;
+    let window = recorder.open()?;
+    let end = until.wait(&signals)?;
     drop(signals);
     let status = end.of_command().map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
-    Ok((open.close(end)?, status))
+    Ok((window.close(end)?, status))
+}
+
+/// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
+fn recorder(args: &Record, windows: u32) -> anyhow::Result<Recorder> {
+    let recorder = Recorder::new(options(&args.sources), usize::try_from(windows)?, args.ring)?;
+    Privileges::Record.keep_after_loading()?;
+    Ok(recorder)
 }
 
 /// Blocks signals, before other threads start.
@@ -84,10 +91,10 @@ fn signals(args: &Record) -> anyhow::Result<Signals> {
     signals.context("cannot block signals")
 }
 
-fn span(args: &Record) -> Span {
+fn until(args: &Record) -> Until {
     match args.command.split_first() {
-        None => Span::Time(args.duration.unwrap_or(FOREVER)),
-        Some((program, arguments)) => Span::Command(Invocation::new(program, arguments)),
+        None => Until::Elapsed(args.duration.unwrap_or(FOREVER)),
+        Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
     }
 }
 
@@ -101,19 +108,18 @@ fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyho
     }
     let directory = RunDirectory::create(output, runs)?;
     let signals = signals(args)?;
-    let span = span(args);
-    let recorder = Recorder {
-        sources: &args.sources,
-        ring_bytes: args.ring,
+    let until = until(args);
+    let mut writer = RunWriter {
+        recorder: recorder(args, runs)?,
         signals: &signals,
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.view.limits.max_snapshot_bytes,
     };
     let mut progress = RunProgress::new(usize::try_from(runs)?, Streams::Inherited, messages);
-    let mut tally = Tally::default();
+    let mut tally = RunTally::default();
     let recorded = (1..=runs).try_for_each(|number| {
         progress.start(&format!("run {number} of {runs}"));
-        tally.add(number, recorder.record(&span, &directory.file(number))?);
+        tally.add(number, writer.record(&until, &directory.file(number))?);
         Ok(())
     });
     let interrupted = interruption(recorded)?;
@@ -124,7 +130,7 @@ fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyho
     Ok(interrupted.map(killed).or_else(failed).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn summarize(directory: &RunDirectory, runs: u32, tally: &Tally) {
+fn summarize(directory: &RunDirectory, runs: u32, tally: &RunTally) {
     let path = directory.path.to_string_lossy();
     let wanted = if tally.recorded < runs { format!(" of {runs}") } else { String::new() };
     let plural = if runs == 1 { "" } else { "s" };
@@ -137,7 +143,10 @@ fn summarize(directory: &RunDirectory, runs: u32, tally: &Tally) {
 
 /// The exit status after an error.
 pub(super) fn status_of(error: &anyhow::Error) -> u8 {
-    error.downcast_ref::<NotStarted>().map_or(RECORD_FAILED, |NotStarted(error)| error.exit_status())
+    match error.downcast_ref() {
+        Some(RecordError::NotStarted(error)) => error.exit_status(),
+        _ => RECORD_FAILED,
+    }
 }
 
 /// Prints the window: beside a command's output to standard error, like perf stat.

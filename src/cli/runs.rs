@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::args::Sources;
-use super::capture::options;
-use super::window::{self, End, Loading, NotStarted, Settings, Span};
 use crate::process::{CommandEnd, Signals, SpawnError};
+use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::store::{EXTENSION, Target, is_snapshot_name};
 
-/// What all runs share.
-pub(super) struct Recorder<'r> {
-    pub(super) sources: &'r Sources,
-    pub(super) ring_bytes: u32,
-    pub(super) signals: &'r Signals,
+/// Records runs into files.
+pub(super) struct RunWriter<'s> {
+    pub(super) recorder: Recorder,
+    pub(super) signals: &'s Signals,
     pub(super) redact_key: Option<String>,
     pub(super) max_snapshot_bytes: u64,
 }
@@ -29,25 +26,22 @@ struct Interrupted(i32);
 pub(super) fn interruption(series: anyhow::Result<()>) -> anyhow::Result<Option<i32>> {
     let Err(error) = series else { return Ok(None) };
     let before_start = match error.downcast_ref() {
-        Some(NotStarted(SpawnError::Interrupted(signal))) => Some(*signal),
+        Some(RecordError::NotStarted(SpawnError::Interrupted(signal))) => Some(*signal),
         _ => None,
     };
     let meanwhile = error.downcast_ref().map(|Interrupted(signal)| *signal);
     before_start.or(meanwhile).map(Some).ok_or(error)
 }
 
-impl Recorder<'_> {
+impl RunWriter<'_> {
     /// Records one run into `file`. Returns how its command ended, if it has one. A run that is interrupted has no
     /// file.
-    pub(super) fn record(&self, span: &Span, file: &Path) -> anyhow::Result<Option<CommandEnd>> {
+    pub(super) fn record(&mut self, until: &Until, file: &Path) -> anyhow::Result<Option<CommandEnd>> {
         let target = Target::create(file)?;
-        // Options know cgroups by addresses of the kernel, which it uses again after a while.
-        let options = options(self.sources);
-        let settings = Settings { options, ring_bytes: self.ring_bytes, loading: Loading::Again };
-        let open = window::open(&settings)?;
-        let end = self.pass(span)?;
+        let window = self.recorder.open()?;
+        let end = wait(until, self.signals)?;
         let ended = end.of_command();
-        let mut window = open.close(end)?;
+        let mut window = window.close(end)?;
         if let Some(key) = &self.redact_key {
             window.redact(key);
         }
@@ -56,21 +50,21 @@ impl Recorder<'_> {
     }
 
     /// Waits, or runs the command, without recording it.
-    pub(super) fn unrecorded(&self, span: &Span) -> anyhow::Result<Option<CommandEnd>> {
-        let end = self.pass(span)?;
+    pub(super) fn unrecorded(&self, until: &Until) -> anyhow::Result<Option<CommandEnd>> {
+        let end = wait(until, self.signals)?;
         let ended = end.of_command();
         end.discard()?;
         Ok(ended)
     }
+}
 
-    fn pass<'s>(&self, span: &'s Span) -> anyhow::Result<End<'s>> {
-        let end = span.pass(self.signals)?;
-        match end.interrupted() {
-            None => Ok(end),
-            Some(signal) => {
-                end.discard()?;
-                Err(Interrupted(signal).into())
-            }
+fn wait<'u>(until: &'u Until, signals: &Signals) -> anyhow::Result<WindowEnd<'u>> {
+    let end = until.wait(signals)?;
+    match end.interrupted() {
+        None => Ok(end),
+        Some(signal) => {
+            end.discard()?;
+            Err(Interrupted(signal).into())
         }
     }
 }
@@ -102,14 +96,14 @@ impl RunDirectory {
 
 /// The runs of a series so far.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct RunTally {
     /// Runs that have a file.
     pub(super) recorded: u32,
     /// Those whose command failed, with their numbers.
     pub(super) failed: Vec<(u32, CommandEnd)>,
 }
 
-impl Tally {
+impl RunTally {
     pub(super) fn add(&mut self, number: u32, end: Option<CommandEnd>) {
         self.recorded += 1;
         self.failed.extend(end.filter(|end| !end.is_success()).map(|end| (number, end)));

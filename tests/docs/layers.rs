@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("statistics", &[]),
     ("export", &["model", "process", "names", "diagnose", "store"]),
     ("window", &["model"]),
+    ("record", &["model", "process", "capture", "window"]),
     ("compare", &["model", "names", "diagnose", "statistics", "window"]),
     ("report", &["model", "names", "diagnose", "statistics", "compare"]),
     (
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "export",
             "statistics",
             "window",
+            "record",
             "compare",
             "report",
         ],

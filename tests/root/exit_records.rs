@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::capture::{DEFAULT_RING_BYTES, ExitListener, Options, RecordedExits, capture_with};
+use ctprof::capture::{Capturer, DEFAULT_RING_BYTES, ExitListener, Options, RecordedExits, Smaps};
 use ctprof::model::{ExitRecords, ExitedThread, HostContext};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -18,7 +18,7 @@ use crate::support::{Missing, skipped};
 /// A listener; `None` with the reason printed if this user or this host cannot have one.
 fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, Alone)> {
     let alone = alone();
-    match ExitListener::start(options, &HostContext::default(), ring_bytes) {
+    match ExitListener::start(options, ring_bytes) {
         Ok(listener) => Some((listener, alone)),
         Err(error) => {
             skipped(Missing::Privilege(error));
@@ -29,6 +29,11 @@ fn listener(options: &Options, ring_bytes: u32) -> Option<(ExitListener, Alone)>
 
 fn default_listener() -> Option<(ExitListener, Alone)> {
     listener(&Options::default(), DEFAULT_RING_BYTES)
+}
+
+/// The records of a listener, without cgroups.
+fn drained(mut listener: ExitListener) -> RecordedExits {
+    listener.drain(&HostContext::default(), &Capturer::new(Options::default(), 0).unwrap())
 }
 
 fn children() -> Usage {
@@ -60,7 +65,7 @@ fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
     let mut child = burn(400);
     child.wait().unwrap();
     let after = children();
-    let exits = listener.finish();
+    let exits = drained(listener);
     let threads = of_processes(&exits, &[child.id()].into());
     assert!(threads.len() >= 2, "two threads: {threads:?}");
     let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
@@ -92,7 +97,7 @@ fn each_thread_that_exits_leaves_one_record() {
     }
     let mut child = burn(50);
     child.wait().unwrap();
-    let exits = listener.finish();
+    let exits = drained(listener);
     let own: Vec<_> = exits.threads().filter(|thread| thread.state.comm.starts_with("exiting-")).collect();
     assert_eq!((own.len(), exits.summary().lost), (20, 0));
     assert!(own.iter().all(|thread| thread.state.tgid == std::process::id()));
@@ -117,7 +122,7 @@ fn of_2000_short_processes_each_leaves_a_record() {
     };
     let pids: BTreeSet<_> = (0..2000).map(run).collect();
     let after = children();
-    let exits = listener.finish();
+    let exits = drained(listener);
     let threads = of_processes(&exits, &pids);
     let found = u64::try_from(threads.len()).unwrap();
     let ExitRecords { received, lost, .. } = exits.summary();
@@ -141,7 +146,7 @@ fn of_20000_forks_the_default_ring_loses_none() {
     let begin = Instant::now();
     fork(20_000);
     let elapsed = begin.elapsed();
-    let ExitRecords { received, lost, .. } = listener.finish().summary();
+    let ExitRecords { received, lost, .. } = drained(listener).summary();
     eprintln!("{received} records of 20,003 processes in {elapsed:?}, {lost} lost");
     assert!(received >= 20_003);
     assert_eq!(lost, 0);
@@ -151,20 +156,20 @@ fn of_20000_forks_the_default_ring_loses_none() {
 fn what_a_small_ring_has_no_room_for_is_counted() {
     let Some((listener, _alone)) = listener(&Options::default(), 4096) else { return };
     fork(5000);
-    let ExitRecords { received, lost, .. } = listener.finish().summary();
+    let ExitRecords { received, lost, .. } = drained(listener).summary();
     assert!(lost > 0 && received > 0, "{received} records, {lost} lost");
     assert!(received + lost >= 5003, "{received} records, {lost} lost");
 }
 
 #[test]
 fn an_exited_process_is_in_the_cgroup_that_captures_know() {
-    let options = Options::default();
-    let Some((listener, _alone)) = listener(&options, DEFAULT_RING_BYTES) else { return };
+    let Some((mut listener, _alone)) = default_listener() else { return };
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    let snapshot = capture_with(&options).unwrap();
+    let mut capturer = Capturer::new(Options::default(), 1).unwrap();
+    let snapshot = capturer.capture(Smaps::Never).unwrap();
     let own = snapshot.threads.iter().find(|thread| thread.tgid == std::process::id()).unwrap();
-    let exits = listener.finish();
+    let exits = listener.drain(&HostContext::default(), &capturer);
     let [exited] = of_processes(&exits, &[child.id()].into()).try_into().unwrap();
     assert!(own.cgroup.is_some());
     assert_eq!(exited.state.cgroup, own.cgroup);
@@ -184,4 +189,49 @@ fn a_listener_stops_when_it_is_dropped() {
         assert!(begin.elapsed() < Duration::from_secs(10), "the thread still runs");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_listener_that_goes_on_has_each_exit_once() {
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    let capturer = Capturer::new(Options::default(), 0).unwrap();
+    let run = |listener: &mut ExitListener| {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let exits = listener.drain(&HostContext::default(), &capturer);
+        (child.id(), exits.threads().map(|thread| thread.state.tgid).collect::<Vec<_>>())
+    };
+    let (first, exits) = run(&mut listener);
+    assert!(exits.contains(&first));
+    let (second, exits) = run(&mut listener);
+    assert!(exits.contains(&second) && !exits.contains(&first), "{exits:?} after {first}");
+    Command::new("true").status().unwrap();
+    listener.restart();
+    let (third, exits) = run(&mut listener);
+    assert!(exits.contains(&third) && !exits.contains(&second));
+}
+
+/// How often the threads of this name have left a CPU by themselves.
+fn switches(name: &str) -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let text = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let of = threads.filter(|task| text(task.path().join("comm")).trim_end() == name);
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    of.filter_map(|task| count(text(task.path().join("status")))).sum()
+}
+
+#[test]
+fn a_listener_sleeps_while_no_thread_exits() {
+    let Some((_listener, _alone)) = default_listener() else { return };
+    // Other processes of the host may exit meanwhile: the quietest second counts.
+    let in_a_second = || {
+        let before = switches("ctprof-exits");
+        thread::sleep(Duration::from_secs(1));
+        switches("ctprof-exits") - before
+    };
+    let quietest = (0..10).map(|_| in_a_second()).find(|switches| *switches < 100);
+    assert!(quietest.is_some(), "polling every 5 ms would be 200 switches per second");
 }

@@ -1,14 +1,16 @@
 //! Records of threads that exit, from BPF programs.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::super::css_sets::CssSets;
 use super::super::options::Tree;
@@ -26,6 +28,7 @@ use crate::sys::priority::raise_priority_of_this_thread;
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
+const PAUSE: Duration = Duration::from_millis(PAUSE_MS as u64);
 /// Exited threads that the kernel has not freed yet, of 1 KB each: their parents may never wait for them. Beyond this many,
 /// a thread's counters are those read at exit.
 const MAX_EXITING: usize = 1 << 16;
@@ -35,15 +38,33 @@ const LONGEST_GRACE: Duration = Duration::from_millis(300);
 /// for them.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// Receives the records of all threads that exit on this host, in a thread of its own.
+/// Receives the records of all threads that exit on this host, in a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub(in crate::capture) struct BpfListener {
-    /// The thread stops when this end is closed.
-    stop: UnixStream,
-    listening: JoinHandle<Received>,
-    facts: HostParameters,
-    fields: ExitFields,
-    css_sets: Arc<CssSets>,
+    /// A byte is a [`Request`]. The thread ends when this end is shut down.
+    requests: UnixStream,
+    answers: Receiver<Drained>,
+    listening: Option<JoinHandle<()>>,
+    fields: Arc<ExitFields>,
+}
+
+/// What the listening thread is asked for. The answer to each is what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Request {
+    /// The records of threads that have exited, when those threads are freed.
+    Drain,
+    /// Forget all threads that have exited.
+    Restart,
+}
+
+/// Records, and how many were lost.
+#[derive(Debug)]
+struct Drained {
+    records: PackedRecords,
+    received: u64,
+    lost: u64,
+    not_run: u64,
 }
 
 impl BpfListener {
@@ -51,30 +72,40 @@ impl BpfListener {
     ///
     /// # Errors
     /// [`NoBpf`] says why BPF is not available.
-    pub(in crate::capture) fn start(
-        ring_bytes: u32,
-        facts: HostParameters,
-        css_sets: Arc<CssSets>,
-    ) -> Result<Self, NoBpf> {
+    pub(in crate::capture) fn start(ring_bytes: u32) -> Result<Self, NoBpf> {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
-        let (stop, stopped) = UnixStream::pair().map_err(failed)?;
+        let (requests, asked) = UnixStream::pair().map_err(failed)?;
+        let (answer, answers) = channel();
         let (programs, fields) = ExitPrograms::attach(ring_bytes)?;
         let received = Received::new(&fields);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
-        let listening = thread.spawn(move || received.listen(programs, stopped.as_fd())).map_err(failed)?;
-        Ok(Self { stop, listening, facts, fields, css_sets })
+        let listening = thread.spawn(move || received.listen(programs, &asked, &answer)).map_err(failed)?;
+        Ok(Self { requests, answers, listening: Some(listening), fields: Arc::new(fields) })
     }
 
-    /// Stops when the threads that have exited before the call are freed, and returns their records.
-    ///
-    /// # Panics
-    /// If the listening thread panicked.
-    pub(in crate::capture) fn finish(self) -> BpfExits {
-        let Self { stop, listening, facts, fields, css_sets } = self;
-        drop(stop);
-        let Received { records, received, lost, not_run, .. } =
-            listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        BpfExits { received, lost, not_run, records, facts, fields, css_sets }
+    /// Forgets the threads that have exited before the call.
+    pub(in crate::capture) fn restart(&mut self) {
+        drop(self.ask(Request::Restart));
+    }
+
+    /// The records of threads that have exited since the start, or since the last call of this or of
+    /// [`restart`](Self::restart). Waits until those threads are freed. Records depend on the `facts` of the host, and
+    /// have the cgroups that captures have seen.
+    pub(in crate::capture) fn drain(&mut self, facts: HostParameters, css_sets: Arc<CssSets>) -> BpfExits {
+        let Drained { records, received, lost, not_run } = self.ask(Request::Drain);
+        BpfExits { received, lost, not_run, records, facts, fields: Arc::clone(&self.fields), css_sets }
+    }
+
+    fn ask(&mut self, request: Request) -> Drained {
+        let asked = self.requests.write_all(&[request as u8]).map_err(|_| RecvError);
+        asked.and_then(|()| self.answers.recv()).expect("the listening thread ends when this is dropped")
+    }
+}
+
+impl Drop for BpfListener {
+    fn drop(&mut self) {
+        let _ = self.requests.shutdown(Shutdown::Both);
+        let _ = self.listening.take().map(JoinHandle::join);
     }
 }
 
@@ -86,7 +117,7 @@ pub(in crate::capture) struct BpfExits {
     pub(in crate::capture) not_run: u64,
     records: PackedRecords,
     facts: HostParameters,
-    fields: ExitFields,
+    fields: Arc<ExitFields>,
     css_sets: Arc<CssSets>,
 }
 
@@ -102,6 +133,29 @@ impl BpfExits {
     }
 }
 
+/// Why the listening thread continues.
+enum Woken {
+    Records,
+    Asked(Request),
+    Ended,
+}
+
+/// Waits for records and leaves them in the ring for a moment, or for a request.
+fn wait(mut asked: &UnixStream, programs: &ExitPrograms) -> Woken {
+    let request = PollFd::new(asked.as_fd(), PollFlags::POLLIN);
+    let mut files = [request, PollFd::new(programs.ring.as_fd(), PollFlags::POLLIN)];
+    let _ = poll(&mut files, PollTimeout::NONE);
+    if files[0].any() != Some(true) && !matches!(poll(&mut files[..1], PAUSE_MS), Ok(1)) {
+        return Woken::Records;
+    }
+    let mut byte = [0];
+    match asked.read(&mut byte) {
+        Ok(1) if byte[0] == Request::Drain as u8 => Woken::Asked(Request::Drain),
+        Ok(1) => Woken::Asked(Request::Restart),
+        _ => Woken::Ended,
+    }
+}
+
 /// What the listening thread has so far.
 struct Received {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
@@ -111,10 +165,11 @@ struct Received {
     words: [usize; 2],
     start: Option<Field>,
     received: u64,
-    /// Threads without a record.
-    lost: u64,
-    /// Those of them for whose exit the kernel did not run the program.
-    not_run: u64,
+    /// Threads whose record had no room in memory.
+    not_stored: u64,
+    /// What the programs had counted at the last answer: threads without room in the ring, and threads for whose exit the
+    /// kernel did not run the program.
+    counted: [u64; 2],
     last_freed: Instant,
 }
 
@@ -127,33 +182,57 @@ impl Received {
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
             start: layout.find(columns::START_TIME, dropped),
             received: 0,
-            lost: 0,
-            not_run: 0,
+            not_stored: 0,
+            counted: [0; 2],
             last_freed: Instant::now(),
         }
     }
 
-    /// Receives records until the other end of `stop` is closed and the threads that have exited by then are freed.
-    fn listen(mut self, mut programs: ExitPrograms, stop: BorrowedFd<'_>) -> Self {
+    /// Receives records, and answers requests until the other end of `asked` is shut down.
+    fn listen(mut self, mut programs: ExitPrograms, asked: &UnixStream, answer: &Sender<Drained>) {
         raise_priority_of_this_thread();
         Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
-        let mut stop = [PollFd::new(stop, PollFlags::POLLIN)];
-        while matches!(poll(&mut stop, PAUSE_MS), Ok(0) | Err(Errno::EINTR)) {
-            self.take(&mut programs);
+        loop {
+            match wait(asked, &programs) {
+                Woken::Records => {
+                    self.take(&mut programs);
+                    continue;
+                }
+                Woken::Asked(Request::Drain) => self.await_freed(&mut programs),
+                Woken::Asked(Request::Restart) => {
+                    self.take(&mut programs);
+                    self.exiting.clear();
+                }
+                Woken::Ended => return,
+            }
+            let _ = answer.send(self.drain([programs.without_room(), programs.not_run()]));
         }
+    }
+
+    /// Receives the records of the threads that have exited by now, until they are freed or will not be freed soon.
+    fn await_freed(&mut self, programs: &mut ExitPrograms) {
         let stopped = Instant::now();
         let stopped_ns = Start::now(Tree::Live).monotonic_ns.unwrap_or(0);
-        self.take(&mut programs);
+        self.take(programs);
         self.last_freed = stopped;
         while stopped.elapsed() < LONGEST_GRACE && self.last_freed.elapsed() < QUIET && self.awaits_before(stopped_ns) {
-            thread::sleep(Duration::from_millis(PAUSE_MS.into()));
-            self.take(&mut programs);
+            thread::sleep(PAUSE);
+            self.take(programs);
         }
+    }
+
+    /// Takes out what was received, where the programs have `counted` so many threads.
+    fn drain(&mut self, counted: [u64; 2]) -> Drained {
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
-        self.not_run = programs.not_run();
-        self.lost = self.lost.saturating_add(programs.without_room()).saturating_add(self.not_run);
-        self
+        let [without_room, not_run] = [0, 1].map(|kind| counted[kind].saturating_sub(self.counted[kind]));
+        self.counted = counted;
+        Drained {
+            records: std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)),
+            received: std::mem::take(&mut self.received),
+            lost: std::mem::take(&mut self.not_stored).saturating_add(without_room).saturating_add(not_run),
+            not_run,
+        }
     }
 
     fn take(&mut self, programs: &mut ExitPrograms) {
@@ -205,7 +284,7 @@ impl Received {
         bytes.resize(8 * self.words[1], 0);
         match self.records.push(&bytes) {
             Ok(()) => self.received += 1,
-            Err(NotStored) => self.lost += 1,
+            Err(NotStored) => self.not_stored += 1,
         }
     }
 }
@@ -302,15 +381,27 @@ mod tests {
         record(fields, (RecordScope::Thread, 6_000_000_000, 0xabc), &values)
     }
 
+    #[test]
+    fn what_was_drained_is_neither_received_nor_lost_again() {
+        let fields = fields();
+        let mut received = Received::new(&fields);
+        received.add(&exiting(&fields, 100));
+        let Drained { received: first, lost, not_run, .. } = received.drain([4, 3]);
+        assert_eq!((first, lost, not_run), (1, 7, 3));
+        received.add(&freed(&fields, 2_000_000_000, 130));
+        let Drained { received: second, lost, not_run, .. } = received.drain([4, 5]);
+        assert_eq!((second, lost, not_run), (0, 2, 2));
+    }
+
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = Received::new(&fields());
         records.iter().for_each(|record| received.add(record));
-        let Received { records, received, lost, not_run, .. } = received;
+        let Drained { records, received, lost, not_run } = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = HostParameters { delays: true, ..HostParameters::default() };
-        BpfExits { received, lost, not_run, records, facts, fields: fields(), css_sets }.threads().collect()
+        BpfExits { received, lost, not_run, records, facts, fields: Arc::new(fields()), css_sets }.threads().collect()
     }
 
     #[test]

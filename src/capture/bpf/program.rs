@@ -20,7 +20,6 @@ const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
 /// Submits a record without waking up the reader.
-const BPF_RB_NO_WAKEUP: i32 = 1;
 /// Words after the record of a tracepoint.
 const ADDRESS_WORDS: usize = 1;
 
@@ -104,7 +103,8 @@ impl Emitter<'_> {
         parts.iter().for_each(|&part| self.fill(&mut assembler, part));
         assembler.store(Width::U64, R8, byte(words), R7);
         assembler.mov(R1, R8);
-        assembler.mov_immediate(R2, BPF_RB_NO_WAKEUP);
+        // The kernel wakes the reader for the first record only, if it has taken all before.
+        assembler.mov_immediate(R2, 0);
         assembler.call(Helper::RingbufSubmit);
         assembler.jump(end);
         assembler.place(full);

@@ -20,11 +20,11 @@ use super::walked::Walked;
 use crate::model::ThreadState;
 
 /// The sources of one capture.
-pub(super) struct Sources {
+pub(super) struct Sources<'f> {
     /// The families that taskstats provides; `None` to disable taskstats.
     pub(super) taskstats: Option<Kept>,
     /// jemalloc layouts by file; `None` to disable the probe.
-    pub(super) jemalloc: Option<jemalloc::Files>,
+    pub(super) jemalloc: Option<&'f jemalloc::Files>,
 }
 
 /// Threads of one process, or of a part of a large process, as read by an engine.
@@ -46,13 +46,13 @@ pub(super) struct Enricher<'s> {
 }
 
 impl<'s> Enricher<'s> {
-    pub(super) fn new(sources: &'s Sources) -> Self {
+    pub(super) fn new(sources: &Sources<'s>) -> Self {
         Self { taskstats: sources.taskstats.map(Client::open), ..Self::without_taskstats(sources) }
     }
 
     /// For an engine that reads the values of taskstats itself.
-    pub(super) fn without_taskstats(sources: &'s Sources) -> Self {
-        Self { taskstats: None, probe: sources.jemalloc.as_ref().map(Probe::new), walked: Walked::default(), asked: 0 }
+    pub(super) fn without_taskstats(sources: &Sources<'s>) -> Self {
+        Self { taskstats: None, probe: sources.jemalloc.map(Probe::new), walked: Walked::default(), asked: 0 }
     }
 
     /// The counts of files that the engine could not read.

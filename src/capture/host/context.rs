@@ -16,32 +16,59 @@ use super::kconfig::Kconfig;
 use super::mounts::Mounts;
 use crate::model::{Built, HostContext, Switch, at_least, printable};
 
+/// What stays the same while the host is up, and is read once.
+pub(in crate::capture) struct BootConstants {
+    /// Without all other values.
+    host: HostContext,
+    kconfig: Kconfig,
+}
+
+impl BootConstants {
+    /// Reads them. A file that cannot be read leaves its field absent.
+    pub(in crate::capture) fn read(roots: &Roots) -> Self {
+        let is_live = roots.tree() == Tree::Live;
+        let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
+        let cpuinfo = Table::read(&roots.procfs.join("cpuinfo"));
+        let kernel_release = kernel("osrelease");
+        let boot = if is_live { Path::new("/boot") } else { Path::new("") };
+        let kconfig = Kconfig::read(&roots.procfs, boot, kernel_release.as_deref());
+        let host = HostContext {
+            boot_id: kernel("random/boot_id"),
+            kernel_name: kernel("ostype"),
+            kernel_release,
+            kernel_version: kernel("version"),
+            kernel_cmdline: line(&roots.procfs.join("cmdline")),
+            arch: is_live.then(machine).flatten(),
+            cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
+            cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
+            clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
+            page_size: setting(SysconfVar::PAGE_SIZE),
+            config_task_xacct: Some(kconfig.built("TASK_XACCT")),
+            pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
+            ..HostContext::default()
+        };
+        Self { host, kconfig }
+    }
+
+    /// Whether the kernel has this version or a newer one.
+    pub(in crate::capture) fn is_at_least(&self, version: (u32, u32)) -> bool {
+        at_least(self.host.kernel_release.as_deref(), version)
+    }
+}
+
 /// Reads the host's context. A file that cannot be read leaves its field absent.
-pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
-    let tree = roots.tree();
-    let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
+pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts, boot: &BootConstants) -> HostContext {
+    let BootConstants { host, kconfig } = boot;
+    let (release, cmdline) = (host.kernel_release.as_deref(), host.kernel_cmdline.as_deref());
     let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
     let meminfo = Table::read(&roots.procfs.join("meminfo"));
-    let cpuinfo = Table::read(&roots.procfs.join("cpuinfo"));
-    let release = kernel("osrelease");
-    let cmdline = line(&roots.procfs.join("cmdline"));
-    let boot = if tree == Tree::Live { Path::new("/boot") } else { Path::new("") };
-    let kconfig = Kconfig::read(&roots.procfs, boot, release.as_deref());
+    let schedstats = switch(&roots.procfs, "sched_schedstats");
     HostContext {
-        hostname: kernel("hostname"),
-        boot_id: kernel("random/boot_id"),
+        hostname: line(&roots.procfs.join("sys/kernel/hostname")),
         uptime_ns: uptime(&roots.procfs),
-        kernel_name: kernel("ostype"),
-        kernel_version: kernel("version"),
-        arch: (tree == Tree::Live).then(machine).flatten(),
-        kernel_cmdline: cmdline.clone(),
-        cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
-        cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
         online_cpus: count_listed(&roots.sysfs.join("devices/system/cpu/online")),
         numa_nodes: count_listed(&roots.sysfs.join("devices/system/node/online")),
         cpufreq_governor: governors(&roots.sysfs),
-        clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
-        page_size: setting(SysconfVar::PAGE_SIZE),
         total_memory_kib: meminfo.number("MemTotal"),
         hugepages_total: meminfo.number("HugePages_Total"),
         hugepages_free: meminfo.number("HugePages_Free"),
@@ -50,24 +77,14 @@ pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts) -> HostContext {
         thp_defrag: thp("defrag"),
         sched_tunables: tunables(&roots.procfs),
         loadavg: line(&roots.procfs.join("loadavg")),
-        task_delayacct: Some(delay_accounting(
-            switch(&roots.procfs, "task_delayacct"),
-            release.as_deref(),
-            cmdline.as_deref(),
-            &kconfig,
-        )),
-        sched_schedstats: Some(
-            switch(&roots.procfs, "sched_schedstats")
-                .unwrap_or_else(|| without_sysctl(release.as_deref(), &kconfig, "SCHEDSTATS")),
-        ),
-        config_task_xacct: Some(kconfig.built("TASK_XACCT")),
-        kernel_release: release.clone(),
-        psi: Some(pressure_switch(&roots.procfs, cmdline.as_deref(), &kconfig)),
-        pid_namespace_initial: (tree == Tree::Live).then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
+        task_delayacct: Some(delay_accounting(switch(&roots.procfs, "task_delayacct"), release, cmdline, kconfig)),
+        sched_schedstats: Some(schedstats.unwrap_or_else(|| without_sysctl(release, kconfig, "SCHEDSTATS"))),
+        psi: Some(pressure_switch(&roots.procfs, cmdline, kconfig)),
         proc_hidepid: mounts.hidepid(),
         cgroup_layout: Some(mounts.layout()),
         cgroup_mount: mounts.point(),
         heap_state: heap::state(),
+        ..host.clone()
     }
 }
 
@@ -214,7 +231,7 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        let host = read(&roots, &Mounts::read(&roots));
+        let host = read(&roots, &Mounts::read(&roots), &BootConstants::read(&roots));
         (dir, host)
     }
 
@@ -294,7 +311,8 @@ mod tests {
 
     #[test]
     fn a_recorded_tree_has_no_properties_of_the_machine_that_reads_it() {
-        let live = read(&Roots::default(), &Mounts::default());
+        let roots = Roots::default();
+        let live = read(&roots, &Mounts::default(), &BootConstants::read(&roots));
         assert_eq!((live.arch.as_deref(), live.clock_ticks_per_second), (Some(std::env::consts::ARCH), Some(100)));
         assert!(live.page_size.is_some_and(|bytes| bytes.is_power_of_two() && bytes >= 4096));
         let (_dir, recorded) = tree(&[("proc/self/ns/pid", "")]);

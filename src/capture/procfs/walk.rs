@@ -27,7 +27,7 @@ pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) procfs: &'a Folder,
     pub(in crate::capture) tree: Tree,
     pub(in crate::capture) whole_names: WholeNames,
-    pub(in crate::capture) sources: &'a Sources,
+    pub(in crate::capture) sources: &'a Sources<'a>,
     /// In bytes.
     pub(in crate::capture) page_size: u64,
     /// Times of threads count from this moment.

@@ -16,8 +16,7 @@ const BUSY: u32 = 1 << 31;
 /// `BPF_RINGBUF_DISCARD_BIT`: a program reserved the record and gave it up.
 const DISCARDED: u32 = 1 << 30;
 
-/// A ring buffer and its only reader. poll(2) finds it readable if it has records, unless a program submitted
-/// them with `BPF_RB_NO_WAKEUP`.
+/// A ring buffer and its only reader. poll(2) finds it readable if it has records.
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// Starts with this reader's position, an `unsigned long`.

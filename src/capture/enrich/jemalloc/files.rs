@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,42 +18,94 @@ use super::modules::Module;
 use super::untrusted::{LimitedFile, open_regular};
 use crate::model::ProbeFailure;
 use crate::sys::maps::Mapping;
+use nix::sys::stat::{major, minor};
 
-type Known = Arc<OnceLock<Result<TsdLayout, ProbeFailure>>>;
+type Examination = Result<TsdLayout, ProbeFailure>;
 
 /// Device, inode and path: some file systems use the same inode twice.
-type Key = ((u32, u32), u64, Vec<u8>);
+type FileKey = ((u32, u32), u64, Vec<u8>);
 
-/// Layouts by file.
+/// Size, and the times of the last changes of content and inode, in seconds and nanoseconds. A file with equal ones is
+/// still the one that was examined: inodes are used again, and files are written anew.
+type FileVersion = [i64; 5];
+
+type Examined = (FileVersion, Examination);
+
+/// Layouts by file. Each version of a file is examined once, however many captures use it.
 #[derive(Default)]
-pub(in crate::capture) struct Files(Mutex<HashMap<Key, Known>>);
+pub(in crate::capture) struct Files {
+    /// Those of the current capture: each file is looked at once.
+    current: Mutex<HashMap<FileKey, Arc<OnceLock<Examined>>>>,
+    /// Those of earlier captures.
+    earlier: Mutex<HashMap<FileKey, Examined>>,
+}
 
 impl Files {
+    /// Begins a capture: files may have changed since the one before.
+    pub(in crate::capture) fn begin_capture(&self) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let examined = current.drain().filter_map(|(key, known)| Some((key, known.get()?.clone())));
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).extend(examined);
+    }
+
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
-    pub(super) fn layout(&self, pid: u32, module: &Module) -> Result<TsdLayout, ProbeFailure> {
+    pub(super) fn layout(&self, pid: u32, module: &Module) -> Examination {
         let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
         let known = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry(key).or_default())
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(current.entry(key.clone()).or_default())
         };
-        if let Some(layout) = known.get() {
+        if let Some((_, layout)) = known.get() {
             return layout.clone();
         }
-        let file = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
-        known.get_or_init(|| look(pid, &file)).clone()
+        if let Some(unchanged) = self.unchanged(pid, module, &key) {
+            return known.get_or_init(|| unchanged).1.clone();
+        }
+        let (file, version) = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
+        known.get_or_init(|| (version, look(pid, &file))).1.clone()
+    }
+
+    /// What an earlier capture found in the file, if that has not changed.
+    fn unchanged(&self, pid: u32, module: &Module, key: &FileKey) -> Option<Examined> {
+        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.clone();
+        let now =
+            names(pid, module).iter().filter_map(|path| path.metadata().ok()).find(|file| is_mapped(file, module));
+        now.filter(|file| version(file) == earlier.0).map(|_| earlier)
     }
 }
 
+fn version(file: &Metadata) -> FileVersion {
+    [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
+}
+
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
-/// its name in the process's own root, verified by inode.
-fn open(pid: u32, module: &Module) -> Option<File> {
+/// its name in the process's own root.
+fn open(pid: u32, module: &Module) -> Option<(File, FileVersion)> {
+    let open = |path: &PathBuf| {
+        let file = open_regular(path)?;
+        let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
+        Some((file, version(&metadata)))
+    };
+    names(pid, module).iter().find_map(open)
+}
+
+fn names(pid: u32, module: &Module) -> [PathBuf; 2] {
     let Mapping { start, end, .. } = module.mapping;
     let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
     let program = || PathBuf::from(format!("/proc/{pid}/exe"));
     let named = || rooted(pid, Path::new(OsStr::from_bytes(&module.mapping.path)));
-    let same = |file: &File| file.metadata().is_ok_and(|metadata| metadata.ino() == module.mapping.inode);
-    [mapping, if module.is_program { program() } else { named() }].iter().filter_map(open_regular).find(same)
+    [mapping, if module.is_program { program() } else { named() }]
+}
+
+/// Whether a file is the mapped one. Some file systems without a disk of their own, such as btrfs and overlayfs, have
+/// another device in the list of mappings: only those of disks are compared.
+fn is_mapped(file: &Metadata, module: &Module) -> bool {
+    let device = (major(file.dev()), minor(file.dev()));
+    let (mapped_major, mapped_minor) = module.mapping.device;
+    let mapped = (u64::from(mapped_major), u64::from(mapped_minor));
+    let is_comparable = device.0 != 0 && mapped.0 != 0;
+    file.ino() == module.mapping.inode && (device == mapped || !is_comparable)
 }
 
 /// A path in the process's own root.
@@ -87,4 +139,40 @@ fn id_path(id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = id.split_first()?;
     let hex = rest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     (!rest.is_empty()).then(|| PathBuf::from(format!("{first:02x}/{hex}.debug")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module of this process: the file, mapped from a device.
+    fn module(file: &Path, device: (u32, u32)) -> Module {
+        let inode = file.metadata().unwrap().ino();
+        let path = file.as_os_str().as_bytes().to_vec();
+        Module { mapping: Mapping { start: 0, end: 4096, offset: 0, device, inode, path }, is_program: false }
+    }
+
+    #[test]
+    fn a_file_with_the_inode_of_the_mapped_one_on_another_disk_is_not_opened() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let device = file.as_file().metadata().unwrap().dev();
+        let own = [major(device), minor(device)].map(|number| u32::try_from(number).unwrap());
+        let is_opened = |device| open(std::process::id(), &module(file.path(), device)).is_some();
+        assert!(is_opened((own[0], own[1])), "the mapped file itself");
+        assert!(is_opened((0, 77)), "a file system without a disk");
+        assert_eq!(is_opened((own[0] + 1, own[1])), own[0] == 0, "another disk");
+    }
+
+    #[test]
+    fn a_file_that_was_written_anew_is_examined_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (files, module) = (Files::default(), module(file.path(), (0, 7)));
+        let own = std::process::id();
+        let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
+        assert_eq!(files.layout(own, &module), Err(ProbeFailure::JemallocNotFound));
+        files.begin_capture();
+        assert!(files.unchanged(own, &module, &key).is_some());
+        std::fs::write(file.path(), "another program").unwrap();
+        assert!(files.unchanged(own, &module, &key).is_none());
+    }
 }

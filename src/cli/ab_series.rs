@@ -6,38 +6,38 @@ use anyhow::bail;
 
 use super::args::{Ab, Messages};
 use super::run_progress::RunProgress;
-use super::runs::{Recorder, RunDirectory, Tally};
-use super::window::Span;
+use super::runs::{RunDirectory, RunTally, RunWriter};
 use crate::process::{Invocation, Streams};
+use crate::record::Until;
 
 /// Names of the sides, and of their directories.
 pub(super) const BASELINE: &str = "baseline";
 pub(super) const CANDIDATE: &str = "candidate";
 
 /// One of the two commands, and its runs.
-pub(super) struct Side {
+pub(super) struct AbSide {
     name: &'static str,
     script: String,
-    span: Span,
+    until: Until,
     pub(super) directory: RunDirectory,
-    pub(super) tally: Tally,
+    pub(super) tally: RunTally,
 }
 
 /// The baseline and the candidate.
-pub(super) fn sides(args: &Ab, parent: &Path) -> anyhow::Result<[Side; 2]> {
+pub(super) fn sides(args: &Ab, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
     let side = |name, script: &str| {
         let directory = RunDirectory::create(&parent.join(name), args.runs)?;
-        let span = shell(args, script);
-        anyhow::Ok(Side { name, script: script.to_owned(), span, directory, tally: Tally::default() })
+        let until = shell(args, script);
+        anyhow::Ok(AbSide { name, script: script.to_owned(), until, directory, tally: RunTally::default() })
     };
     Ok([side(BASELINE, &args.baseline)?, side(CANDIDATE, &args.candidate)?])
 }
 
-fn shell(args: &Ab, script: &str) -> Span {
-    Span::Command(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
+fn shell(args: &Ab, script: &str) -> Until {
+    Until::Exited(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
 }
 
-impl Side {
+impl AbSide {
     /// `3 runs of the baseline`, without those that failed.
     pub(super) fn counted(&self) -> String {
         let runs = self.tally.successes();
@@ -60,14 +60,14 @@ fn turns(runs: u32) -> impl Iterator<Item = Step> {
 }
 
 /// Runs both sides in turn.
-pub(super) struct Turns<'a> {
+pub(super) struct AbSeries<'a> {
     pub(super) args: &'a Ab,
-    pub(super) recorder: Recorder<'a>,
+    pub(super) writer: RunWriter<'a>,
 }
 
-impl Turns<'_> {
+impl AbSeries<'_> {
     /// Runs all. The error of a signal is that of [`interruption`](super::runs::interruption).
-    pub(super) fn run(&self, sides: &mut [Side; 2], messages: Messages) -> anyhow::Result<()> {
+    pub(super) fn run(mut self, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
         let warm_ups: &[usize] = if self.args.no_warmup { &[] } else { &[0, 1] };
         let steps = usize::try_from(self.args.runs)?.saturating_mul(2).saturating_add(warm_ups.len());
         let mut progress = RunProgress::new(steps, self.args.streams(), messages);
@@ -75,19 +75,19 @@ impl Turns<'_> {
         warm_ups.chain(turns(self.args.runs)).try_for_each(|step| self.step(step, sides, &mut progress))
     }
 
-    fn step(&self, step: Step, sides: &mut [Side; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
+    fn step(&mut self, step: Step, sides: &mut [AbSide; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
         match step {
             Step::WarmUp(side) => {
                 let side = &sides[side];
                 progress.start(&format!("warm-up of the {}", side.name));
                 self.prepare()?;
-                self.recorder.unrecorded(&side.span).map(drop)
+                self.writer.unrecorded(&side.until).map(drop)
             }
             Step::Run(side, number) => {
                 let side = &mut sides[side];
                 progress.start(&format!("run {number} of {} of the {}", self.args.runs, side.name));
                 self.prepare()?;
-                side.tally.add(number, self.recorder.record(&side.span, &side.directory.file(number))?);
+                side.tally.add(number, self.writer.record(&side.until, &side.directory.file(number))?);
                 self.check(side)
             }
         }
@@ -95,7 +95,7 @@ impl Turns<'_> {
 
     fn prepare(&self) -> anyhow::Result<()> {
         let Some(script) = &self.args.prepare else { return Ok(()) };
-        match self.recorder.unrecorded(&shell(self.args, script))? {
+        match self.writer.unrecorded(&shell(self.args, script))? {
             Some(end) if !end.is_success() => {
                 bail!("`{script}` (--prepare) failed: {end}{}", self.how_to_see())
             }
@@ -104,7 +104,7 @@ impl Turns<'_> {
     }
 
     /// Ends the runs when more than a tenth of a side have failed.
-    fn check(&self, Side { name, script, tally, .. }: &Side) -> anyhow::Result<()> {
+    fn check(&self, AbSide { name, script, tally, .. }: &AbSide) -> anyhow::Result<()> {
         let (failed, runs) = (tally.failures(), tally.recorded);
         match tally.first_failure() {
             Some(end) if failed > self.args.runs / 10 => {

@@ -1,0 +1,28 @@
+//! Errors of a recording.
+
+use std::io;
+
+use crate::capture::CaptureError;
+use crate::process::SpawnError;
+use crate::window::NoWindow;
+
+/// Why there is no window.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Nothing could be captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The command did not start.
+    #[error(transparent)]
+    NotStarted(SpawnError),
+    /// The end of the window cannot be waited for.
+    #[error("cannot wait")]
+    CannotWait(#[source] io::Error),
+    /// The end of the command cannot be waited for.
+    #[error("cannot wait for the command")]
+    CannotWaitForCommand(#[source] io::Error),
+    /// The captures are not of one boot.
+    #[error(transparent)]
+    Window(#[from] NoWindow),
+}

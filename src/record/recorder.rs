@@ -1,0 +1,85 @@
+//! The recorder: captures, and the threads that exit in between.
+
+use super::error::RecordError;
+use super::until::WindowEnd;
+use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
+use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
+use crate::window::{self, Exits, PackedThreads, Recording};
+
+/// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
+/// capabilities for loading them.
+pub struct Recorder {
+    capturer: Capturer,
+    /// `None` where no program can record exits.
+    listener: Option<ExitListener>,
+}
+
+/// A window after its earlier capture.
+pub struct OpenWindow<'r> {
+    recorder: &'r mut Recorder,
+    earlier: SnapshotHead,
+    threads: PackedThreads,
+}
+
+impl Recorder {
+    /// Prepares so many windows, with records of exiting threads in a ring buffer of at least `ring_bytes`. Why there are
+    /// no such records, if there are none, is a message of the log.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if there is no procfs, or not the engine of the options.
+    pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
+        let listener = ExitListener::start(&options, ring_bytes);
+        let listener = listener.inspect_err(|error| tracing::info!("{error}")).ok();
+        Ok(Self { capturer: Capturer::new(options, windows.saturating_mul(2))?, listener })
+    }
+
+    /// Prepares one capture, without records of exiting threads.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if there is no procfs, or not the engine of the options.
+    pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
+        Ok(Self { capturer: Capturer::new(options, 1)?, listener: None })
+    }
+
+    /// Takes a capture.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if nothing useful can be read.
+    pub fn capture(&mut self) -> Result<CtprofSnapshot, CaptureError> {
+        let smaps = self.capturer.smaps();
+        self.capturer.capture(smaps)
+    }
+
+    /// Takes the earlier capture of a window.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if nothing useful can be read.
+    pub fn open(&mut self) -> Result<OpenWindow<'_>, CaptureError> {
+        self.capturer.forget_cgroups();
+        self.listener.iter_mut().for_each(ExitListener::restart);
+        // Only the later memory of processes is shown.
+        let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
+        Ok(OpenWindow { recorder: self, earlier, threads: PackedThreads::of_threads(threads) })
+    }
+}
+
+impl OpenWindow<'_> {
+    /// Takes the later capture, and returns what happened in between.
+    ///
+    /// # Errors
+    /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
+    pub fn close(self, end: WindowEnd<'_>) -> Result<CtprofSnapshot, RecordError> {
+        let Self { recorder: Recorder { capturer, listener }, earlier, threads } = self;
+        let smaps = capturer.smaps();
+        let mut later = capturer.capture(smaps)?;
+        let command = end.conclude(&mut later)?;
+        let host = later.head.host.clone().unwrap_or_default();
+        let records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        let each = |add: &mut dyn FnMut(ExitedThread)| {
+            records.iter().flat_map(RecordedExits::threads).for_each(add);
+        };
+        let exits = Exits { summary: records.as_ref().map(RecordedExits::summary), each: Some(&each) };
+        let recording = Recording { exits, recorder: std::process::id(), command };
+        Ok(window::recorded(&earlier, threads, later, recording)?)
+    }
+}

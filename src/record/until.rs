@@ -1,0 +1,106 @@
+//! When a window ends, and what ended it.
+
+use std::time::Duration;
+
+use super::error::RecordError;
+use crate::model::{CtprofSnapshot, RecordedCommand};
+use crate::process::{Child, CommandEnd, Ended, Invocation, Signals};
+
+/// When a window ends.
+#[derive(Clone, Debug)]
+pub enum Until {
+    /// After this time, or when a signal arrives.
+    Elapsed(Duration),
+    /// When the command has exited.
+    Exited(Invocation),
+}
+
+/// What ended a window.
+#[derive(Debug)]
+pub struct WindowEnd<'u>(Cause<'u>);
+
+#[derive(Debug)]
+enum Cause<'u> {
+    Time(Ended),
+    /// The command, a zombie until the later capture has its counters.
+    Command(Child, CommandEnd, &'u Invocation),
+}
+
+impl Until {
+    /// Waits, or runs the command.
+    ///
+    /// # Errors
+    /// [`RecordError`] if the command does not start, or its end cannot be waited for.
+    pub fn wait(&self, signals: &Signals) -> Result<WindowEnd<'_>, RecordError> {
+        let cause = match self {
+            Self::Elapsed(time) => Cause::Time(signals.pause(*time).map_err(RecordError::CannotWait)?),
+            Self::Exited(invocation) => {
+                let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
+                let end = child.wait_exited(signals).map_err(RecordError::CannotWaitForCommand)?;
+                Cause::Command(child, end, invocation)
+            }
+        };
+        Ok(WindowEnd(cause))
+    }
+}
+
+impl WindowEnd<'_> {
+    /// The signal that arrived meanwhile, if any.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<i32> {
+        match &self.0 {
+            Cause::Time(Ended::Elapsed) => None,
+            Cause::Time(Ended::Signal(signal)) => Some(*signal),
+            Cause::Command(_, end, _) => end.interrupted,
+        }
+    }
+
+    /// How the command ended, if there was one.
+    #[must_use]
+    pub fn of_command(&self) -> Option<CommandEnd> {
+        match &self.0 {
+            Cause::Time(_) => None,
+            Cause::Command(_, end, _) => Some(*end),
+        }
+    }
+
+    /// Reaps the command without a later capture.
+    ///
+    /// # Errors
+    /// [`RecordError::CannotWaitForCommand`] if it was reaped elsewhere.
+    pub fn discard(self) -> Result<(), RecordError> {
+        match self.0 {
+            Cause::Time(_) => Ok(()),
+            Cause::Command(child, ..) => child.reap().map(drop).map_err(RecordError::CannotWaitForCommand),
+        }
+    }
+
+    /// Reaps the command, adds its I/O to the later capture, and returns what was recorded of it.
+    pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
+        let Cause::Command(child, end, invocation) = self.0 else { return Ok(None) };
+        add_io(later, child)?;
+        Ok(Some(recorded_command(invocation, &end)))
+    }
+}
+
+/// Reaps the command, and adds its I/O where the capture could not read it.
+fn add_io(later: &mut CtprofSnapshot, child: Child) -> Result<(), RecordError> {
+    let id = child.id();
+    let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
+    let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+    if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
+        process.read_bytes.get_or_insert(io.read_bytes.into());
+        process.write_bytes.get_or_insert(io.write_bytes.into());
+    }
+    Ok(())
+}
+
+fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {
+    let words = std::iter::once(&invocation.program).chain(&invocation.arguments);
+    RecordedCommand {
+        arguments: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+        elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
+        status: end.status,
+        signal: end.signal,
+    }
+}
