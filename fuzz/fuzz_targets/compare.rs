@@ -3,7 +3,6 @@
 #![no_main]
 
 use ctprof::compare::{Flatten, GroupBy, Names, Options, compare};
-use ctprof::report::{Page, Selection};
 
 mod formats;
 mod stored;
@@ -29,5 +28,5 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (a, b) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
     let (Some(a), Some(b)) = (stored::load(a), stored::load(b)) else { return };
     let comparison = compare(&a, &b, &options(*choice));
-    formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
+    formats::write_all(&comparison);
 });

@@ -5,9 +5,9 @@
 use std::str;
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{Digest, Gate, GroupBy, Options, Runs, Sides, ThreadTotals, compare_with_gates};
+use ctprof::compare::{Digest, Gate, GroupBy, Options, Runs, Sides, ThreadTotals, report};
 use ctprof::model::Threads;
-use ctprof::report::{Page, Selection, write_gate_lines};
+use ctprof::report::write_gate_lines;
 
 mod formats;
 mod stored;
@@ -23,20 +23,19 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     for group_by in [GroupBy::Pcomm, GroupBy::CommExact] {
         let mut options = Options::default();
         options.group_by = group_by;
-        let mut sides = Sides { baseline: Runs::default(), candidate: Runs::default() };
+        let (mut baseline, mut candidate) = (Runs::default(), Runs::default());
         for (number, run) in input[end + 1..].split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {
             let Some(run) = stored::load(run) else { return };
-            let side = if number % 2 == 0 { &mut sides.baseline } else { &mut sides.candidate };
+            let side = if number % 2 == 0 { &mut baseline } else { &mut candidate };
             side.add(digest(run, &options));
         }
-        let Sides { baseline, candidate } = sides;
         let (Ok(baseline), Ok(candidate)) = (baseline.checked(), candidate.checked()) else { return };
         let gates: Vec<_> = gate.iter().filter(|gate| gate.check(group_by).is_ok()).cloned().collect();
-        let comparison = compare_with_gates(Sides { baseline, candidate }, &options, &gates);
+        let comparison = report(Sides::two(baseline, candidate), &options, &gates);
         // A gate of all groups has an outcome for each.
         assert!(comparison.gates.len() >= gates.len());
         write_gate_lines(&mut std::io::sink(), &comparison.gates).expect("lines");
-        formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
+        formats::write_all(&comparison);
     }
 });
 

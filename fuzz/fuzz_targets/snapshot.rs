@@ -3,7 +3,6 @@
 #![no_main]
 
 use ctprof::compare::{GroupBy, Options, show};
-use ctprof::report::{Page, Selection};
 
 mod formats;
 mod stored;
@@ -15,6 +14,6 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let mut options = Options::default();
         options.group_by = group_by;
         let view = show(&snapshot, &options);
-        formats::write_all(&Page::of_view(&view, Selection::default()));
+        formats::write_all(&view);
     }
 });

@@ -3,10 +3,9 @@
 //! where the second snapshot and the records begin; the records are the threads of a third snapshot.
 #![no_main]
 
-use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, compare_digests, show};
+use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
-use ctprof::report::{Page, Selection};
-use ctprof::window::{PackedThreads, ExitedThread, Exits, Recording, recorded, totals};
+use ctprof::window::{ExitedThread, Exits, PackedThreads, Recording, recorded, totals};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 mod formats;
@@ -55,7 +54,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
         let mut options = Options::default();
         options.group_by = group_by;
-        formats::write_all(&Page::of_view(&show(&window, &options), Selection::default()));
+        formats::write_all(&show(&window, &options));
     }
 }
 
@@ -67,7 +66,7 @@ fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     later.threads.into_iter().for_each(|thread| join.add(thread));
     let ends = join.finish(&later.head, &Exits::default());
     let candidate = Digest::new(later.head, ends.threads).since_baseline(ends.window);
-    let sides = Sides { baseline: Digest::new(earlier.head, ends.before), candidate }.map(Runs::from);
-    let comparison = compare_digests(sides, &options);
-    formats::write_all(&Page::of_comparison(&comparison, Selection::default()));
+    let sides = Sides::two(Digest::new(earlier.head, ends.before), candidate).map(Runs::from);
+    let comparison = report(sides, &options, &[]);
+    formats::write_all(&comparison);
 }

@@ -41,14 +41,14 @@ pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
     let _ = run_on(&allowed);
     Privileges::Files.keep()?;
     let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
-    let status = worker_per_cpu().install(|| comparison.compare(Sides { baseline, candidate }, messages))?;
+    let status = worker_per_cpu().install(|| comparison.compare(baseline, candidate, messages))?;
     Ok(interrupted.map_or(status, ExitCode::from))
 }
 
 /// The directories of both sides. Those of a temporary directory do not exist when the report is read.
 fn labels(output: Option<&Path>) -> Sides<String> {
     let label = |side| output.map_or_else(String::new, |parent| parent.join(side).display().to_string());
-    Sides { baseline: label(BASELINE), candidate: label(CANDIDATE) }
+    Sides::two(label(BASELINE), label(CANDIDATE))
 }
 
 fn record(args: &Ab, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {

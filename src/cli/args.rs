@@ -9,9 +9,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use super::format::Format;
+use super::output::ColourWhen;
 use super::values::{
     COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of, ring_size, size,
-    threshold,
+    threshold, variant,
 };
 use crate::capture::{Ask, Engine, Smaps};
 use crate::compare::{
@@ -19,7 +21,7 @@ use crate::compare::{
 };
 use crate::model::Section;
 use crate::process::Streams;
-use crate::report::{Column, Unchanged};
+use crate::report::Column;
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
 /// Snapshot and compare per-thread kernel counters (CPU, run-queue wait, I/O, memory)
@@ -295,7 +297,7 @@ pub(super) struct Limits {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Show {
-    /// Snapshot, or window that `record` wrote; `-` for stdin
+    /// Snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
     pub(super) snapshot: PathBuf,
     /// Later snapshot of the same boot: shows what happened in between
     pub(super) later: Option<PathBuf>,
@@ -345,8 +347,8 @@ pub(super) struct Verdicts {
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
     /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
-    #[arg(short, long, value_enum, value_name = "AXIS", default_value = "pcomm")]
-    group_by: Axis,
+    #[arg(short, long, value_parser = variant::<GroupBy>(), value_name = "AXIS", default_value = "pcomm")]
+    group_by: GroupBy,
     /// Metrics to show, separated by commas (listed by `ctprof metrics`)
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&METRICS), hide_possible_values = true)]
     metrics: Vec<Quantity>,
@@ -360,17 +362,17 @@ pub(super) struct View {
     #[arg(short, long)]
     long: bool,
     /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run for two commands and for two snapshots]
-    #[arg(long, value_enum, value_name = "UNIT")]
-    per: Option<PerUnit>,
+    #[arg(long, value_parser = variant::<Per>(), value_name = "UNIT")]
+    per: Option<Per>,
     /// Show the whole host, or only the recorded command and its descendants
-    #[arg(long, value_enum, value_name = "SCOPE", default_value = "host")]
-    scope: ThreadScope,
+    #[arg(long, value_parser = variant::<Scope>(), value_name = "SCOPE", default_value = "host")]
+    scope: Scope,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
     only: Vec<GroupGlob>,
     /// Also show unchanged rows and rows without data
     #[arg(short, long)]
-    unchanged: bool,
+    pub(super) unchanged: bool,
     /// Do not merge names that differ only in digits
     #[arg(long)]
     no_thread_normalize: bool,
@@ -385,7 +387,7 @@ pub(super) struct View {
     no_cgroup_match: bool,
     /// Columns to show, separated by commas; percent is %
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&COLUMNS))]
-    columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
     /// Sections to show, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&SECTIONS))]
     sections: Vec<Section>,
@@ -399,98 +401,35 @@ pub(super) struct View {
     pub(super) limits: Limits,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Axis {
-    #[value(alias = "process")]
-    Pcomm,
-    #[value(alias = "thread")]
-    Comm,
-    CommExact,
-    Cgroup,
-    All,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PerUnit {
-    Second,
-    Run,
-    CpuSecond,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ThreadScope {
-    Host,
-    Command,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Format {
-    Table,
-    Json,
-    Csv,
-    Markdown,
-    Html,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ColourWhen {
-    Auto,
-    Always,
-    Never,
-}
-
 impl View {
     pub(super) fn options(&self, labels: Sides<String>) -> Options {
         Options {
-            group_by: match self.group_by {
-                Axis::Pcomm => GroupBy::Pcomm,
-                Axis::Comm => GroupBy::Comm,
-                Axis::CommExact => GroupBy::CommExact,
-                Axis::Cgroup => GroupBy::Cgroup,
-                Axis::All => GroupBy::All,
-            },
+            group_by: self.group_by,
             names: if self.no_thread_normalize { Names::Literal } else { Names::Patterns },
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
             only: self.only.clone(),
-            scope: match self.scope {
-                ThreadScope::Host => Scope::Host,
-                ThreadScope::Command => Scope::Command,
-            },
-            per: self.per.map(|per| match per {
-                PerUnit::Second => Per::Second,
-                PerUnit::Run => Per::Run,
-                PerUnit::CpuSecond => Per::CpuSecond,
-            }),
+            scope: self.scope,
+            per: self.per,
             form: self.form(),
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics.clone(),
             sort_by: self.sort_by.clone(),
             labels,
             threshold: Threshold::default(),
+            has_tree: self.format.is_interactive(),
         }
     }
 
-    /// Tables have one line per group or per value, other formats both.
-    pub(super) fn form(&self) -> Form {
+    fn form(&self) -> Form {
         let is_long = self.long || !self.metrics.is_empty() || !self.sections.is_empty() || !self.columns.is_empty();
-        match self.format {
-            Format::Html => Form::Both,
-            _ if is_long => Form::Long,
-            Format::Table => Form::Overview,
-            _ => Form::Both,
-        }
-    }
-
-    /// Options for the tree below the groups, in a format that shows it.
-    pub(super) fn tree(&self, options: &Options) -> Option<Options> {
-        options.tree().filter(|_| matches!(self.format, Format::Html))
+        self.format.form(is_long)
     }
 
     /// The sections to report: the selected ones, or those of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
-        if self.sections.is_empty() && !self.metrics.is_empty() && !matches!(self.format, Format::Html) {
+        if self.sections.is_empty() && !self.metrics.is_empty() && !self.format.is_interactive() {
             let named = self.metrics.iter().map(|metric| metric.section());
             return [Section::Host].into_iter().chain(named).collect();
         }
@@ -499,22 +438,15 @@ impl View {
 
     /// Whether only threads of the recorded command are shown.
     pub(super) fn is_of_command(&self) -> bool {
-        matches!(self.scope, ThreadScope::Command)
+        self.scope == Scope::Command
     }
 
-    /// The selected columns, which must exist in the report.
-    pub(super) fn columns(&self, is_view: fn(Column) -> bool) -> anyhow::Result<Vec<Column>> {
-        match self.columns.iter().find(|column| !is_view(**column)) {
-            None => Ok(self.columns.clone()),
-            Some(other) => {
-                let message = format!("this report has no column `{}`", other.name());
-                Err(Args::command().error(ErrorKind::InvalidValue, message).into())
-            }
-        }
-    }
-
-    pub(super) fn unchanged(&self) -> Unchanged {
-        if self.unchanged { Unchanged::Shown } else { Unchanged::Hidden }
+    /// Checks that the report has the selected columns.
+    pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> anyhow::Result<()> {
+        self.columns.iter().find(|column| !has(**column)).map_or(Ok(()), |other| {
+            let message = format!("this report has no column `{}`", other.name());
+            Err(Args::command().error(ErrorKind::InvalidValue, message).into())
+        })
     }
 }
 

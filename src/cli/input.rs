@@ -48,7 +48,7 @@ impl<'o> Input<'o> {
     }
 
     /// One snapshot or window.
-    pub(super) fn one(&self, path: &Path) -> Result<Digest> {
+    fn one(&self, path: &Path) -> Result<Digest> {
         let digest = self.digest(Opened::Streamed(Box::default(), Stored::open(path, self.limit)?))?;
         self.in_scope(digest, path)
     }
@@ -67,32 +67,31 @@ impl<'o> Input<'o> {
     }
 
     /// The window between two snapshots.
-    pub(super) fn window(&self, paths: Sides<&Path>) -> Result<Digest> {
-        let (earlier, later) = self.open_both(paths)?;
+    pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {
+        let path = later;
+        let (earlier, later) = self.open_both(earlier, later)?;
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
         let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (mut later, join) = self.load(later, &join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
-        self.in_scope(Digest::new(later, threads), paths.candidate)
+        self.in_scope(Digest::new(later, threads), path)
     }
 
     /// Both sides of a comparison, each of which is a file or a directory of runs.
-    pub(super) fn sides(&self, paths: Sides<&Path>) -> Result<Sides<Runs>> {
-        if paths.into_iter().any(Path::is_dir) {
-            let baseline = self.runs(paths.baseline)?;
-            let candidate = self.runs(paths.candidate)?;
-            like(paths.baseline, baseline.is_of_windows(), paths.candidate, candidate.is_of_windows())?;
-            return Ok(Sides { baseline, candidate });
+    pub(super) fn sides(&self, baseline: &Path, candidate: &Path) -> Result<Sides<Runs>> {
+        if baseline.is_dir() || candidate.is_dir() {
+            let (before, after) = (self.runs(baseline)?, self.runs(candidate)?);
+            like(baseline, before.is_of_windows(), candidate, after.is_of_windows())?;
+            return Ok(Sides::two(before, after));
         }
-        Ok(self.two(paths)?.map(Runs::from))
+        Ok(self.two(baseline, candidate)?.map(Runs::from))
     }
 
     /// The runs of a directory, read one after the other; a file is a run.
-    fn runs(&self, path: &Path) -> Result<Runs> {
+    pub(super) fn runs(&self, path: &Path) -> Result<Runs> {
         if !path.is_dir() {
-            let digest = self.digest(self.open(path)?)?;
-            return Ok(self.in_scope(digest, path)?.into());
+            return Ok(self.one(path)?.into());
         }
         let mut runs = Runs::default();
         let files = run_files(path)?;
@@ -106,35 +105,35 @@ impl<'o> Input<'o> {
     }
 
     /// Two captures. Of two snapshots of one boot, the later one has what happened in between.
-    fn two(&self, paths: Sides<&Path>) -> Result<Sides<Digest>> {
-        let (earlier, later) = self.open_both(paths)?;
+    fn two(&self, baseline: &Path, candidate: &Path) -> Result<Sides<Digest>> {
+        let (earlier, later) = self.open_both(baseline, candidate)?;
         let (a, b) = (earlier.head(), later.head());
-        like(paths.baseline, Some(a.window.is_some()), paths.candidate, Some(b.window.is_some()))?;
+        like(baseline, Some(a.window.is_some()), candidate, Some(b.window.is_some()))?;
         // The wall clock can be set back in between, so that it does not say which one is later.
         let are_two = a.captured_at_unix_ns != b.captured_at_unix_ns;
         if are_two && window::check(a, b).is_ok() {
-            let sides = self.like_for_like(earlier, later)?;
-            return Ok(Sides { candidate: self.in_scope(sides.candidate, paths.candidate)?, ..sides });
+            let (before, after) = self.like_for_like(earlier, later)?;
+            return Ok(Sides::two(before, self.in_scope(after, candidate)?));
         }
         let (a, b) = rayon::join(|| self.digest(earlier), || self.digest(later));
-        Ok(Sides { baseline: self.in_scope(a?, paths.baseline)?, candidate: self.in_scope(b?, paths.candidate)? })
+        Ok(Sides::two(self.in_scope(a?, baseline)?, self.in_scope(b?, candidate)?))
     }
 
-    fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<Sides<Digest>> {
+    fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<(Digest, Digest)> {
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
         let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
         let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
-        Ok(Sides { baseline: Digest::new(earlier, before), candidate })
+        Ok((Digest::new(earlier, before), candidate))
     }
 
-    fn open_both(&self, paths: Sides<&Path>) -> Result<(Opened, Opened)> {
-        if paths.baseline == Path::new("-") && paths.candidate == Path::new("-") {
+    fn open_both(&self, earlier: &Path, later: &Path) -> Result<(Opened, Opened)> {
+        if earlier == Path::new("-") && later == Path::new("-") {
             let message = "only one of the two snapshots can come from standard input";
             return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
         }
-        Ok((self.open(paths.baseline)?, self.open(paths.candidate)?))
+        Ok((self.open(earlier)?, self.open(later)?))
     }
 
     fn open(&self, path: &Path) -> Result<Opened, StoreError> {

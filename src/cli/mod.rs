@@ -14,6 +14,7 @@ mod export;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_export.rs"]
 mod export;
+mod format;
 mod gates;
 mod input;
 mod metrics;

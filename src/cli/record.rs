@@ -11,10 +11,10 @@ use super::args::{Messages, Record};
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::errors::{reported, say};
 use super::exit::free_at_exit;
-use super::output::{Stream, selection_page, views, write_page};
+use super::output::{Stream, write_report};
 use super::run_progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
-use crate::compare::{Digest, Sides};
+use crate::compare::{Sides, show};
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
 use crate::record::{RecordError, Recorder, Until};
@@ -28,17 +28,17 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
-    let columns = args.view.columns(Column::is_of_views)?;
+    args.view.check_columns(Column::is_of_views)?;
     if args.view.is_of_command() && args.command.is_empty() {
         bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
     }
     match (args.runs, &args.output) {
         (Some(runs), Some(output)) => several(args, runs, output, messages),
-        _ => one(args, &columns, messages),
+        _ => one(args, messages),
     }
 }
 
-fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<ExitCode> {
+fn one(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
     let target = args.output.as_deref().map(Target::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
@@ -61,7 +61,7 @@ fn one(args: &Record, columns: &[Column], messages: Messages) -> anyhow::Result<
         None => Ok(()),
     };
     // What a full disk refuses is still printed.
-    let printed = print(args, window, columns);
+    let printed = print(args, &window);
     written?;
     reported(printed, status)
 }
@@ -150,14 +150,9 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 /// Prints the window: beside a command's output to standard error, like perf stat.
-fn print(args: &Record, window: CtprofSnapshot, columns: &[Column]) -> anyhow::Result<()> {
-    let options = args.view.options(Sides { baseline: "window".to_owned(), candidate: String::new() });
-    let tree = args.view.tree(&options);
-    let digest = Digest::of_snapshot(&window, tree.as_ref().unwrap_or(&options));
-    drop(window);
-    let (groups, tree) = views(digest, &options, &args.view);
-    groups.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
+fn print(args: &Record, window: &CtprofSnapshot) -> anyhow::Result<()> {
+    let report = show(window, &args.view.options(Sides::one("window".to_owned())));
+    report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
-    let page = selection_page(&groups, tree.as_ref(), &args.view, stream);
-    write_page(stream, &page, &args.view, columns)
+    write_report(stream, &report, &args.view)
 }

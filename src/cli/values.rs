@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, TypedValueParser};
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueParser};
 
 use crate::compare::{
     Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
@@ -18,6 +19,13 @@ pub(super) fn group_glob(glob: &str) -> Result<GroupGlob, String> {
 
 pub(super) fn flatten(glob: &str) -> Result<Flatten, String> {
     Flatten::new(glob).map_err(|error| error.msg.to_owned())
+}
+
+/// One of the variants of an enum. The help of the option says what they mean, in one sentence.
+pub(super) fn variant<T: ValueEnum + Clone + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    let values = T::value_variants().iter().filter_map(T::to_possible_value);
+    let values = values.map(|value| value.help(Resettable::Reset));
+    PossibleValuesParser::new(values).map(|name| T::from_str(&name, false).expect("the parser knows the names"))
 }
 
 /// Values with names that shells complete and help lists.

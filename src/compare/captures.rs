@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::digest::Digest;
-use super::entry::{Entry, SideSection, one_group};
+use super::measurement::{Measurement, SideSection, one_group};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
@@ -22,12 +21,12 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
     facts.extend(snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(heap));
-    let entry = |(name, unit, value): Fact| Some(Entry::whole(name, unit, Cell::Number(value?), 1));
-    let mut entries: Vec<_> = facts.into_iter().filter_map(entry).collect();
+    let entry = |(name, unit, value): Fact| Some(Measurement::whole(name, unit, Cell::Number(value?), 1));
+    let mut measurements: Vec<_> = facts.into_iter().filter_map(entry).collect();
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
-    entries.extend(engine.map(|engine| Entry::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    one_group("capture", entries)
+    measurements.extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
+    measurements.sort_by(|a, b| a.name.cmp(&b.name));
+    one_group("capture", measurements)
 }
 
 fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Fact {
@@ -100,13 +99,13 @@ fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
 }
 
 /// What is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
-pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Digest>>) -> Vec<Note> {
+pub(super) fn missing(findings: Sides<&Vec<Finding>>) -> Vec<Note> {
     let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_listed()).collect::<Vec<_>>());
     let baseline = gaps.baseline.iter().map(|gap| {
-        let everywhere = sides.candidate.is_none() || gaps.candidate.contains(gap);
+        let everywhere = gaps.candidate.as_ref().is_none_or(|others| others.contains(gap));
         ((!everywhere).then_some(Side::Baseline), *gap)
     });
-    let others = gaps.candidate.iter().filter(|gap| !gaps.baseline.contains(gap));
+    let others = gaps.candidate.iter().flatten().filter(|gap| !gaps.baseline.contains(gap));
     let candidate = others.map(|gap| (Some(Side::Candidate), *gap));
     baseline.chain(candidate).map(|(side, gap)| Note::Missing { side, finding: gap.clone() }).collect()
 }
@@ -115,7 +114,6 @@ pub(super) fn missing(findings: Sides<&Vec<Finding>>, sides: Sides<Option<&Diges
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::options::Options;
     use super::*;
     use crate::diagnose::findings;
     use crate::model::{CtprofSnapshot, Errno, HostContext, ProbeFailure, SourceFile};
@@ -140,8 +138,9 @@ mod tests {
     #[test]
     fn the_tally_of_the_jemalloc_probe_is_among_the_facts() {
         let groups = section(&captured().head);
-        let entries = groups.values().flat_map(|group| &group.entries);
-        let facts: BTreeMap<_, _> = entries.map(|entry| (&*entry.name, (entry.unit, entry.cell.clone()))).collect();
+        let measurements = groups.values().flat_map(|group| &group.measurements);
+        let facts: BTreeMap<_, _> =
+            measurements.map(|entry| (&*entry.name, (entry.unit, entry.cell.clone()))).collect();
         let expected = [
             ("jemalloc.processes", 9),
             ("jemalloc.processes_found", 2),
@@ -165,7 +164,7 @@ mod tests {
         };
         let groups = section(&snapshot.head);
         let facts: Vec<_> =
-            groups.values().flat_map(|group| &group.entries).map(|entry| (&*entry.name, entry.unit)).collect();
+            groups.values().flat_map(|group| &group.measurements).map(|entry| (&*entry.name, entry.unit)).collect();
         assert!(
             facts.contains(&("heap.allocated_bytes", Unit::Bytes)) && facts.contains(&("heap.narenas", Unit::Count))
         );
@@ -175,11 +174,8 @@ mod tests {
     fn what_is_missing_names_its_side_unless_it_is_missing_on_both() {
         let (with, without) = (captured(), CtprofSnapshot::default());
         let io = |baseline: &CtprofSnapshot, candidate: Option<&CtprofSnapshot>| {
-            let (a, b) = (findings(baseline), candidate.map(findings).unwrap_or_default());
-            let digests = [Some(baseline), candidate]
-                .map(|side| side.map(|snapshot| Digest::of_snapshot(snapshot, &Options::default())));
-            let sides = Sides { baseline: digests[0].as_ref(), candidate: digests[1].as_ref() };
-            let notes = missing(Sides { baseline: &a, candidate: &b }, sides);
+            let findings = Sides::from((baseline, candidate)).map(findings);
+            let notes = missing(findings.as_ref());
             let lines: Vec<_> = notes.iter().map(ToString::to_string).filter(|line| line.contains("io: ")).collect();
             lines.join("; ")
         };

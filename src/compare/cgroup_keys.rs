@@ -53,7 +53,8 @@ impl<'n> CgroupKeys<'n> {
     fn match_renamed(&mut self, threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>) {
         let numbers = pattern_numbers(threads.clone().into_iter().flatten());
         let kinds = threads.map(|threads| self.kinds(threads, &numbers));
-        self.list = renamed(&kinds.baseline, &kinds.candidate);
+        let Some((baseline, candidate)) = kinds.both() else { return };
+        self.list = renamed(&baseline, &candidate);
         self.renamed = self.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
         self.matched = self.list.iter().map(|r| r.baseline.clone()).collect();
     }

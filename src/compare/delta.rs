@@ -78,21 +78,15 @@ impl Change {
         }
     }
 
-    pub(super) fn new(values: &Sides<Option<Cell>>, delta: Option<&Delta>, exists: Sides<bool>) -> Self {
-        match (values, delta, exists) {
-            (Sides { baseline: None, candidate: None }, ..) => Self::Absent,
-            (.., Sides { baseline: false, .. }) => Self::CandidateOnly,
-            (.., Sides { candidate: false, .. }) => Self::BaselineOnly,
-            (_, None, _) => Self::Incomparable,
-            (_, Some(delta), _) if delta.is_zero() => Self::Unchanged,
+    pub(super) fn new(values: &Sides<Option<Cell>>, delta: Option<&Delta>, exists: (bool, bool)) -> Self {
+        match (delta, exists) {
+            _ if values.iter().all(Option::is_none) => Self::Absent,
+            (_, (false, _)) => Self::CandidateOnly,
+            (_, (_, false)) => Self::BaselineOnly,
+            (None, _) => Self::Incomparable,
+            (Some(delta), _) if delta.is_zero() => Self::Unchanged,
             _ => Self::Changed,
         }
-    }
-
-    /// Whether nothing changed, or there is no value.
-    #[must_use]
-    pub fn is_silent(self) -> bool {
-        matches!(self, Self::Unchanged | Self::Absent)
     }
 }
 
@@ -273,21 +267,20 @@ mod tests {
     #[test]
     fn a_change_says_which_side_has_the_group_before_it_says_how_the_values_differ() {
         let (none, one, two) = (None, Some(Cell::Number(1)), Some(Cell::Number(2)));
-        let both = Sides { baseline: true, candidate: true };
+        let both = (true, true);
         for (baseline, candidate, exists, change, name) in [
             (&one, &two, both, Change::Changed, "changed"),
             (&one, &one, both, Change::Unchanged, "unchanged"),
             (&none, &one, both, Change::Incomparable, "incomparable"),
             (&none, &none, both, Change::Absent, "absent"),
-            (&none, &none, Sides { candidate: false, ..both }, Change::Absent, "absent"),
-            (&one, &none, Sides { candidate: false, ..both }, Change::BaselineOnly, "baseline_only"),
-            (&none, &one, Sides { baseline: false, ..both }, Change::CandidateOnly, "candidate_only"),
+            (&none, &none, (true, false), Change::Absent, "absent"),
+            (&one, &none, (true, false), Change::BaselineOnly, "baseline_only"),
+            (&none, &one, (false, true), Change::CandidateOnly, "candidate_only"),
         ] {
             let delta = baseline.as_ref().zip(candidate.as_ref()).and_then(|(a, b)| Delta::between(a, b));
-            let values = Sides { baseline: baseline.clone(), candidate: candidate.clone() };
+            let values = Sides::two(baseline.clone(), candidate.clone());
             let found = Change::new(&values, delta.as_ref(), exists);
             assert_eq!((found, found.name()), (change, name));
-            assert_eq!(found.is_silent(), matches!(change, Change::Unchanged | Change::Absent), "{name}");
         }
     }
 }

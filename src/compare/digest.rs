@@ -24,8 +24,8 @@ pub struct Digest {
     /// What is between the baseline and this snapshot, if they are of one boot.
     pub window: Option<WindowInfo>,
     /// The command that ran in a window.
-    pub(super) command: Members,
-    pub(super) kinds: HashMap<ThreadNames, Members>,
+    pub(super) command: GroupTotals,
+    pub(super) by_names: HashMap<ThreadNames, GroupTotals>,
     /// The names of all threads, where renamed cgroups are matched by them.
     pub(super) tasks: HashSet<ThreadNames>,
     /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
@@ -36,8 +36,8 @@ impl Digest {
     /// Combines the head of a snapshot with the totals of its threads.
     #[must_use]
     pub fn new(head: SnapshotHead, threads: ThreadTotals) -> Self {
-        let ThreadTotals { command, census, kinds, tasks, memory, .. } = threads;
-        Self { head, census, window: None, command, kinds, tasks, memory }
+        let ThreadTotals { command, census, by_names, tasks, memory, .. } = threads;
+        Self { head, census, window: None, command, by_names, tasks, memory }
     }
 
     /// With the window since the baseline that it is compared with.
@@ -49,19 +49,19 @@ impl Digest {
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
     #[must_use]
     pub fn narrowed(&self, axis: GroupBy) -> Self {
-        let mut kinds: HashMap<ThreadNames, Members> = HashMap::new();
-        for (ThreadNames { process, thread, cgroup }, members) in &self.kinds {
+        let mut by_names: HashMap<ThreadNames, GroupTotals> = HashMap::new();
+        for (ThreadNames { process, thread, cgroup }, members) in &self.by_names {
             let names = ThreadNames::seen_by(axis, (process, thread, cgroup.as_ref()));
-            kinds.entry(names).or_default().merge(members);
+            by_names.entry(names).or_default().merge(members);
         }
-        let tasks = if axis == GroupBy::Cgroup { self.kinds.keys().cloned().collect() } else { HashSet::new() };
-        let Self { head, census, window, command, kinds: _, tasks: _, memory } = self;
+        let tasks = if axis == GroupBy::Cgroup { self.by_names.keys().cloned().collect() } else { HashSet::new() };
+        let Self { head, census, window, command, by_names: _, tasks: _, memory } = self;
         Self {
             head: head.clone(),
             census: census.clone(),
             window: window.clone(),
             command: command.clone(),
-            kinds,
+            by_names,
             tasks,
             memory: memory.clone(),
         }
@@ -126,9 +126,9 @@ pub struct ThreadTotals {
     names: Names,
     scope: Scope,
     /// Totals of the command that ran in a window, whatever the scope is.
-    command: Members,
+    command: GroupTotals,
     census: Census,
-    kinds: HashMap<ThreadNames, Members>,
+    by_names: HashMap<ThreadNames, GroupTotals>,
     tasks: HashSet<ThreadNames>,
     memory: BTreeMap<String, Memory>,
 }
@@ -143,18 +143,18 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, scope: _, command, census, kinds, tasks, memory } = later;
+        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, memory } = later;
         self.command.merge(&command);
         self.census.append(census);
         self.tasks.extend(tasks);
-        for (names, members) in kinds {
-            match self.kinds.entry(names) {
+        for (names, members) in by_names {
+            match self.by_names.entry(names) {
                 Entry::Occupied(mut known) => known.get_mut().merge(&members),
                 Entry::Vacant(new) => drop(new.insert(members)),
             }
         }
         for (name, more) in memory {
-            self.memory.entry(name).or_default().merge(more);
+            self.memory.entry(name).or_default().merge(&more);
         }
     }
 }
@@ -163,7 +163,7 @@ impl ThreadTotals {
     /// No threads yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        Self::empty(options.group_by, options.names, options.scope)
+        Self::empty(options.digest_axis(), options.names, options.scope)
     }
 
     fn empty(group_by: GroupBy, names: Names, scope: Scope) -> Self {
@@ -171,9 +171,9 @@ impl ThreadTotals {
             group_by,
             names,
             scope,
-            command: Members::default(),
+            command: GroupTotals::default(),
             census: Census::default(),
-            kinds: HashMap::new(),
+            by_names: HashMap::new(),
             tasks: HashSet::new(),
             memory: BTreeMap::new(),
         }
@@ -193,7 +193,7 @@ impl ThreadTotals {
             self.tasks.insert(ThreadNames::seen_by(GroupBy::All, names));
         }
         let names = ThreadNames::seen_by(self.group_by, names);
-        self.kinds.entry(names).or_default().add(thread);
+        self.by_names.entry(names).or_default().add(thread);
         add_memory(&mut self.memory, thread, self.names);
     }
 }
@@ -217,7 +217,7 @@ fn add_memory(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names
 
 /// Threads that belong together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Members {
+pub(super) struct GroupTotals {
     /// Number of threads; in a window, of those alive at its end.
     pub(super) threads: u64,
     pub(super) turnover: Turnover,
@@ -247,7 +247,7 @@ struct Leaders {
     whole_names: u64,
 }
 
-impl Members {
+impl GroupTotals {
     fn add(&mut self, thread: &ThreadState) {
         let span = thread.span.unwrap_or_default();
         if thread.party == Some(Party::Ctprof) {
@@ -439,10 +439,10 @@ impl Memory {
         }
     }
 
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.processes += other.processes;
-        for (kind, (bytes, processes)) in other.kinds {
-            self.add_kind(&kind, bytes, processes);
+        for (kind, (bytes, processes)) in &other.kinds {
+            self.add_kind(kind, *bytes, *processes);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use glob::PatternError;
 
 use super::gate_metric::{GateMetric, Measure, MetricSource, NoMetric};
-use super::only::GroupGlob;
+use super::group_glob::GroupGlob;
 use super::options::{GroupBy, Per};
 use super::overview::OVERVIEW;
 use crate::model::{Direction, Section};
@@ -135,6 +135,11 @@ fn fit(metric: &mut GateMetric, group: Option<&GroupGlob>) -> Result<(), GateErr
 }
 
 impl Gate {
+    /// What the overview's values are divided by for this gate.
+    pub(super) fn per(&self, usual: Per) -> Per {
+        self.per.unwrap_or(usual)
+    }
+
     /// Checks that groups of threads by `group_by` have the value.
     ///
     /// # Errors

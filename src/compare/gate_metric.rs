@@ -13,8 +13,6 @@ pub(super) struct GateMetric {
     pub(super) source: MetricSource,
     /// What its numbers measure.
     pub(super) measure: Measure,
-    /// What it means that a group does not exist on a side.
-    pub(super) absence: Absence,
 }
 
 /// Where its values come from.
@@ -28,6 +26,31 @@ pub(super) enum MetricSource {
     Record(Section, String),
 }
 
+impl MetricSource {
+    /// The section of its rows.
+    pub(super) fn section(&self) -> Section {
+        match self {
+            Self::Overview(_) => Section::Overview,
+            Self::Quantity(quantity) => quantity.section(),
+            Self::Record(section, _) => *section,
+        }
+    }
+
+    /// The quantity, if it is one of groups of threads.
+    pub(super) fn quantity(&self) -> Option<Quantity> {
+        if let Self::Quantity(quantity) = self { Some(*quantity) } else { None }
+    }
+
+    /// The name of its rows.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Overview(column) => column.name,
+            Self::Quantity(quantity) => quantity.name(),
+            Self::Record(_, name) => name,
+        }
+    }
+}
+
 /// What numbers measure, which decides the bounds that they can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
@@ -37,15 +60,6 @@ pub(super) enum Measure {
     Count,
     /// A share; the number is how many one percentage point is, in hundredths.
     Share(u32),
-}
-
-/// What it means that a group does not exist on a side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Absence {
-    /// It did nothing there: the value is 0.
-    Zero,
-    /// There is no value, such as an average or a peak.
-    Unknown,
 }
 
 impl Measure {
@@ -115,26 +129,25 @@ impl GateMetric {
     /// A column of the overview.
     pub(super) fn of_column(column: &'static OverviewColumn) -> Self {
         let measure = Measure::new(column.unit_of_amounts()).expect("columns are times, events or bytes");
-        Self { name: column.name.to_owned(), source: MetricSource::Overview(column), measure, absence: Absence::Zero }
+        Self { name: column.name.to_owned(), source: MetricSource::Overview(column), measure }
     }
 
     fn of_quantity(quantity: Quantity) -> Result<Self, NoMetric> {
         let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
         let source = MetricSource::Quantity(quantity);
-        let metric = Self::new(quantity.name(), source, quantity.unit(), quantity.is_total());
+        let metric = Self::new(quantity.name(), source, quantity.unit());
         metric.filter(|_| is_number).ok_or(NoMetric::NotANumber)
     }
 
     fn of_record(name: &str, row_name: String, row: &RecordRow) -> Result<Self, NoMetric> {
         let value_type = row.value_type;
         let source = MetricSource::Record(row.section, row_name);
-        let metric = Self::new(name, source, value_type.unit, value_type.reduction == Reduction::Sum);
+        let metric = Self::new(name, source, value_type.unit);
         metric.filter(|_| is_number(value_type.reduction)).ok_or(NoMetric::NotANumber)
     }
 
-    fn new(name: &str, source: MetricSource, unit: Unit, is_total: bool) -> Option<Self> {
-        let absence = if is_total { Absence::Zero } else { Absence::Unknown };
-        Some(Self { name: name.to_owned(), source, measure: Measure::new(unit)?, absence })
+    fn new(name: &str, source: MetricSource, unit: Unit) -> Option<Self> {
+        Some(Self { name: name.to_owned(), source, measure: Measure::new(unit)? })
     }
 
     /// Whether it is a value of cgroups, which other groups don't have.
@@ -179,11 +192,7 @@ mod tests {
 
     #[test]
     fn values_of_every_section_have_names() {
-        let section = |name: &str| match GateMetric::named(name).unwrap().source {
-            MetricSource::Overview(_) => Section::Overview,
-            MetricSource::Quantity(quantity) => quantity.section(),
-            MetricSource::Record(section, _) => section,
-        };
+        let section = |name: &str| GateMetric::named(name).unwrap().source.section();
         assert_eq!(section("run"), Section::Overview);
         assert_eq!(section("avg_wait_ns"), Section::Derived);
         assert_eq!(section("cpu.usage_usec"), Section::CgroupStats);
@@ -215,21 +224,6 @@ mod tests {
             "memory.events.",
         ] {
             assert!(matches!(error(name), NoMetric::Unknown { .. }), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_total_of_no_members_is_zero_and_a_peak_of_none_is_unknown() {
-        for (name, is_total) in [
-            ("run", true),
-            ("run_time_ns", true),
-            ("cpu.usage_usec", true),
-            ("8:0 rbytes", true),
-            ("wait_max", false),
-            ("cpu.some.avg10", false),
-        ] {
-            let absence = GateMetric::named(name).unwrap().absence;
-            assert_eq!(matches!(absence, Absence::Zero), is_total, "{name}");
         }
     }
 }

@@ -1,15 +1,11 @@
 //! Whether gates hold: each of their values against its bound.
 
-use std::collections::BTreeSet;
-
-use super::delta::number;
-use super::entry::Entry;
 use super::gate::{Gate, WORSE};
-use super::gate_metric::{Absence, GateMetric};
-use super::gate_values::{GroupValues, RunValues};
-use super::judge::known;
+use super::gate_metric::GateMetric;
+use super::group_glob::{GroupGlob, NoSuchGroup};
+use super::judge::{RowRuns, known};
 use super::merge::of_kind;
-use super::only::{GroupGlob, NoSuchGroup};
+use super::rows::{Group, ReportSection, Row};
 use super::sides::Sides;
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Bound, Design, Interval, MIN_RUNS, Sample};
@@ -128,7 +124,7 @@ pub enum GateFault {
     #[error("negative values have no percentage; use an absolute bound")]
     Negative,
     /// Even the clearest result of so few runs is not significant.
-    #[error("{} runs per side cannot decide {tests} comparisons; record at least {needed} per side, or use fewer gates", .runs.baseline.min(.runs.candidate))]
+    #[error("{} runs per side cannot decide {tests} comparisons; record at least {needed} per side, or use fewer gates", fewest(.runs))]
     TooFewRuns {
         /// Number of runs.
         runs: Sides<usize>,
@@ -139,12 +135,20 @@ pub enum GateFault {
     },
 }
 
+fn fewest(runs: &Sides<usize>) -> usize {
+    runs.iter().copied().min().unwrap_or(0)
+}
+
 /// The highest p-value of a change beyond the bound: the tail of a 95 % interval.
 const SIGNIFICANT: f64 = 0.025;
 
-/// The results of all gates.
-pub(super) fn judge(gates: &[Gate], design: Design, runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
-    let results = gates.iter().enumerate().map(|(place, gate)| (gate, of_gate(place, gate, design, runs)));
+/// The results of all gates. `rows` has the sections that a gate looks at, with the values of each run.
+pub(super) fn judge<'r>(
+    gates: &[Gate],
+    design: Design,
+    rows: impl Fn(&Gate) -> &'r [ReportSection],
+) -> Vec<GateResult> {
+    let results = gates.iter().enumerate().map(|(place, gate)| (gate, of_gate(place, gate, design, rows(gate))));
     let (mut results, limits): (Vec<_>, Vec<_>) =
         results.flat_map(|(gate, results)| results.into_iter().map(move |result| (result, gate.limit))).unzip();
     correct(&mut results);
@@ -165,9 +169,9 @@ impl GateResult {
             metric: metric.to_owned(),
             bound: gate.bound.clone(),
             unit: Unit::None,
-            values: Sides::default(),
+            values: Sides::two(None, None),
             partial: false,
-            runs: Sides::default(),
+            runs: Sides::two(0, 0),
             change: None,
             design: Design::default(),
             p: None,
@@ -182,26 +186,29 @@ impl GateResult {
 }
 
 /// The results of one gate. Those without data are left out if others have some.
-fn of_gate(place: usize, gate: &Gate, design: Design, runs: &Sides<Vec<RunValues>>) -> Vec<GateResult> {
-    let of_metric = |(at, metric): (usize, &GateMetric)| {
-        let values = runs.as_ref().map(|side| side.iter().map(|run| &run.by_gate[place][at]).collect::<Vec<_>>());
-        let groups = values.as_ref().into_iter().flatten().flat_map(|run| run.by_group.keys());
-        let groups: BTreeSet<_> = groups.cloned().collect();
-        let result = |group| {
+fn of_gate(place: usize, gate: &Gate, design: Design, sections: &[ReportSection]) -> Vec<GateResult> {
+    let of_metric = |metric: &GateMetric| {
+        let section = sections.iter().find(|section| section.section == metric.source.section());
+        let selected =
+            section.into_iter().flat_map(|section| gate.selected(section).map(move |group| (section, group)));
+        let result = |(section, group): (&ReportSection, usize)| {
+            let key = if gate.group.is_some() { section.groups[group].key.clone() } else { Vec::new() };
             let mut result =
-                GateResult { design, ..GateResult::new(place, gate, &metric.name, group, GateOutcome::Passed) };
-            if let Err(fault) = compare(&mut result, gate, metric, &values) {
+                GateResult { design, ..GateResult::new(place, gate, &metric.name, key, GateOutcome::Passed) };
+            let name = metric.source.name();
+            let row = section.rows.iter().find(|row| row.group == group && row.name == name);
+            if let Err(fault) = row.ok_or(GateFault::NoData).and_then(|row| compare(&mut result, gate, row)) {
                 result.outcome = GateOutcome::Error(fault);
             }
             result
         };
-        groups.into_iter().map(result).collect::<Vec<_>>()
+        selected.map(result).collect::<Vec<_>>()
     };
-    let mut results: Vec<_> = gate.metrics.iter().enumerate().flat_map(of_metric).collect();
+    let mut results: Vec<_> = gate.metrics.iter().flat_map(of_metric).collect();
     let fault = match &gate.group {
         Some(glob) if results.is_empty() => {
-            let names = runs.as_ref().into_iter().flatten().flat_map(|run| &run.names);
-            GateFault::NoSuchGroup(NoSuchGroup::new(glob, names.map(String::as_str)))
+            let names = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
+            GateFault::NoSuchGroup(NoSuchGroup::new(glob, names.map(|group| group.label.as_str())))
         }
         _ => GateFault::NoData,
     };
@@ -214,73 +221,55 @@ fn of_gate(place: usize, gate: &Gate, design: Design, runs: &Sides<Vec<RunValues
     results
 }
 
-/// The values of one side.
-struct Values {
-    /// One per run; NaN where it is unknown.
-    numbers: Vec<f64>,
-    /// A value, for its kind.
-    like: Option<Cell>,
-    /// Whether any run has the group.
-    has_group: bool,
+/// Whether gates on groups look at a group: neither at all together, nor at exited work.
+fn is_gated(group: &Group) -> bool {
+    !group.is_all() && group.exited_work().is_none()
 }
 
-impl Values {
-    fn new(group: &[String], absence: Absence, runs: &[&GroupValues]) -> Self {
-        let cell = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.cell.clone());
-        let numbers = runs.iter().map(|run| match run.by_group.get(group) {
-            Some(entry) => cell(entry).as_ref().and_then(number).unwrap_or(f64::NAN),
-            None if run.known && absence == Absence::Zero => 0.0,
-            None => f64::NAN,
-        });
-        Self {
-            numbers: numbers.collect(),
-            like: runs.iter().find_map(|run| run.by_group.get(group).and_then(cell)),
-            has_group: runs.iter().any(|run| run.by_group.contains_key(group)),
-        }
+impl Gate {
+    /// The groups of a section that the gate looks at: those that its glob matches, or all together. Sections about the
+    /// host have one group.
+    fn selected(&self, section: &ReportSection) -> impl Iterator<Item = usize> {
+        let has_total = section.section.has_named_groups();
+        let is_selected = move |group: &Group| match &self.group {
+            Some(glob) => is_gated(group) && glob.matches(&group.key),
+            None => !has_total || group.is_all(),
+        };
+        section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
     }
+}
 
-    fn known(&self) -> Vec<f64> {
-        self.numbers.iter().copied().filter(|value| !value.is_nan()).collect()
-    }
-
-    fn median(&self, like: Option<&Cell>) -> Option<(f64, Cell)> {
-        let median = statistics::median(&self.known())?;
-        Some((median, of_kind(like?, median)))
-    }
+/// The median of the known numbers, and as a cell of the same kind as `like`.
+fn median(numbers: &[f64], like: &Cell) -> Option<(f64, Cell)> {
+    let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+    statistics::median(&known).map(|median| (median, of_kind(like, median)))
 }
 
 /// Fills in the values, their change, and its p-value or, of too few runs, the outcome.
-fn compare(
-    result: &mut GateResult,
-    gate: &Gate,
-    metric: &GateMetric,
-    runs: &Sides<Vec<&GroupValues>>,
-) -> Result<(), GateFault> {
-    let entries = runs.as_ref().into_iter().flatten().filter_map(|run| run.by_group.get(&result.group)?.as_ref());
-    let entries: Vec<_> = entries.collect();
-    result.unit = entries.first().map_or(Unit::None, |entry| entry.unit);
-    result.partial = entries.iter().any(|entry| entry.partial);
-    let sides = runs.as_ref().map(|side| Values::new(&result.group, metric.absence, side));
-    let like = sides.baseline.like.clone().or_else(|| sides.candidate.like.clone());
-    let medians = sides.as_ref().map(|side| side.median(like.as_ref()));
+fn compare(result: &mut GateResult, gate: &Gate, row: &Row) -> Result<(), GateFault> {
+    let RowRuns { values, quantum, .. } = row.runs.as_deref().ok_or(GateFault::NoData)?;
+    result.unit = row.unit;
+    result.partial = row.partial;
+    let like = row.values.iter().flatten().next().ok_or(GateFault::NoData)?;
+    let medians = values.as_ref().map(|numbers| median(numbers, like));
     result.values = medians.as_ref().map(|median| median.as_ref().map(|(_, cell)| cell.clone()));
-    result.runs = sides.as_ref().map(|side| side.known().len());
-    check_groups(gate, &sides)?;
-    let (before, after) = match (medians.baseline, medians.candidate) {
+    result.runs = values.as_ref().map(|numbers| numbers.iter().filter(|number| !number.is_nan()).count());
+    check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
+    let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
         (Some((before, _)), Some((after, _))) => (before, after),
         (None, None) => return Err(GateFault::NoData),
         (None, Some(_)) => return Err(GateFault::NoBaseline),
         (Some(_), None) => return Err(GateFault::NoCandidate),
     };
-    if is_ratio(gate.limit) && sides.as_ref().into_iter().any(|side| side.numbers.iter().any(|value| *value < 0.0)) {
+    if is_ratio(gate.limit) && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(GateFault::Negative);
     }
-    let quantum = entries.iter().map(|entry| entry.quantum).fold(0.0, f64::max);
-    let (design, known) = known(result.design, sides.as_ref().map(|side| &side.numbers[..]));
-    let samples = known.as_ref().map(|values| Sample { values, quantum });
+    let (design, known) = known(result.design, values.as_ref().map(|numbers| &**numbers));
+    let Some((baseline, candidate)) = known.both() else { return Err(GateFault::NoCandidate) };
+    let [baseline, candidate] = [&baseline, &candidate].map(|values| Sample { values, quantum: *quantum });
     result.design = design;
-    result.change = Some(change(gate.limit, design, samples, (before, after)));
-    result.p = statistics::probability(design, samples.baseline, samples.candidate, gate.limit);
+    result.change = Some(change(gate.limit, design, (baseline, candidate), (before, after)));
+    result.p = statistics::probability(design, baseline, candidate, gate.limit);
     if result.p.is_none() && gate.limit.is_exceeded(before, after) {
         result.outcome = GateOutcome::Failed;
     }
@@ -289,9 +278,9 @@ fn compare(
 
 /// A percentage needs the group in the baseline, and a gate on one name needs it in the candidate. Other groups can
 /// have done nothing on a side.
-fn check_groups(gate: &Gate, sides: &Sides<Values>) -> Result<(), GateFault> {
+fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), GateFault> {
     let is_named = gate.group.as_ref().is_some_and(GroupGlob::is_exact);
-    match (sides.baseline.has_group, sides.candidate.has_group) {
+    match (exists.baseline, exists.candidate.unwrap_or(false)) {
         (true, false) if is_named => Err(GateFault::OnlyInBaseline),
         (false, true) if is_ratio(gate.limit) => Err(GateFault::OnlyInCandidate),
         _ => Ok(()),
@@ -302,8 +291,12 @@ fn is_ratio(limit: Bound) -> bool {
     matches!(limit, Bound::RatioAbove(_) | Bound::RatioBelow(_))
 }
 
-fn change(limit: Bound, design: Design, samples: Sides<Sample<'_>>, (before, after): (f64, f64)) -> GateChange {
-    let Sides { baseline, candidate } = samples;
+fn change(
+    limit: Bound,
+    design: Design,
+    (baseline, candidate): (Sample<'_>, Sample<'_>),
+    (before, after): (f64, f64),
+) -> GateChange {
     if is_ratio(limit) {
         let ratio = statistics::quotient(after, before);
         GateChange::Ratio(ratio, statistics::ratio(design, baseline, candidate).map(|estimate| estimate.interval))
@@ -348,19 +341,21 @@ fn runs_needed(result: &GateResult, limit: Bound) -> Option<usize> {
         return None;
     };
     let distance = (ratio / bound).max(bound / ratio) - 1.0;
-    let runs = result.runs.baseline.min(result.runs.candidate);
+    let runs = fewest(&result.runs);
     statistics::runs_needed(runs, interval, distance).filter(|needed| *needed > runs)
 }
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
 fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
-    let can_decide = |design: Design, runs: Sides<usize>| {
-        statistics::least_probability(design, (runs.baseline, runs.candidate)) * tests as f64 <= SIGNIFICANT
+    let can_decide = |design: Design, runs: (usize, usize)| {
+        statistics::least_probability(design, runs) * tests as f64 <= SIGNIFICANT
     };
-    let undecided =
-        |result: &&mut GateResult| result.outcome == GateOutcome::Unclear && !can_decide(result.design, result.runs);
+    let undecided = |result: &&mut GateResult| {
+        let runs = (result.runs.baseline, result.runs.candidate.unwrap_or(0));
+        result.outcome == GateOutcome::Unclear && !can_decide(result.design, runs)
+    };
     if let Some(result) = results.iter_mut().find(undecided) {
-        let needed = (MIN_RUNS..).find(|runs| can_decide(result.design, Sides { baseline: *runs, candidate: *runs }));
+        let needed = (MIN_RUNS..).find(|runs| can_decide(result.design, (*runs, *runs)));
         let needed = needed.unwrap_or(usize::MAX);
         result.outcome = GateOutcome::Error(GateFault::TooFewRuns { runs: result.runs, tests, needed });
     }
@@ -369,31 +364,59 @@ fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::gate_values::RunValues;
+    use crate::compare::gate_metric::MetricSource;
+    use crate::compare::judge::{Judge, KnownValues};
+    use crate::compare::measurement::{Measurement, SideGroup, SideSection};
+    use crate::compare::merge::SectionRuns;
+    use crate::compare::options::Threshold;
+    use crate::model::Section;
 
-    /// A run with these values of `run_time_ns` by group; `None` is a group without one.
-    fn run(values: &[(&str, Option<u64>)]) -> RunValues {
-        let entry = |value: u64| Entry::whole("run_time_ns", Unit::Ns, Cell::Number(value), 1);
-        let path = |name: &str| if name.is_empty() { Vec::new() } else { vec![name.to_owned()] };
-        let by_group = values.iter().map(|(name, value)| (path(name), value.map(entry))).collect();
-        let names = values.iter().map(|(name, _)| (*name).to_owned()).collect();
-        RunValues { by_gate: vec![vec![GroupValues { by_group, known: true }]], names }
+    /// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
+    fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
+        let group = |value: &Option<Cell>| {
+            let quantity = crate::compare::Quantity::named(name).unwrap();
+            let measured = Measurement {
+                cell: value.clone(),
+                is_total: quantity.is_total(),
+                ..Measurement::whole(name, quantity.unit(), Cell::Number(0), 1)
+            };
+            SideGroup { measurements: vec![measured], ..SideGroup::default() }
+        };
+        let key = |name: &str| if name.is_empty() { Vec::new() } else { vec![name.to_owned()] };
+        values.iter().map(|(name, value)| (key(name), group(value))).collect()
+    }
+
+    /// The section of these runs.
+    fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
+        let merged = |runs: Vec<SideSection>| {
+            let mut merged = SectionRuns::new(runs.len());
+            for (place, run) in runs.into_iter().enumerate() {
+                merged.know(place, &run);
+                merged.add(place, run);
+            }
+            merged.merged(&[])
+        };
+        let mut sides = runs.map(merged);
+        let known: Sides<KnownValues> = sides.as_mut().map(|(_, known)| std::mem::take(known));
+        let judge = Judge { known, design: Design::Independent, threshold: Threshold::default() };
+        ReportSection::new(section, sides.map(|(groups, _)| groups), &[], Some(&judge))
+    }
+
+    fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
+        let rows = [section(gates[0].metrics[0].source.section(), runs)];
+        judge(gates, Design::Independent, |_| &rows)
     }
 
     /// The results of one gate for one run per side.
     fn results(gate: &str, before: &[(&str, Option<u64>)], after: &[(&str, Option<u64>)]) -> Vec<GateOutcome> {
         let gate: Gate = gate.parse().unwrap();
-        let run = |values| {
-            let mut run = run(values);
-            let is_chosen = |path: &[String]| gate.group.as_ref().is_none_or(|glob| glob.matches(path));
-            run.by_gate[0][0].by_group.retain(|path, _| is_chosen(path));
-            run
+        let MetricSource::Quantity(quantity) = gate.metrics[0].source else { panic!() };
+        let run = |values: &[(&str, Option<u64>)]| {
+            let cells: Vec<_> = values.iter().map(|(name, value)| (*name, value.map(Cell::Number))).collect();
+            vec![run(quantity.name(), &cells)]
         };
-        let runs = Sides { baseline: vec![run(before)], candidate: vec![run(after)] };
-        judge(std::slice::from_ref(&gate), Design::Independent, &runs)
-            .into_iter()
-            .map(|result| result.outcome)
-            .collect()
+        let results = judged(std::slice::from_ref(&gate), Sides::two(run(before), run(after)));
+        results.into_iter().map(|result| result.outcome).collect()
     }
 
     fn of_total(gate: &str, before: Option<u64>, after: Option<u64>) -> GateOutcome {
@@ -403,13 +426,9 @@ mod tests {
     /// The results of several gates on all groups for these runs.
     fn of_runs(gates: &[&str], before: &[u64], after: &[u64]) -> Vec<GateResult> {
         let gates: Vec<Gate> = gates.iter().map(|gate| gate.parse().unwrap()).collect();
-        let run = |value: &u64| {
-            let mut one = run(&[("", Some(*value))]);
-            one.by_gate = vec![one.by_gate.remove(0); gates.len()];
-            one
-        };
+        let run = |value: &u64| run("run_time_ns", &[("", Some(Cell::Number(*value)))]);
         let side = |values: &[u64]| values.iter().map(run).collect();
-        judge(&gates, Design::Independent, &Sides { baseline: side(before), candidate: side(after) })
+        judged(&gates, Sides::two(side(before), side(after)))
     }
 
     use GateOutcome::{Error, Failed, Passed, Unclear};
@@ -471,7 +490,7 @@ mod tests {
     fn of_several_runs_the_interval_decides() {
         let outcome = |after: &[u64]| of_runs(&["run_time_ns>10%"], &LOW, after).remove(0);
         let failed = outcome(&HIGH);
-        assert_eq!((&failed.outcome, failed.values.candidate), (&Failed, Some(Cell::Number(122))));
+        assert_eq!((&failed.outcome, failed.values.of_candidate()), (&Failed, Some(&Cell::Number(122))));
         assert!(failed.p.is_some_and(|p| p <= SIGNIFICANT));
         let Some(GateChange::Ratio(ratio, Some(Interval { low, high }))) = failed.change else { panic!() };
         assert!(1.1 < low && low < ratio && ratio < high, "{low} {ratio} {high}");
@@ -487,7 +506,7 @@ mod tests {
         // One comparison of 4 + 4 runs has a p-value of at least 1/70.
         let gates = |count| of_runs(&vec!["run_time_ns>10%"; count], &LOW[..4], &HIGH[..4]);
         assert_eq!(gates(1)[0].outcome, Failed);
-        let fault = GateFault::TooFewRuns { runs: Sides { baseline: 4, candidate: 4 }, tests: 2, needed: 5 };
+        let fault = GateFault::TooFewRuns { runs: Sides::two(4, 4), tests: 2, needed: 5 };
         let outcomes: Vec<_> = gates(2).into_iter().map(|result| result.outcome).collect();
         assert_eq!(outcomes, [Error(fault.clone()), Unclear], "it is said once");
         let text = "4 runs per side cannot decide 2 comparisons; record at least 5 per side, or use fewer gates";
@@ -497,15 +516,9 @@ mod tests {
 
     #[test]
     fn negative_values_have_no_percentage() {
-        let entry = |value| Entry::whole("live_heap_estimate", Unit::Bytes, Cell::Signed(value), 1);
-        let run = |value| {
-            let by_group = [(Vec::new(), Some(entry(value)))].into();
-            RunValues { by_gate: vec![vec![GroupValues { by_group, known: true }]], names: Vec::new() }
-        };
-        let outcome = |gate: &str| {
-            let runs = Sides { baseline: vec![run(-4096)], candidate: vec![run(4096)] };
-            judge(&[gate.parse().unwrap()], Design::Independent, &runs).remove(0).outcome
-        };
+        let run = |value| vec![run("live_heap_estimate", &[("", Some(Cell::Signed(value)))])];
+        let outcome =
+            |gate: &str| judged(&[gate.parse().unwrap()], Sides::two(run(-4096), run(4096))).remove(0).outcome;
         assert_eq!(outcome("live_heap_estimate>10%"), Error(GateFault::Negative));
         assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));
     }

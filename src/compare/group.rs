@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
-use super::digest::{Members, ThreadNames};
-use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::digest::{GroupTotals, ThreadNames};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
 use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
@@ -50,7 +50,7 @@ impl Naming<'_> {
 /// The threads of a group on one side.
 #[derive(Clone, Default)]
 pub(super) struct Grouped {
-    pub(super) members: Members,
+    pub(super) members: GroupTotals,
     pub(super) name_cut: bool,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Grouped {
 pub(super) type Groups = BTreeMap<Vec<String>, Grouped>;
 
 /// Groups threads; groups above others in a tree are included.
-pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) -> Groups {
+pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Naming<'_>) -> Groups {
     let mut groups = Groups::new();
-    for (names, members) in kinds {
+    for (names, members) in by_names {
         let name_cut = naming.may_be_cut(&names) && !members.has_whole_names(naming.by);
         match groups.entry(naming.path(&names)) {
             btree_map::Entry::Vacant(new) => drop(new.insert(Grouped { members, name_cut })),
@@ -84,6 +84,18 @@ pub(super) fn groups(kinds: HashMap<ThreadNames, Members>, naming: &Naming<'_>) 
         groups.extend(above);
     }
     groups
+}
+
+/// Adds all reported groups together. In a tree, a group contains those below it.
+pub(super) fn add_total(groups: &mut Groups, options: &Options) {
+    let mut total = GroupTotals::default();
+    for (key, group) in groups.iter() {
+        let is_in_another = key.len() > 1 && options.wants_group(&key[..key.len() - 1]);
+        if options.wants_group(key) && !is_in_another {
+            total.merge(&group.members);
+        }
+    }
+    groups.insert(Vec::new(), Grouped { members: total, name_cut: false });
 }
 
 /// Drops the only child of a process: a process of one kind of threads is one line.
@@ -136,12 +148,12 @@ fn side_group(
         name_cut: *name_cut,
         renamed: false,
         sort_values: options.sort_by.iter().map(|key| cell(key.by, members, context)).collect(),
-        entries: quantities.iter().map(|quantity| entry(*quantity, members, context)).collect(),
+        measurements: quantities.iter().map(|quantity| entry(*quantity, members, context)).collect(),
     }
 }
 
 /// The members of a group of threads.
-pub(super) fn population(snapshot: &SnapshotHead, members: &Members) -> Population {
+pub(super) fn population(snapshot: &SnapshotHead, members: &GroupTotals) -> Population {
     Population {
         members: members.threads,
         turnover: members.turnover,
@@ -166,7 +178,7 @@ pub(super) fn context(snapshot: &SnapshotHead) -> Context {
 }
 
 /// The value that threads have of a quantity.
-pub(super) fn cell(quantity: Quantity, members: &Members, context: Context) -> Option<Cell> {
+pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
     match quantity {
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),
@@ -175,7 +187,7 @@ pub(super) fn cell(quantity: Quantity, members: &Members, context: Context) -> O
 }
 
 /// The value of a quantity with what is known of its coverage.
-pub(super) fn entry(quantity: Quantity, members: &Members, context: Context) -> Entry {
+pub(super) fn entry(quantity: Quantity, members: &GroupTotals, context: Context) -> Measurement {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {
         Quantity::ThreadCount => (threads, false),
@@ -185,11 +197,11 @@ pub(super) fn entry(quantity: Quantity, members: &Members, context: Context) -> 
         }
         Quantity::Derived(derived) => (derived.covered(totals, context), derived.is_partial(totals, context, threads)),
     };
-    Entry {
+    Measurement {
         cell: cell(quantity, members, context),
         partial,
         quantity: Some(quantity),
         is_total: quantity.is_total(),
-        ..Entry::whole(quantity.name(), quantity.unit(), Cell::Number(0), covered)
+        ..Measurement::whole(quantity.name(), quantity.unit(), Cell::Number(0), covered)
     }
 }

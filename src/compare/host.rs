@@ -6,17 +6,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::digest::Digest;
-use super::options::{Options, Per};
-use super::overview::{HostSize, Measure};
+use super::options::Options;
 use super::runs::RunCount;
 use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
 use crate::model::{HostContext, SnapshotHead, WindowInfo};
 
-/// Summary of one snapshot.
+/// What a side of a report is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Side {
+pub struct SideSummary {
     /// The file.
     pub file: String,
     /// Host name.
@@ -103,13 +102,14 @@ pub struct Difference {
     pub values: Sides<Option<String>>,
 }
 
-/// The header of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What precedes the sections of a report.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Header {
-    /// The snapshots.
-    #[serde(flatten)]
-    pub sides: Sides<Side>,
+    /// The sides.
+    pub sides: Sides<SideSummary>,
+    /// The baseline's host settings by name; empty if unknown.
+    pub host: Vec<(String, String)>,
     /// From the baseline's capture to the candidate's, in nanoseconds; `None` if a file lacks the time.
     pub apart_ns: Option<i128>,
     /// What differs in the host context; `None` where a side has none.
@@ -118,56 +118,46 @@ pub struct Header {
     pub warnings: Vec<Warning>,
 }
 
-pub(super) fn header(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &Options) -> Header {
-    let snapshots = digests.map(|digest| &digest.head);
-    let Sides { baseline, candidate } = snapshots;
-    let times = snapshots.map(|snapshot| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0));
-    let apart = times.candidate.zip(times.baseline).map(|(candidate, baseline)| candidate - baseline);
-    let facts = snapshots.map(|snapshot| snapshot.host.as_ref().map(facts));
-    let differences = match &facts {
-        Sides { baseline: Some(a), candidate: Some(b) } => Some(differences(a, b)),
-        _ => None,
-    };
-    let mut warnings = Vec::new();
-    // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
-    let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && digests.candidate.window.is_none();
-    warnings.extend(apart.is_some_and(|apart| apart < 0 && by_wall_clock).then_some(Warning::CandidateOlder));
-    warnings.extend(differences.iter().flatten().filter_map(|difference| {
-        let Sides { baseline, candidate } = difference.values.clone();
-        Warning::for_host_field(&difference.field, baseline, candidate)
-    }));
-    warnings.extend(Warning::one_sided_sources(&digests.baseline.census, &digests.candidate.census));
-    warnings.extend(Warning::different_options(baseline, candidate));
-    let side = |digest: &Digest, label: &str, runs| Side { runs, ..side(digest, label) };
-    Header {
-        sides: Sides {
-            baseline: side(digests.baseline, &options.labels.baseline, runs.baseline),
-            candidate: side(digests.candidate, &options.labels.candidate, runs.candidate),
-        },
-        apart_ns: apart,
-        differences,
-        warnings,
+impl Header {
+    pub(super) fn new(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &Options) -> Self {
+        let sides = digests.zip(runs).zip(options.labels.as_ref());
+        let sides = sides.map(|((digest, runs), label)| SideSummary { runs, ..side(digest, label) });
+        let host = digests.map(|digest| digest.head.host.as_ref().map(facts));
+        let mut header = Self {
+            sides,
+            host: host.baseline.clone().unwrap_or_default(),
+            apart_ns: None,
+            differences: host.both().and_then(|(a, b)| Some(differences(a?, b?))),
+            warnings: Vec::new(),
+        };
+        if let Some((before, after)) = digests.both() {
+            header.compare(before, after);
+        }
+        header
+    }
+
+    fn compare(&mut self, before: &Digest, after: &Digest) {
+        let (baseline, candidate) = (&before.head, &after.head);
+        let time = |snapshot: &SnapshotHead| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0);
+        self.apart_ns = time(candidate).zip(time(baseline)).map(|(candidate, baseline)| candidate - baseline);
+        // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
+        let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && after.window.is_none();
+        let is_older = self.apart_ns.is_some_and(|apart| apart < 0 && by_wall_clock);
+        self.warnings.extend(is_older.then_some(Warning::CandidateOlder));
+        self.warnings.extend(self.differences.iter().flatten().filter_map(|difference| {
+            let (baseline, candidate) = difference.values.clone().both()?;
+            Warning::for_host_field(&difference.field, baseline, candidate)
+        }));
+        self.warnings.extend(Warning::one_sided_sources(&before.census, &after.census));
+        self.warnings.extend(Warning::different_options(baseline, candidate));
     }
 }
 
-/// The size of the host that changes of the overview are measured by.
-pub(super) fn size(snapshots: Sides<&SnapshotHead>, per: Per) -> HostSize {
-    let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
-    let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
-    let lengths = snapshots.map(length);
-    let seconds = lengths.baseline.zip(lengths.candidate).map(|(a, b)| a.max(b));
-    HostSize {
-        cpus: snapshots.map(cpus).into_iter().flatten().max().map(|cpus| cpus as f64),
-        seconds: if per == Per::Run { seconds } else { Some(1.0) },
-        measure: if seconds.is_some() { Measure::Totals } else { Measure::Changes },
-    }
-}
-
-pub(super) fn side(digest: &Digest, file: &str) -> Side {
+fn side(digest: &Digest, file: &str) -> SideSummary {
     let snapshot = &digest.head;
     let host = snapshot.host.as_ref();
     let capture = snapshot.capture.as_ref();
-    Side {
+    SideSummary {
         file: file.to_owned(),
         hostname: host.and_then(|host| host.hostname.clone()),
         kernel_release: host.and_then(|host| host.kernel_release.clone()),
@@ -183,7 +173,7 @@ pub(super) fn side(digest: &Digest, file: &str) -> Side {
 }
 
 /// The host context as names and texts, in the order of its fields, with one entry per key of a map.
-pub(super) fn facts(host: &HostContext) -> Vec<(String, String)> {
+fn facts(host: &HostContext) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(host) else { return Vec::new() };
     let spread = fields.into_iter().flat_map(|(field, value)| match value {
         Value::Object(map) => map.into_iter().map(|(key, value)| (format!("{field}.{key}"), text(value))).collect(),
@@ -202,10 +192,11 @@ fn text(value: Value) -> String {
 /// Fields that differ between any two captures: their difference has no meaning.
 const ALWAYS_DIFFERENT: [&str; 2] = ["uptime_ns", "heap_state"];
 
-fn differences(baseline: &[(String, String)], candidate: &[(String, String)]) -> Vec<Difference> {
-    let by_field = |facts: &[(String, String)]| facts.iter().cloned().collect::<BTreeMap<_, _>>();
-    let fields = joined(Sides { baseline: by_field(baseline), candidate: by_field(candidate) });
+fn differences(baseline: Vec<(String, String)>, candidate: Vec<(String, String)>) -> Vec<Difference> {
+    let fields = joined(Sides::two(BTreeMap::from_iter(baseline), BTreeMap::from_iter(candidate)));
     let telling = |field: &str| !ALWAYS_DIFFERENT.contains(&field.split('.').next().unwrap_or(field));
-    let differing = fields.into_iter().filter(|(field, values)| values.baseline != values.candidate && telling(field));
+    let differing = fields
+        .into_iter()
+        .filter(|(field, values)| Some(&values.baseline) != values.candidate.as_ref() && telling(field));
     differing.map(|(field, values)| Difference { field, values }).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::entry::Entry;
+use super::measurement::Measurement;
 use super::options::Threshold;
 use super::sides::Sides;
 use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Verdict, ratio, runs_needed};
@@ -59,11 +59,11 @@ impl RowRuns {
     fn new(values: Sides<Box<[f64]>>, quantum: f64, design: Design, threshold: Threshold) -> Self {
         let mut runs = Self { values, quantum, estimate: None, verdict: None, needed: None };
         let (design, known) = known(design, runs.values.as_ref().map(|side| &**side));
-        let fewest = known.baseline.len().min(known.candidate.len());
+        let are_usual = known.iter().zip(runs.values.iter()).all(|(known, values)| are_half(known.len(), values.len()));
+        let Some((baseline, candidate)) = known.both().filter(|_| are_usual) else { return runs };
+        let fewest = baseline.len().min(candidate.len());
         let sample = |values| Sample { values, quantum };
-        let are_usual = are_half(known.baseline.len(), runs.values.baseline.len())
-            && are_half(known.candidate.len(), runs.values.candidate.len());
-        runs.estimate = ratio(design, sample(&known.baseline), sample(&known.candidate)).filter(|_| are_usual);
+        runs.estimate = ratio(design, sample(&baseline), sample(&candidate));
         runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
         let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
         runs.needed = unclear.and_then(|estimate| RunsNeeded::new(fewest, estimate, threshold));
@@ -74,11 +74,11 @@ impl RowRuns {
 /// The known values of runs, in pairs if enough pairs are whole.
 pub(super) fn known(design: Design, values: Sides<&[f64]>) -> (Design, Sides<Vec<f64>>) {
     let is_known = |value: &f64| !value.is_nan();
-    if design == Design::Paired {
-        let pairs = values.baseline.iter().copied().zip(values.candidate.iter().copied());
+    if let (Design::Paired, Some((baseline, candidate))) = (design, values.both()) {
+        let pairs = baseline.iter().copied().zip(candidate.iter().copied());
         let (baseline, candidate): (Vec<_>, Vec<_>) = pairs.filter(|(a, b)| is_known(a) && is_known(b)).unzip();
         if baseline.len() >= MIN_PAIRS {
-            return (design, Sides { baseline, candidate });
+            return (design, Sides::two(baseline, candidate));
         }
     }
     (Design::Independent, values.map(|side| side.iter().copied().filter(is_known).collect()))
@@ -101,7 +101,7 @@ impl KnownValues {
         Self { runs, by_name: HashMap::new() }
     }
 
-    pub(super) fn add(&mut self, run: usize, entry: &Entry) {
+    pub(super) fn add(&mut self, run: usize, entry: &Measurement) {
         if !self.by_name.contains_key(&entry.name) {
             self.by_name.insert(entry.name.clone(), vec![false; self.runs].into_boxed_slice());
         }
@@ -114,14 +114,14 @@ impl KnownValues {
         self.by_name.get(name).is_some_and(|known| known[run])
     }
 
-    /// The values of a group that is in no run.
-    fn of_no_group(&self, entry: &Entry) -> Box<[f64]> {
-        (0..self.runs).map(|run| self.without_group(run, entry)).collect()
+    /// The values of a group that is in no run, or that has no such value in any.
+    fn of_no_value(&self, name: &str, is_total: bool) -> Box<[f64]> {
+        (0..self.runs).map(|run| self.without_group(run, name, is_total)).collect()
     }
 
     /// The value of a run without the group: the total of no members is 0.
-    pub(super) fn without_group(&self, run: usize, entry: &Entry) -> f64 {
-        if entry.is_total && self.is_known(run, &entry.name) { 0.0 } else { f64::NAN }
+    pub(super) fn without_group(&self, run: usize, name: &str, is_total: bool) -> f64 {
+        if is_total && self.is_known(run, name) { 0.0 } else { f64::NAN }
     }
 }
 
@@ -134,16 +134,23 @@ pub(super) struct Judge {
 
 impl Judge {
     /// The values of a row in all runs; `None` if they are not numbers.
-    pub(super) fn row(&self, entries: &mut Sides<Option<Entry>>) -> Option<Box<RowRuns>> {
-        let Sides { baseline, candidate } = entries;
-        let quanta = [&*baseline, &*candidate].into_iter().flatten().map(|entry| entry.quantum);
-        let quantum = quanta.fold(0.0, f64::max);
-        let values = match (baseline, candidate) {
-            (Some(a), Some(b)) => Sides { baseline: a.runs.take()?, candidate: b.runs.take()? },
-            (Some(a), None) => Sides { candidate: self.known.candidate.of_no_group(a), baseline: a.runs.take()? },
-            (None, Some(b)) => Sides { baseline: self.known.baseline.of_no_group(b), candidate: b.runs.take()? },
-            (None, None) => return None,
-        };
+    pub(super) fn row(
+        &self,
+        measurements: &mut Sides<Option<Measurement>>,
+        exists: Sides<bool>,
+    ) -> Option<Box<RowRuns>> {
+        let quantum = measurements.iter().flatten().map(|measured| measured.quantum).fold(0.0, f64::max);
+        let like = measurements.iter().flatten().next()?;
+        let (name, is_total) = (like.name.clone(), like.is_total);
+        let sides = measurements.as_mut().zip(self.known.as_ref()).zip(exists);
+        let values = sides.map(|((measured, known), exists)| match measured {
+            Some(measured) => measured.runs.take(),
+            None => Some(known.of_no_value(&name, is_total && !exists)),
+        });
+        if values.iter().any(Option::is_none) {
+            return None;
+        }
+        let values = values.map(Option::unwrap_or_default);
         Some(Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
     }
 }
@@ -157,7 +164,7 @@ mod tests {
     const UNKNOWN: f64 = f64::NAN;
 
     #[test]
-    fn an_unclear_verdict_recommended_fewer_runs_than_there_are() {
+    fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
         let estimate = Estimate { ratio: 1.0, interval: Interval { low: 0.94, high: 1.03 } };
         assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
         assert_eq!(runs_needed(10, estimate.interval, 0.05), Some(9));
@@ -165,19 +172,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_had_the_quantum_of_its_baseline() {
+    fn a_row_has_the_larger_quantum_of_both_sides() {
         let judge = Judge {
-            known: Sides { baseline: KnownValues::of_runs(4), candidate: KnownValues::of_runs(4) },
+            known: Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4)),
             design: Design::Independent,
             threshold: Threshold(0.05),
         };
-        let entry = |quantum| Entry {
+        let entry = |quantum| Measurement {
             quantum,
             runs: Some([100.0; 4].into()),
-            ..Entry::whole("run", Unit::Ns, Cell::Number(100), 1)
+            ..Measurement::whole("run", Unit::Ns, Cell::Number(100), 1)
         };
-        let quantum =
-            |a, b| judge.row(&mut Sides { baseline: Some(entry(a)), candidate: Some(entry(b)) }).unwrap().quantum;
+        let both = Sides::two(true, true);
+        let quantum = |a, b| judge.row(&mut Sides::two(Some(entry(a)), Some(entry(b))), both).unwrap().quantum;
         assert_eq!([quantum(0.0, 10.0), quantum(10.0, 0.0)], [10.0, 10.0]);
     }
 
@@ -190,7 +197,8 @@ mod tests {
             values
         });
         let of = |design, baseline: &[f64], candidate: &[f64]| {
-            let (design, Sides { baseline, candidate }) = known(design, Sides { baseline, candidate });
+            let (design, known) = known(design, Sides::two(baseline, candidate));
+            let (baseline, candidate) = known.both().unwrap();
             (design, baseline.len(), candidate.len())
         };
         assert_eq!(of(Design::Paired, &all, &all), (Design::Paired, 7, 7));

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::delta::number;
 use super::digest::Turnover;
-use super::entry::{Entry, Population, SideGroup, SideSection};
 use super::judge::{KnownValues, are_half};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::select::SortKey;
 use crate::model::Cell;
 use crate::statistics::median;
@@ -27,12 +27,12 @@ struct GroupRuns {
     name_cut: bool,
     renamed: bool,
     sort_values: Vec<Vec<Option<Cell>>>,
-    entries: Vec<EntryRuns>,
+    measurements: Vec<MeasurementRuns>,
 }
 
-/// A value of a group in several runs. The entry is that of the first run.
-struct EntryRuns {
-    entry: Entry,
+/// A value of a group in several runs. The measured is that of the first run.
+struct MeasurementRuns {
+    measured: Measurement,
     cells: Cells,
 }
 
@@ -50,18 +50,21 @@ impl SectionRuns {
     }
 
     pub(super) fn add(&mut self, run: usize, groups: SideSection) {
-        for (path, group) in groups {
-            for entry in group.entries.iter().filter(|entry| entry.cell.is_some()) {
-                self.known.add(run, entry);
-            }
-            self.groups.entry(path).or_default().add(run, self.runs, group);
+        for (key, group) in groups {
+            self.groups.entry(key).or_default().add(run, self.runs, group);
         }
+    }
+
+    /// Notes which values the run has, in any group.
+    pub(super) fn know(&mut self, run: usize, groups: &SideSection) {
+        let measurements = groups.values().flat_map(|group| &group.measurements);
+        measurements.filter(|measured| measured.cell.is_some()).for_each(|measured| self.known.add(run, measured));
     }
 
     /// The groups, and which values each run has.
     pub(super) fn merged(self, keys: &[SortKey]) -> (SideSection, KnownValues) {
         let Self { runs, groups, known } = self;
-        let groups = groups.into_iter().map(|(path, group)| (path, group.merged(runs, &known, keys)));
+        let groups = groups.into_iter().map(|(key, group)| (key, group.merged(runs, &known, keys)));
         (groups.collect(), known)
     }
 }
@@ -72,17 +75,17 @@ impl GroupRuns {
         self.name_cut |= group.name_cut;
         self.renamed |= group.renamed;
         self.sort_values.push(group.sort_values);
-        for (place, entry) in group.entries.into_iter().enumerate() {
+        for (place, measured) in group.measurements.into_iter().enumerate() {
             // Most runs have the same values in the same order.
-            let is_it = |known: &EntryRuns| known.entry.name == entry.name;
-            let known = if self.entries.get(place).is_some_and(is_it) {
+            let is_it = |known: &MeasurementRuns| known.measured.name == measured.name;
+            let known = if self.measurements.get(place).is_some_and(is_it) {
                 Some(place)
             } else {
-                self.entries.iter().position(is_it)
+                self.measurements.iter().position(is_it)
             };
             match known {
-                Some(place) => self.entries[place].add(run, entry),
-                None => self.entries.push(EntryRuns::new(run, runs, entry)),
+                Some(place) => self.measurements[place].add(run, measured),
+                None => self.measurements.push(MeasurementRuns::new(run, runs, measured)),
             }
         }
     }
@@ -100,7 +103,11 @@ impl GroupRuns {
             name_cut: self.name_cut,
             renamed: self.renamed,
             sort_values: keys.iter().enumerate().map(sort_value).collect(),
-            entries: self.entries.into_iter().map(|entry| entry.merged(runs, &without, known)).collect(),
+            measurements: self
+                .measurements
+                .into_iter()
+                .map(|measured| measured.merged(runs, &without, known))
+                .collect(),
         }
     }
 }
@@ -125,20 +132,20 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
     }
 }
 
-impl EntryRuns {
-    fn new(run: usize, runs: usize, mut entry: Entry) -> Self {
-        let cell = entry.cell.clone();
-        entry.cell = None;
-        let mut new = Self { entry, cells: Cells::Numbers(vec![f64::NAN; runs].into_boxed_slice()) };
+impl MeasurementRuns {
+    fn new(run: usize, runs: usize, mut measured: Measurement) -> Self {
+        let cell = measured.cell.clone();
+        measured.cell = None;
+        let mut new = Self { measured, cells: Cells::Numbers(vec![f64::NAN; runs].into_boxed_slice()) };
         new.add_cell(run, cell);
         new
     }
 
-    fn add(&mut self, run: usize, entry: Entry) {
-        self.entry.covered = self.entry.covered.min(entry.covered);
-        self.entry.partial |= entry.partial;
-        self.entry.quantum = self.entry.quantum.max(entry.quantum);
-        self.add_cell(run, entry.cell);
+    fn add(&mut self, run: usize, measured: Measurement) {
+        self.measured.covered = self.measured.covered.min(measured.covered);
+        self.measured.partial |= measured.partial;
+        self.measured.quantum = self.measured.quantum.max(measured.quantum);
+        self.add_cell(run, measured.cell);
     }
 
     fn add_cell(&mut self, run: usize, cell: Option<Cell>) {
@@ -148,12 +155,12 @@ impl EntryRuns {
             (Cells::Numbers(numbers), Some(number)) => {
                 numbers[run] = number;
                 // Of which kind the numbers are.
-                self.entry.cell.get_or_insert(cell);
+                self.measured.cell.get_or_insert(cell);
             }
             (Cells::Others(cells), _) => cells.push(cell),
             (Cells::Numbers(numbers), None) => {
                 let known = numbers.iter().filter(|number| !number.is_nan());
-                let kind = self.entry.cell.take();
+                let kind = self.measured.cell.take();
                 let cells = known.filter_map(|number| Some(of_kind(kind.as_ref()?, *number)));
                 self.cells = Cells::Others(cells.chain([cell]).collect());
             }
@@ -161,21 +168,21 @@ impl EntryRuns {
     }
 
     /// The median. A value that more than half of the runs lack has none.
-    fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Entry {
-        let Self { entry, cells } = self;
+    fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Measurement {
+        let Self { measured, cells } = self;
         match cells {
             Cells::Others(cells) if are_half(cells.len(), runs) => {
-                Entry { cell: middle_cell(cells), runs: None, ..entry }
+                Measurement { cell: middle_cell(cells), runs: None, ..measured }
             }
-            Cells::Others(_) => Entry { cell: None, runs: None, ..entry },
+            Cells::Others(_) => Measurement { cell: None, runs: None, ..measured },
             Cells::Numbers(mut numbers) => {
                 for &run in without {
-                    numbers[run] = known.without_group(run, &entry);
+                    numbers[run] = known.without_group(run, &measured.name, measured.is_total);
                 }
                 let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
                 let median = median(&known).filter(|_| are_half(known.len(), runs));
-                let cell = entry.cell.as_ref().zip(median).map(|(kind, median)| of_kind(kind, median));
-                Entry { cell, runs: Some(numbers), ..entry }
+                let cell = measured.cell.as_ref().zip(median).map(|(kind, median)| of_kind(kind, median));
+                Measurement { cell, runs: Some(numbers), ..measured }
             }
         }
     }
@@ -225,14 +232,14 @@ mod tests {
     use crate::model::Unit;
 
     fn run(members: u64, run_time: Option<u64>, wait_max: Option<u64>) -> SideSection {
-        let entry = |name, value: Option<u64>, is_total| Entry {
+        let measured = |name, value: Option<u64>, is_total| Measurement {
             cell: value.map(Cell::Number),
             is_total,
-            ..Entry::whole(name, Unit::Ns, Cell::Number(0), members)
+            ..Measurement::whole(name, Unit::Ns, Cell::Number(0), members)
         };
         let group = SideGroup {
             population: Population::of(members),
-            entries: vec![entry("run_time_ns", run_time, true), entry("wait_max", wait_max, false)],
+            measurements: vec![measured("run_time_ns", run_time, true), measured("wait_max", wait_max, false)],
             ..SideGroup::default()
         };
         BTreeMap::from([(vec!["app".to_owned()], group)])
@@ -240,7 +247,10 @@ mod tests {
 
     fn merged(runs: Vec<SideSection>) -> SideSection {
         let mut section = SectionRuns::new(runs.len());
-        runs.into_iter().enumerate().for_each(|(place, run)| section.add(place, run));
+        for (place, run) in runs.into_iter().enumerate() {
+            section.know(place, &run);
+            section.add(place, run);
+        }
         section.merged(&[]).0
     }
 
@@ -253,12 +263,12 @@ mod tests {
             run(4, Some(8), None),
         ]);
         let group = &section[&vec!["app".to_owned()]];
-        assert_eq!(group.entries[0].cell, Some(Cell::Number(8)), "7.5, rounded");
-        assert_eq!(group.entries[0].runs.as_deref(), Some(&[900.0, 5.0, 7.0, 8.0][..]));
-        assert_eq!(group.entries[1].cell, Some(Cell::Number(9)), "of two that know it");
+        assert_eq!(group.measurements[0].cell, Some(Cell::Number(8)), "7.5, rounded");
+        assert_eq!(group.measurements[0].runs.as_deref(), Some(&[900.0, 5.0, 7.0, 8.0][..]));
+        assert_eq!(group.measurements[1].cell, Some(Cell::Number(9)), "of two that know it");
         assert_eq!(group.population.members, 3);
         let section = merged(vec![run(1, Some(1), None), run(1, Some(1), None), run(1, Some(1), Some(8))]);
-        assert_eq!(section[&vec!["app".to_owned()]].entries[1].cell, None, "most runs do not know it");
+        assert_eq!(section[&vec!["app".to_owned()]].measurements[1].cell, None, "most runs do not know it");
         assert!(merged(Vec::new()).is_empty());
     }
 
@@ -270,12 +280,12 @@ mod tests {
         let nothing_read = || BTreeMap::from([(vec!["other".to_owned()], run(1, None, None).pop_first().unwrap().1)]);
         let section = merged(vec![run(2, Some(6), Some(4)), without.clone(), run(2, Some(6), Some(4)), nothing_read()]);
         let app = &section[&vec!["app".to_owned()]];
-        let runs = |entry: &Entry| entry.runs.as_deref().unwrap().to_vec();
-        assert_eq!(runs(&app.entries[0])[..3], [6.0, 0.0, 6.0]);
-        assert!(runs(&app.entries[0])[3].is_nan(), "a run that did not read the value does not know it");
-        assert_eq!(app.entries[0].cell, Some(Cell::Number(6)));
-        assert!(runs(&app.entries[1])[1].is_nan());
-        assert_eq!((&app.entries[1].cell, app.population.members), (&Some(Cell::Number(4)), 1));
+        let runs = |measured: &Measurement| measured.runs.as_deref().unwrap().to_vec();
+        assert_eq!(runs(&app.measurements[0])[..3], [6.0, 0.0, 6.0]);
+        assert!(runs(&app.measurements[0])[3].is_nan(), "a run that did not read the value does not know it");
+        assert_eq!(app.measurements[0].cell, Some(Cell::Number(6)));
+        assert!(runs(&app.measurements[1])[1].is_nan());
+        assert_eq!((&app.measurements[1].cell, app.population.members), (&Some(Cell::Number(4)), 1));
     }
 
     #[test]
@@ -310,10 +320,10 @@ mod tests {
         let cell = |cells: &[Option<Cell>]| {
             let runs = cells.iter().map(|cell| {
                 let mut run = run(1, Some(1), None);
-                run.get_mut(&vec!["app".to_owned()]).unwrap().entries[0].cell = cell.clone();
+                run.get_mut(&vec!["app".to_owned()]).unwrap().measurements[0].cell = cell.clone();
                 run
             });
-            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().entries[0].cell.clone()
+            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().measurements[0].cell.clone()
         };
         let (max, five) = (Some(Cell::Word("max".to_owned())), Some(Cell::Number(5)));
         let unknown = || None;

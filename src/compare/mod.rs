@@ -5,18 +5,17 @@ mod captures;
 mod cgroup_keys;
 mod delta;
 mod digest;
-mod entry;
 mod flatten;
 mod gate;
 mod gate_metric;
 mod gate_outcome;
-mod gate_values;
 mod group;
+mod group_glob;
 mod host;
 mod judge;
+mod measurement;
 mod merge;
 mod notes;
-mod only;
 mod options;
 mod overview;
 mod pipeline;
@@ -38,31 +37,33 @@ use crate::statistics::Design;
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
 pub use self::digest::{Digest, ThreadTotals, Turnover};
-pub use self::entry::Population;
 pub use self::flatten::Flatten;
 pub use self::gate::{Gate, GateError, WORSE};
 pub use self::gate_outcome::{GateChange, GateFault, GateOutcome, GateResult};
-pub use self::host::{CommandTotals, Difference, Header, Side, WindowSide};
-use self::judge::Judge;
+pub use self::group_glob::{GroupGlob, NoSuchGroup};
+pub use self::host::{CommandTotals, Difference, Header, SideSummary, WindowSide};
 pub use self::judge::{RowRuns, RunsNeeded};
-pub use self::only::{GroupGlob, NoSuchGroup};
+pub use self::measurement::Population;
+use self::notes::Noted;
 pub use self::options::{Form, GroupBy, Names, Options, Per, Scope, Threshold};
 pub use self::overview::{OVERVIEW, OverviewColumn};
+use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
-pub use self::rows::{ComparisonTable, Group, Row, Table, ViewRow, ViewTable};
+pub use self::rows::{ALL_GROUPS, Group, HiddenReason, ReportSection, Row};
 pub use self::runs::{Elapsed, RunCount, Runs, RunsError};
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::sides::Sides;
-use self::sides::joined;
 pub use self::smaps::collect_smaps_rollup;
 pub use self::word::{direction, word};
 
-/// The comparison of two sides.
+/// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Comparison {
-    /// The snapshots, host differences and warnings; `None` if the section was not selected.
+pub struct Report {
+    /// The sides, host differences and warnings; `None` if the section was not selected.
     pub header: Option<Header>,
+    /// What the only side could not read; empty in a report of two sides, which has notes.
+    pub gaps: Vec<Finding>,
     /// How threads are grouped.
     pub group_by: GroupBy,
     /// What values of the overview are divided by.
@@ -71,163 +72,133 @@ pub struct Comparison {
     pub runs: Sides<usize>,
     /// How the runs of both sides belong together.
     pub design: Design,
-    /// What intervals are compared with; `None` for two single captures.
+    /// What intervals are compared with; `None` without several runs.
     pub threshold: Option<Threshold>,
     /// The sections, in order.
-    pub tables: Vec<ComparisonTable>,
+    pub sections: Vec<ReportSection>,
     /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
     /// Selections of groups that match none.
     pub unmatched: Vec<NoSuchGroup>,
     /// The results of the gates, in their order.
     pub gates: Vec<GateResult>,
+    /// The cgroups, processes and threads below the groups, if the options have them.
+    pub tree: Option<Box<Report>>,
 }
 
-impl Comparison {
+impl Report {
+    /// Whether it has two sides.
+    #[must_use]
+    pub fn is_comparison(&self) -> bool {
+        self.runs.candidate.is_some()
+    }
+
     /// Whether a side has several runs, so that rows have the values of each.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.runs.into_iter().any(|runs| runs > 1)
     }
-}
 
-/// The groups of one snapshot.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct View {
-    /// The snapshot; `None` if the section was not selected.
-    pub side: Option<Side>,
-    /// The host's settings by name; empty if the section was not selected.
-    pub host: Vec<(String, String)>,
-    /// What could not be read.
-    pub gaps: Vec<Finding>,
-    /// How threads are grouped.
-    pub group_by: GroupBy,
-    /// What values of the overview are divided by.
-    pub per: Per,
-    /// The sections, in order.
-    pub tables: Vec<ViewTable>,
-    /// Selections of groups that match none.
-    pub unmatched: Vec<NoSuchGroup>,
+    /// Whether there are enough runs for verdicts.
+    #[must_use]
+    pub fn has_verdicts(&self) -> bool {
+        self.is_repeated() && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())
+    }
 }
 
 /// Compares two snapshots.
 #[must_use]
-pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Comparison {
-    let digest = |snapshot| Digest::of_snapshot(snapshot, options);
-    let sides = Sides::from(rayon::join(|| digest(baseline), || digest(candidate)));
-    compare_digests(sides.map(Runs::from), options)
+pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Report {
+    let sides = Sides::two(baseline, candidate).par_map(|snapshot| Digest::of_snapshot(snapshot, options));
+    report(sides.map(Runs::from), options, &[])
 }
 
 /// Groups one snapshot. Groups with the most CPU time come first, unless `options` has another order.
 #[must_use]
-pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> View {
-    show_digest(Digest::of_snapshot(snapshot, options), options)
+pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> Report {
+    report(Sides::one(Digest::of_snapshot(snapshot, options).into()), options, &[])
 }
 
-/// Compares two sides of one or more runs each, made with these options. Of several runs, each value is the
-/// median, with the values of all runs in its row; the host is that of the first.
+/// The report on one side, or on two, of one or more runs each, made with these options. Of several runs, each value is
+/// the median, with the values of all runs in its row; the host is that of the first. Gates need two sides.
 ///
 /// # Panics
 /// If a side is empty.
 #[must_use]
-pub fn compare_digests(sides: Sides<Runs>, options: &Options) -> Comparison {
-    compare_with_gates(sides, options, &[])
+pub fn report(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
+    let Some(tree) = options.tree() else { return groups(sides, options, gates) };
+    let narrowed = sides.as_ref().par_map(|side| side.narrowed(options.group_by));
+    let (report, tree) = rayon::join(|| groups(narrowed, options, gates), || groups(sides, &tree, &[]));
+    Report { tree: Some(Box::new(tree)), ..report }
 }
 
-/// Compares two sides as [`compare_digests`] does, and judges gates.
-///
-/// # Panics
-/// If a side is empty.
-#[must_use]
-pub fn compare_with_gates(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Comparison {
+/// The report without a tree.
+fn groups(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
     let counts = sides.as_ref().map(Runs::count);
-    let sides = sides.map(|side| side.digests);
-    let all = sides.baseline.iter().chain(&sides.candidate);
-    let per = options.per.unwrap_or_else(|| overview::per_of_comparison(all));
-    let grouped = pipeline::reduce(sides, per, options, gates);
-    let first = grouped.digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
-    let snapshots = first.map(|digest| &digest.head);
-    let tables = joined(grouped.sections).into_iter().map(|(section, sides)| {
-        let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
-        let Sides { baseline: (before, known_before), candidate: (after, known_after) } =
-            sides.map(Option::unwrap_or_default);
-        let known = Sides { baseline: known_before, candidate: known_after };
-        let judge =
-            grouped.is_repeated.then_some(Judge { known, design: grouped.design, threshold: options.threshold });
-        rows::comparison_table(section, Sides { baseline: before, candidate: after }, keys, judge.as_ref())
-    });
-    let mut tables: Vec<_> = tables.collect();
-    let findings = first.map(|digest| findings_of(&digest.head, &digest.census));
-    let sides = first.map(Some);
-    for table in &mut tables {
-        match table.section {
-            Section::Overview => {
-                overview::rank(table, host::size(snapshots, per), &options.sort_by);
-                let populations = table.groups.iter().flat_map(|group| group.population.as_ref()).flatten();
-                table.notes.extend(overview::unnamed_children(populations, snapshots.into_iter()));
-            }
-            Section::SchedExt => table.notes.extend(records::reloads(snapshots)),
-            Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
-            _ => {}
+    let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
+    let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
+    let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
+    let sorted =
+        Options { sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] }, ..options.clone() };
+    pipeline::with_groups(sides.map(|side| side.digests), &sorted, |digests, captures| {
+        let first = digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
+        let findings = first.map(|digest| findings_of(&digest.head, &digest.census));
+        let judged = if captures.are_repeated() { Judged::Yes } else { Judged::No };
+        let mut sections = captures.sections(per, &sorted, judged);
+        for section in &mut sections {
+            finish(section, first, findings.as_ref(), (per, options));
         }
-    }
-    notes::finish(&mut tables, sides, findings.as_ref(), options);
-    Comparison {
-        header: options.wants(Section::Host).then(|| host::header(first, counts, options)),
-        group_by: options.group_by,
-        per,
-        runs: grouped.digests.as_ref().map(Vec::len),
-        design: grouped.design,
-        threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
-        tables,
-        renamed: if options.group_by.is_by_cgroup() { grouped.renamed } else { Vec::new() },
-        unmatched: grouped.unmatched,
-        gates: grouped.gates,
+        Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
+        let is_comparison = first.candidate.is_some();
+        Report {
+            header: options.wants(Section::Host).then(|| Header::new(first, counts, options)),
+            group_by: options.group_by,
+            per,
+            runs: digests.as_ref().map(Vec::len),
+            design: captures.design,
+            threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
+            sections,
+            renamed: if options.group_by.is_by_cgroup() { captures.renamed(options) } else { Vec::new() },
+            unmatched: captures.unmatched(options),
+            gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },
+            gaps: findings.baseline.into_iter().filter(|finding| !is_comparison && finding.is_gap()).collect(),
+            tree: None,
+        }
+    })
+}
+
+/// Sorts an overview, and adds notes.
+fn finish(
+    section: &mut ReportSection,
+    first: Sides<&Digest>,
+    findings: Sides<&Vec<Finding>>,
+    (per, options): (Per, &Options),
+) {
+    let snapshots = first.map(|digest| &digest.head);
+    match section.section {
+        Section::Overview => {
+            overview::rank(section, snapshots, per, &options.sort_by);
+            let populations = section.groups.iter().flat_map(|group| group.population.iter()).flatten();
+            section.notes.extend(overview::unnamed_children(populations, snapshots.into_iter()));
+        }
+        Section::SchedExt => section.notes.extend(records::reloads(snapshots)),
+        Section::Capture => section.notes.extend(captures::missing(findings)),
+        _ => {}
     }
 }
 
-/// Groups one capture, made with these options.
-#[must_use]
-pub fn show_digest(digest: Digest, options: &Options) -> View {
-    let is_usual_order = options.sort_by.is_empty();
-    let mut options = options.clone();
-    if options.sort_by.is_empty() {
-        options.sort_by = vec![SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc }];
-    }
-    let per = options.per.unwrap_or_else(|| overview::per_of_view(&digest));
-    let grouped = pipeline::reduce(Sides { baseline: vec![digest], candidate: Vec::new() }, per, &options, &[]);
-    let [digest] = grouped.digests.baseline.as_slice() else { unreachable!("one digest was given") };
-    let (snapshot, census) = (&digest.head, &digest.census);
-    let tables = grouped.sections.baseline.into_iter().map(|(section, (side, _))| {
-        let keys = if pipeline::is_sorted(section) { &options.sort_by[..] } else { &[] };
-        rows::view_table(section, side, keys)
-    });
-    let mut tables: Vec<_> = tables.collect();
-    let findings = Sides { baseline: findings_of(snapshot, census), candidate: Vec::new() };
-    let sides = Sides { baseline: Some(digest), candidate: None };
-    for table in &mut tables {
-        match table.section {
-            Section::Overview => {
-                if is_usual_order {
-                    overview::rank_view(table);
-                }
-                let populations = table.groups.iter().map(|group| &group.population);
-                table.notes.extend(overview::unnamed_children(populations, [snapshot].into_iter()));
-            }
-            Section::Capture => table.notes.extend(captures::missing(findings.as_ref(), sides)),
-            _ => {}
-        }
-    }
-    notes::finish(&mut tables, sides, findings.as_ref(), &options);
-    let host = options.wants(Section::Host);
-    View {
-        side: host.then(|| host::side(digest, &options.labels.baseline)),
-        host: snapshot.host.as_ref().filter(|_| host).map(host::facts).unwrap_or_default(),
-        group_by: options.group_by,
-        per,
-        tables,
-        unmatched: grouped.unmatched,
-        gaps: findings.baseline.into_iter().filter(Finding::is_gap).collect(),
-    }
+/// The results of the gates. The rows that they look at need not be among those that are reported.
+fn gate_results(captures: &Captures<'_>, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
+    let rows = |of_gates: Per| {
+        let gates = gates.iter().filter(|gate| gate.per(per) == of_gates);
+        let metrics: Vec<_> = gates.flat_map(|gate| &gate.metrics).map(|metric| &metric.source).collect();
+        let sections = metrics.iter().map(|source| source.section()).collect::<Vec<_>>();
+        let metrics = metrics.iter().filter_map(|source| source.quantity()).collect();
+        let selected = Options { sections, metrics, sort_by: Vec::new(), ..options.clone() };
+        if selected.sections.is_empty() { Vec::new() } else { captures.sections(of_gates, &selected, Judged::Yes) }
+    };
+    let all = [Per::Second, Per::Run, Per::CpuSecond].map(|per| (per, rows(per)));
+    let of_gate = |gate: &Gate| all.iter().find(|(per_of_rows, _)| *per_of_rows == gate.per(per));
+    let rows = |gate: &Gate| of_gate(gate).map(|(_, rows)| &rows[..]).unwrap_or_default();
+    gate_outcome::judge(gates, captures.design, rows)
 }

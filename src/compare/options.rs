@@ -1,23 +1,26 @@
 //! How threads are grouped, and what is reported.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::flatten::Flatten;
-use super::only::GroupGlob;
+use super::group_glob::GroupGlob;
 use super::quantity::Quantity;
 use super::select::SortKey;
 use super::sides::Sides;
 use crate::model::Section;
 
 /// How threads are grouped. Never by process or thread id, because ids differ between captures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
     /// By process name.
     #[default]
+    #[value(alias = "process")]
     Pcomm,
     /// By thread name: a pool, across programs.
+    #[value(alias = "thread")]
     Comm,
     /// By exact thread name.
     CommExact,
@@ -46,7 +49,7 @@ pub enum Names {
 }
 
 /// The threads of a window that are looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Scope {
@@ -70,7 +73,7 @@ pub enum Form {
 }
 
 /// What values are divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Per {
@@ -123,7 +126,9 @@ pub struct Options {
     pub sort_by: Vec<SortKey>,
     /// The relative change below which several runs count as the same.
     pub threshold: Threshold,
-    /// Labels of the snapshots: their paths.
+    /// Whether the report has the tree of cgroups, processes and threads below its groups.
+    pub has_tree: bool,
+    /// Labels of the sides: their paths.
     pub labels: Sides<String>,
 }
 
@@ -138,13 +143,23 @@ const TREE: &[Section] = &[
 ];
 
 impl Options {
-    /// Options for the tree of cgroups, processes and threads below the groups of a report; `None` if the groups are
-    /// such a tree, or the overview is not selected.
-    #[must_use]
-    pub fn tree(&self) -> Option<Self> {
+    /// Options for the tree of cgroups, processes and threads below the groups of a report; `None` without one, if the
+    /// groups are such a tree, or if the overview is not selected.
+    pub(super) fn tree(&self) -> Option<Self> {
         let sections: Vec<_> = TREE.iter().copied().filter(|section| self.wants(*section)).collect();
-        let has_tree = self.group_by != GroupBy::All && sections.contains(&Section::Overview);
-        has_tree.then(|| Self { group_by: GroupBy::All, sections, metrics: Vec::new(), ..self.clone() })
+        let has_tree = self.has_tree && self.group_by != GroupBy::All && sections.contains(&Section::Overview);
+        has_tree.then(|| Self {
+            group_by: GroupBy::All,
+            sections,
+            metrics: Vec::new(),
+            has_tree: false,
+            ..self.clone()
+        })
+    }
+
+    /// How the threads are grouped of which a digest keeps the totals: a report narrows those of a tree.
+    pub(super) fn digest_axis(&self) -> GroupBy {
+        if self.tree().is_some() { GroupBy::All } else { self.group_by }
     }
 
     pub(super) fn wants(&self, section: Section) -> bool {

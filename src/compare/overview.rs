@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::delta::number;
-use super::digest::{Digest, Members};
-use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::digest::GroupTotals;
 use super::group::{Groups, cell, context, population};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Options, Per};
 use super::rank::is_own_name;
-use super::rows::{ComparisonTable, OfGroup, Row, Table, ViewTable};
+use super::rows::{ReportSection, Row};
+use super::runs::Runs;
 use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
@@ -19,13 +20,13 @@ use crate::statistics::Verdict;
 
 /// What an amount counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AmountKind {
     Time,
     Events,
     Bytes,
 }
 
-impl Kind {
+impl AmountKind {
     /// The unit of amounts that are not divided.
     fn unit(self) -> Unit {
         match self {
@@ -56,7 +57,7 @@ pub struct OverviewColumn {
     pub doc: &'static str,
     /// Whether a larger value is worse.
     pub direction: Direction,
-    kind: Kind,
+    kind: AmountKind,
     amount: Amount,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
     weight: f64,
@@ -102,7 +103,7 @@ impl OverviewColumn {
 
 const fn column(
     name: &'static str,
-    kind: Kind,
+    kind: AmountKind,
     (weight, full_rate): (f64, f64),
     amount: Amount,
     doc: &'static str,
@@ -116,21 +117,33 @@ const fn neither(column: OverviewColumn) -> OverviewColumn {
 
 /// The columns, in order.
 pub static OVERVIEW: &[OverviewColumn] = &[
-    column("run", Kind::Time, (1.0, 0.0), Amount::Run, "Time on a CPU."),
-    column("wait", Kind::Time, (1.0, 0.0), Amount::Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
-    column("block", Kind::Time, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
-    neither(column("sleep", Kind::Time, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
+    column("run", AmountKind::Time, (1.0, 0.0), Amount::Run, "Time on a CPU."),
+    column(
+        "wait",
+        AmountKind::Time,
+        (1.0, 0.0),
+        Amount::Sum(&[M::wait_time_ns]),
+        "Time runnable but waiting for a CPU.",
+    ),
+    column("block", AmountKind::Time, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
+    neither(column("sleep", AmountKind::Time, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
     neither(column(
         "csw",
-        Kind::Events,
+        AmountKind::Events,
         (0.1, 2e3),
         Amount::Sum(&[M::voluntary_csw, M::nonvoluntary_csw]),
         "Context switches.",
     )),
-    column("faults", Kind::Events, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
-    column("read", Kind::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
-    column("write", Kind::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
-    column("alloc", Kind::Bytes, (0.05, 1e8), Amount::Sum(&[M::allocated_bytes]), "Bytes allocated through jemalloc."),
+    column("faults", AmountKind::Events, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
+    column("read", AmountKind::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
+    column("write", AmountKind::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
+    column(
+        "alloc",
+        AmountKind::Bytes,
+        (0.05, 1e8),
+        Amount::Sum(&[M::allocated_bytes]),
+        "Bytes allocated through jemalloc.",
+    ),
 ];
 
 /// The metrics of CPU time in ticks.
@@ -168,41 +181,44 @@ pub(super) enum Divisor {
     CpuTime(u64),
 }
 
-/// What values are divided by where the options don't say: a window's by its length, totals by nothing.
-pub(super) fn per_of_comparison<'d>(digests: impl Iterator<Item = &'d Digest>) -> Per {
-    let windows: Vec<_> = digests.map(|digest| digest.head.window.as_ref()).collect();
+/// What values are divided by where the options don't say: a window's by its length, those of several commands by nothing.
+/// A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
+pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
+    let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.count().is_none());
+    if let Some([digest]) = only.map(|side| &side.digests[..]) {
+        let lived = |members: &GroupTotals| members.lifetimes.lived(&digest.head).is_some();
+        let is_known = digest.head.window.is_some() || digest.by_names.values().any(lived);
+        return if is_known { Per::Second } else { Per::Run };
+    }
+    let windows: Vec<_> =
+        sides.iter().flat_map(|side| &side.digests).map(|digest| digest.head.window.as_ref()).collect();
     let are_commands = windows.iter().all(|window| window.is_some_and(|window| window.command.is_some()));
     let are_windows = windows.iter().all(Option::is_some);
     if are_windows && !are_commands { Per::Second } else { Per::Run }
-}
-
-/// What values are divided by where the options don't say: of a snapshot by the time that threads have existed.
-pub(super) fn per_of_view(digest: &Digest) -> Per {
-    let lived = |members: &Members| members.lifetimes.lived(&digest.head).is_some();
-    let is_known = digest.head.window.is_some() || digest.kinds.values().any(lived);
-    if is_known { Per::Second } else { Per::Run }
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
 pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &Options) -> SideSection {
     let divisor = divisor(snapshot, groups, per);
     let mut section = SideSection::new();
-    for (path, grouped) in groups {
+    for (key, grouped) in groups {
         let members = &grouped.members;
-        let side = side(snapshot, members, divisor);
-        let mut group = side.group(&members.totals, members.threads);
+        let amounts = amounts(snapshot, members, divisor);
+        let mut group = amounts.group(&members.totals, members.threads);
         group.population = population(snapshot, members);
         group.name_cut = grouped.name_cut;
         let context = context(snapshot);
         group.sort_values = options.sort_by.iter().map(|key| cell(key.by, members, context)).collect();
-        section.insert(path.clone(), group);
-        section.extend(exited(path, members, side, options.sort_by.len()));
+        section.insert(key.clone(), group);
+        if !key.is_empty() {
+            section.extend(exited(key, members, amounts, options.sort_by.len()));
+        }
     }
     section
 }
 
 /// What the values of a capture with these groups are divided by.
-pub(super) fn divisor(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Divisor {
+fn divisor(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Divisor {
     match (per, &snapshot.window) {
         (Per::Run, _) => Divisor::One,
         (Per::Second, Some(window)) => Divisor::Window(window.duration_ns),
@@ -214,18 +230,7 @@ pub(super) fn divisor(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Div
     }
 }
 
-/// The value of a column for these threads.
-pub(super) fn value(
-    snapshot: &SnapshotHead,
-    members: &Members,
-    divisor: Divisor,
-    column: &OverviewColumn,
-) -> Option<Entry> {
-    let group = side(snapshot, members, divisor).group(&members.totals, members.threads);
-    group.entries.into_iter().find(|entry| entry.name == column.name)
-}
-
-fn side(snapshot: &SnapshotHead, members: &Members, divisor: Divisor) -> Side {
+fn amounts(snapshot: &SnapshotHead, members: &GroupTotals, divisor: Divisor) -> DividedAmounts {
     let lived = members.lifetimes.lived(snapshot);
     let alive = match &snapshot.window {
         Some(window) => Some(members.alive_within(window.duration_ns)),
@@ -233,7 +238,11 @@ fn side(snapshot: &SnapshotHead, members: &Members, divisor: Divisor) -> Side {
     };
     let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
     let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-    Side { divisor, lived, times: Times { alive, blocked: members.blocked_ns, blocked_of: members.blocked_of } }
+    DividedAmounts {
+        divisor,
+        lived,
+        times: Times { alive, blocked: members.blocked_ns, blocked_of: members.blocked_of },
+    }
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
@@ -254,14 +263,14 @@ const LEAST_SHARE: f64 = 0.05;
 /// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
 fn exited(
     path: &[String],
-    members: &Members,
-    side: Side,
+    members: &GroupTotals,
+    amounts: DividedAmounts,
     sort_keys: usize,
 ) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
     let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
     let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
-        let group = Side { times: Times::default(), ..side }.group(totals, 0);
+        let group = DividedAmounts { times: Times::default(), ..amounts }.group(totals, 0);
         let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
         (
             [path, &[format!("({})", kind.name())]].concat(),
@@ -272,13 +281,13 @@ fn exited(
 
 /// How the amounts of a group become values.
 #[derive(Clone, Copy)]
-struct Side {
+struct DividedAmounts {
     divisor: Divisor,
     lived: Option<(u128, u64)>,
     times: Times,
 }
 
-impl Side {
+impl DividedAmounts {
     fn group(self, totals: &Totals, members: u64) -> SideGroup {
         let value = |column: &OverviewColumn| {
             let (unit, cell) = self.value(column.kind, column.amount(totals, self.times));
@@ -288,29 +297,29 @@ impl Side {
             let inputs = column.covered(totals, self.times);
             let partial = inputs.clone().any(|covered| (1..members).contains(&covered));
             let covered = inputs.min().unwrap_or(0);
-            Entry {
+            Measurement {
                 cell,
                 partial,
                 is_total: true,
                 quantum,
-                ..Entry::whole(column.name, unit, Cell::Number(0), covered)
+                ..Measurement::whole(column.name, unit, Cell::Number(0), covered)
             }
         };
-        SideGroup { entries: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
+        SideGroup { measurements: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
     }
 
-    fn value(self, kind: Kind, amount: Option<u64>) -> (Unit, Option<Cell>) {
+    fn value(self, kind: AmountKind, amount: Option<u64>) -> (Unit, Option<Cell>) {
         let seconds = match self.divisor {
             Divisor::One => return (kind.unit(), amount.map(Cell::Number)),
             Divisor::Window(ns) | Divisor::CpuTime(ns) => Some(ns as f64 / 1e9),
             Divisor::Lifetime => self.lived.map(|(ns, threads)| ns as f64 / threads as f64 / 1e9),
         };
         let unit = match kind {
-            Kind::Time => Unit::Percent,
-            Kind::Events => Unit::CountPerSecond,
-            Kind::Bytes => Unit::BytesPerSecond,
+            AmountKind::Time => Unit::Percent,
+            AmountKind::Events => Unit::CountPerSecond,
+            AmountKind::Bytes => Unit::BytesPerSecond,
         };
-        let scale = if kind == Kind::Time { 1e9 / 100.0 } else { 1.0 };
+        let scale = if kind == AmountKind::Time { 1e9 / 100.0 } else { 1.0 };
         let rate = |amount: u64| Some(amount as f64 / scale / seconds.filter(|seconds| *seconds > 0.0)?);
         (unit, amount.and_then(rate).map(Cell::Ratio))
     }
@@ -318,17 +327,17 @@ impl Side {
 
 /// The size of the host, by which changes are measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostSize {
+struct HostSize {
     /// Number of CPUs, if it is known.
-    pub(super) cpus: Option<f64>,
+    cpus: Option<f64>,
     /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
-    pub(super) seconds: Option<f64>,
-    pub(super) measure: Measure,
+    seconds: Option<f64>,
+    share_of: ShareOf,
 }
 
 /// What of the host's events and bytes a change is a share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
+enum ShareOf {
     /// All of them: the values are those of windows.
     Totals,
     /// The changes: the values are totals since each thread started.
@@ -373,88 +382,91 @@ impl Score {
     }
 }
 
-/// Sorts the groups of a comparison, unless there are `keys`: clear changes of several runs come first, then groups are
-/// sorted by how much they changed as a share of the host. Groups of the capturing process come last.
-pub(super) fn rank(table: &mut ComparisonTable, host: HostSize, keys: &[SortKey]) {
-    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, whole(table, column, host))).collect();
-    let mut scores = vec![Score::default(); table.groups.len()];
-    for (place, row) in table.rows.iter().enumerate() {
+/// Sorts the groups, unless there are `keys`: of one side by run time. Of two, clear changes of several runs come first,
+/// then groups are sorted by how much they changed as a share of the host. Groups of the capturing process come last.
+pub(super) fn rank(section: &mut ReportSection, snapshots: Sides<&SnapshotHead>, per: Per, keys: &[SortKey]) {
+    let Some((before, after)) = snapshots.both() else {
+        if keys.is_empty() {
+            sort_by_run_time(section);
+        }
+        return;
+    };
+    let host = HostSize::new(before, after, per);
+    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
+    let mut scores = vec![Score::default(); section.groups.len()];
+    for (place, row) in section.rows.iter().enumerate() {
         let column = OVERVIEW.iter().find(|column| column.name == row.name).expect("an overview has these rows");
         let whole = wholes[column.name];
         let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
         scores[row.group].add(place, row.verdict(), column.weight * share);
     }
-    scores.iter().filter_map(|score| score.leader).for_each(|(_, place)| table.rows[place].leads = true);
+    scores.iter().filter_map(|score| score.leader).for_each(|(_, place)| section.rows[place].is_headline = true);
     if keys.is_empty() {
-        sort_groups(table, |a, b| {
+        sort_groups(section, |a, b| {
             let (a, b) = (scores[a], scores[b]);
             b.is_clear().cmp(&a.is_clear()).then(b.all.total_cmp(&a.all))
         });
     }
 }
 
-/// Sorts the groups of a view by run time. Groups of the capturing process come last.
-pub(super) fn rank_view(table: &mut ViewTable) {
-    let mut run = vec![0.0; table.groups.len()];
-    for row in table.rows.iter().filter(|row| row.name == OVERVIEW[0].name) {
-        run[row.group] = row.value.as_ref().and_then(number).unwrap_or(0.0);
+fn sort_by_run_time(section: &mut ReportSection) {
+    let mut run = vec![0.0; section.groups.len()];
+    for row in section.rows.iter().filter(|row| row.name == OVERVIEW[0].name) {
+        run[row.group] = row.values.baseline.as_ref().and_then(number).unwrap_or(0.0);
     }
-    sort_groups(table, |a, b| run[b].total_cmp(&run[a]));
+    sort_groups(section, |a, b| run[b].total_cmp(&run[a]));
 }
 
-fn sort_groups<P: Owned, R: OfGroup>(table: &mut Table<P, R>, compare: impl Fn(usize, usize) -> Ordering) {
-    let is_own = |group: usize| {
-        let group = &table.groups[group];
+/// Sorts groups behind all groups together, those of the capturing process last.
+fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
+    let rank = |group: usize| {
+        let group = &section.groups[group];
         // Files of version 0.1 don't mark ctprof's own threads.
-        group.population.is_own() || is_own_name(&group.path)
+        (!group.is_all(), group.is_own() || is_own_name(&group.key))
     };
-    let mut order: Vec<usize> = (0..table.groups.len()).collect();
-    order.sort_by(|&a, &b| is_own(a).cmp(&is_own(b)).then_with(|| compare(a, b)));
+    let mut order: Vec<usize> = (0..section.groups.len()).collect();
+    order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
     let mut places = vec![0; order.len()];
     order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
-    table.rows.sort_by_key(|row| places[row.group()]);
+    section.rows.sort_by_key(|row| places[row.group]);
 }
 
-/// What a change of a column's value is measured by.
-fn whole(table: &ComparisonTable, column: &OverviewColumn, host: HostSize) -> f64 {
-    let rows = || table.rows.iter().filter(|row| table.groups[row.group].path.len() == 1);
-    let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
-    if column.kind == Kind::Time {
-        let is_percent = table.rows.first().is_some_and(|row| row.unit == Unit::Percent);
-        let capacity = host.cpus.zip(host.seconds).map(|(cpus, seconds)| cpus * seconds);
-        return capacity.map_or_else(|| changes("run"), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
+impl HostSize {
+    fn new(before: &SnapshotHead, after: &SnapshotHead, per: Per) -> Self {
+        let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
+        let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
+        let seconds = length(before).zip(length(after)).map(|(a, b)| a.max(b));
+        Self {
+            cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
+            seconds: if per == Per::Run { seconds } else { Some(1.0) },
+            share_of: if seconds.is_some() { ShareOf::Totals } else { ShareOf::Changes },
+        }
     }
-    let full = host.seconds.unwrap_or(0.0) * column.full_rate;
-    let total = |side: fn(&Row) -> Option<&Cell>| {
-        rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
-    };
-    match host.measure {
-        Measure::Changes => changes(column.name).max(full),
-        Measure::Totals => {
-            total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.candidate.as_ref())).max(full)
+
+    /// What a change of a column's value is measured by.
+    fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
+        let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
+        let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
+        if column.kind == AmountKind::Time {
+            let is_percent = section.rows.first().is_some_and(|row| row.unit == Unit::Percent);
+            let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
+            return capacity.map_or_else(|| changes("run"), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
+        }
+        let full = self.seconds.unwrap_or(0.0) * column.full_rate;
+        let total = |side: fn(&Row) -> Option<&Cell>| {
+            rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
+        };
+        match self.share_of {
+            ShareOf::Changes => changes(column.name).max(full),
+            ShareOf::Totals => {
+                total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
+            }
         }
     }
 }
 
 /// How much a row changed. A group on one side has no value on the other, which counts as 0.
 fn changed(row: &Row) -> f64 {
-    let side = |cell: &Option<Cell>| cell.as_ref().and_then(number).unwrap_or(0.0);
-    (side(&row.values.candidate) - side(&row.values.baseline)).abs()
-}
-
-/// Populations that may be of the capturing process.
-trait Owned {
-    fn is_own(&self) -> bool;
-}
-
-impl Owned for Population {
-    fn is_own(&self) -> bool {
-        self.own
-    }
-}
-
-impl Owned for Sides<Option<Population>> {
-    fn is_own(&self) -> bool {
-        self.as_ref().into_iter().flatten().any(|population| population.own)
-    }
+    let side = |cell: Option<&Cell>| cell.and_then(number).unwrap_or(0.0);
+    (side(row.values.of_candidate()) - side(row.values.baseline.as_ref())).abs()
 }

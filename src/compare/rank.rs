@@ -1,13 +1,12 @@
 //! How much a row changed: the default order of rows.
 
 use super::quantity::Quantity;
-use super::sides::Sides;
 use crate::model::{Cell, Unit};
 
 /// How much a value changed: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
 /// in the unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
-pub(super) fn score(quantity: Option<Quantity>, unit: Unit, values: Sides<Option<&Cell>>) -> f64 {
-    match (values.baseline, values.candidate) {
+pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
+    match (baseline, candidate) {
         (Some(Cell::Range { min: a, max: b }), Some(Cell::Range { min: c, max: d })) => {
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
@@ -82,7 +81,7 @@ mod tests {
 
     fn of_numbers(unit: Unit, baseline: u64, candidate: u64) -> f64 {
         let (baseline, candidate) = (Cell::Number(baseline), Cell::Number(candidate));
-        score(None, unit, Sides { baseline: Some(&baseline), candidate: Some(&candidate) })
+        score(None, unit, Some(&baseline), Some(&candidate))
     }
 
     #[test]
@@ -107,7 +106,7 @@ mod tests {
         const MIB: i64 = 1 << 20;
         let heap = |a: i64, b: i64| {
             let (a, b) = (Cell::Signed(a * MIB), Cell::Signed(b * MIB));
-            score(None, Unit::Bytes, Sides { baseline: Some(&a), candidate: Some(&b) })
+            score(None, Unit::Bytes, Some(&a), Some(&b))
         };
         assert!(heap(-100, 100) > heap(100, 150) && heap(-100, 100) > heap(0, 100));
         assert_eq!(heap(-100, -100), 0.0);
@@ -117,9 +116,8 @@ mod tests {
     #[test]
     fn a_category_that_changed_weighs_more_than_the_state_of_a_moment() {
         let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 1, total: 1 };
-        let of = |name: &str, a: &str, b: &str| {
-            score(Quantity::named(name), Unit::None, Sides { baseline: Some(&mode(a)), candidate: Some(&mode(b)) })
-        };
+        let of =
+            |name: &str, a: &str, b: &str| score(Quantity::named(name), Unit::None, Some(&mode(a)), Some(&mode(b)));
         assert!(of("policy", "SCHED_OTHER", "SCHED_FIFO") > of("state", "S", "R"));
         assert!(of("state", "S", "R") > 0.0 && of("policy", "SCHED_OTHER", "SCHED_OTHER") == 0.0);
     }
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn ranges_differ_by_their_ends_up_to_ten_steps() {
         let range = |min, max| Cell::Range { min, max };
-        let of = |a: Cell, b: Cell| score(None, Unit::None, Sides { baseline: Some(&a), candidate: Some(&b) });
+        let of = |a: Cell, b: Cell| score(None, Unit::None, Some(&a), Some(&b));
         assert!(of(range(0, 0), range(0, 5)) > of(range(0, 0), range(0, 1)));
         assert_eq!(of(range(0, 0), range(0, 10)), of(range(0, 0), range(-100, 0)));
     }
@@ -135,8 +133,8 @@ mod tests {
     #[test]
     fn limits_that_appear_weigh_as_a_category() {
         let (max, number) = (Cell::Word("max".to_owned()), Cell::Number(5));
-        assert_eq!(score(None, Unit::Us, Sides { baseline: Some(&number), candidate: Some(&max) }), CATEGORY);
-        assert_eq!(score(None, Unit::Us, Sides { baseline: Some(&max), candidate: Some(&max) }), 0.0);
+        assert_eq!(score(None, Unit::Us, Some(&number), Some(&max)), CATEGORY);
+        assert_eq!(score(None, Unit::Us, Some(&max), Some(&max)), 0.0);
     }
 
     #[test]
@@ -163,8 +161,8 @@ mod tests {
         for (unit, amount) in small {
             assert_score(of_numbers(unit, 0, amount), 2_f64.ln());
             let amount = Cell::Number(amount);
-            assert_score(score(None, unit, Sides { baseline: None, candidate: Some(&amount) }), 2_f64.ln());
-            assert_score(score(None, unit, Sides { baseline: Some(&amount), candidate: None }), 2_f64.ln());
+            assert_score(score(None, unit, None, Some(&amount)), 2_f64.ln());
+            assert_score(score(None, unit, Some(&amount), None), 2_f64.ln());
         }
     }
 
@@ -185,10 +183,7 @@ mod tests {
             ("nice", range(-2, 0), range(0, 0), 0.02),
             ("nice", range(0, 0), range(0, 50), 0.1),
         ] {
-            assert_score(
-                score(Quantity::named(name), Unit::None, Sides { baseline: Some(&a), candidate: Some(&b) }),
-                expected,
-            );
+            assert_score(score(Quantity::named(name), Unit::None, Some(&a), Some(&b)), expected);
         }
     }
 }

@@ -3,27 +3,28 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
+use super::options::Options;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::{Psi, RecordValue, Reduction, SchedExtSysfs, Section, SnapshotHead, ValueScope};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
-pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
-    let mut groups: BTreeMap<String, Collected<'_>> = BTreeMap::new();
+pub(super) fn cgroup_section(
+    snapshot: &SnapshotHead,
+    section: Section,
+    key: impl Fn(&str) -> String,
+    options: &Options,
+) -> SideSection {
+    let mut groups: BTreeMap<Vec<String>, Collected<'_>> = BTreeMap::from([(Vec::new(), Collected::default())]);
     for (path, stats) in &snapshot.cgroup_stats {
-        groups.entry(key(path)).or_default().add(path, stats.values(section));
+        let key = vec![key(path)];
+        if options.wants_group(&key) {
+            groups.entry(Vec::new()).or_default().add(path, stats.values(section));
+        }
+        groups.entry(key).or_default().add(path, stats.values(section));
     }
-    groups.into_iter().map(|(name, collected)| (vec![name], collected.reduced())).collect()
-}
-
-/// The values of a section about cgroups for all wanted cgroups together.
-pub(super) fn cgroup_total(snapshot: &SnapshotHead, section: Section, is_wanted: impl Fn(&str) -> bool) -> SideGroup {
-    let mut all = Collected::default();
-    for (path, stats) in snapshot.cgroup_stats.iter().filter(|(path, _)| is_wanted(path)) {
-        all.add(path, stats.values(section));
-    }
-    all.reduced()
+    groups.into_iter().map(|(key, collected)| (key, collected.reduced())).collect()
 }
 
 /// The host-pressure section on one side.
@@ -44,11 +45,11 @@ fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
 
 /// Notes on changed sequence numbers, which affect the meaning of other values. They count from boot, except in windows.
 pub(super) fn reloads(snapshots: Sides<&SnapshotHead>) -> Vec<Note> {
-    let boots = snapshots.map(|snapshot| snapshot.host.as_ref().and_then(|host| host.boot_id.as_ref()));
-    let has_window = snapshots.into_iter().any(|snapshot| snapshot.window.is_some());
-    let states = snapshots.map(|snapshot| snapshot.sched_ext.as_ref());
-    let Sides { baseline: Some(a), candidate: Some(b) } = states else { return Vec::new() };
-    if has_window || boots.baseline != boots.candidate {
+    let Some((before, after)) = snapshots.both() else { return Vec::new() };
+    let boot = |snapshot: &SnapshotHead| snapshot.host.as_ref().and_then(|host| host.boot_id.clone());
+    let has_window = before.window.is_some() || after.window.is_some();
+    let (Some(a), Some(b)) = (&before.sched_ext, &after.sched_ext) else { return Vec::new() };
+    if has_window || boot(before) != boot(after) {
         return Vec::new();
     }
     let is_changed = |before: Option<_>, after: Option<_>| before.zip(after).is_some_and(|(a, b)| a != b);
@@ -78,13 +79,13 @@ impl<'s> Collected<'s> {
 
     fn reduced(self) -> SideGroup {
         let population = Population::of(self.cgroups);
-        let entries = self.rows.iter().filter_map(|row| reduced(row, self.cgroups)).collect();
-        SideGroup { population, entries, ..SideGroup::default() }
+        let measurements = self.rows.iter().filter_map(|row| reduced(row, self.cgroups)).collect();
+        SideGroup { population, measurements, ..SideGroup::default() }
     }
 }
 
 /// The value for the cgroups of a row. A value that includes descendants is not added to theirs.
-fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Entry> {
+fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Measurement> {
     let (_, RecordValue { name, value_type, .. }) = row.first()?;
     let includes_descendants =
         |value: &RecordValue<'_>| value_type.reduction == Reduction::Sum && value.scope == ValueScope::Subtree;
@@ -93,7 +94,8 @@ fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Entry> {
     let counted = row.iter().filter(|(path, value)| !includes_descendants(value) || topmost.contains(path));
     let cell = value_type.reduce(counted.map(|(_, value)| value.value.clone()))?;
     let covered = u64::try_from(row.len()).unwrap_or(u64::MAX);
-    Some(Entry { covered, ..Entry::whole(name.clone(), value_type.unit, cell, cgroups) })
+    let is_total = value_type.reduction == Reduction::Sum;
+    Some(Measurement { covered, is_total, ..Measurement::whole(name.clone(), value_type.unit, cell, cgroups) })
 }
 
 /// The cgroups that are not descendants of others in the list.
@@ -119,20 +121,19 @@ mod tests {
     use super::super::options::{GroupBy, Options};
     use super::super::{compare, show};
     use super::*;
-    use crate::model::Cell;
-    use crate::model::CtprofSnapshot;
+    use crate::model::{Cell, CtprofSnapshot};
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
         serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
     }
 
     #[test]
-    fn changes_of_sched_ext_were_reported_between_windows_and_boots() {
+    fn changes_of_sched_ext_are_reported_between_snapshots_of_one_boot() {
         let side = |fields: &str| {
             let json = format!(r#"{{"threads":[],{fields}}}"#);
             serde_json::from_str::<CtprofSnapshot>(&json).unwrap()
         };
-        let notes = |a: &str, b: &str| reloads(Sides { baseline: &side(a).head, candidate: &side(b).head });
+        let notes = |a: &str, b: &str| reloads(Sides::two(&side(a).head, &side(b).head));
         let at = |boot: &str, seq: &str| format!(r#""host":{{"boot_id":"{boot}"}},"sched_ext":{{{seq}}}"#);
         let (one, two) = (r#""enable_seq":1"#, r#""enable_seq":2"#);
         assert_eq!(notes(&at("a", one), &at("a", two)), [Note::SchedulerLoaded]);
@@ -150,8 +151,8 @@ mod tests {
     /// The value of `name` in the only group.
     fn flattened(cgroups: &str, name: &str) -> Cell {
         let view = show(&snapshot(cgroups), &options("/**"));
-        let mut rows = view.tables.into_iter().flat_map(|table| table.rows);
-        rows.find(|row| row.name == name).unwrap().value.unwrap()
+        let mut rows = view.sections.into_iter().flat_map(|section| section.rows);
+        rows.find(|row| row.name == name).unwrap().values.baseline.unwrap()
     }
 
     #[test]
@@ -169,8 +170,8 @@ mod tests {
             assert_eq!(flattened(tree, name), Cell::Number(11), "{name}");
         }
         let view = show(&snapshot(tree), &options("/**"));
-        let stats = view.tables.iter().find(|table| table.section == Section::CgroupStats).unwrap();
-        assert_eq!(stats.groups[0].population.members, 4, "all cgroups of the row are counted");
+        let stats = view.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        assert_eq!(stats.groups[1].members().baseline, Some(4), "all cgroups of the row are counted");
     }
 
     #[test]
@@ -178,7 +179,7 @@ mod tests {
         let tree = r#"{"/":{"cpu":{"usage_usec":10}},
             "/a":{"cpu":{"usage_usec":4},"memory":{"current":4}}, "/b":{"memory":{"current":1}}}"#;
         let view = show(&snapshot(tree), &Options { flatten: vec![Flatten::new("/**").unwrap()], ..options("/*") });
-        assert!(view.tables.iter().flat_map(|table| &table.rows).any(|row| row.name == "memory.current"));
+        assert!(view.sections.iter().flat_map(|table| &table.rows).any(|row| row.name == "memory.current"));
         assert_eq!(flattened(tree, "memory.current"), Cell::Number(5));
     }
 
@@ -218,7 +219,7 @@ mod tests {
             snapshot(r#"{"/a":{"memory":{"max":4096,"high":3}}}"#),
         );
         let comparison = compare(&old, &new, &options("/*"));
-        let rows: Vec<_> = comparison.tables.iter().flat_map(|table| &table.rows).collect();
+        let rows: Vec<_> = comparison.sections.iter().flat_map(|table| &table.rows).collect();
         let delta = |name: &str| rows.iter().find(|row| row.name == name).unwrap().delta.clone().unwrap();
         assert_eq!(delta("memory.high"), Delta::Number(2));
         let (from, to) = (Cell::Word("max".to_owned()), Cell::Number(4096));
@@ -237,7 +238,7 @@ mod tests {
         let read = |cgroup: &str| serde_json::from_str::<CtprofSnapshot>(&json(cgroup)).unwrap();
         let options = Options { group_by: GroupBy::Cgroup, ..Options::default() };
         let comparison = compare(&read("/old"), &read("/new"), &options);
-        let stats = comparison.tables.iter().find(|table| table.section == Section::CgroupStats).unwrap();
-        assert_eq!((stats.groups.len(), &*stats.groups[0].name, stats.groups[0].renamed), (1, "/old", true));
+        let stats = comparison.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        assert_eq!((stats.groups.len(), &*stats.groups[1].label, stats.groups[1].renamed), (2, "/old", true));
     }
 }

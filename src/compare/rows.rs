@@ -1,80 +1,104 @@
-//! Tables: the groups of a section and their rows, one per group and value, for one side or two.
+//! Sections of a report: groups, and rows with the values that a group has on each side.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::delta::{self, Change, Delta};
-use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::digest::Turnover;
 use super::judge::{Judge, RowRuns};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::quantity::Quantity;
 use super::rank;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
+use super::word::direction;
 use crate::diagnose::Note;
-use crate::model::{Cell, Section, Unit};
+use crate::model::{Cell, Direction, ExitedWork, Section, Unit};
 use crate::statistics::Verdict;
 
 /// One section of a report.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Table<P, R> {
+pub struct ReportSection {
     /// The section.
     pub section: Section,
-    /// The groups, in the order of their paths.
-    pub groups: Vec<Group<P>>,
+    /// The groups, in the order of their keys.
+    pub groups: Vec<Group>,
     /// The values of all groups, in display order.
-    pub rows: Vec<R>,
+    pub rows: Vec<Row>,
     /// Notes on the section, such as why it has no data.
     pub notes: Vec<Note>,
 }
 
-/// A section of a comparison.
-pub type ComparisonTable = Table<Sides<Option<Population>>, Row>;
-
-/// A section of one snapshot.
-pub type ViewTable = Table<Population, ViewRow>;
+/// The label of all groups of a section together.
+pub const ALL_GROUPS: &str = "all groups";
 
 /// A group of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Group<P> {
-    /// The name or pattern; in a tree, the last part.
-    pub name: String,
-    /// The names from the top of the tree down to its own.
-    pub path: Vec<String>,
+pub struct Group {
+    /// What identifies the group: the names from the top of the tree down to its own; empty for all groups together.
+    pub key: Vec<String>,
+    /// What is displayed: a name or a pattern; in a tree, the last part of the key.
+    pub label: String,
     /// Whether the kernel may have cut a name in the group, so that different threads are one group.
     pub name_cut: bool,
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
     /// The members; `None` on a side where the group does not exist.
-    pub population: P,
+    pub population: Sides<Option<Population>>,
+}
+
+impl Group {
+    /// Whether it stands for all groups of the section together.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.key.is_empty()
+    }
+
+    /// The label; in a tree, after those of the groups above it.
+    #[must_use]
+    pub fn full_label(&self) -> String {
+        if self.is_all() { self.label.clone() } else { self.key.join(" » ") }
+    }
+
+    /// The number of members; `None` on a side where the group does not exist.
+    #[must_use]
+    pub fn members(&self) -> Sides<Option<u64>> {
+        self.population.map(|side| side.map(|population| population.members))
+    }
+
+    /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
+    #[must_use]
+    pub fn turnover(&self) -> Sides<Option<Turnover>> {
+        self.population.map(|side| side.map(|population| population.turnover))
+    }
+
+    /// The average share of the time since boot that its threads have existed.
+    #[must_use]
+    pub fn uptime(&self) -> Sides<Option<f64>> {
+        self.population.map(|side| side.and_then(|population| population.uptime))
+    }
+
+    /// The kind of exited work, if it is no group of threads but exited work of the group above.
+    #[must_use]
+    pub fn exited_work(&self) -> Option<ExitedWork> {
+        self.population.iter().flatten().find_map(|population| population.exited_work)
+    }
+
+    /// Whether all members are threads of the capturing process.
+    pub(super) fn is_own(&self) -> bool {
+        self.population.iter().flatten().any(|population| population.own)
+    }
 }
 
 /// One value of one group.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct ViewRow {
-    /// Index of the group.
-    pub group: usize,
-    /// Name of the value.
-    pub name: Cow<'static, str>,
-    /// The unit.
-    pub unit: Unit,
-    /// The quantity, in sections about threads.
-    pub quantity: Option<Quantity>,
-    /// The value, if any member has one.
-    pub value: Option<Cell>,
-    /// How many members of the group have a value.
-    pub covered: u64,
-    /// Whether some members lack a value that they should have.
-    pub partial: bool,
-}
-
-/// One value of one group, on both sides.
-#[derive(Debug)]
-#[non_exhaustive]
 pub struct Row {
+    /// The section of the row.
+    pub section: Section,
     /// Index of the group.
     pub group: usize,
     /// Name of the value.
@@ -83,7 +107,7 @@ pub struct Row {
     pub unit: Unit,
     /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
-    /// The group's values.
+    /// The group's values; of several runs, the medians.
     pub values: Sides<Option<Cell>>,
     /// How many of the group's members have one; `None` on a side where the group does not exist.
     pub covered: Sides<Option<u64>>,
@@ -93,212 +117,223 @@ pub struct Row {
     pub delta: Option<Delta>,
     /// The difference in percent of the baseline.
     pub percent: Option<f64>,
-    /// How the sides differ; of several runs, how their medians differ.
-    pub change: Change,
+    /// How the sides differ; of several runs, how their medians differ. `None` in a report of one side.
+    pub change: Option<Change>,
     /// Of several runs, the numbers of all, and what they say.
     pub runs: Option<Box<RowRuns>>,
     /// Whether the group has its place in the overview of several runs because of this value.
-    pub leads: bool,
+    pub is_headline: bool,
     /// How much the row changed, for the order of rows.
     score: f64,
 }
 
+/// Why tables hide a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HiddenReason {
+    /// Both sides have the same value.
+    Unchanged,
+    /// In several runs, both sides have the same value up to the threshold.
+    Same,
+    /// The value is 0.
+    Zero,
+    /// There is no value.
+    Absent,
+}
+
+impl HiddenReason {
+    /// All reasons, in display order.
+    pub const ALL: [Self; 4] = [Self::Unchanged, Self::Same, Self::Zero, Self::Absent];
+
+    /// The word after a count: "12 unchanged".
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Same => "same",
+            Self::Zero => "zero",
+            Self::Absent => "without data",
+        }
+    }
+}
+
+/// Percentages below this are shown as 0.
+const LEAST_PERCENT: f64 = 0.05;
+
 impl Row {
     fn new(
-        group: usize,
-        mut entries: Sides<Option<Entry>>,
+        (section, group): (Section, usize),
+        mut measurements: Sides<Option<Measurement>>,
         exists: Sides<bool>,
         judge: Option<&Judge>,
     ) -> Option<Self> {
-        let runs = judge.and_then(|judge| judge.row(&mut entries));
-        let covered = |entry: &Option<Entry>| entry.as_ref().map_or(0, |entry| entry.covered);
-        let covered = Sides {
-            baseline: exists.baseline.then(|| covered(&entries.baseline)),
-            candidate: exists.candidate.then(|| covered(&entries.candidate)),
+        let runs = judge.and_then(|judge| judge.row(&mut measurements, exists));
+        let covered = |(measured, exists): (&Option<Measurement>, bool)| {
+            exists.then(|| measured.as_ref().map_or(0, |measured| measured.covered))
         };
-        let partial = entries.as_ref().into_iter().flatten().any(|entry| entry.partial);
-        let known = entries.baseline.as_ref().or(entries.candidate.as_ref())?;
+        let covered = measurements.as_ref().zip(exists).map(covered);
+        let known = measurements.iter().flatten().next()?;
         let (name, unit, quantity) = (known.name.clone(), known.unit, known.quantity);
-        let values = entries.map(|entry| entry.and_then(|entry| entry.cell));
-        let delta = match &values {
-            Sides { baseline: Some(a), candidate: Some(b) } => Delta::between(a, b),
-            _ => None,
-        };
+        let partial = measurements.iter().flatten().any(|measured| measured.partial);
+        let values = measurements.map(|measured| measured.and_then(|measured| measured.cell));
+        let delta = values.baseline.as_ref().zip(values.of_candidate()).and_then(|(a, b)| Delta::between(a, b));
         let percent = values.baseline.as_ref().zip(delta.as_ref());
-        let percent = percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta));
-        let change = Change::new(&values, delta.as_ref(), exists);
-        let score = rank::score(quantity, unit, values.as_ref().map(Option::as_ref));
-        let leads = false;
-        Some(Self { group, name, unit, quantity, values, covered, partial, delta, percent, change, runs, leads, score })
+        Some(Self {
+            section,
+            group,
+            name,
+            unit,
+            quantity,
+            covered,
+            partial,
+            percent: percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta)),
+            change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
+            runs,
+            is_headline: false,
+            score: rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
+            values,
+            delta,
+        })
     }
 
     /// What several runs say of the threshold.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
-        self.runs.as_ref().and_then(|runs| runs.verdict)
+        self.runs.as_ref()?.verdict
+    }
+
+    /// Whether a larger value is worse.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        direction(self.section, &self.name, self.quantity)
+    }
+
+    /// Whether no side has a value.
+    pub(super) fn is_absent(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+
+    /// Why tables hide the row, if they do.
+    #[must_use]
+    pub fn hidden_reason(&self) -> Option<HiddenReason> {
+        let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0);
+        let zero = || self.values.iter().flatten().all(is_zero).then_some(HiddenReason::Zero);
+        match (self.verdict(), self.change) {
+            (Some(Verdict::Same), change) if change != Some(Change::Unchanged) => Some(HiddenReason::Same),
+            (Some(Verdict::Unclear), _) => zero(),
+            (Some(Verdict::More | Verdict::Less), _) => None,
+            (_, Some(Change::Unchanged)) => Some(HiddenReason::Unchanged),
+            (_, Some(Change::Changed | Change::Incomparable)) => None,
+            _ if self.is_absent() => Some(HiddenReason::Absent),
+            _ => zero(),
+        }
+    }
+
+    /// Whether nothing changed, or there is no value. A group on one side that has 0 is news.
+    pub(super) fn is_silent(&self) -> bool {
+        match self.hidden_reason() {
+            Some(HiddenReason::Zero) => self.verdict() == Some(Verdict::Unclear),
+            reason => reason.is_some(),
+        }
+    }
+
+    /// Whether tables hide the row, or it has only percentages that are shown as 0.
+    #[must_use]
+    pub fn is_next_to_nothing(&self) -> bool {
+        let is_zero = |cell: &Cell| matches!(cell, Cell::Ratio(percent) if *percent < LEAST_PERCENT);
+        let are_zero = self.unit == Unit::Percent && self.values.iter().flatten().all(is_zero);
+        are_zero || self.hidden_reason().is_some()
     }
 }
 
-/// Rows that belong to a group.
-pub(super) trait OfGroup {
-    /// Index of the group.
-    fn group(&self) -> usize;
-}
+impl ReportSection {
+    /// A section without groups.
+    pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
+        Self { section, groups: Vec::new(), rows: Vec::new(), notes }
+    }
 
-impl OfGroup for ViewRow {
-    fn group(&self) -> usize {
-        self.group
+    /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come
+    /// first. Of two sides, changed rows come before others, then clear changes, then large ones.
+    pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: Option<&Judge>) -> Self {
+        let mut table = Self::empty(section, Vec::new());
+        let mut sort_values = Vec::new();
+        for (place, (key, mut group)) in joined(sides).into_iter().enumerate() {
+            let exists = group.as_ref().map(Option::is_some);
+            let cells = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.sort_values)));
+            let cell = |cells: &Option<Vec<Option<Cell>>>, key: usize| cells.as_ref()?.get(key)?.clone();
+            let sort_value = |key| sort_value(&cells.as_ref().map(|cells| cell(cells, key)));
+            sort_values.push((0..keys.len()).map(sort_value).collect());
+            table.groups.push(Group::new(key, &group));
+            let measured = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
+            let rows = joined_measurements(measured);
+            table.rows.extend(rows.filter_map(|row| Row::new((section, place), row, exists, judge)));
+        }
+        table.sort(&places(&sort_values, keys));
+        table
+    }
+
+    fn sort(&mut self, places: &[usize]) {
+        let weights: Vec<_> = self.groups.iter().map(|group| rank::weight(&group.key)).collect();
+        let is_group: Vec<_> = self.groups.iter().map(|group| !group.is_all()).collect();
+        self.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
+        if self.section == Section::Overview || self.rows.iter().all(|row| row.change.is_none()) {
+            return self.rows.sort_by_key(|row| (is_group[row.group], places[row.group]));
+        }
+        // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
+        // keys are sorted, and each row moves once.
+        self.rows.sort_by_cached_key(|row| {
+            let is_clear = matches!(row.verdict(), Some(Verdict::More | Verdict::Less));
+            let (group, score) = (row.group, row.score.to_bits());
+            (row.is_silent(), is_group[group], places[group], Reverse(is_clear), Reverse(score))
+        });
     }
 }
 
-impl OfGroup for Row {
-    fn group(&self) -> usize {
-        self.group
-    }
-}
-
-/// Common interface of rows of views and of comparisons.
-pub(super) trait ReportRow {
-    /// Name of the value.
-    fn name(&self) -> &str;
-
-    /// Whether there is no value at all.
-    fn is_absent(&self) -> bool;
-
-    /// Whether the row is unchanged or has no value.
-    fn is_silent(&self) -> bool;
-}
-
-impl ReportRow for ViewRow {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_absent(&self) -> bool {
-        self.value.is_none()
-    }
-
-    fn is_silent(&self) -> bool {
-        self.is_absent()
-    }
-}
-
-impl ReportRow for Row {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_absent(&self) -> bool {
-        self.change == Change::Absent
-    }
-
-    fn is_silent(&self) -> bool {
-        let is_zero = |cell: &Cell| delta::number(cell) == Some(0.0);
-        match self.verdict() {
-            None => self.change.is_silent(),
-            Some(Verdict::Unclear) => self.values.as_ref().into_iter().flatten().all(is_zero),
-            Some(verdict) => verdict == Verdict::Same,
+impl Group {
+    fn new(key: Vec<String>, sides: &Sides<Option<SideGroup>>) -> Self {
+        let flag = |flag: fn(&SideGroup) -> bool| sides.iter().flatten().any(flag);
+        Self {
+            label: key.last().map_or(ALL_GROUPS, String::as_str).to_owned(),
+            key,
+            name_cut: flag(|group| group.name_cut),
+            renamed: flag(|group| group.renamed),
+            population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
         }
     }
 }
 
-/// The table of a section of one snapshot. `keys` set the order of groups, if there are any.
-pub(super) fn view_table(section: Section, side: SideSection, keys: &[SortKey]) -> ViewTable {
-    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    let mut sort_values = Vec::new();
-    for (place, (path, group)) in side.into_iter().enumerate() {
-        let SideGroup { population, name_cut, renamed, sort_values: values, entries } = group;
-        table.rows.extend(entries.into_iter().map(|entry| view_row(place, entry)));
-        let name = path.last().cloned().unwrap_or_default();
-        table.groups.push(Group { name, path, name_cut, renamed, population });
-        sort_values.push(values.into_iter().map(|cell| cell.as_ref().and_then(delta::number)).collect());
-    }
-    let places = places(&sort_values, keys);
-    table.rows.sort_by_key(|row| places[row.group]);
-    table
-}
-
-fn view_row(group: usize, entry: Entry) -> ViewRow {
-    let Entry { name, unit, cell: value, covered, partial, quantity, .. } = entry;
-    ViewRow { group, name, unit, quantity, value, covered, partial }
-}
-
-/// The table of a section of two sides. Changed rows come first, ordered by group according to `keys`,
-/// if there are any, then by whether the change is clear, then by how much they changed.
-pub(super) fn comparison_table(
-    section: Section,
-    sides: Sides<SideSection>,
-    keys: &[SortKey],
-    judge: Option<&Judge>,
-) -> ComparisonTable {
-    let mut table = Table { section, groups: Vec::new(), rows: Vec::new(), notes: Vec::new() };
-    let mut sort_values = Vec::new();
-    for (place, (path, mut group)) in joined(sides).into_iter().enumerate() {
-        let exists = group.as_ref().map(Option::is_some);
-        let cells = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.sort_values)));
-        sort_values.push(
-            (0..keys.len()).map(|key| difference(cells.as_ref().map(|cells| cells.as_ref()?[key].as_ref()))).collect(),
-        );
-        let flag = |flag: fn(&SideGroup) -> bool| group.as_ref().into_iter().flatten().any(flag);
-        table.groups.push(Group {
-            name: path.last().cloned().unwrap_or_default(),
-            path,
-            name_cut: flag(|group| group.name_cut),
-            renamed: flag(|group| group.renamed),
-            population: group.as_ref().map(|side| side.as_ref().map(|group| group.population)),
-        });
-        let entries = group.map(|side| side.map(|group| group.entries).unwrap_or_default());
-        table.rows.extend(joined_entries(entries).filter_map(|entries| Row::new(place, entries, exists, judge)));
-    }
-    let weights: Vec<_> = table.groups.iter().map(|group| rank::weight(&group.path)).collect();
-    table.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
-    let places = places(&sort_values, keys);
-    if section == Section::Overview {
-        table.rows.sort_by_key(|row| places[row.group]);
-        return table;
-    }
-    // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
-    // keys are sorted, and each row moves once.
-    table.rows.sort_by_cached_key(|row| {
-        let is_clear = matches!(row.verdict(), Some(Verdict::More | Verdict::Less));
-        (row.is_silent(), places[row.group], Reverse(is_clear), Reverse(row.score.to_bits()))
-    });
-    table
-}
-
-/// The entries of both sides by name, in the order of the baseline.
-fn joined_entries(entries: Sides<Vec<Entry>>) -> impl Iterator<Item = Sides<Option<Entry>>> {
-    let Sides { baseline, candidate } = entries;
-    let mut others: Vec<_> = candidate.into_iter().map(Some).collect();
-    let is_same = |(a, b): (&Entry, &Option<Entry>)| b.as_ref().is_some_and(|b| b.name == a.name);
+/// The measurements of the sides by name, in the order of the baseline.
+fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<Item = Sides<Option<Measurement>>> {
+    let Sides { baseline, candidate } = measurements;
+    let one_side = candidate.is_none();
+    let mut others: Vec<_> = candidate.into_iter().flatten().map(Some).collect();
+    let is_same = |(a, b): (&Measurement, &Option<Measurement>)| b.as_ref().is_some_and(|b| b.name == a.name);
     // Most lists are equal, and need no search.
     let by_name: BTreeMap<_, _> = if baseline.iter().zip(&others).all(is_same) {
         BTreeMap::new()
     } else {
-        let names = others.iter().flatten().map(|entry| entry.name.clone());
+        let names = others.iter().flatten().map(|measured| measured.name.clone());
         names.enumerate().map(|(place, name)| (name, place)).collect()
     };
     let mut pairs = Vec::with_capacity(baseline.len());
-    for (place, entry) in baseline.into_iter().enumerate() {
-        let place = if by_name.is_empty() { Some(place) } else { by_name.get(&entry.name).copied() };
+    for (place, measured) in baseline.into_iter().enumerate() {
+        let place = if by_name.is_empty() { Some(place) } else { by_name.get(&measured.name).copied() };
         let other = place.and_then(|place| others.get_mut(place)?.take());
-        pairs.push(Sides { baseline: Some(entry), candidate: other });
+        pairs.push(Sides { baseline: Some(measured), candidate: (!one_side).then_some(other) });
     }
-    let rest = others.into_iter().flatten().map(|entry| Sides { baseline: None, candidate: Some(entry) });
-    pairs.into_iter().chain(rest)
+    pairs.into_iter().chain(others.into_iter().flatten().map(|measured| Sides::two(None, Some(measured))))
 }
 
-/// The sort key of a group: the difference of its values. For a group on one side, the difference from
-/// no value.
-fn difference(cells: Sides<Option<&Cell>>) -> Option<f64> {
-    match cells {
-        Sides { baseline: Some(a), candidate: Some(b) } => Delta::between(a, b)?.number(),
-        Sides { baseline: None, candidate: Some(b) } => delta::number(b),
-        Sides { baseline: Some(a), candidate: None } => delta::number(a).map(|number| -number),
-        Sides { baseline: None, candidate: None } => None,
+/// What a group is sorted by: the value of one side, or the difference between two. For a group on one side of two, it
+/// is the difference from no value.
+fn sort_value(cells: &Sides<Option<Cell>>) -> Option<f64> {
+    match (cells.baseline.as_ref(), cells.of_candidate()) {
+        (Some(a), None) if cells.candidate.is_none() => delta::number(a),
+        (Some(a), Some(b)) => Delta::between(a, b)?.number(),
+        (None, Some(b)) => delta::number(b),
+        (Some(a), None) => delta::number(a).map(|number| -number),
+        (None, None) => None,
     }
 }
-
 /// The rank of each group in the order of `keys`; without keys, all ranks are equal.
 fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
     let mut places = vec![0; values.len()];
@@ -324,7 +359,7 @@ mod tests {
     fn side(groups: &[(&str, u64)]) -> SideSection {
         let group = |run_time: u64| SideGroup {
             sort_values: vec![Some(Cell::Number(run_time))],
-            entries: vec![Entry::whole("run_time_ns", Unit::Ns, Cell::Number(run_time), 1)],
+            measurements: vec![Measurement::whole("run_time_ns", Unit::Ns, Cell::Number(run_time), 1)],
             ..SideGroup::default()
         };
         groups.iter().map(|(name, run_time)| (vec![(*name).to_owned()], group(*run_time))).collect()
@@ -332,9 +367,9 @@ mod tests {
 
     fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
         let keys = [parse_sort_key(keys).unwrap()];
-        let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
-        let table = comparison_table(Section::Primary, sides, &keys, None);
-        table.rows.iter().map(|row| table.groups[row.group].name.clone()).collect()
+        let sides = Sides::two(side(baseline), side(candidate));
+        let table = ReportSection::new(Section::Primary, sides, &keys, None);
+        table.rows.iter().map(|row| table.groups[row.group].label.clone()).collect()
     }
 
     #[test]
@@ -347,13 +382,12 @@ mod tests {
 
     #[test]
     fn values_are_joined_by_name_wherever_they_stand() {
-        let entry = |name: &'static str, value| Entry::whole(name, Unit::Bytes, Cell::Number(value), 1);
-        let sides = Sides {
-            baseline: vec![entry("a", 1), entry("b", 2), entry("c", 3)],
-            candidate: vec![entry("b", 20), entry("c", 30), entry("d", 40)],
-        };
-        let names = |side: &Option<Entry>| side.as_ref().map(|entry| entry.name.to_string()).unwrap_or_default();
-        let pairs: Vec<_> = joined_entries(sides).map(|pair| (names(&pair.baseline), names(&pair.candidate))).collect();
+        let entry = |name: &'static str, value| Measurement::whole(name, Unit::Bytes, Cell::Number(value), 1);
+        let (a, b) =
+            (vec![entry("a", 1), entry("b", 2), entry("c", 3)], vec![entry("b", 20), entry("c", 30), entry("d", 40)]);
+        let name = |side: Option<&Measurement>| side.map(|entry| entry.name.to_string()).unwrap_or_default();
+        let pairs = joined_measurements(Sides::two(a, b));
+        let pairs: Vec<_> = pairs.map(|pair| (name(pair.baseline.as_ref()), name(pair.of_candidate()))).collect();
         let expected = [("a", ""), ("b", "b"), ("c", "c"), ("", "d")];
         assert_eq!(pairs, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }

@@ -13,11 +13,11 @@ pub struct Runs {
     pub(super) digests: Vec<Digest>,
     /// How many runs were left out because their command failed.
     excluded: usize,
-    kind: Kind,
+    repetition: Repetition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Repetition {
     /// One capture or window, whatever its command did.
     One,
     /// Runs that are repetitions of one another.
@@ -46,14 +46,14 @@ const RUNS_PER_FAILURE: usize = 10;
 
 impl From<Digest> for Runs {
     fn from(digest: Digest) -> Self {
-        Self { digests: vec![digest], excluded: 0, kind: Kind::One }
+        Self { digests: vec![digest], excluded: 0, repetition: Repetition::One }
     }
 }
 
 impl Default for Runs {
     /// Repeated runs, none yet.
     fn default() -> Self {
-        Self { digests: Vec::new(), excluded: 0, kind: Kind::Repeated }
+        Self { digests: Vec::new(), excluded: 0, repetition: Repetition::Repeated }
     }
 }
 
@@ -97,7 +97,7 @@ impl Runs {
 
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
-        (self.kind == Kind::Repeated).then(|| RunCount::new(&self.digests, self.excluded))
+        (self.repetition == Repetition::Repeated).then(|| RunCount::new(&self.digests, self.excluded))
     }
 }
 
@@ -105,11 +105,12 @@ impl Runs {
 /// Sorts them by time then.
 pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
     let time = |digest: &Digest| digest.head.captured_at_unix_ns;
-    let Sides { baseline, candidate } = sides.as_ref().map(|side| {
+    let times = sides.as_ref().map(|side| {
         let mut times: Vec<u64> = side.iter().map(time).collect();
         times.sort_unstable();
         times
     });
+    let Some((baseline, candidate)) = times.both() else { return Design::Independent };
     let pairs: Vec<_> = baseline.iter().zip(&candidate).map(|(a, b)| (a.min(b), a.max(b))).collect();
     let are_in_turn = pairs.windows(2).all(|pairs| pairs[0].1 < pairs[1].0);
     if baseline.len() != candidate.len() || pairs.len() < MIN_PAIRS || !are_in_turn {

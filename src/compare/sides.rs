@@ -1,57 +1,116 @@
-//! The two sides of a comparison.
+//! The sides of a report: `show` has one, `compare` has two.
 
 use std::collections::BTreeMap;
 
-/// A value of each side of a comparison.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+use serde::{Serialize, Serializer};
+
+/// A value per side of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sides<T> {
-    /// Value of the first snapshot.
+    /// The value of the first side, or of the only one.
     pub baseline: T,
-    /// Value of the second snapshot.
-    pub candidate: T,
+    /// The value of the second side; `None` in a report of one side.
+    pub candidate: Option<T>,
 }
 
 impl<T> Sides<T> {
-    /// Applies `f` to both sides.
+    /// One side.
+    pub fn one(value: T) -> Self {
+        Self { baseline: value, candidate: None }
+    }
+
+    /// Two sides.
+    pub fn two(baseline: T, candidate: T) -> Self {
+        Self { baseline, candidate: Some(candidate) }
+    }
+
+    /// Applies `f` to each side.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Sides<U> {
-        Sides { baseline: f(self.baseline), candidate: f(self.candidate) }
+        Sides { baseline: f(self.baseline), candidate: self.candidate.map(f) }
     }
 
-    /// Borrows both sides.
+    /// Applies `f` to all sides at once.
+    pub(crate) fn par_map<U: Send>(self, f: impl Fn(T) -> U + Sync) -> Sides<U>
+    where
+        T: Send,
+    {
+        let Self { baseline, candidate } = self;
+        Sides::from(rayon::join(|| f(baseline), || candidate.map(&f)))
+    }
+
+    /// The values of each side together.
+    pub(crate) fn zip<U>(self, other: Sides<U>) -> Sides<(T, U)> {
+        Sides { baseline: (self.baseline, other.baseline), candidate: self.candidate.zip(other.candidate) }
+    }
+
+    /// Borrows each side.
     pub fn as_ref(&self) -> Sides<&T> {
-        Sides { baseline: &self.baseline, candidate: &self.candidate }
+        Sides { baseline: &self.baseline, candidate: self.candidate.as_ref() }
     }
 
-    /// Borrows both sides mutably.
+    /// Borrows each side mutably.
     pub fn as_mut(&mut self) -> Sides<&mut T> {
-        Sides { baseline: &mut self.baseline, candidate: &mut self.candidate }
+        Sides { baseline: &mut self.baseline, candidate: self.candidate.as_mut() }
+    }
+
+    /// Borrows the values, the baseline's first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.as_ref().into_iter()
+    }
+
+    /// The values of both sides; `None` in a report of one side.
+    pub fn both(self) -> Option<(T, T)> {
+        Some((self.baseline, self.candidate?))
     }
 }
 
-impl<T> From<(T, T)> for Sides<T> {
-    fn from((baseline, candidate): (T, T)) -> Self {
+impl<T> Sides<Option<T>> {
+    /// The candidate's value, if there is a candidate and it has one.
+    pub fn of_candidate(&self) -> Option<&T> {
+        self.candidate.as_ref()?.as_ref()
+    }
+}
+
+impl<T> From<(T, Option<T>)> for Sides<T> {
+    fn from((baseline, candidate): (T, Option<T>)) -> Self {
         Self { baseline, candidate }
     }
 }
 
 impl<T> IntoIterator for Sides<T> {
     type Item = T;
-    type IntoIter = std::array::IntoIter<T, 2>;
+    type IntoIter = std::iter::Chain<std::iter::Once<T>, std::option::IntoIter<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        [self.baseline, self.candidate].into_iter()
+        std::iter::once(self.baseline).chain(self.candidate)
     }
 }
 
-/// Both sides of each key.
-pub(super) fn joined<K: Ord, V>(maps: Sides<BTreeMap<K, V>>) -> BTreeMap<K, Sides<Option<V>>> {
-    let mut joined: BTreeMap<K, Sides<Option<V>>> = BTreeMap::new();
-    let empty = || Sides { baseline: None, candidate: None };
-    for (key, value) in maps.baseline {
-        joined.entry(key).or_insert_with(empty).baseline = Some(value);
+/// One side is its value, two are an object.
+impl<T: Serialize> Serialize for Sides<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Two<'t, T> {
+            baseline: &'t T,
+            candidate: &'t T,
+        }
+        match self {
+            Self { baseline, candidate: None } => baseline.serialize(serializer),
+            Self { baseline, candidate: Some(candidate) } => Two { baseline, candidate }.serialize(serializer),
+        }
     }
-    for (key, value) in maps.candidate {
-        joined.entry(key).or_insert_with(empty).candidate = Some(value);
+}
+
+/// Each key with the values of the sides.
+pub(super) fn joined<K: Ord, V>(maps: Sides<BTreeMap<K, V>>) -> BTreeMap<K, Sides<Option<V>>> {
+    let Sides { baseline, candidate } = maps;
+    let absent = candidate.as_ref().map(|_| ());
+    let mut joined: BTreeMap<K, _> = baseline
+        .into_iter()
+        .map(|(key, value)| (key, Sides { baseline: Some(value), candidate: absent.map(|()| None) }))
+        .collect();
+    for (key, value) in candidate.into_iter().flatten() {
+        joined.entry(key).or_insert_with(|| Sides { baseline: None, candidate: None }).candidate = Some(Some(value));
     }
     joined
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::digest::{Memory, memory_of_processes};
-use super::entry::{Entry, Population, SideGroup, SideSection};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Names, Options};
 use crate::model::{Cell, CtprofSnapshot, Unit};
 use crate::names::pattern_key;
@@ -16,36 +16,46 @@ use crate::names::pattern_key;
 #[must_use]
 pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
     let bytes = |memory: Memory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
-    by_key(memory_of_processes(snapshot, names), names)
+    by_key(&memory_of_processes(snapshot, names), names)
         .into_iter()
         .map(|(name, memory)| (name, bytes(memory)))
         .collect()
 }
 
-fn by_key(memory: BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {
+fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {
     if names == Names::Literal {
-        return memory;
+        return memory.clone();
     }
     let mut keyed: BTreeMap<String, Memory> = BTreeMap::new();
     for (name, memory) in memory {
-        keyed.entry(pattern_key(&name)).or_default().merge(memory);
+        keyed.entry(pattern_key(name)).or_default().merge(memory);
     }
     keyed
 }
 
 /// The section on one side.
-pub(super) fn section(memory: BTreeMap<String, Memory>, options: &Options) -> SideSection {
+pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &Options) -> SideSection {
     let group = |Memory { processes, kinds }: Memory| {
-        let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Entry {
+        let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Measurement {
             covered,
             partial: covered < processes,
             is_total: true,
-            ..Entry::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
+            ..Measurement::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
         };
         let population = Population::of(processes);
-        SideGroup { population, entries: kinds.into_iter().map(entry).collect(), ..SideGroup::default() }
+        SideGroup { population, measurements: kinds.into_iter().map(entry).collect(), ..SideGroup::default() }
     };
-    by_key(memory, options.names).into_iter().map(|(name, memory)| (vec![name], group(memory))).collect()
+    let mut all = Memory::default();
+    let mut section = SideSection::new();
+    for (name, memory) in by_key(memory, options.names) {
+        let key = vec![name];
+        if options.wants_group(&key) {
+            all.merge(&memory);
+        }
+        section.insert(key, group(memory));
+    }
+    section.insert(Vec::new(), group(all));
+    section
 }
 
 #[cfg(test)]
@@ -90,10 +100,11 @@ mod tests {
         let threads = vec![process(1, &["Pss", "Swap"]), process(2, &["Pss"])];
         let snapshot = crate::CtprofSnapshot { threads, ..crate::CtprofSnapshot::default() };
         let memory = super::super::digest::memory_of_processes(&snapshot, Names::Patterns);
-        let section = section(memory, &Options::default());
+        let section = section(&memory, &Options::default());
         let group = &section[&vec!["app".to_owned()]];
         assert_eq!(group.population.members, 2);
-        let facts: Vec<_> = group.entries.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
+        let facts: Vec<_> =
+            group.measurements.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
         assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);
     }
 }

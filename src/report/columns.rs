@@ -1,9 +1,8 @@
 //! The columns of tables, and their cells.
 
-use super::page::{Page, PageGroup, PageRow, Sided};
 use super::scale::{cell_text, delta_text, percent_text};
 use super::verdict::{interval_text, verdict_text};
-use crate::compare::{Delta, Quantity, Sides};
+use crate::compare::{Delta, Group, Quantity, Report, Row, Sides};
 use crate::model::{Cell, Section, Unit};
 
 macro_rules! columns {
@@ -57,27 +56,23 @@ columns! {
 
 /// An exact number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
-    /// A whole number.
+pub(super) enum ExactNumber {
     Integer(i128),
-    /// A quotient.
     Real(f64),
 }
 
 /// The cell of a row in a column.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PageCell {
+pub(super) struct ColumnCell {
     /// The number, if the cell is one.
-    pub number: Option<Number>,
-    /// The unit of the number.
-    pub unit: Unit,
+    pub(super) number: Option<ExactNumber>,
     /// The text in tables.
-    pub text: String,
+    pub(super) text: String,
 }
 
-impl PageCell {
+impl ColumnCell {
     fn text(text: String) -> Self {
-        Self { number: None, unit: Unit::None, text }
+        Self { number: None, text }
     }
 }
 
@@ -93,12 +88,12 @@ impl Column {
     /// Default columns of one snapshot.
     pub const VIEW: &'static [Self] = &[Self::Group, Self::Threads, Self::Metric, Self::Value];
 
-    /// The default columns of a page.
-    pub(super) fn usual(page: &Page<'_>) -> &'static [Self] {
-        match page.renamed {
-            None => Self::VIEW,
-            Some(_) if page.has_verdicts() => Self::VERDICTS,
-            Some(_) => Self::COMPARISON,
+    /// The default columns of a report.
+    pub(super) fn usual(report: &Report) -> &'static [Self] {
+        match report.is_comparison() {
+            false => Self::VIEW,
+            true if report.has_verdicts() => Self::VERDICTS,
+            true => Self::COMPARISON,
         }
     }
 
@@ -131,52 +126,47 @@ impl Column {
     }
 
     /// The cell of a row.
-    #[must_use]
-    pub fn cell(self, group: &PageGroup<'_>, row: &PageRow<'_>) -> PageCell {
-        let side = |place: usize| value_cell(row.values.values().nth(place).copied().flatten(), row.unit);
+    pub(super) fn cell(self, group: &Group, row: &Row) -> ColumnCell {
         match self {
-            Self::Group => PageCell::text(label(group)),
-            Self::Threads if !has_members(row.section) => PageCell::text(String::new()),
-            Self::Threads => PageCell::text(sided_text(&group.members, ToString::to_string)),
-            Self::Metric => PageCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
-            Self::Baseline | Self::Value => side(0),
-            Self::Candidate => side(1),
-            Self::Delta => PageCell {
-                number: row.delta.and_then(delta_number),
-                unit: row.unit,
-                text: delta_text(row.delta, row.unit),
+            Self::Group => ColumnCell::text(label(group)),
+            Self::Threads if !has_members(row.section) => ColumnCell::text(String::new()),
+            Self::Threads => ColumnCell::text(sided_text(&group.members(), ToString::to_string)),
+            Self::Metric => ColumnCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
+            Self::Baseline | Self::Value => value_cell(row.values.baseline.as_ref(), row.unit),
+            Self::Candidate => value_cell(row.values.of_candidate(), row.unit),
+            Self::Delta => ColumnCell {
+                number: row.delta.as_ref().and_then(delta_number),
+                text: delta_text(row.delta.as_ref(), row.unit),
             },
-            Self::Percent => {
-                PageCell { number: row.percent.map(Number::Real), unit: Unit::None, text: percent_text(row.percent) }
-            }
-            Self::Interval => PageCell::text(interval_text(row.runs)),
-            Self::Verdict => PageCell::text(verdict_text(row)),
-            Self::Tags => PageCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
-            Self::Coverage => PageCell::text(coverage(group, row)),
-            Self::Uptime => PageCell::text(sided_text(&group.uptime, |share| format!("{:.1}%", share * 100.0))),
+            Self::Percent => ColumnCell { number: row.percent.map(ExactNumber::Real), text: percent_text(row.percent) },
+            Self::Interval => ColumnCell::text(interval_text(row.runs.as_deref())),
+            Self::Verdict => ColumnCell::text(verdict_text(row)),
+            Self::Tags => ColumnCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
+            Self::Coverage => ColumnCell::text(coverage(group, row)),
+            Self::Uptime => ColumnCell::text(sided_text(&group.uptime(), |share| format!("{:.1}%", share * 100.0))),
         }
     }
 }
 
-fn value_cell(cell: Option<&Cell>, unit: Unit) -> PageCell {
-    PageCell { number: cell.and_then(cell_number), unit, text: cell_text(cell, unit) }
+fn value_cell(cell: Option<&Cell>, unit: Unit) -> ColumnCell {
+    ColumnCell { number: cell.and_then(cell_number), text: cell_text(cell, unit) }
 }
 
-fn cell_number(cell: &Cell) -> Option<Number> {
+fn cell_number(cell: &Cell) -> Option<ExactNumber> {
     match cell {
-        Cell::Number(number) => Some(Number::Integer((*number).into())),
-        Cell::Signed(number) => Some(Number::Integer((*number).into())),
-        Cell::Range { min, max } if min == max => Some(Number::Integer((*min).into())),
-        Cell::Ratio(ratio) => Some(Number::Real(*ratio)),
+        Cell::Number(number) => Some(ExactNumber::Integer((*number).into())),
+        Cell::Signed(number) => Some(ExactNumber::Integer((*number).into())),
+        Cell::Range { min, max } if min == max => Some(ExactNumber::Integer((*min).into())),
+        Cell::Ratio(ratio) => Some(ExactNumber::Real(*ratio)),
         _ => None,
     }
 }
 
-fn delta_number(delta: &Delta) -> Option<Number> {
+fn delta_number(delta: &Delta) -> Option<ExactNumber> {
     match delta {
-        Delta::Number(number) => Some(Number::Integer(*number)),
-        Delta::Points(points) => Some(Number::Real(*points)),
-        Delta::Range { min, max } if min == max => Some(Number::Integer((*min).into())),
+        Delta::Number(number) => Some(ExactNumber::Integer(*number)),
+        Delta::Points(points) => Some(ExactNumber::Real(*points)),
+        Delta::Range { min, max } if min == max => Some(ExactNumber::Integer((*min).into())),
         _ => None,
     }
 }
@@ -188,9 +178,9 @@ fn has_members(section: Section) -> bool {
 
 /// The group's name, indented by its depth in the tree: with `≈` before it if its cgroup was renamed,
 /// and with `…` after it if the kernel may have cut it.
-pub(super) fn label(group: &PageGroup<'_>) -> String {
+pub(super) fn label(group: &Group) -> String {
     let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
-    format!("{}{renamed}{}{cut}", indent(group.path.len().saturating_sub(1)), group.name)
+    format!("{}{renamed}{}{cut}", indent(group.key.len().saturating_sub(1)), group.label)
 }
 
 /// The indentation of a name at that depth of a tree.
@@ -199,25 +189,17 @@ pub(super) fn indent(depth: usize) -> String {
 }
 
 /// How many members have a value, if not all have one.
-fn coverage(group: &PageGroup<'_>, row: &PageRow<'_>) -> String {
+fn coverage(group: &Group, row: &Row) -> String {
     if !row.partial {
         return String::new();
     }
-    let text = |covered: Option<u64>, members: Option<u64>| Some(format!("{}/{}", covered?, members?));
-    let texts = match (&row.covered, &group.members) {
-        (Sided::Two(covered), Sided::Two(members)) => Sided::Two(Sides {
-            baseline: text(covered.baseline, members.baseline),
-            candidate: text(covered.candidate, members.candidate),
-        }),
-        (Sided::One(covered), Sided::One(members)) => Sided::One(text(*covered, *members)),
-        _ => Sided::One(None),
-    };
+    let texts = row.covered.zip(group.members()).map(|(covered, members)| Some(format!("{}/{}", covered?, members?)));
     sided_text(&texts, String::clone)
 }
 
 /// A value of both sides: once if both are equal or only one has it.
-fn sided_text<T>(values: &Sided<Option<T>>, text: impl Fn(&T) -> String) -> String {
-    let mut texts: Vec<_> = values.values().flatten().map(text).collect();
+fn sided_text<T>(values: &Sides<Option<T>>, text: impl Fn(&T) -> String) -> String {
+    let mut texts: Vec<_> = values.iter().flatten().map(text).collect();
     texts.dedup();
     if texts.is_empty() { "-".to_owned() } else { texts.join("→") }
 }
@@ -236,7 +218,7 @@ mod tests {
 
     #[test]
     fn both_sides_are_one_text_where_they_agree() {
-        let text = |baseline, candidate| sided_text(&Sided::Two(Sides { baseline, candidate }), u64::to_string);
+        let text = |baseline, candidate| sided_text(&Sides::two(baseline, candidate), u64::to_string);
         assert_eq!(text(Some(3), Some(3)), "3");
         assert_eq!(text(Some(3), Some(4)), "3→4");
         assert_eq!((text(None, Some(4)), text(None, None)), ("4".to_owned(), "-".to_owned()));

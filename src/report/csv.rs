@@ -1,34 +1,39 @@
-//! Pages as CSV (RFC 4180): one row per line. Numbers and texts have separate columns, so that tools that
+//! Reports as CSV (RFC 4180): one row per line. Numbers and texts have separate columns, so that tools that
 //! detect types detect them correctly.
 
 use std::io::{self, Write};
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-use super::columns::{Column, Number, PageCell};
+use super::columns::{Column, ColumnCell, ExactNumber};
 use super::escape::escaped;
-use super::page::{Page, PageGroup, PageRow, Sided};
+use super::selection::{Selection, Shown};
+use crate::compare::{Group, Report, Row};
 use crate::statistics::Estimate;
 
-/// Writes a page as CSV.
+/// Writes a report as CSV.
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn write_csv(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
-    let sides: &[(&str, Column)] = match page.renamed {
-        Some(_) => &[("baseline", Column::Baseline), ("candidate", Column::Candidate)],
-        None => &[("value", Column::Value)],
+    let sides: &[(&str, Column)] = if report.is_comparison() {
+        &[("baseline", Column::Baseline), ("candidate", Column::Candidate)]
+    } else {
+        &[("value", Column::Value)]
     };
-    let runs = if page.is_repeated { RUNS } else { &[] };
+    let runs: &[&str] = match report.is_repeated() {
+        false => &[],
+        true if report.is_comparison() => RUNS,
+        true => &["runs"],
+    };
     let names = heading(sides).into_iter().chain(runs.iter().map(|name| (*name).to_owned()));
     record(&mut csv, names.collect())?;
-    for section in &page.sections {
-        for row in &section.rows {
-            let mut fields = fields(&section.groups[row.group], row, sides);
-            if page.is_repeated {
-                fields.extend(fields_of_runs(row));
-            }
+    for section in &report.sections {
+        let shown = Shown::new(section, selection);
+        for row in &shown.rows {
+            let mut fields = fields(shown.group(row), row, sides);
+            fields.extend(fields_of_runs(row).into_iter().take(runs.len()));
             record(&mut csv, fields)?;
         }
     }
@@ -51,17 +56,17 @@ fn heading(sides: &[(&str, Column)]) -> Vec<String> {
     names
 }
 
-fn fields(group: &PageGroup<'_>, row: &PageRow<'_>, sides: &[(&str, Column)]) -> Vec<String> {
-    let path = escaped(&group.path.join(" » ")).into_owned();
+fn fields(group: &Group, row: &Row, sides: &[(&str, Column)]) -> Vec<String> {
+    let path = escaped(&group.full_label()).into_owned();
     let mut fields =
-        vec![row.section.name().to_owned(), path, escaped(row.name).into_owned(), row.unit.name().to_owned()];
-    fields.extend(group.members.values().map(count));
-    fields.extend(row.covered.values().map(count));
-    let cells: Vec<PageCell> = sides.iter().map(|(_, column)| column.cell(group, row)).collect();
-    let present: Vec<bool> = row.values.values().map(Option::is_some).collect();
+        vec![row.section.name().to_owned(), path, escaped(&row.name).into_owned(), row.unit.name().to_owned()];
+    fields.extend(group.members().iter().map(count));
+    fields.extend(row.covered.iter().map(count));
+    let cells: Vec<ColumnCell> = sides.iter().map(|(_, column)| column.cell(group, row)).collect();
+    let text_of = |(cell, value): (&ColumnCell, &Option<_>)| if value.is_some() { text(cell) } else { String::new() };
     fields.extend(cells.iter().map(number));
-    fields.extend(cells.iter().zip(present).map(|(cell, present)| if present { text(cell) } else { String::new() }));
-    if let (Sided::Two(_), Some(change)) = (&row.values, row.change) {
+    fields.extend(cells.iter().zip(row.values.iter()).map(text_of));
+    if let Some(change) = row.change {
         let delta = Column::Delta.cell(group, row);
         let word = if row.delta.is_some() { text(&delta) } else { String::new() };
         fields.extend([change.name().to_owned(), number(&delta), word, number(&Column::Percent.cell(group, row))]);
@@ -74,8 +79,8 @@ const RUNS: &[&str] =
     &["baseline_runs", "candidate_runs", "ratio", "interval_low", "interval_high", "verdict", "runs_needed"];
 
 /// Numbers of runs are separated by spaces. A run without a value is `-`, and no upper limit is empty.
-fn fields_of_runs(row: &PageRow<'_>) -> Vec<String> {
-    let Some(runs) = row.runs else { return vec![String::new(); RUNS.len()] };
+fn fields_of_runs(row: &Row) -> Vec<String> {
+    let Some(runs) = &row.runs else { return vec![String::new(); RUNS.len()] };
     let number = |number: &f64| match number {
         number if number.is_nan() => "-".to_owned(),
         number if number.fract() == 0.0 => format!("{number:.0}"),
@@ -84,31 +89,31 @@ fn fields_of_runs(row: &PageRow<'_>) -> Vec<String> {
     let values = |values: &[f64]| values.iter().map(number).collect::<Vec<_>>().join(" ");
     let ratio = |ratio: f64| if ratio.is_finite() { format!("{ratio:.6}") } else { String::new() };
     let estimate = |part: fn(Estimate) -> f64| runs.estimate.map(part).map(ratio).unwrap_or_default();
-    vec![
-        values(&runs.values.baseline),
-        values(&runs.values.candidate),
+    let of_sides = runs.values.iter().map(|side| values(side));
+    let judged = [
         estimate(|estimate| estimate.ratio),
         estimate(|estimate| estimate.interval.low),
         estimate(|estimate| estimate.interval.high),
         runs.verdict.map(|verdict| verdict.name().to_owned()).unwrap_or_default(),
         runs.needed.map(|needed| needed.runs.to_string()).unwrap_or_default(),
-    ]
+    ];
+    of_sides.chain(judged).collect()
 }
 
 fn count(count: &Option<u64>) -> String {
     count.map(|count| count.to_string()).unwrap_or_default()
 }
 
-fn number(cell: &PageCell) -> String {
+fn number(cell: &ColumnCell) -> String {
     match cell.number {
-        Some(Number::Integer(number)) => number.to_string(),
-        Some(Number::Real(number)) => format!("{number:.6}"),
+        Some(ExactNumber::Integer(number)) => number.to_string(),
+        Some(ExactNumber::Real(number)) => format!("{number:.6}"),
         None => String::new(),
     }
 }
 
 /// The text of a cell that is not a number.
-fn text(cell: &PageCell) -> String {
+fn text(cell: &ColumnCell) -> String {
     if cell.number.is_some() { String::new() } else { escaped(&cell.text).into_owned() }
 }
 

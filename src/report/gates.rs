@@ -7,15 +7,12 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::escape::escaped;
 use super::scale::{cell_text, delta_text, signed};
 use super::verdict::{change_text, range_text, runs_text};
-use crate::compare::{Delta, GateChange, GateFault, GateOutcome, GateResult, Sides};
+use crate::compare::{ALL_GROUPS, Delta, GateChange, GateFault, GateOutcome, GateResult};
 use crate::model::{Cell, Unit};
 use crate::statistics::Interval;
 
 /// Rows of a Markdown table of gates. Lines on standard error have no limit.
 const MOST_ROWS: usize = 20;
-
-/// What is in place of a group's name for all groups together.
-const ALL_GROUPS: &str = "all groups";
 
 /// Writes how many gates passed, and a line per result that did not: failed gates last.
 ///
@@ -63,7 +60,7 @@ fn line(result: &GateResult) -> String {
     if let GateOutcome::Error(fault) = &result.outcome {
         return text + &format!("{fault}, bound {}", result.bound);
     }
-    text += &format!("{} → {}", value(result, |sides| sides.baseline), value(result, |sides| sides.candidate));
+    text += &format!("{} → {}", baseline(result), candidate(result));
     let interval = interval(result).map_or_else(String::new, |interval| format!(", 95% interval {interval}"));
     text += &format!(" ({}{interval}), bound {}", change(result), result.bound);
     if let (GateOutcome::Unclear, Some(runs)) = (&result.outcome, result.runs_needed) {
@@ -77,10 +74,18 @@ fn group(result: &GateResult) -> String {
     if result.group.is_empty() { ALL_GROUPS.to_owned() } else { result.group.join(" » ") }
 }
 
+fn baseline(result: &GateResult) -> String {
+    value(result, result.values.baseline.as_ref())
+}
+
+fn candidate(result: &GateResult) -> String {
+    value(result, result.values.of_candidate())
+}
+
 /// A value; `*` marks a total without some members.
-fn value(result: &GateResult, side: fn(Sides<Option<&Cell>>) -> Option<&Cell>) -> String {
+fn value(result: &GateResult, value: Option<&Cell>) -> String {
     let mark = if result.partial { "*" } else { "" };
-    format!("{}{mark}", cell_text(side(result.values.as_ref().map(Option::as_ref)), result.unit))
+    format!("{}{mark}", cell_text(value, result.unit))
 }
 
 fn change(result: &GateResult) -> String {
@@ -153,8 +158,8 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
         outcome,
         group(result),
         result.metric.clone(),
-        value(result, |sides| sides.baseline),
-        value(result, |sides| sides.candidate),
+        baseline(result),
+        candidate(result),
         change(result),
         interval(result).unwrap_or_default(),
         result.bound.clone(),
@@ -169,17 +174,17 @@ pub(super) fn all_in_order(results: &[GateResult]) -> (String, Vec<&GateResult>)
 }
 
 /// The results as JSON.
-pub(super) struct Gates<'r>(pub(super) &'r [GateResult]);
+pub(super) struct GatesJson<'r>(pub(super) &'r [GateResult]);
 
-impl Serialize for Gates<'_> {
+impl Serialize for GatesJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Gate))
+        serializer.collect_seq(self.0.iter().map(GateJson))
     }
 }
 
-struct Gate<'r>(&'r GateResult);
+struct GateJson<'r>(&'r GateResult);
 
-impl Serialize for Gate<'_> {
+impl Serialize for GateJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(result) = self;
         let (change, interval) = match result.change {

@@ -1,4 +1,4 @@
-//! Pages as one HTML file, which needs nothing else: the data, and a script that draws it.
+//! Reports as one HTML file, which needs nothing else: the data, and a script that draws it.
 //!
 //! The page around the data is built from `web/`.
 
@@ -9,8 +9,11 @@ use std::io::{self, Write};
 
 use memchr::memchr;
 
-use self::document::Document;
-use super::page::Page;
+use self::document::PageData;
+use self::rows::selected;
+use super::facts::facts;
+use super::selection::Selection;
+use crate::compare::Report;
 
 /// The page with its style and script.
 const PAGE: &str = include_str!("html/page.html");
@@ -18,14 +21,16 @@ const PAGE: &str = include_str!("html/page.html");
 /// The place of the data in it.
 const DATA: &str = "{{data}}";
 
-/// Writes a page as HTML, with at most about `limit` rows: the overview first, then the largest changes of each section.
+/// Writes a report as HTML, with at most about `limit` rows: the overview first, then the largest changes of each
+/// section.
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn write_html(out: &mut dyn Write, page: &Page<'_>, limit: Option<usize>) -> io::Result<()> {
+pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection, limit: Option<usize>) -> io::Result<()> {
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;
-    serde_json::to_writer(Unmarked(&mut *out), &Document::new(page, limit))?;
+    let (groups, tree) = selected(report, selection, limit);
+    serde_json::to_writer(Unmarked(&mut *out), &PageData::new(report, &facts(report), groups, tree))?;
     out.write_all(after.as_bytes())
 }
 

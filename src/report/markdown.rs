@@ -1,69 +1,79 @@
-//! Pages as GitHub-flavored Markdown.
+//! Reports as GitHub-flavored Markdown.
 
 use std::io::{self, Write};
 
 use super::columns::Column;
 use super::escape::escaped;
+use super::facts::facts;
 use super::gates::write_gate_table;
 use super::overview::{self, VERDICT};
-use super::page::{Page, PageSection};
+use super::selection::{Selection, Shown};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
+use crate::compare::{Renamed, Report};
 use crate::model::Section;
 
-/// Renamed cgroups in a page.
+/// Renamed cgroups that are listed.
 const MOST_RENAMED: usize = 20;
 
-/// Writes a page as Markdown.
+/// Writes a report as Markdown.
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn write_markdown(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
-    let gates = page.gates.unwrap_or_default();
-    let others = if gates.is_empty() { 0 } else { write_gate_table(out, gates, inline)? };
+pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+    let others = if report.gates.is_empty() { 0 } else { write_gate_table(out, &report.gates, inline)? };
     if others > 0 {
         writeln!(out, "<details><summary>Comparison</summary>\n")?;
     }
-    write_report(out, page, columns)?;
+    write_report(out, report, selection)?;
     if others > 0 {
         writeln!(out, "\n</details>")?;
     }
     Ok(())
 }
 
-fn write_report(out: &mut dyn Write, page: &Page<'_>, columns: &[Column]) -> io::Result<()> {
-    for line in page.facts.iter().flat_map(|fact| &fact.lines) {
+fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+    for line in facts(report).iter().flat_map(|fact| &fact.lines) {
         match line.label {
             "" => writeln!(out, "- {}", inline(&line.text)),
             label => writeln!(out, "- **{label}** {}", inline(&line.text)),
         }?;
     }
-    let columns = if columns.is_empty() { Column::usual(page) } else { columns };
-    let is_overview = |section: &&PageSection<'_>| section.section == Section::Overview;
-    let overview = page.sections.iter().find(is_overview);
-    let mut others = page.sections.iter().filter(|section| !is_overview(section)).peekable();
-    let folds = overview.is_some() && others.peek().is_some();
-    overview.map_or(Ok(()), |section| write_overview(out, section))?;
+    let (overviews, others): (Vec<_>, Vec<_>) =
+        report.sections.iter().partition(|section| section.section == Section::Overview);
+    for section in &overviews {
+        write_overview(out, &Shown::of_groups(section, selection))?;
+    }
+    let folds = !overviews.is_empty() && !others.is_empty();
     if folds {
         writeln!(out, "\n<details><summary>All values</summary>")?;
     }
-    others.try_for_each(|section| write_section(out, section, columns))?;
+    for section in others {
+        // What is folded has few rows: those of groups.
+        let shown = if folds { Shown::of_groups(section, selection) } else { Shown::new(section, selection) };
+        write_section(out, &shown, selection.columns(report))?;
+    }
     if folds {
         writeln!(out, "\n</details>")?;
     }
-    if let Some(renamed) = page.renamed.filter(|renamed| !renamed.is_empty()) {
-        writeln!(out, "\n### {RENAMED}\n")?;
-        for pair in renamed.iter().take(MOST_RENAMED) {
-            let (baseline, candidate) = (inline(&pair.baseline), inline(&pair.candidate));
-            writeln!(out, "- **{:.0}%** {baseline} → {candidate}", pair.similarity * 100.0)?;
-        }
-        if renamed.len() > MOST_RENAMED {
-            writeln!(out, "\n{} more", renamed.len() - MOST_RENAMED)?;
-        }
+    write_renamed(out, &report.renamed)
+}
+
+fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
+    if renamed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n### {RENAMED}\n")?;
+    for pair in renamed.iter().take(MOST_RENAMED) {
+        let (baseline, candidate) = (inline(&pair.baseline), inline(&pair.candidate));
+        writeln!(out, "- **{:.0}%** {baseline} → {candidate}", pair.similarity * 100.0)?;
+    }
+    if renamed.len() > MOST_RENAMED {
+        writeln!(out, "\n{} more", renamed.len() - MOST_RENAMED)?;
     }
     Ok(())
 }
 
-fn write_overview(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<()> {
+fn write_overview(out: &mut dyn Write, section: &Shown<'_>) -> io::Result<()> {
     let pivot = overview::pivot(section);
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
     let is_text = |place, head| place == 0 || head == VERDICT;
@@ -73,21 +83,21 @@ fn write_overview(out: &mut dyn Write, section: &PageSection<'_>) -> io::Result<
     for cells in &pivot.lines {
         writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;
     }
-    let notes = section.notes.iter().map(|note| inline(&note.to_string()));
+    let notes = section.section.notes.iter().map(|note| inline(&note.to_string()));
     let mut below = overview::hidden(section, &pivot).into_iter().chain(notes);
     below.try_for_each(|text| writeln!(out, "\n{text}"))
 }
 
-fn write_section(out: &mut dyn Write, section: &PageSection<'_>, columns: &[Column]) -> io::Result<()> {
+fn write_section(out: &mut dyn Write, section: &Shown<'_>, columns: &[Column]) -> io::Result<()> {
     let lists = section.lists();
-    writeln!(out, "\n### {}\n", section.section.name())?;
-    section.notes.iter().try_for_each(|note| writeln!(out, "{}\n", inline(&note.to_string())))?;
+    writeln!(out, "\n### {}\n", section.section.section.name())?;
+    section.section.notes.iter().try_for_each(|note| writeln!(out, "{}\n", inline(&note.to_string())))?;
     for list in &lists {
         if let Some(title) = list_title(section, list) {
             writeln!(out, "\n### {title}\n")?;
         }
         let columns = list_columns(section, list, columns);
-        let headings = columns.iter().map(|column| column.heading(section.section).to_owned());
+        let headings = columns.iter().map(|column| column.heading(section.section.section).to_owned());
         writeln!(out, "{}", line(headings.collect()))?;
         let rules = columns.iter().map(|column| if column.is_numeric() { "---:" } else { "---" });
         writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;

@@ -1,10 +1,10 @@
-//! Writes comparisons and views. A report is a value, the page; each format is a writer of pages.
+//! Writes reports. Each format is a writer of the same value.
 
 mod capture;
 mod columns;
-mod comparison;
 mod csv;
 mod escape;
+mod facts;
 mod findings;
 mod gates;
 mod html;
@@ -13,15 +13,14 @@ mod layout;
 mod markdown;
 mod metrics;
 mod overview;
-mod page;
 mod scale;
+mod selection;
 mod table;
 mod verdict;
-mod view;
 mod window;
 
 pub use self::capture::{Captured, capture_summary, record_summary};
-pub use self::columns::{Column, Number, PageCell};
+pub use self::columns::Column;
 pub use self::csv::write_csv;
 pub use self::escape::escaped;
 pub use self::findings::{findings_json, findings_table};
@@ -30,9 +29,7 @@ pub use self::html::write_html;
 pub use self::json::write_json;
 pub use self::markdown::write_markdown;
 pub use self::metrics::{metrics_json, metrics_markdown, metrics_table};
-pub use self::page::{
-    Fact, Line, List, ListLine, Page, PageGroup, PageRow, PageSection, Selection, Sided, Silence, Tone, Unchanged,
-};
+pub use self::selection::{Selection, Unchanged};
 pub use self::table::{Colour, Terminal, write_table};
 
 /// Version of the JSON of reports.

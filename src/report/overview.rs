@@ -6,10 +6,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::columns::{indent, label};
 use super::layout::GAP;
-use super::page::{ListLine, PageGroup, PageRow, PageSection, Sided};
 use super::scale::cell_text;
+use super::selection::{ListLine, Shown};
 use super::verdict::short_text;
-use crate::compare::{OVERVIEW, OverviewColumn, Turnover};
+use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Sides, Turnover};
 use crate::model::Unit;
 use crate::statistics::Verdict;
 
@@ -52,13 +52,13 @@ impl Pivot {
 }
 
 /// Turns the rows of an overview into columns.
-pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
+pub(super) fn pivot(section: &Shown<'_>) -> Pivot {
     let groups = section.rows_of_groups();
-    let is_hidden = |rows: &&[PageRow<'_>]| section.is_hidden(rows);
+    let is_hidden = |rows: &&[&Row]| section.is_idle(rows);
     let (hidden, shown): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_hidden);
     let values =
         |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
-    let has_value = |row: &PageRow<'_>| row.values.values().any(Option::is_some);
+    let has_value = |row: &&Row| row.values.iter().any(Option::is_some);
     let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW.iter().partition(|column| values(column).any(has_value));
     let is_in_hidden_groups = |column: &&OverviewColumn| {
         hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
@@ -70,8 +70,8 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
     };
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let verdict = has_verdicts.then(|| VERDICT.to_owned());
-    let by_group: HashMap<usize, &[PageRow<'_>]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
-    let lines = section.in_tree(shown.iter().map(|rows| &rows[0]).collect()).into_iter().map(|line| match line {
+    let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
+    let lines = section.in_tree(shown.iter().map(|rows| rows[0]).collect()).into_iter().map(|line| match line {
         ListLine::Ancestor { name, depth } => {
             let mut cells = vec![String::new(); columns.len() + 2 + verdict.iter().len()];
             cells[0] = format!("{}{name}", indent(depth));
@@ -79,8 +79,8 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
         }
         ListLine::Row(row) => {
             let rows = by_group[&row.group];
-            let cells = cells(&section.groups[row.group], rows, &columns);
-            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows.iter()))).collect()
+            let cells = cells(section.group(row), rows, &columns);
+            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
         }
     });
     let heads = ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading));
@@ -89,14 +89,16 @@ pub(super) fn pivot(section: &PageSection<'_>) -> Pivot {
         lines: lines.collect(),
         zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
-        idle: hidden.iter().filter(|rows| section.groups[rows[0].group].exited_work.is_none()).count(),
+        idle: hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count(),
     }
 }
 
-fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn]) -> Vec<String> {
-    let text =
-        |column: &&OverviewColumn| rows.iter().find(|row| row.name == column.name).map_or_else(String::new, value);
-    let threads = if group.exited_work.is_some() { String::new() } else { threads(&group.members, &group.turnover) };
+fn cells(group: &Group, rows: &[&Row], columns: &[&OverviewColumn]) -> Vec<String> {
+    let text = |column: &&OverviewColumn| {
+        rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
+    };
+    let threads =
+        if group.exited_work().is_some() { String::new() } else { threads(&group.members(), &group.turnover()) };
     [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
 }
 
@@ -104,23 +106,27 @@ fn cells(group: &PageGroup<'_>, rows: &[PageRow<'_>], columns: &[&OverviewColumn
 pub(super) const VERDICT: &str = "verdict";
 
 /// The verdict on the value that changed most.
-pub(super) fn group_verdict<'p>(mut rows: impl Iterator<Item = &'p PageRow<'p>>) -> String {
-    match rows.find(|row| row.leads) {
+pub(super) fn group_verdict(rows: &[&Row]) -> String {
+    match rows.iter().find(|row| row.is_headline) {
         Some(row) => short_text(row),
         None => Verdict::Same.name().to_owned(),
     }
 }
 
 /// A value, or those of both sides, with a mark if some members lack it.
-fn value(row: &PageRow<'_>) -> String {
-    let is_marked = row.partial && row.values.values().any(Option::is_some);
-    format!("{}{}", sides(row.values.values().map(|cell| cell_text(*cell, row.unit))), if is_marked { "*" } else { "" })
+fn value(row: &Row) -> String {
+    let is_marked = row.partial && row.values.iter().any(Option::is_some);
+    format!(
+        "{}{}",
+        sides(row.values.iter().map(|cell| cell_text(cell.as_ref(), row.unit))),
+        if is_marked { "*" } else { "" }
+    )
 }
 
 /// How many threads there are, and how many started and exited: `7 (+2 −1)`.
-fn threads(members: &Sided<Option<u64>>, turnover: &Sided<Option<Turnover>>) -> String {
-    let members = sides(members.values().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
-    let Some(Turnover { started, exited }) = turnover.values().last().copied().flatten() else { return members };
+fn threads(members: &Sides<Option<u64>>, turnover: &Sides<Option<Turnover>>) -> String {
+    let members = sides(members.iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
+    let Some(Turnover { started, exited }) = turnover.iter().last().copied().flatten() else { return members };
     let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));
     let exited = Some(exited).filter(|exited| *exited > 0).map(|exited| format!("−{exited}"));
     let changes: Vec<_> = [started, exited].into_iter().flatten().collect();
@@ -135,14 +141,14 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// What tables of text do not show, and how to see it.
-pub(super) fn footer(section: &PageSection<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
+pub(super) fn footer(section: &Shown<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
     let narrow = (!left_out.is_empty()).then(|| format!("too narrow for: {}", left_out.join(", ")));
     let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);
     parts.collect::<Vec<_>>().join("; ")
 }
 
 /// How many groups are not shown, and the columns without data.
-pub(super) fn hidden(section: &PageSection<'_>, pivot: &Pivot) -> Option<String> {
+pub(super) fn hidden(section: &Shown<'_>, pivot: &Pivot) -> Option<String> {
     let groups = |count: usize| if count == 1 { "group" } else { "groups" };
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);

@@ -1,14 +1,15 @@
-//! Pages as tables of text.
+//! Reports as tables of text.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::columns::{Column, indent};
 use super::escape::escaped;
+use super::facts::{Fact, Tone, facts};
 use super::layout::{self, Head, Shape};
 use super::overview::{self, VERDICT};
-use super::page::{Fact, List, ListLine, Page, PageRow, PageSection, Tone};
-use crate::compare::{Change, Renamed};
+use super::selection::{List, ListLine, Selection, Shown};
+use crate::compare::{Change, Renamed, Report};
 use crate::diagnose::Note;
 use crate::model::Section;
 
@@ -47,42 +48,58 @@ const LABEL: usize = 10;
 /// The indentation of notes.
 const NOTE: &str = "  ";
 
-/// Writes a page as text.
+/// Writes a report as text.
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn write_table(out: &mut dyn Write, page: &Page<'_>, columns: &[Column], terminal: Terminal) -> io::Result<()> {
-    page.facts.iter().try_for_each(|fact| lines(out, fact, terminal))?;
-    let columns = if columns.is_empty() { Column::usual(page) } else { columns };
+pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
+    facts(report).iter().try_for_each(|fact| lines(out, fact, terminal))?;
+    let (overviews, others): (Vec<_>, Vec<_>) =
+        report.sections.iter().partition(|section| section.section == Section::Overview);
+    let overviews: Vec<_> = overviews.into_iter().map(|section| Shown::of_groups(section, selection)).collect();
+    let sections: Vec<_> = others.into_iter().map(|section| Shown::new(section, selection)).collect();
+    overviews.iter().try_for_each(|section| write_overview(out, section, terminal))?;
     let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
-    let is_overview = |section: &&PageSection<'_>| section.section == Section::Overview;
-    for section in page.sections.iter().filter(is_overview) {
-        write_overview(out, section, terminal)?;
-    }
-    for section in page.sections.iter().filter(|section| !is_overview(section)) {
-        let lists = section.lists();
-        if lists.is_empty() && section.notes.is_empty() {
+    for section in &sections {
+        if section.lists().is_empty() && section.section.notes.is_empty() {
             same.push(section);
-            continue;
+        } else {
+            left_out.extend(write_section(out, section, selection.columns(report), terminal)?);
         }
-        writeln!(out, "\n{}", terminal.strong(section.section.name()))?;
-        let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
-        section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
-        for list in &lists {
-            left_out.extend(write_list(out, section, list, columns, terminal)?);
-        }
-        footer(out, section, terminal)?;
     }
     if !same.is_empty() {
-        let counts = same.iter().map(|section| format!("{} {}", section.section.name(), hidden(section)));
+        let counts = same.iter().map(|section| format!("{} {}", name(section), hidden(section)));
         let text = format!("no change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "));
         writeln!(out, "\n{}", layout::folded(&text, 0, terminal.width))?;
     }
-    renamed(out, page.renamed.unwrap_or_default(), terminal)?;
-    legend(out, page, left_out, terminal)
+    renamed(out, &report.renamed, terminal)?;
+    legend(out, overviews.iter().chain(&sections), left_out, terminal)
 }
 
-fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) -> io::Result<()> {
+/// The name of a section.
+pub(super) fn name(section: &Shown<'_>) -> &'static str {
+    section.section.section.name()
+}
+
+/// Writes a section, and returns the columns that there is no room for.
+fn write_section(
+    out: &mut dyn Write,
+    section: &Shown<'_>,
+    columns: &[Column],
+    terminal: Terminal,
+) -> io::Result<BTreeSet<&'static str>> {
+    let mut left_out = BTreeSet::new();
+    writeln!(out, "\n{}", terminal.strong(name(section)))?;
+    let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
+    section.section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
+    for list in &section.lists() {
+        left_out.extend(write_list(out, section, list, columns, terminal)?);
+    }
+    footer(out, section, terminal)?;
+    Ok(left_out)
+}
+
+fn write_overview(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::Result<()> {
     let mut pivot = overview::pivot(section);
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
@@ -100,16 +117,21 @@ fn write_overview(out: &mut dyn Write, section: &PageSection<'_>, terminal: Term
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
     writeln!(out)?;
     let left_out = layout::write(out, &heads, &lines, terminal.width)?;
-    let notes = section.notes.iter().map(|note| format!("note: {note}"));
+    let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
     let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
     below.try_for_each(|text| writeln!(out, "{}", layout::folded(&escaped(&text), 0, terminal.width)))
 }
 
 /// What marks mean, and which columns there is no room for.
-fn legend(out: &mut dyn Write, page: &Page<'_>, left_out: BTreeSet<&str>, terminal: Terminal) -> io::Result<()> {
+fn legend<'s>(
+    out: &mut dyn Write,
+    sections: impl Iterator<Item = &'s Shown<'s>>,
+    left_out: BTreeSet<&str>,
+    terminal: Terminal,
+) -> io::Result<()> {
     let mut lines = Vec::new();
-    let shown = |row: &PageRow<'_>| row.partial && row.silence().is_none();
-    if page.sections.iter().flat_map(|section| &section.rows).any(shown) {
+    let mut rows = sections.flat_map(|section| &section.rows);
+    if rows.any(|row| row.partial && row.hidden_reason().is_none()) {
         lines.push("* excludes members whose value could not be read (counts with --columns coverage)".to_owned());
     }
     if !left_out.is_empty() {
@@ -137,8 +159,8 @@ fn lines(out: &mut dyn Write, fact: &Fact, terminal: Terminal) -> io::Result<()>
 
 fn write_list(
     out: &mut dyn Write,
-    section: &PageSection<'_>,
-    list: &List<'_, '_>,
+    section: &Shown<'_>,
+    list: &List<'_>,
     columns: &[Column],
     terminal: Terminal,
 ) -> io::Result<Vec<&'static str>> {
@@ -146,7 +168,7 @@ fn write_list(
         writeln!(out, "\n{}", terminal.strong(&title))?;
     }
     let columns = list_columns(section, list, columns);
-    let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section, list.only_in)).collect();
+    let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
     let plain = |text: String| escaped(&text).into_owned();
     let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns, plain)).collect();
     layout::write(out, &heads, &rows, terminal.width)
@@ -168,20 +190,20 @@ fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'stat
 }
 
 /// The heading of a list of groups that exist on one side.
-pub(super) fn list_title(section: &PageSection<'_>, list: &List<'_, '_>) -> Option<String> {
+pub(super) fn list_title(section: &Shown<'_>, list: &List<'_>) -> Option<String> {
     let side = match list.only_in? {
         Change::BaselineOnly => "baseline",
         _ => "candidate",
     };
-    let groups = section.groups_in(list);
+    let groups = list.groups();
     let s = if groups == 1 { "" } else { "s" };
-    Some(format!("{} only in the {side}: {groups} group{s}", section.section.name()))
+    Some(format!("{} only in the {side}: {groups} group{s}", name(section)))
 }
 
 /// The columns that apply to a list: groups on one side have only the columns of that side.
-pub(super) fn list_columns(section: &PageSection<'_>, list: &List<'_, '_>, columns: &[Column]) -> Vec<Column> {
+pub(super) fn list_columns(section: &Shown<'_>, list: &List<'_>, columns: &[Column]) -> Vec<Column> {
     let has = |column: Column| match list.only_in {
-        _ if column.heading(section.section).is_empty() => false,
+        _ if column.heading(section.section.section).is_empty() => false,
         None => true,
         Some(Change::BaselineOnly) => column.is_of_views() || column == Column::Baseline,
         Some(_) => column.is_of_views() || column == Column::Candidate,
@@ -191,20 +213,20 @@ pub(super) fn list_columns(section: &PageSection<'_>, list: &List<'_, '_>, colum
 
 /// The texts of a line in these columns.
 pub(super) fn cells(
-    section: &PageSection<'_>,
-    line: &ListLine<'_, '_>,
+    section: &Shown<'_>,
+    line: &ListLine<'_>,
     columns: &[Column],
     plain: impl Fn(String) -> String,
 ) -> Vec<String> {
     let text = |column: &Column| match line {
-        ListLine::Row(row) => column.cell(&section.groups[row.group], row).text,
+        ListLine::Row(row) => column.cell(section.group(row), row).text,
         ListLine::Ancestor { name, depth } if *column == Column::Group => format!("{}{name}", indent(*depth)),
         ListLine::Ancestor { .. } => String::new(),
     };
     columns.iter().map(|column| plain(text(column))).collect()
 }
 
-fn footer(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) -> io::Result<()> {
+fn footer(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::Result<()> {
     if section.cut > 0 {
         writeln!(out, "{}", layout::folded(&cut(section), 0, terminal.width))?;
     }
@@ -216,13 +238,13 @@ fn footer(out: &mut dyn Write, section: &PageSection<'_>, terminal: Terminal) ->
 }
 
 /// How many rows the limit left out.
-pub(super) fn cut(section: &PageSection<'_>) -> String {
+pub(super) fn cut(section: &Shown<'_>) -> String {
     let s = if section.cut == 1 { "" } else { "s" };
     format!("{} more row{s} (show with --limit 0)", section.cut)
 }
 
 /// How many rows are hidden, by reason.
-pub(super) fn hidden(section: &PageSection<'_>) -> String {
+pub(super) fn hidden(section: &Shown<'_>) -> String {
     let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.word()));
     counts.collect::<Vec<_>>().join(", ")
 }

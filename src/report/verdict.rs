@@ -1,8 +1,7 @@
 //! What several runs say, as text.
 
-use super::page::PageRow;
 use super::scale::percent_text;
-use crate::compare::{RowRuns, RunsNeeded, word};
+use crate::compare::{Row, RowRuns, RunsNeeded, word};
 use crate::statistics::{Estimate, Interval, Verdict};
 
 /// The interval of the change in percent: `+8.2..+11.5%`; empty if there is none.
@@ -20,8 +19,10 @@ pub(super) fn range_text([low, high]: [String; 2]) -> String {
 }
 
 /// The verdict: `worse`, `more`, or `unclear: ±31%; about 60 runs for ±5%`; empty if there is none.
-pub(super) fn verdict_text(row: &PageRow<'_>) -> String {
-    let Some((runs, verdict)) = row.runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+pub(super) fn verdict_text(row: &Row) -> String {
+    let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
+        return String::new();
+    };
     if verdict != Verdict::Unclear {
         return word(verdict, row.direction()).to_owned();
     }
@@ -37,8 +38,10 @@ pub(super) fn verdict_text(row: &PageRow<'_>) -> String {
 }
 
 /// The verdict on a named value of the overview: `worse run +9.8%`, `unclear run ±31%`.
-pub(super) fn short_text(row: &PageRow<'_>) -> String {
-    let Some((runs, verdict)) = row.runs.and_then(|runs| Some((runs, runs.verdict?))) else { return String::new() };
+pub(super) fn short_text(row: &Row) -> String {
+    let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
+        return String::new();
+    };
     let size = match verdict {
         Verdict::Unclear => half_width(runs).map(half_width_text),
         _ => runs.estimate.map(|estimate| change_text(estimate.ratio)),

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::page::{Line, Tone};
+use super::facts::FactLine;
 use super::scale::spaced;
-use crate::compare::{CommandTotals, Elapsed, RunCount, Side, WindowSide};
+use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::Kind;
 use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
 
@@ -12,24 +12,23 @@ use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
 const MOST_EXPLAINED: f64 = 0.95;
 
 /// The lines about a window: what it covers, the command, and what is not known.
-pub(super) fn lines(label: &'static str, side: &Side, window: &WindowSide) -> Vec<Line> {
-    let fact = |label, text| Line { label, text, tone: Tone::Fact };
+pub(super) fn lines(label: &'static str, side: &SideSummary, window: &WindowSide) -> Vec<FactLine> {
+    let fact = |label, text: String| FactLine::fact(label, text);
     let mut lines = vec![fact(label, covered(side, window))];
     lines.extend(window.info.command.iter().map(|command| fact("command", ran(command, window))));
     lines.extend(window.info.cpu.as_ref().and_then(unexplained).map(|text| fact("", text)));
-    let note = |text| Line { label: "note", text, tone: Tone::Warning };
-    lines.extend(notes(&window.info).into_iter().map(note));
+    lines.extend(notes(&window.info).into_iter().map(|text| FactLine::warning("note", text)));
     lines
 }
 
 /// The lines about several runs: how many there are, how long they took, and the command.
 pub(super) fn lines_of_runs(
     label: &'static str,
-    side: &Side,
+    side: &SideSummary,
     runs: &RunCount,
     window: Option<&WindowSide>,
-) -> Vec<Line> {
-    let fact = |label, text| Line { label, text, tone: Tone::Fact };
+) -> Vec<FactLine> {
+    let fact = |label, text: String| FactLine::fact(label, text);
     let counted = |runs: usize| format!("{runs} run{}", if runs == 1 { "" } else { "s" });
     let gap = if side.file.is_empty() { "" } else { "  " };
     let mut text = format!("{}{gap}{}", side.file, counted(runs.runs));
@@ -50,7 +49,7 @@ pub(super) fn lines_of_runs(
     });
     let lines =
         [fact(label, text)].into_iter().chain(command.map(|command| fact("command", command.arguments.join(" "))));
-    lines.chain(lost.map(|text| Line { label: "note", text, tone: Tone::Warning })).collect()
+    lines.chain(lost.map(|text| FactLine::warning("note", text))).collect()
 }
 
 /// Twenty ticks: the precision is a few percent of that.
@@ -58,7 +57,7 @@ const LEAST_BUSY_NS_PER_CPU: u64 = 200_000_000;
 
 /// `5.06 s on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
 /// explained (97%)`.
-fn covered(side: &Side, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
+fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
     let mut text = spaced(info.duration_ns.into(), Unit::Ns);
     if *since_baseline {
         text += " since the baseline";

@@ -2,7 +2,7 @@
 
 use ctprof::CtprofSnapshot;
 use ctprof::compare::{
-    Comparison, Digest, GroupBy, Options, Per, Runs, RunsError, Sides, compare, compare_digests, parse_metric, show,
+    Digest, GroupBy, Options, Per, Report, Runs, RunsError, Sides, compare, parse_metric, report, show,
 };
 use ctprof::diagnose::{Note, Warning};
 use ctprof::model::Section;
@@ -38,21 +38,22 @@ fn options(change: impl FnOnce(&mut Options)) -> Options {
 }
 
 /// The groups of a section, in the order of their rows.
-fn order(comparison: &Comparison, section: Section) -> Vec<String> {
-    let table = comparison.tables.iter().find(|table| table.section == section).unwrap();
-    let mut names: Vec<_> = table.rows.iter().map(|row| table.groups[row.group].name.clone()).collect();
+fn order(comparison: &Report, section: Section) -> Vec<String> {
+    let table = comparison.sections.iter().find(|table| table.section == section).unwrap();
+    let groups = table.rows.iter().map(|row| &table.groups[row.group]).filter(|group| !group.is_all());
+    let mut names: Vec<_> = groups.map(|group| group.label.clone()).collect();
     names.dedup();
     names
 }
 
-fn notes(comparison: &Comparison, section: Section) -> Vec<&Note> {
-    comparison.tables.iter().filter(|table| table.section == section).flat_map(|table| &table.notes).collect()
+fn notes(comparison: &Report, section: Section) -> Vec<&Note> {
+    comparison.sections.iter().filter(|table| table.section == section).flat_map(|table| &table.notes).collect()
 }
 
 mod header {
     use super::*;
 
-    fn of_hosts(a: &Value, b: &Value) -> Comparison {
+    fn of_hosts(a: &Value, b: &Value) -> Report {
         compare(&snapshot(a, &[]), &snapshot(b, &[]), &Options::default())
     }
 
@@ -71,8 +72,8 @@ mod header {
             .iter()
             .flatten()
             .map(|difference| {
-                let Sides { baseline, candidate } =
-                    difference.values.as_ref().map(|value| value.as_deref().unwrap_or("-"));
+                let values = difference.values.as_ref().map(|value| value.as_deref().unwrap_or("-"));
+                let (baseline, candidate) = values.both().unwrap();
                 (difference.field.as_str(), baseline, candidate)
             })
             .collect();
@@ -81,7 +82,7 @@ mod header {
         assert_eq!(differences, expected);
         assert!(matches!(&header.warnings[..], [Warning::DifferentKernel { .. }]), "{:?}", header.warnings);
         assert_eq!(of_hosts(&a, &json!({})).header.unwrap().differences, None);
-        let host = show(&snapshot(&a, &[]), &Options::default()).host;
+        let host = show(&snapshot(&a, &[]), &Options::default()).header.unwrap().host;
         for fact in [("kernel_release", "6.1"), ("online_cpus", "2"), ("sched_tunables.y", "2")] {
             assert!(host.contains(&(fact.0.to_owned(), fact.1.to_owned())), "{fact:?} in {host:?}");
         }
@@ -187,8 +188,7 @@ mod order_of_groups {
         let comparison = compare(&side(10), &side(20), &Options::default());
         assert_eq!(order(&comparison, Section::Overview)[0], "app");
         let view = show(&side(10), &Options::default());
-        let overview = view.tables.iter().find(|table| table.section == Section::Overview).unwrap();
-        assert_eq!(overview.groups[overview.rows[0].group].name, "app");
+        assert_eq!(order(&view, Section::Overview)[0], "app");
         // With a thread of another process of that name, it is a group like any other.
         let mixed = |run: u64| {
             let own = with(ran(10 * run), &json!({"party": "ctprof"}));
@@ -199,10 +199,10 @@ mod order_of_groups {
     }
 
     /// The value that stands for each group.
-    fn leaders(comparison: &Comparison) -> Vec<(String, String)> {
-        let table = comparison.tables.iter().find(|table| table.section == Section::Overview).unwrap();
-        let leading = table.rows.iter().filter(|row| row.leads);
-        leading.map(|row| (table.groups[row.group].name.clone(), row.name.to_string())).collect()
+    fn leaders(comparison: &Report) -> Vec<(String, String)> {
+        let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
+        let leading = table.rows.iter().filter(|row| row.is_headline && !table.groups[row.group].is_all());
+        leading.map(|row| (table.groups[row.group].label.clone(), row.name.to_string())).collect()
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod order_of_groups {
     /// The values of a group in the overview, by name.
     fn overview(snapshot: &CtprofSnapshot, group: &str, options: &Options) -> Vec<(String, Value)> {
         let view = show(snapshot, options);
-        let tables = view.tables.iter().filter(|table| table.section == Section::Overview);
-        let rows = tables.flat_map(|table| table.rows.iter().filter(|row| table.groups[row.group].name == group));
-        rows.filter_map(|row| Some((row.name.to_string(), json!(row.value.as_ref()?)))).collect()
+        let tables = view.sections.iter().filter(|table| table.section == Section::Overview);
+        let rows = tables.flat_map(|table| table.rows.iter().filter(|row| table.groups[row.group].label == group));
+        rows.filter_map(|row| Some((row.name.to_string(), json!(row.values.baseline.as_ref()?)))).collect()
     }
 
     #[test]
@@ -271,9 +271,10 @@ mod order_of_groups {
             overview(&side(100), "(exited threads)", &Options::default()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["run"]);
         let view = show(&side(100), &Options::default());
-        let table = view.tables.iter().find(|table| table.section == Section::Overview).unwrap();
-        let mut order: Vec<_> = table.rows.iter().map(|row| table.groups[row.group].path.join(" ")).collect();
+        let table = view.sections.iter().find(|table| table.section == Section::Overview).unwrap();
+        let mut order: Vec<_> = table.rows.iter().map(|row| table.groups[row.group].key.join(" ")).collect();
         order.dedup();
+        assert_eq!(order.remove(0), "", "all groups");
         assert_eq!(
             order,
             ["app", "recorder", "recorder (exited threads)"],
@@ -292,11 +293,11 @@ mod order_of_groups {
             runs(of_run, &Options::default())
         };
         let quanta = |values: Value| {
-            let sides = Sides { baseline: side(values.clone()), candidate: side(values) };
-            let comparison = compare_digests(sides, &Options::default());
-            let table = comparison.tables.iter().find(|table| table.section == Section::Overview).unwrap();
+            let sides = Sides::two(side(values.clone()), side(values));
+            let comparison = report(sides, &Options::default(), &[]);
+            let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
             let row = |name: &str| {
-                table.rows.iter().find(|row| row.name == name && table.groups[row.group].name == "app").unwrap()
+                table.rows.iter().find(|row| row.name == name && table.groups[row.group].label == "app").unwrap()
             };
             let run = row("run").runs.as_ref().unwrap();
             assert_eq!(run.values.baseline[..3], [0.0, 0.0, run.values.baseline[7]]);
@@ -323,9 +324,9 @@ mod order_of_groups {
             };
             runs(of_run, &Options::default())
         };
-        let sides = Sides { baseline: side(5_000_000, 0), candidate: side(9_000_000, 3) };
-        let comparison = compare_digests(sides, &Options::default());
-        assert!(comparison.is_repeated() && comparison.runs == Sides { baseline: 8, candidate: 8 });
+        let sides = Sides::two(side(5_000_000, 0), side(9_000_000, 3));
+        let comparison = report(sides, &Options::default(), &[]);
+        assert!(comparison.is_repeated() && comparison.runs == Sides::two(8, 8));
         let order = order(&comparison, Section::Overview);
         assert_eq!(order[0], "clear", "{order:?}");
         assert!(leaders(&comparison).contains(&("clear".to_owned(), "read".to_owned())), "{:?}", leaders(&comparison));
@@ -393,7 +394,7 @@ mod sections {
                 all.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
             });
             let view = show(&snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": 5}))]), &options);
-            let notes = view.tables.iter().flat_map(|table| &table.notes);
+            let notes = view.sections.iter().flat_map(|table| &table.notes);
             notes.map(|note| format!("{note:?}").split([' ', '{']).next().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(noted(&[]), Vec::<String>::new());
@@ -431,7 +432,7 @@ mod sections {
         let side = snapshot(&json!({"parse_summary": io}), &[process(1, "app", &json!({"run_time_ns": 5}))]);
         let comparison = compare(&side, &side, &Options::default());
         let view = show(&side, &Options::default());
-        let table = view.tables.iter().find(|table| table.section == Section::Capture).unwrap();
+        let table = view.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         for notes in [notes(&comparison, Section::Capture), table.notes.iter().collect()] {
             assert!(notes.iter().any(|note| matches!(note, Note::Missing { .. })), "{notes:?}");
         }
@@ -450,8 +451,8 @@ mod sections {
         let comparison = compare(&side("/alpha"), &side("/omega"), &options(|all| all.group_by = GroupBy::Cgroup));
         assert_eq!(comparison.renamed.len(), 1);
         let is_marked = |section: Section| {
-            let table = comparison.tables.iter().find(|table| table.section == section).unwrap();
-            table.groups.iter().map(|group| group.renamed).collect::<Vec<_>>()
+            let table = comparison.sections.iter().find(|table| table.section == section).unwrap();
+            table.groups.iter().filter(|group| !group.is_all()).map(|group| group.renamed).collect::<Vec<_>>()
         };
         for section in [Section::Overview, Section::Primary, Section::CgroupStats] {
             assert_eq!(is_marked(section), [true], "{section:?}");
@@ -463,8 +464,7 @@ mod sections {
     fn sections_without_data_are_left_out_unless_they_are_selected() {
         let side = |run: u64| snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": run}))]);
         let all = compare(&side(1), &side(2), &Options::default());
-        let sections =
-            |comparison: &Comparison| comparison.tables.iter().map(|table| table.section).collect::<Vec<_>>();
+        let sections = |comparison: &Report| comparison.sections.iter().map(|table| table.section).collect::<Vec<_>>();
         assert_eq!(sections(&all), [Section::Overview, Section::Primary]);
         let chosen = options(|all| all.sections = vec![Section::SchedExt, Section::Primary, Section::IoStat]);
         let chosen = compare(&side(1), &side(2), &chosen);
@@ -473,16 +473,23 @@ mod sections {
 
     #[test]
     fn the_tree_below_a_report_has_all_its_groups_and_no_selection_of_metrics() {
-        let some = options(|all| {
-            all.sections = vec![Section::Overview, Section::Primary, Section::Pressure];
-            all.metrics = vec![parse_metric("run_time_ns").unwrap()];
-            all.per = Some(Per::Run);
-        });
-        let tree = some.tree().unwrap();
-        assert_eq!((tree.group_by, tree.per, tree.metrics.len()), (GroupBy::All, Some(Per::Run), 0));
-        assert_eq!(tree.sections, [Section::Overview, Section::Pressure]);
-        assert!(tree.tree().is_none(), "it is the tree");
-        assert!(options(|all| all.sections = vec![Section::Primary]).tree().is_none());
+        let with_tree = |sections: &[Section]| {
+            options(|all| {
+                all.sections = sections.to_vec();
+                all.metrics = vec![parse_metric("run_time_ns").unwrap()];
+                all.per = Some(Per::Run);
+                all.has_tree = true;
+            })
+        };
+        let run = snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": 5, "minflt": 1}))]);
+        let report = show(&run, &with_tree(&[Section::Overview, Section::Primary, Section::Pressure]));
+        let tree = report.tree.unwrap();
+        assert_eq!((report.group_by, tree.group_by, tree.per), (GroupBy::Pcomm, GroupBy::All, Per::Run));
+        let sections: Vec<_> = tree.sections.iter().map(|section| section.section).collect();
+        assert_eq!(sections, [Section::Overview, Section::Pressure]);
+        assert!(tree.sections[0].rows.iter().any(|row| row.name == "faults"));
+        assert!(tree.tree.is_none(), "it is the tree");
+        assert!(show(&run, &with_tree(&[Section::Primary])).tree.is_none());
     }
 
     #[test]
@@ -497,9 +504,9 @@ mod sections {
         let comparison = compare(&side(5, 1, 1), &side(9, 1, 1), &Options::default());
         assert_eq!(order(&comparison, Section::HostPressure), ["host"]);
         assert_eq!(order(&comparison, Section::SchedExt), ["sched_ext"]);
-        let pressure = comparison.tables.iter().find(|table| table.section == Section::HostPressure).unwrap();
+        let pressure = comparison.sections.iter().find(|table| table.section == Section::HostPressure).unwrap();
         let changed: Vec<_> =
-            pressure.rows.iter().filter(|row| !row.change.is_silent()).map(|row| &*row.name).collect();
+            pressure.rows.iter().filter(|row| row.hidden_reason().is_none()).map(|row| &*row.name).collect();
         assert_eq!(changed, ["cpu.some.total_usec"]);
         let noted = |enable, hotplug| {
             let comparison = compare(&side(5, 1, 1), &side(5, enable, hotplug), &Options::default());
@@ -518,9 +525,14 @@ mod sections {
         let facts = json!({"capture": capture, "taskstats_summary": {"ok_count": 3, "esrch_count": 4, "struct_version": 16},
                            "psi": {}});
         let view = show(&snapshot(&facts, &[]), &Options::default());
-        let table = view.tables.iter().find(|table| table.section == Section::Capture).unwrap();
+        let table = view.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         let value = |name: &str| {
-            table.rows.iter().find(|row| row.name == name).and_then(|row| row.value.as_ref()).map(|value| json!(value))
+            table
+                .rows
+                .iter()
+                .find(|row| row.name == name)
+                .and_then(|row| row.values.baseline.as_ref())
+                .map(|value| json!(value))
         };
         for (name, expected) in [
             ("duration", 70),
@@ -536,9 +548,9 @@ mod sections {
             assert_eq!(value(name), Some(json!(expected)), "{name}");
         }
         assert_eq!((value("engine"), value("cost.smaps")), (Some(json!("procfs")), None));
-        assert_eq!(table.groups[0].population.members, 1);
+        assert_eq!(table.groups[0].members(), Sides::one(Some(1)));
         let unknown = show(&snapshot(&json!({"capture": {"engine": ""}}), &[]), &Options::default());
-        let table = unknown.tables.iter().find(|table| table.section == Section::Capture).unwrap();
+        let table = unknown.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         assert!(table.rows.iter().all(|row| row.name != "engine"));
     }
 }
@@ -549,8 +561,9 @@ mod names {
     /// Which groups have a name that the kernel may have cut.
     fn cut(group_by: GroupBy, threads: &[Value]) -> Vec<(String, bool)> {
         let view = show(&snapshot(&json!({}), threads), &options(|all| all.group_by = group_by));
-        let table = view.tables.iter().find(|table| table.section == Section::Primary).unwrap();
-        table.groups.iter().map(|group| (group.path.join(" "), group.name_cut)).collect()
+        let table = view.sections.iter().find(|table| table.section == Section::Primary).unwrap();
+        let groups = table.groups.iter().filter(|group| !group.is_all());
+        groups.map(|group| (group.key.join(" "), group.name_cut)).collect()
     }
 
     fn named(tid: u32, pcomm: &str, comm: &str, is_complete: bool) -> Value {
@@ -600,13 +613,13 @@ mod names {
         let literal = options(|all| {
             (all.group_by, all.names) = (GroupBy::Comm, ctprof::compare::Names::Literal);
         });
-        assert_eq!(show(&snapshot(&json!({}), &threads), &literal).tables[0].groups.len(), 2);
+        assert_eq!(show(&snapshot(&json!({}), &threads), &literal).sections[0].groups.len(), 3, "with all groups");
     }
 }
 
 mod gates {
     use super::*;
-    use ctprof::compare::{Gate, GateOutcome, compare_with_gates};
+    use ctprof::compare::{Gate, GateOutcome, report};
 
     /// The outcomes of a gate on captures of two cgroups, of the host's pressure and of sched_ext.
     fn outcomes(gate: &str, baseline: u64, candidate: u64) -> Vec<GateOutcome> {
@@ -620,8 +633,8 @@ mod gates {
             let threads = ["/a", "/b", "/c"].map(|cgroup| process(1, "app", &json!({"cgroup": cgroup, "minflt": 1})));
             Runs::from(Digest::of_snapshot(&snapshot(&facts, &threads), &options))
         };
-        let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
-        compare_with_gates(sides, &options, &[gate]).gates.into_iter().map(|result| result.outcome).collect()
+        let sides = Sides::two(side(baseline), side(candidate));
+        report(sides, &options, &[gate]).gates.into_iter().map(|result| result.outcome).collect()
     }
 
     #[test]
@@ -648,8 +661,8 @@ mod gates {
         };
         let outcome = |gate: &str, other: Value| {
             let used = json!({"/a": {"cpu": {"usage_usec": 7}}, "/new": {"cpu": {"usage_usec": 2000}}});
-            let sides = Sides { baseline: side(other), candidate: side(used) };
-            compare_with_gates(sides, &options, &[gate.parse().unwrap()]).gates.remove(0).outcome
+            let sides = Sides::two(side(other), side(used));
+            report(sides, &options, &[gate.parse().unwrap()]).gates.remove(0).outcome
         };
         let others = json!({"/a": {"cpu": {"usage_usec": 7}}});
         assert_eq!(outcome("/new:cpu.usage_usec>1ms", others.clone()), GateOutcome::Failed);
@@ -676,8 +689,8 @@ mod gates {
             Runs::from(Digest::of_snapshot(&snapshot(&fields, &threads), &Options::default()))
         };
         let outcome = |gate: &str| {
-            let sides = Sides { baseline: side(1), candidate: side(2) };
-            compare_with_gates(sides, &Options::default(), &[gate.parse().unwrap()]).gates.remove(0).outcome
+            let sides = Sides::two(side(1), side(2));
+            report(sides, &Options::default(), &[gate.parse().unwrap()]).gates.remove(0).outcome
         };
         assert_eq!(outcome("app:run>10%"), GateOutcome::Passed, "a share of the time");
         assert_eq!(outcome("app:run>500ms"), GateOutcome::Failed);
@@ -731,8 +744,8 @@ mod runs {
             }
             side
         };
-        let sides = Sides { baseline: side(baseline), candidate: side(candidate) };
-        compare_digests(sides, &Options::default()).design == ctprof::statistics::Design::Paired
+        let sides = Sides::two(side(baseline), side(candidate));
+        report(sides, &Options::default(), &[]).design == ctprof::statistics::Design::Paired
     }
 
     #[test]
@@ -756,27 +769,24 @@ mod runs {
             snapshot(&json!({}), &[thread(1, "a", "/x"), thread(2, "b", "/x"), thread(3, "a", "/y")])
         };
         for group_by in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::Cgroup] {
-            let report = |made_for: GroupBy| {
+            let rows = |made_for: GroupBy| {
                 let side = || {
                     let mut side = Runs::default();
                     let options = options(|all| all.group_by = made_for);
                     (0..4).for_each(|run| side.add(Digest::of_snapshot(&of_run(run), &options)));
                     if made_for == group_by { side } else { side.narrowed(group_by) }
                 };
-                let comparison = compare_digests(
-                    Sides { baseline: side(), candidate: side() },
-                    &options(|all| all.group_by = group_by),
-                );
-                let rows = comparison.tables.iter().flat_map(|table| {
+                let comparison = report(Sides::two(side(), side()), &options(|all| all.group_by = group_by), &[]);
+                let rows = comparison.sections.iter().flat_map(|table| {
                     table
                         .rows
                         .iter()
-                        .map(|row| format!("{:?} {} {:?}", table.groups[row.group].path, row.name, row.values))
+                        .map(|row| format!("{:?} {} {:?}", table.groups[row.group].key, row.name, row.values))
                 });
                 rows.collect::<Vec<_>>()
             };
-            assert!(!report(group_by).is_empty());
-            assert_eq!(report(GroupBy::All), report(group_by), "{group_by:?}");
+            assert!(!rows(group_by).is_empty());
+            assert_eq!(rows(GroupBy::All), rows(group_by), "{group_by:?}");
         }
     }
 
@@ -792,13 +802,12 @@ mod runs {
                 }
                 side
             };
-            let comparison =
-                compare_digests(Sides { baseline: side(lacks[0]), candidate: side(lacks[1]) }, &Options::default());
-            let table = comparison.tables.iter().find(|table| table.section == Section::Primary).unwrap();
+            let comparison = report(Sides::two(side(lacks[0]), side(lacks[1])), &Options::default(), &[]);
+            let table = comparison.sections.iter().find(|table| table.section == Section::Primary).unwrap();
             let row = table.rows.iter().find(|row| row.name == "run_time_ns").unwrap();
             (row.partial, row.covered)
         };
-        let whole = Sides { baseline: Some(2), candidate: Some(2) };
+        let whole = Sides::two(Some(2), Some(2));
         assert_eq!(compared([9, 9]), (false, whole));
         for run in 0..4 {
             assert_eq!(compared([run, 9]), (true, Sides { baseline: Some(1), ..whole }), "run {run}");
@@ -810,5 +819,5 @@ mod runs {
 fn a_comparison_of_single_captures_has_no_runs() {
     let one = || CtprofSnapshot::default();
     let comparison = compare(&one(), &one(), &Options::default());
-    assert!(!comparison.is_repeated() && comparison.runs == Sides { baseline: 1, candidate: 1 });
+    assert!(!comparison.is_repeated() && comparison.runs == Sides::two(1, 1));
 }

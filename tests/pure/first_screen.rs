@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use ctprof::compare::{Form, Options, show};
 use ctprof::model::Section;
-use ctprof::report::{Page, Selection, Terminal, write_table};
+use ctprof::report::{Selection, Terminal, write_table};
 use ctprof::{CtprofSnapshot, window};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
@@ -218,6 +218,7 @@ fn a_comparison_of_one_boot_has_what_happened_in_between_as_its_difference() {
     rows.sort_by_key(ToString::to_string);
     let s = |tenths: u64| tenths * SECOND / 10;
     let expected = [
+        json!(["all groups", s(60), s(109), s(49)]),
         json!(["gone", null, null, null]),
         json!(["make", s(10), s(42), s(32)]),
         json!(["new", null, s(7), null]),
@@ -327,8 +328,9 @@ fn totals_of_the_overview_did_not_say_which_threads_they_lack() {
     let lines = table(&["show", &Files::new().file("a", &snapshot)]);
     assert_eq!(lines[1], "app 2 30% 0% 0.0%* 170%* 0.8 410B*", "{lines:?}");
     let view = show(&loaded(snapshot), &Options::default());
-    let rows = &view.tables.iter().find(|table| table.section == Section::Overview).unwrap().rows;
-    let coverage = |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.covered, row.partial));
+    let rows = &view.sections.iter().find(|table| table.section == Section::Overview).unwrap().rows;
+    let coverage =
+        |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.covered.baseline.unwrap(), row.partial));
     for name in ["run", "wait", "csw"] {
         assert_eq!(coverage(name), Some((2, false)), "{name}");
     }
@@ -460,7 +462,7 @@ fn no_line_of_the_first_screen_is_wider_than_the_terminal() {
     for width in [40, 60, 80, 120] {
         let terminal = Terminal { width: Some(width), ..Terminal::default() };
         let mut out = Vec::new();
-        write_table(&mut out, &Page::of_view(&view, Selection::default()), &[], terminal).unwrap();
+        write_table(&mut out, &view, &Selection::default(), terminal).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert!(page.lines().all(|line| line.width() <= width.into()), "{width}:\n{page}");
         let hog = page.lines().find(|line| line.starts_with("hog")).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{Digest, GroupBy, Options, show_digest};
+use ctprof::compare::{Digest, GroupBy, Options, Sides, report};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -503,7 +503,8 @@ fn the_groups_above_a_tree_are_those_of_a_report_without_one() {
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
         options.group_by = axis;
         let (own, narrowed) = (Digest::of_snapshot(&snapshot, &options), whole.narrowed(axis));
-        let [own, narrowed] = [own, narrowed].map(|digest| format!("{:?}", show_digest(digest, &options)));
+        let [own, narrowed] =
+            [own, narrowed].map(|digest| format!("{:?}", report(Sides::one(digest.into()), &options, &[])));
         assert!(own == narrowed, "{axis:?}");
     }
 }

@@ -122,9 +122,9 @@ fn every_metric_is_a_row_of_every_group() {
     let mut options = ctprof::compare::Options::default();
     options.form = ctprof::compare::Form::Long;
     let comparison = compare(&snapshot, &snapshot, &options);
-    let compared: usize = comparison.tables[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
+    let compared: usize = comparison.sections[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
     let view = show(&snapshot, &options);
-    let shown: usize = view.tables[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
+    let shown: usize = view.sections[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
     assert_eq!([compared, shown], [METRICS.len() + DERIVED.len(); 2]);
 }
 

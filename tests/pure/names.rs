@@ -26,8 +26,9 @@ fn groups(snapshot: &CtprofSnapshot, group_by: GroupBy) -> Vec<(String, u64)> {
     let mut options = Options::default();
     options.group_by = group_by;
     let view = show(snapshot, &options);
-    let table = view.tables.iter().find(|table| table.section == ctprof::model::Section::Primary).unwrap();
-    table.groups.iter().map(|group| (group.name.clone(), group.population.members)).collect()
+    let table = view.sections.iter().find(|table| table.section == ctprof::model::Section::Primary).unwrap();
+    let groups = table.groups.iter().filter(|group| !group.is_all());
+    groups.map(|group| (group.label.clone(), group.members().baseline.unwrap())).collect()
 }
 
 #[test]

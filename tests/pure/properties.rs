@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ctprof::compare::{Comparison, Delta, GroupBy, Options, show};
+use ctprof::compare::{Delta, GroupBy, Options, Report, show};
 use ctprof::model::Threads;
 use ctprof::model::{METRICS, Metric, Metrics, Value as Held, WindowRule};
 use ctprof::names::{cgroup_pattern, pattern_key};
-use ctprof::report::{Page, Selection, Terminal};
+use ctprof::report::{Selection, Terminal};
 use ctprof::window::{self, Exits, PackedThreads};
 use ctprof::{CtprofSnapshot, ThreadState, compare, report};
 use proptest::prelude::*;
@@ -162,13 +162,13 @@ fn by(group_by: GroupBy) -> Options {
 const AXES: [GroupBy; 5] = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
 
 /// The numeric deltas of a comparison, by section, group and metric.
-fn deltas(comparison: &Comparison) -> BTreeMap<(String, Vec<String>, String), i128> {
+fn deltas(comparison: &Report) -> BTreeMap<(String, Vec<String>, String), i128> {
     let mut deltas = BTreeMap::new();
-    for table in &comparison.tables {
+    for table in &comparison.sections {
         for row in &table.rows {
             if let Some(Delta::Number(delta)) = row.delta {
                 let place =
-                    (table.section.name().to_owned(), table.groups[row.group].path.clone(), row.name.to_string());
+                    (table.section.name().to_owned(), table.groups[row.group].key.clone(), row.name.to_string());
                 deltas.insert(place, delta);
             }
         }
@@ -230,8 +230,8 @@ proptest! {
     #[test]
     fn nothing_changes_between_a_snapshot_and_itself(a in snapshot()) {
         for axis in AXES {
-            for table in compare(&a, &a, &by(axis)).tables {
-                prop_assert!(table.rows.iter().all(|row| row.change >= ctprof::compare::Change::Unchanged));
+            for table in compare(&a, &a, &by(axis)).sections {
+                prop_assert!(table.rows.iter().all(|row| row.change >= Some(ctprof::compare::Change::Unchanged)));
             }
         }
     }
@@ -252,7 +252,7 @@ proptest! {
         for axis in AXES {
             let json = |snapshot| {
                 let (view, mut out) = (show(snapshot, &by(axis)), Vec::new());
-                report::write_json(&mut out, &Page::of_view(&view, Selection::default())).unwrap();
+                report::write_json(&mut out, &view, &Selection::default()).unwrap();
                 serde_json::from_slice::<Value>(&out).unwrap()["rows"].clone()
             };
             prop_assert_eq!(json(&a), json(&reversed));
@@ -322,15 +322,15 @@ proptest! {
             let comparison = compare(&a, &b, &by(axis));
             let view = show(&a, &by(axis));
             let selection = Selection::default();
-            for page in [Page::of_comparison(&comparison, selection), Page::of_view(&view, selection)] {
+            for report in [comparison, view] {
                 let mut out = Vec::new();
                 for width in [None, Some(60)] {
                     let terminal = Terminal { width, ..Terminal::default() };
-                    report::write_table(&mut out, &page, &[], terminal).unwrap();
+                    report::write_table(&mut out, &report, &selection, terminal).unwrap();
                 }
-                report::write_markdown(&mut out, &page, &[]).unwrap();
-                report::write_csv(&mut out, &page).unwrap();
-                report::write_json(&mut out, &page).unwrap();
+                report::write_markdown(&mut out, &report, &selection).unwrap();
+                report::write_csv(&mut out, &report, &selection).unwrap();
+                report::write_json(&mut out, &report, &selection).unwrap();
                 clean(&out)?;
             }
         }

@@ -106,7 +106,7 @@ fn a_section_asked_for_twice_was_shown_twice() {
 }
 
 #[test]
-fn groups_only_in_the_candidate_were_left_unsorted() {
+fn groups_only_in_the_candidate_are_sorted_with_the_others() {
     let files = Snapshots::new();
     let old = files.with("old", &[thread(1, "stays", json!({"run_time_ns": 10}))]);
     let new = [("stays", 20), ("small", 5), ("hog", 9000), ("medium", 500)];
@@ -114,11 +114,11 @@ fn groups_only_in_the_candidate_were_left_unsorted() {
     let new = files.with("new", &new);
     let rows = rows(&["compare", &old, &new, "-m", "run_time_ns", "-s", "run_time_ns", "--sections", "primary"]);
     let order: Vec<_> = rows.iter().map(|row| row["group"].as_str().unwrap()).collect();
-    assert_eq!(order, ["hog", "medium", "stays", "small"]);
+    assert_eq!(order, ["all groups", "hog", "medium", "stays", "small"]);
 }
 
 #[test]
-fn a_heap_that_went_from_freed_to_allocated_was_ranked_by_its_ends() {
+fn a_heap_that_went_from_freed_to_allocated_is_ranked_by_its_whole_change() {
     let files = Snapshots::new();
     let heap = |allocated: u64, freed: u64| json!({"allocated_bytes": allocated, "deallocated_bytes": freed});
     let mib = 1 << 20;
@@ -128,7 +128,8 @@ fn a_heap_that_went_from_freed_to_allocated_was_ranked_by_its_ends() {
     let old = side("old", heap(0, 100 * mib), heap(100 * mib, 0));
     let new = side("new", heap(100 * mib, 0), heap(180 * mib, 0));
     let rows = rows(&["compare", &old, &new, "-m", "live_heap_estimate", "--sections", "derived"]);
-    assert_eq!((&rows[0]["group"], &rows[0]["delta"]), (&json!("crossing"), &json!(200 * mib)));
+    let first: Vec<_> = rows.iter().map(|row| json!([row["group"], row["delta"]])).collect();
+    assert_eq!(first[..2], [json!(["all groups", 280 * mib]), json!(["crossing", 200 * mib])]);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_snapshot_compared_with_itself_did_not_count_what_is_unchanged() {
 }
 
 #[test]
-fn the_limit_counted_for_each_list_and_was_ignored_by_csv_and_json() {
+fn the_limit_counts_the_rows_of_groups_in_all_lists_and_formats() {
     let files = Snapshots::new();
     let side = |name: &str, shift: u32| {
         let threads: Vec<_> = (0..6)
@@ -186,10 +187,14 @@ fn the_limit_counted_for_each_list_and_was_ignored_by_csv_and_json() {
     let (old, new) = (side("old", 1), side("new", 4));
     let args = ["compare", &old, &new, "-n", "2", "-m", "minflt", "--sections", "primary"];
     let page = printed(&args);
-    assert_eq!(page.lines().filter(|line| line.contains("minflt")).count(), 2, "{page}");
-    assert_eq!(rows(&args).iter().filter(|row| row["change"] != "unchanged").count(), 2);
+    let of_groups = |page: &str| {
+        let lines = page.lines().filter(|line| line.contains("minflt") && !line.contains("unchanged"));
+        lines.filter(|line| !line.contains("all groups")).count()
+    };
+    assert_eq!(of_groups(&page), 2, "{page}");
+    assert_eq!(rows(&args).iter().filter(|row| row["change"] != "unchanged" && row["path"] != json!([])).count(), 2);
     let csv = printed(&[&args[..], &["--format", "csv"]].concat());
-    assert_eq!(csv.lines().filter(|line| line.contains("minflt") && !line.contains("unchanged")).count(), 2, "{csv}");
+    assert_eq!(of_groups(&csv), 2, "{csv}");
     assert!(rows(&args[..3]).len() > 100, "without a limit JSON has every row");
 }
 

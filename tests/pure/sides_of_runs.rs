@@ -290,3 +290,30 @@ fn two_single_files_are_compared_as_ever() {
     let page = text(&out.stdout);
     assert!(!page.contains("verdict") && !page.contains("threshold") && !page.contains("\"runs\""), "{page}");
 }
+
+#[test]
+fn a_directory_of_runs_is_shown_as_the_medians_of_its_runs() {
+    let lab = Lab::new();
+    lab.side("runs", [1000, 3000, 2000]);
+    lab.write("runs", 3, &window(1, &[("make", ran(9000))]));
+    lab.write("runs", 4, &window(0, &[("cc", ran(5))]));
+    (5..12).for_each(|run| lab.write("runs", run, &window(0, &[("make", ran(2500))])));
+    let out = lab.ctprof(&["show", "runs", "--format", "json"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let page: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&page["snapshot"]["runs"], &page["snapshot"]["excluded"]), (&json!(11), &json!(1)));
+    let rows = page["rows"].as_array().unwrap();
+    let row = |group: &str| {
+        rows.iter()
+            .find(|row| row["section"] == "primary" && row["group"] == group && row["metric"] == "run_time_ns")
+            .unwrap()
+    };
+    assert_eq!(row("make")["value"], 2_500_000_000_u64);
+    let ms = [1000, 3000, 2000, 0, 2500, 2500, 2500, 2500, 2500, 2500, 2500_u64];
+    assert_eq!(row("make")["runs"], json!(ms.map(|ms| ms * 1_000_000)));
+    assert_eq!((&row("make")["verdict"], &row("cc")["value"]), (&Value::Null, &json!(0)));
+    assert_eq!(row("all groups")["value"], 2_500_000_000_u64);
+    let table = String::from_utf8(lab.ctprof(&["show", "runs"]).stdout).unwrap();
+    assert!(table.starts_with("runs       runs  11 runs"), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("make") && line.contains("2.50s")), "{table}");
+}

@@ -2,13 +2,16 @@
 
 use std::io;
 
-use ctprof::report::{Page, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
+use ctprof::compare::Report;
+use ctprof::report::{Selection, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
 
-/// Writes a page in every format, to nowhere.
-pub fn write_all(page: &Page<'_>) {
-    write_table(&mut io::sink(), page, &[], Terminal { width: Some(60), ..Terminal::default() }).expect("a table");
-    write_markdown(&mut io::sink(), page, &[]).expect("Markdown");
-    write_csv(&mut io::sink(), page).expect("CSV");
-    write_json(&mut io::sink(), page).expect("JSON");
-    write_html(&mut io::sink(), page, None).expect("HTML");
+/// Writes a report in every format, to nowhere.
+pub fn write_all(report: &Report) {
+    let all = Selection::default();
+    let terminal = Terminal { width: Some(60), ..Terminal::default() };
+    write_table(&mut io::sink(), report, &all, terminal).expect("a table");
+    write_markdown(&mut io::sink(), report, &all).expect("Markdown");
+    write_csv(&mut io::sink(), report, &all).expect("CSV");
+    write_json(&mut io::sink(), report, &all).expect("JSON");
+    write_html(&mut io::sink(), report, &all, None).expect("HTML");
 }

@@ -25,9 +25,9 @@ fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let digest = Digest::of_snapshot(&snapshot, &options);
     let mut whole = ThreadTotals::new(&options);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
-    assert_eq!((digest.kinds.len(), digest.census.threads), (3, 10_000));
-    for (names, members) in whole.kinds {
-        let part = &digest.kinds[&names];
+    assert_eq!((digest.by_names.len(), digest.census.threads), (3, 10_000));
+    for (names, members) in whole.by_names {
+        let part = &digest.by_names[&names];
         assert_eq!((part.threads, part.lifetimes, &part.totals), (members.threads, members.lifetimes, &members.totals));
     }
 }
@@ -76,8 +76,8 @@ fn crowd() -> Vec<ThreadState> {
     vec![leader(1), leader(2), worker, exited, work]
 }
 
-fn members(threads: &[ThreadState]) -> Members {
-    let mut members = Members::default();
+fn members(threads: &[ThreadState]) -> GroupTotals {
+    let mut members = GroupTotals::default();
     threads.iter().for_each(|thread| members.add(thread));
     members
 }
@@ -152,7 +152,7 @@ fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matche
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
         let (narrowed, expected) = (whole.narrowed(axis), made_for(axis));
         assert_eq!(narrowed.tasks, expected.tasks, "{axis:?}");
-        assert_eq!(narrowed.kinds.len(), expected.kinds.len(), "{axis:?}");
+        assert_eq!(narrowed.by_names.len(), expected.by_names.len(), "{axis:?}");
     }
     assert_eq!(whole.narrowed(GroupBy::Cgroup).tasks.len(), 2);
 }
@@ -219,7 +219,7 @@ fn memory_is_summed_per_kind_with_the_number_of_processes_that_have_it() {
     let kinds = BTreeMap::from([("Rss".to_owned(), (7 * 1024, 2)), ("Swap".to_owned(), (1024, 1))]);
     assert_eq!(memory, BTreeMap::from([("app".to_owned(), Memory { processes: 2, kinds })]));
     let mut merged = Memory::default();
-    memory_of_processes(&snapshot, Names::Literal).into_values().for_each(|memory| merged.merge(memory));
+    memory_of_processes(&snapshot, Names::Literal).into_values().for_each(|memory| merged.merge(&memory));
     assert_eq!(merged, memory["app"]);
     assert_eq!(memory_of_processes(&snapshot, Names::Literal).len(), 2, "one entry per process");
 }

@@ -8,22 +8,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::REPORT_FORMAT_VERSION;
+use super::super::facts::{Fact, FactLine, Tone};
 use super::super::gates;
 use super::super::overview::group_verdict;
-use super::super::page::{Line, Page, PageRow, PageSection, Sided, Tone};
+use super::super::selection::Shown;
 use super::super::verdict::verdict_text;
-use super::rows::{Chosen, selected};
-use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Sides, Turnover};
+use super::rows::PageSection;
+use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Report, Row, Turnover};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Interval;
 
-/// A page.
+/// The data of a page.
 #[derive(Serialize)]
-pub(super) struct Document<'p> {
+pub(super) struct PageData<'p> {
     format_version: u32,
     facts: BTreeMap<&'static str, &'p Value>,
-    lines: Vec<FactLine<'p>>,
+    lines: Vec<LineData<'p>>,
     group_by: GroupBy,
     /// The groups of all sections by path: the index of the parent, if there is one, and the name.
     paths: Vec<(Option<usize>, &'p str)>,
@@ -45,7 +46,7 @@ struct GateTable {
 }
 
 #[derive(Serialize)]
-struct FactLine<'p> {
+struct LineData<'p> {
     label: &'p str,
     text: &'p str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -90,9 +91,9 @@ struct ValueData<'p> {
     /// Places of the groups; absent if there is a row for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<usize>>,
-    baseline: Vec<Option<Number<'p>>>,
+    baseline: Vec<Option<PageNumber<'p>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    candidate: Vec<Option<Number<'p>>>,
+    candidate: Vec<Option<PageNumber<'p>>>,
     /// Differences that are not those of two numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     delta: Vec<Option<&'p Delta>>,
@@ -111,32 +112,35 @@ struct ValueData<'p> {
 /// A value with the digits that are shown.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Number<'p> {
+enum PageNumber<'p> {
     Exact(&'p Cell),
     Rounded(f64),
 }
 
-impl<'p> Document<'p> {
-    pub(super) fn new(page: &'p Page<'_>, limit: Option<usize>) -> Self {
+impl<'p> PageData<'p> {
+    pub(super) fn new(
+        report: &'p Report,
+        facts: &'p [Fact],
+        groups: Vec<PageSection<'p>>,
+        tree: Option<Vec<PageSection<'p>>>,
+    ) -> Self {
         let mut paths = Paths::default();
-        let (groups, tree) = selected(page, limit);
         let mut sections =
-            |chosen: Vec<Chosen<'p, '_>>| chosen.into_iter().map(|rows| SectionData::new(rows, &mut paths)).collect();
+            |pages: Vec<PageSection<'p>>| pages.into_iter().map(|page| SectionData::new(page, &mut paths)).collect();
         let (groups, tree) = (sections(groups), tree.map(sections));
-        let lines = page.facts.iter().flat_map(|fact| &fact.lines);
         let line =
-            |line: &'p Line| FactLine { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
+            |line: &'p FactLine| LineData { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
         Self {
             format_version: REPORT_FORMAT_VERSION,
-            facts: page.facts.iter().map(|fact| (fact.key, &fact.data)).collect(),
-            lines: lines.map(line).collect(),
-            group_by: page.group_by,
+            facts: facts.iter().map(|fact| (fact.key, &fact.data)).collect(),
+            lines: facts.iter().flat_map(|fact| &fact.lines).map(line).collect(),
+            group_by: report.group_by,
             paths: paths.list,
             sections: groups,
             tree,
-            renamed: page.renamed,
-            gates: page.gates.filter(|results| !results.is_empty()).map(GateTable::new),
-            verdicts: page.has_verdicts(),
+            renamed: report.is_comparison().then_some(&report.renamed[..]),
+            gates: Some(&report.gates[..]).filter(|results| !results.is_empty()).map(GateTable::new),
+            verdicts: report.has_verdicts(),
         }
     }
 }
@@ -170,12 +174,12 @@ impl<'p> Paths<'p> {
 }
 
 impl<'p> SectionData<'p> {
-    fn new(chosen: Chosen<'p, '_>, paths: &mut Paths<'p>) -> Self {
-        let Chosen { section, rows, hidden, cut } = chosen;
+    fn new(page: PageSection<'p>, paths: &mut Paths<'p>) -> Self {
+        let PageSection { section, rows, hidden, cut } = page;
         let mut data = Self {
-            section: section.section.name(),
-            doc: section.section.doc(),
-            notes: section.notes,
+            section: section.section.section.name(),
+            doc: section.section.section.doc(),
+            notes: &section.section.notes,
             cut,
             hidden,
             groups: Vec::new(),
@@ -190,8 +194,8 @@ impl<'p> SectionData<'p> {
         let mut places = HashMap::new();
         let mut values = HashMap::new();
         for row in rows {
-            let place = *places.entry(row.group).or_insert_with(|| data.add_group(section, row.group, paths));
-            let value = *values.entry(row.name).or_insert(data.values.len());
+            let place = *places.entry(row.group).or_insert_with(|| data.add_group(&section, row, paths));
+            let value = *values.entry(&row.name).or_insert(data.values.len());
             if value == data.values.len() {
                 data.values.push(ValueData::new(row));
             }
@@ -202,15 +206,15 @@ impl<'p> SectionData<'p> {
         data
     }
 
-    fn add_group(&mut self, section: &'p PageSection<'_>, group: usize, paths: &mut Paths<'p>) -> usize {
-        let group = &section.groups[group];
+    fn add_group(&mut self, section: &Shown<'p>, row: &Row, paths: &mut Paths<'p>) -> usize {
+        let group = section.group(row);
         let place = self.groups.len();
-        self.groups.extend(paths.place(group.path));
-        self.members.push(group.members.values().copied().collect());
+        self.groups.extend(paths.place(&group.key));
+        self.members.push(group.members().into_iter().collect());
         self.name_cut.extend(group.name_cut.then_some(place));
         self.renamed.extend(group.renamed.then_some(place));
-        self.exited_work.extend(group.exited_work.map(|_| place));
-        let turnover = group.turnover.values().last().copied().flatten();
+        self.exited_work.extend(group.exited_work().map(|_| place));
+        let turnover = group.turnover().into_iter().last().flatten();
         let turnover = turnover.filter(|turnover| *turnover != Turnover::default());
         self.turnover.extend(turnover.map(|turnover| (place, turnover.started, turnover.exited)));
         place
@@ -218,10 +222,10 @@ impl<'p> SectionData<'p> {
 }
 
 impl<'p> ValueData<'p> {
-    fn new(row: &PageRow<'p>) -> Self {
+    fn new(row: &'p Row) -> Self {
         let column = OVERVIEW.iter().find(|column| row.section == Section::Overview && column.name == row.name);
         Self {
-            name: row.name,
+            name: &row.name,
             unit: row.unit.name(),
             doc: column.map(|column| column.doc).or(row.quantity.map(Quantity::doc)).unwrap_or_default(),
             tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
@@ -236,21 +240,18 @@ impl<'p> ValueData<'p> {
         }
     }
 
-    fn add(&mut self, place: usize, row: &PageRow<'p>) {
+    fn add(&mut self, place: usize, row: &'p Row) {
         self.partial.extend(row.partial.then_some(self.baseline.len()));
         self.places.iter_mut().for_each(|places| places.push(place));
-        let interval = row.runs.and_then(|runs| runs.estimate).map(|estimate| estimate.interval);
+        let interval = row.runs.as_ref().and_then(|runs| runs.estimate).map(|estimate| estimate.interval);
         self.interval.push(interval.map(|Interval { low, high }| [low, high].map(rounded)));
         self.verdict.push(row.verdict().map(|_| verdict_text(row)));
-        match row.values {
-            Sided::One(value) => self.baseline.push(value.map(Number::new)),
-            Sided::Two(Sides { baseline, candidate }) => {
-                self.baseline.push(baseline.map(Number::new));
-                self.candidate.push(candidate.map(Number::new));
-                let is_number = matches!(row.delta, None | Some(Delta::Number(_) | Delta::Points(_)));
-                self.delta.push(row.delta.filter(|_| !is_number));
-                self.percent.push(row.percent.map(|percent| (percent * 10.0).round() / 10.0));
-            }
+        self.baseline.push(row.values.baseline.as_ref().map(PageNumber::new));
+        if let Some(candidate) = &row.values.candidate {
+            self.candidate.push(candidate.as_ref().map(PageNumber::new));
+            let is_number = matches!(row.delta, None | Some(Delta::Number(_) | Delta::Points(_)));
+            self.delta.push(row.delta.as_ref().filter(|_| !is_number));
+            self.percent.push(row.percent.map(|percent| (percent * 10.0).round() / 10.0));
         }
     }
 
@@ -272,14 +273,14 @@ fn clear_empty<T>(list: &mut Vec<Option<T>>) {
 }
 
 /// The verdict on each group of an overview, if any row has one.
-fn verdicts(rows: &[&PageRow<'_>]) -> Vec<String> {
+fn verdicts(rows: &[&Row]) -> Vec<String> {
     if !rows.iter().any(|row| row.section == Section::Overview && row.verdict().is_some()) {
         return Vec::new();
     }
-    rows.chunk_by(|a, b| a.group == b.group).map(|rows| group_verdict(rows.iter().copied())).collect()
+    rows.chunk_by(|a, b| a.group == b.group).map(group_verdict).collect()
 }
 
-impl<'p> Number<'p> {
+impl<'p> PageNumber<'p> {
     fn new(cell: &'p Cell) -> Self {
         match cell {
             Cell::Ratio(ratio) => Self::Rounded(rounded(*ratio)),

@@ -1,4 +1,4 @@
-//! One side of a report: the values of all groups, before they are shown or compared.
+//! One side of a report: the measurements of all groups, before they are compared.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use super::digest::Turnover;
 use super::quantity::Quantity;
 use crate::model::{Cell, ExitedWork, Unit};
 
-/// A value of a group.
+/// What was measured of a group: a value, and how far it can be relied on.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct Measurement {
     pub(super) name: Cow<'static, str>,
     pub(super) unit: Unit,
     /// `None` if no member has a value.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) runs: Option<Box<[f64]>>,
 }
 
-impl Entry {
+impl Measurement {
     /// A value that every one of `members` has.
     pub(super) fn whole(name: impl Into<Cow<'static, str>>, unit: Unit, cell: Cell, members: u64) -> Self {
         let quantum = if unit == Unit::Ticks { 1.0 } else { 0.0 };
@@ -65,7 +65,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// Members of another kind than threads.
+    /// Members that are not threads.
     pub(super) fn of(members: u64) -> Self {
         Self { members, ..Self::default() }
     }
@@ -79,14 +79,14 @@ pub(super) struct SideGroup {
     pub(super) renamed: bool,
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) measurements: Vec<Measurement>,
 }
 
-/// The groups of a section by path, on one side.
+/// The groups of a section by key, on one side. All groups together have an empty key.
 pub(super) type SideSection = BTreeMap<Vec<String>, SideGroup>;
 
 /// A section of a single group.
-pub(super) fn one_group(name: &str, entries: Vec<Entry>) -> SideSection {
+pub(super) fn one_group(name: &str, measurements: Vec<Measurement>) -> SideSection {
     let population = Population::of(1);
-    SideSection::from([(vec![name.to_owned()], SideGroup { population, entries, ..SideGroup::default() })])
+    SideSection::from([(vec![name.to_owned()], SideGroup { population, measurements, ..SideGroup::default() })])
 }

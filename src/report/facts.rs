@@ -1,0 +1,201 @@
+//! The facts before the sections of a report: its sides, what differs between them, what is missing.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::scale::spaced;
+use super::window;
+use crate::compare::{Difference, Header, Per, Report, SideSummary, Sides, Threshold};
+use crate::diagnose::{Kind, Warning};
+use crate::model::{Section, Unit};
+use crate::statistics::{Design, MIN_RUNS};
+
+/// A fact before the sections: as data, and as lines of text.
+#[derive(Debug)]
+pub(super) struct Fact {
+    /// Its key in JSON.
+    pub(super) key: &'static str,
+    pub(super) data: Value,
+    /// The lines; empty for facts that only JSON has.
+    pub(super) lines: Vec<FactLine>,
+}
+
+/// A line before the sections.
+#[derive(Debug)]
+pub(super) struct FactLine {
+    /// The label before the text; empty if it continues the line above.
+    pub(super) label: &'static str,
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+/// The highlighting of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Fact,
+    Warning,
+}
+
+impl FactLine {
+    pub(super) fn fact(label: &'static str, text: impl Into<String>) -> Self {
+        Self { label, text: text.into(), tone: Tone::Fact }
+    }
+
+    pub(super) fn warning(label: &'static str, text: impl Into<String>) -> Self {
+        Self { label, text: text.into(), tone: Tone::Warning }
+    }
+}
+
+/// The facts of a report.
+pub(super) fn facts(report: &Report) -> Vec<Fact> {
+    match report.header.as_ref().map(|header| (header, &header.sides)) {
+        _ if !report.is_comparison() => of_one_side(report),
+        Some((header, Sides { baseline, candidate: Some(candidate) })) => {
+            let sides = of_sides(header, baseline, candidate).into_iter();
+            sides.chain([per(report)]).chain(threshold(report)).chain(design(report)).collect()
+        }
+        _ => [per(report)].into_iter().chain(threshold(report)).chain(design(report)).collect(),
+    }
+}
+
+fn of_one_side(report: &Report) -> Vec<Fact> {
+    let header = report.header.as_ref();
+    let side = header.map(|header| &header.sides.baseline);
+    let host: BTreeMap<_, _> =
+        header.iter().flat_map(|header| &header.host).map(|(field, value)| (field, value)).collect();
+    let label = side.map_or("snapshot", |side| match (&side.runs, &side.window) {
+        (Some(_), _) => "runs",
+        (None, Some(_)) => "window",
+        (None, None) => "snapshot",
+    });
+    let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
+    vec![
+        Fact { key: "snapshot", data: json!(side), lines: side.map(|side| about(label, side)).unwrap_or_default() },
+        Fact { lines: if report.threshold.is_some() { per(report).lines } else { Vec::new() }, ..per(report) },
+        Fact { key: "host", data: json!(host), lines: Vec::new() },
+        Fact { key: "gaps", data: json!(report.gaps), lines: gaps },
+    ]
+}
+
+/// What could not be read; beside nothing but an overview, only the names of the sources.
+fn gaps(report: &Report) -> Vec<FactLine> {
+    if report.sections.iter().any(|section| section.section != Section::Overview) {
+        return report.gaps.iter().map(|gap| FactLine::fact("missing", gap.to_string())).collect();
+    }
+    let mut sources: Vec<_> = report.gaps.iter().map(|gap| gap.source.name()).collect();
+    // A source can be missing for several reasons.
+    sources.dedup();
+    let text = format!("{} (--long says why)", sources.join(", "));
+    if sources.is_empty() { Vec::new() } else { vec![FactLine::fact("missing", text)] }
+}
+
+/// The lines about a side.
+fn about(label: &'static str, side: &SideSummary) -> Vec<FactLine> {
+    match (&side.runs, &side.window) {
+        (Some(runs), window) => window::lines_of_runs(label, side, runs, window.as_ref()),
+        (None, Some(window)) if !window.since_baseline => window::lines(label, side, window),
+        _ => vec![FactLine::fact(label, described(side))],
+    }
+}
+
+fn of_sides(header: &Header, baseline: &SideSummary, candidate: &SideSummary) -> Vec<Fact> {
+    let since = candidate.window.as_ref().filter(|window| window.since_baseline);
+    let since = since.map(|window| window::lines("activity", candidate, window));
+    let warning = |warning: &Warning| FactLine::warning("warning", warning.to_string());
+    let is_repeated = header.sides.iter().any(|side| side.runs.is_some());
+    let apart_lines = if is_repeated { Vec::new() } else { vec![apart(header.apart_ns)] };
+    vec![
+        Fact { key: "baseline", data: json!(baseline), lines: about("baseline", baseline) },
+        Fact { key: "candidate", data: json!(candidate), lines: about("candidate", candidate) },
+        Fact { key: "apart_ns", data: json!(header.apart_ns), lines: since.unwrap_or(apart_lines) },
+        Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
+        Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
+    ]
+}
+
+/// What the overview's values are divided by. Two snapshots have totals.
+fn per(report: &Report) -> Fact {
+    let has_overview = report.sections.iter().any(|section| section.section == Section::Overview);
+    let sides = report.header.as_ref().map(|header| &header.sides);
+    let are_windows = sides.is_some_and(|sides| sides.iter().all(|side| side.window.is_some()));
+    let text = match report.per {
+        Per::Second => Some("values are per second"),
+        Per::CpuSecond => Some("values are per CPU-second of all groups"),
+        _ => are_windows.then_some("values are totals of each run"),
+    };
+    let line = text.filter(|_| has_overview).map(|text| FactLine::fact("", text));
+    Fact { key: "per", data: json!(report.per), lines: line.into_iter().collect() }
+}
+
+/// What verdicts are about, or why there are none.
+fn threshold(report: &Report) -> Option<Fact> {
+    let Threshold(threshold) = report.threshold?;
+    let line = if report.runs.into_iter().all(|runs| runs >= MIN_RUNS) {
+        let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
+        let is_long = report.sections.iter().all(|section| section.section != Section::Overview);
+        let hint = if is_long { "" } else { " (--long shows them)" };
+        let paired = if report.design == Design::Paired { " of paired runs" } else { "" };
+        let text = format!("against {within}, by 95% intervals of the ratio of medians{paired}{hint}");
+        FactLine::fact("verdicts", text)
+    } else {
+        FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
+    };
+    Some(Fact { key: "threshold", data: json!(threshold), lines: vec![line] })
+}
+
+/// Whether the runs are paired, for programs; the verdicts' line says it.
+fn design(report: &Report) -> Option<Fact> {
+    let name = report.threshold.map(|_| report.design.name())?;
+    Some(Fact { key: "design", data: json!(name), lines: Vec::new() })
+}
+
+fn apart(apart_ns: Option<i128>) -> FactLine {
+    let text = match apart_ns {
+        None => "capture time unknown on one side".to_owned(),
+        Some(0) => "captured at the same time: the snapshots are identical".to_owned(),
+        Some(apart @ 1..) => format!("captured {} after the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
+        Some(apart) => format!("captured {} before the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
+    };
+    FactLine::fact("", text)
+}
+
+fn differences(differences: Option<&[Difference]>) -> Vec<FactLine> {
+    let Some(differences) = differences else { return vec![FactLine::fact("host", "unknown on one side")] };
+    let texts = differences.iter().filter_map(difference).enumerate();
+    let lines: Vec<_> = texts.map(|(at, text)| FactLine::fact(if at == 0 { "host" } else { "" }, text)).collect();
+    if lines.is_empty() { vec![FactLine::fact("host", "same")] } else { lines }
+}
+
+/// The differences between the hosts; of the load averages, only the one over a minute.
+fn difference(difference: &Difference) -> Option<String> {
+    let value = |value: Option<&String>| value.map_or("-", String::as_str).to_owned();
+    let values = &difference.values;
+    let (baseline, candidate) = (value(values.baseline.as_ref()), value(values.of_candidate()));
+    if difference.field != "loadavg" {
+        return Some(format!("{}: {baseline} → {candidate}", difference.field));
+    }
+    let minute = |loads: &str| loads.split(' ').next().unwrap_or_default().to_owned();
+    let (before, after) = (minute(&baseline), minute(&candidate));
+    (before != after).then(|| format!("load: {before} → {after}"))
+}
+
+/// One line about a snapshot.
+fn described(side: &SideSummary) -> String {
+    let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
+    let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());
+    let when = when.map_or_else(|| "time unknown".to_owned(), |when| format!("{when:.0}"));
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{}  {}, Linux {} {}, {when}, {} in {}, {}{}",
+        side.file,
+        known(&side.hostname),
+        known(&side.kernel_release),
+        known(&side.arch),
+        Kind::Threads.counted(side.threads),
+        Kind::Processes.counted(side.processes),
+        side.tool.as_deref().unwrap_or("unknown tool"),
+        side.engine.iter().filter(|engine| !engine.is_empty()).map(|engine| format!(" ({engine})")).collect::<String>(),
+    )
+}

@@ -1,0 +1,216 @@
+//! The rows of a report that a format shows, in order: up to a limit, and without those that tables hide.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::columns::Column;
+use crate::compare::{Change, Group, HiddenReason, Report, ReportSection, Row, Turnover};
+use crate::model::Section;
+
+/// Whether tables show rows that are unchanged, zero or without data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unchanged {
+    /// Tables count them.
+    #[default]
+    Hidden,
+    /// Tables show them.
+    Shown,
+}
+
+/// What of a report is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Maximum rows per section but the overview; `None` for all.
+    pub limit: Option<usize>,
+    /// Maximum groups of the overview; `None` for all.
+    pub groups: Option<usize>,
+    /// Whether tables show rows that are unchanged, zero or without data.
+    pub unchanged: Unchanged,
+    /// The columns of tables; empty for those that suit the report.
+    pub columns: Vec<Column>,
+}
+
+impl Selection {
+    /// The columns of tables.
+    pub(super) fn columns(&self, report: &Report) -> &[Column] {
+        if self.columns.is_empty() { Column::usual(report) } else { &self.columns }
+    }
+}
+
+/// The selected rows of a section.
+#[derive(Debug)]
+pub(super) struct Shown<'r> {
+    pub(super) section: &'r ReportSection,
+    /// The rows in order, up to the limit of the selection, including those that tables hide.
+    pub(super) rows: Vec<&'r Row>,
+    /// Number of rows beyond the limit; in an overview, of groups.
+    pub(super) cut: usize,
+    unchanged: Unchanged,
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct List<'r> {
+    /// The only side with these groups; `None` for groups on both sides.
+    pub(super) only_in: Option<Change>,
+    pub(super) lines: Vec<ListLine<'r>>,
+}
+
+/// A line of a table.
+#[derive(Debug)]
+pub(super) enum ListLine<'r> {
+    /// An ancestor of the groups that follow, without a row of its own.
+    Ancestor {
+        name: &'r str,
+        /// The depth in the tree.
+        depth: usize,
+    },
+    Row(&'r Row),
+}
+
+impl<'r> Shown<'r> {
+    /// At most the selected number of visible rows of groups, as many of all groups together, and all hidden ones.
+    pub(super) fn new(section: &'r ReportSection, selection: &Selection) -> Self {
+        Self::of_rows(section, section.rows.iter().collect(), selection)
+    }
+
+    /// The same, without the rows of all groups together.
+    pub(super) fn of_groups(section: &'r ReportSection, selection: &Selection) -> Self {
+        let rows = section.rows.iter().filter(|row| !section.groups[row.group].is_all());
+        Self::of_rows(section, rows.collect(), selection)
+    }
+
+    fn of_rows(section: &'r ReportSection, rows: Vec<&'r Row>, selection: &Selection) -> Self {
+        let all = Self { section, rows, cut: 0, unchanged: selection.unchanged };
+        if section.section == Section::Overview {
+            all.limit_groups(selection.groups.unwrap_or(usize::MAX))
+        } else {
+            all.limit_rows(selection.limit.unwrap_or(usize::MAX))
+        }
+    }
+
+    fn limit_rows(mut self, limit: usize) -> Self {
+        let (mut groups, mut all) = (limit, limit);
+        for row in std::mem::take(&mut self.rows) {
+            let is_counted = self.is_shown(row);
+            let left = if self.group(row).is_all() { &mut all } else { &mut groups };
+            if is_counted && *left == 0 {
+                self.cut += 1;
+            } else {
+                *left -= usize::from(is_counted);
+                self.rows.push(row);
+            }
+        }
+        self
+    }
+
+    /// Exited work is with its group.
+    fn limit_groups(mut self, limit: usize) -> Self {
+        let shown = self.rows_of_groups().into_iter().filter(|rows| !self.is_idle(rows));
+        let groups =
+            shown.map(|rows| self.group(rows[0])).filter(|group| !group.is_all() && group.exited_work().is_none());
+        let cut: HashSet<&[String]> = groups.skip(limit).map(|group| &group.key[..]).collect();
+        let is_cut = |group: &'r Group| match group.key.split_last() {
+            Some((_, above)) => cut.contains(&group.key[..]) || (group.exited_work().is_some() && cut.contains(above)),
+            None => false,
+        };
+        self.cut = cut.len();
+        let section = self.section;
+        self.rows.retain(|row| !is_cut(&section.groups[row.group]));
+        self
+    }
+
+    /// The group of a row.
+    pub(super) fn group(&self, row: &Row) -> &'r Group {
+        &self.section.groups[row.group]
+    }
+
+    /// The rows of each group of the overview, in order.
+    pub(super) fn rows_of_groups(&self) -> Vec<&[&'r Row]> {
+        self.rows.chunk_by(|a, b| a.group == b.group).collect()
+    }
+
+    /// Whether tables hide a group of the overview: it did nothing, or nothing else than before. Of several runs,
+    /// threads that start and exit in the same way do nothing else.
+    pub(super) fn is_idle(&self, rows: &[&Row]) -> bool {
+        let has_verdict = rows.iter().any(|row| row.verdict().is_some());
+        let turnover = self.group(rows[0]).turnover();
+        let has_turnover = turnover.iter().flatten().any(|turnover| *turnover != Turnover::default());
+        // Time asleep is not what a group did, and switches without run time are those of idle kernel threads.
+        let mut rows = rows.iter().filter(|row| !matches!(&*row.name, "sleep" | "csw"));
+        self.unchanged == Unchanged::Hidden
+            && (has_verdict || !has_turnover)
+            && rows.all(|row| row.is_next_to_nothing())
+    }
+
+    /// Whether tables show a row.
+    pub(super) fn is_shown(&self, row: &Row) -> bool {
+        self.unchanged == Unchanged::Shown || row.hidden_reason().is_none()
+    }
+
+    /// Whether tables show rows that are unchanged, zero or without data.
+    pub(super) fn has_unchanged(&self) -> bool {
+        self.unchanged == Unchanged::Shown
+    }
+
+    /// How many rows tables hide, by reason.
+    pub(super) fn hidden(&self) -> Vec<(HiddenReason, usize)> {
+        if self.has_unchanged() {
+            return Vec::new();
+        }
+        let count = |reason| self.rows.iter().filter(|row| row.hidden_reason() == Some(reason)).count();
+        HiddenReason::ALL.into_iter().map(|reason| (reason, count(reason))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The tables: groups on both sides, then groups on one side.
+    pub(super) fn lists(&self) -> Vec<List<'r>> {
+        let list = |only_in: Option<Change>| {
+            let side = |row: &Row| row.change.filter(|change| is_one_sided(*change));
+            let rows = self.rows.iter().copied().filter(|row| self.is_shown(row) && side(row) == only_in);
+            List { only_in, lines: self.in_tree(rows.collect()) }
+        };
+        let lists = [None, Some(Change::BaselineOnly), Some(Change::CandidateOnly)].map(list);
+        lists.into_iter().filter(|list| !list.lines.is_empty()).collect()
+    }
+
+    /// Rows of a tree stand below their ancestors, each of which has a line. Among siblings the order is
+    /// that of their first rows.
+    pub(super) fn in_tree(&self, mut rows: Vec<&'r Row>) -> Vec<ListLine<'r>> {
+        let key = |row: &Row| &self.group(row).key[..];
+        if self.section.groups.iter().all(|group| group.key.len() < 2) {
+            return rows.into_iter().map(ListLine::Row).collect();
+        }
+        let mut first: HashMap<&[String], usize> = HashMap::new();
+        for (place, row) in rows.iter().enumerate() {
+            for depth in 1..=key(row).len() {
+                first.entry(&key(row)[..depth]).or_insert(place);
+            }
+        }
+        rows.sort_by_cached_key(|row| (1..=key(row).len()).map(|depth| first[&key(row)[..depth]]).collect::<Vec<_>>());
+        let mut lines = Vec::with_capacity(rows.len());
+        let mut above: &[String] = &[];
+        for row in rows {
+            let key = key(row);
+            let shared = key.iter().zip(above).take_while(|(a, b)| a == b).count();
+            let ancestors = key.iter().enumerate().take(key.len().saturating_sub(1)).skip(shared);
+            lines.extend(ancestors.map(|(depth, name)| ListLine::Ancestor { name, depth }));
+            lines.push(ListLine::Row(row));
+            above = key;
+        }
+        lines
+    }
+}
+
+fn is_one_sided(change: Change) -> bool {
+    matches!(change, Change::BaselineOnly | Change::CandidateOnly)
+}
+
+impl List<'_> {
+    /// How many groups have rows in the list.
+    pub(super) fn groups(&self) -> usize {
+        let rows = self.lines.iter().filter_map(|line| match line {
+            ListLine::Row(row) => Some(row.group),
+            ListLine::Ancestor { .. } => None,
+        });
+        rows.collect::<BTreeSet<_>>().len()
+    }
+}
