@@ -8,7 +8,8 @@ use super::errors::reported;
 use super::exit::free_at_exit;
 use super::gates;
 use super::input::Input;
-use super::output::{Stream, groups_exist, write_report};
+use super::output::{Stream, groups_exist};
+use super::write::write_report;
 use crate::compare::{Options, Sides, report};
 use crate::report::Column;
 

@@ -4,10 +4,9 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
-use super::args::View;
 use super::output::Stream;
 use crate::compare::{Form, Report};
-use crate::report::{Selection, Terminal, Unchanged, write_csv, write_html, write_json, write_markdown, write_table};
+use crate::report::{Selection, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -50,41 +49,49 @@ impl Format {
         self == Self::Html
     }
 
-    /// What is shown: by default as many groups as fit the terminal and a limited number of rows per section, all in
-    /// formats for programs.
-    pub(super) fn selection(self, view: &View, stream: Stream) -> Selection {
-        let given = |usual: Option<usize>| match view.limit {
-            Some(0) => None,
-            Some(limit) => Some(limit),
-            None => usual,
-        };
+    /// The default limits: as many groups as fit the terminal and a limited number of rows per section, none in formats for
+    /// programs.
+    pub(super) fn limits(self, stream: Stream) -> UsualLimits {
         let terminal = stream.terminal().filter(|_| self == Self::Table);
         let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
-        let groups = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
-        let (limit, groups) = match self {
-            Self::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(groups)),
-            Self::Markdown => (Some(MARKDOWN_LIMIT), Some(groups)),
-            Self::Json | Self::Csv | Self::Html => (None, None),
-        };
-        let is_for_programs = matches!(self, Self::Csv | Self::Json);
-        Selection {
-            limit: given(limit),
-            groups: given(groups),
-            unchanged: if view.unchanged || is_for_programs { Unchanged::Shown } else { Unchanged::Hidden },
-            columns: view.columns.clone(),
+        let groups = Some(usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS));
+        match self {
+            Self::Table => UsualLimits { rows: terminal.map(|_| TERMINAL_LIMIT), groups, all_rows: None },
+            Self::Markdown => UsualLimits { rows: Some(MARKDOWN_LIMIT), groups, all_rows: None },
+            Self::Html => UsualLimits { rows: None, groups: None, all_rows: Some(HTML_ROWS) },
+            Self::Json | Self::Csv => UsualLimits { rows: None, groups: None, all_rows: None },
         }
     }
 
+    /// Whether it always has the rows that tables hide.
+    pub(super) fn is_for_programs(self) -> bool {
+        matches!(self, Self::Csv | Self::Json)
+    }
+
     /// Writes a report.
-    pub(super) fn write(self, out: &mut dyn Write, report: &Report, view: &View, stream: Stream) -> io::Result<()> {
-        let selection = self.selection(view, stream);
-        let terminal = Terminal { width: stream.width(), colour: view.color.on(stream) };
+    pub(super) fn write(
+        self,
+        out: &mut dyn Write,
+        report: &Report,
+        selection: &Selection,
+        terminal: Terminal,
+    ) -> io::Result<()> {
         match self {
-            Self::Table => write_table(out, report, &selection, terminal),
-            Self::Markdown => write_markdown(out, report, &selection),
-            Self::Csv => write_csv(out, report, &selection),
-            Self::Json => write_json(out, report, &selection),
-            Self::Html => write_html(out, report, &selection, view.limit.is_none().then_some(HTML_ROWS)),
+            Self::Table => write_table(out, report, selection, terminal),
+            Self::Markdown => write_markdown(out, report, selection),
+            Self::Csv => write_csv(out, report, selection),
+            Self::Json => write_json(out, report, selection),
+            Self::Html => write_html(out, report, selection),
         }
     }
+}
+
+/// Default maximums of what a report shows; `None` for all.
+pub(super) struct UsualLimits {
+    /// Rows per section.
+    pub(super) rows: Option<usize>,
+    /// Groups of the overview.
+    pub(super) groups: Option<usize>,
+    /// Rows of all sections together.
+    pub(super) all_rows: Option<usize>,
 }

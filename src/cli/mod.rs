@@ -25,6 +25,7 @@ mod run_progress;
 mod runs;
 mod show;
 mod values;
+mod write;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

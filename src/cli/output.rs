@@ -7,8 +7,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use super::args::View;
-use crate::compare::{NoSuchGroup, Report};
+use crate::compare::NoSuchGroup;
 use crate::report::Colour;
 
 /// Runs `print` on buffered standard output.
@@ -64,18 +63,6 @@ impl Stream {
         match self {
             Self::Stdout => io::stdout().is_terminal(),
             Self::Stderr => io::stderr().is_terminal(),
-        }
-    }
-}
-
-/// Writes a report in the selected format.
-pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyhow::Result<()> {
-    match stream {
-        Stream::Stdout => to_stdout(|out| view.format.write(out, report, view, stream)),
-        Stream::Stderr => {
-            let mut out = BufWriter::new(io::stderr().lock());
-            let written = view.format.write(&mut out, report, view, stream);
-            written.and_then(|()| out.flush()).context("cannot write to standard error")
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::args::{Messages, Show};
 use super::exit::free_at_exit;
 use super::input::Input;
-use super::output::{Stream, groups_exist, write_report};
+use super::output::{Stream, groups_exist};
+use super::write::write_report;
 use crate::compare::{Sides, report};
 use crate::report::Column;
 

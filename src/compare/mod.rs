@@ -54,7 +54,7 @@ pub use self::runs::{Elapsed, RunCount, Runs, RunsError};
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
-pub use self::word::{direction, word};
+pub use self::word::word;
 
 /// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]

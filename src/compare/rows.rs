@@ -12,9 +12,8 @@ use super::quantity::Quantity;
 use super::rank;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
-use super::word::direction;
 use crate::diagnose::Note;
-use crate::model::{Cell, Direction, ExitedWork, Section, Unit};
+use crate::model::{Cell, ExitedWork, Section, Unit};
 use crate::statistics::Verdict;
 
 /// One section of a report.
@@ -199,12 +198,6 @@ impl Row {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.runs.as_ref()?.verdict
-    }
-
-    /// Whether a larger value is worse.
-    #[must_use]
-    pub fn direction(&self) -> Direction {
-        direction(self.section, &self.name, self.quantity)
     }
 
     /// Whether no side has a value.

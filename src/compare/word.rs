@@ -2,12 +2,19 @@
 
 use super::overview::OVERVIEW;
 use super::quantity::Quantity;
+use super::rows::Row;
 use crate::model::{Direction, Section};
 use crate::statistics::Verdict;
 
-/// Whether a larger value of a row is worse.
-#[must_use]
-pub fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
+impl Row {
+    /// Whether a larger value is worse.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        direction(self.section, &self.name, self.quantity)
+    }
+}
+
+fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
     let column = || OVERVIEW.iter().find(|column| section == Section::Overview && column.name == name);
     quantity.map(Quantity::direction).or_else(|| column().map(|column| column.direction)).unwrap_or_default()
 }

@@ -21,15 +21,14 @@ const PAGE: &str = include_str!("html/page.html");
 /// The place of the data in it.
 const DATA: &str = "{{data}}";
 
-/// Writes a report as HTML, with at most about `limit` rows: the overview first, then the largest changes of each
-/// section.
+/// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section.
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection, limit: Option<usize>) -> io::Result<()> {
+pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;
-    let (groups, tree) = selected(report, selection, limit);
+    let (groups, tree) = selected(report, selection);
     serde_json::to_writer(Unmarked(&mut *out), &PageData::new(report, &facts(report), groups, tree))?;
     out.write_all(after.as_bytes())
 }

@@ -4,6 +4,7 @@ mod capture;
 mod columns;
 mod csv;
 mod escape;
+mod fact_line;
 mod facts;
 mod findings;
 mod gates;

@@ -23,6 +23,8 @@ pub struct Selection {
     pub limit: Option<usize>,
     /// Maximum groups of the overview; `None` for all.
     pub groups: Option<usize>,
+    /// About the maximum of rows of all sections together, in HTML; `None` for all.
+    pub all_rows: Option<usize>,
     /// Whether tables show rows that are unchanged, zero or without data.
     pub unchanged: Unchanged,
     /// The columns of tables; empty for those that suit the report.

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use super::columns::{Column, indent};
 use super::escape::escaped;
-use super::facts::{Fact, Tone, facts};
+use super::fact_line::{Fact, Tone};
+use super::facts::facts;
 use super::layout::{self, Head, Shape};
 use super::overview::{self, VERDICT};
 use super::selection::{List, ListLine, Selection, Shown};

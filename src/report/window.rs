@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::facts::FactLine;
+use super::fact_line::FactLine;
 use super::scale::spaced;
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::Kind;

@@ -13,5 +13,5 @@ pub fn write_all(report: &Report) {
     write_markdown(&mut io::sink(), report, &all).expect("Markdown");
     write_csv(&mut io::sink(), report, &all).expect("CSV");
     write_json(&mut io::sink(), report, &all).expect("JSON");
-    write_html(&mut io::sink(), report, &all, None).expect("HTML");
+    write_html(&mut io::sink(), report, &all).expect("HTML");
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::REPORT_FORMAT_VERSION;
-use super::super::facts::{Fact, FactLine, Tone};
+use super::super::fact_line::{Fact, FactLine, Tone};
 use super::super::gates;
 use super::super::overview::group_verdict;
 use super::super::selection::Shown;

@@ -21,13 +21,12 @@ pub(super) struct PageSection<'r> {
 pub(super) fn selected<'r>(
     report: &'r Report,
     selection: &Selection,
-    limit: Option<usize>,
 ) -> (Vec<PageSection<'r>>, Option<Vec<PageSection<'r>>>) {
     let sections = |report: &'r Report| -> Vec<_> {
         report.sections.iter().map(|section| PageSection::new(Shown::of_groups(section, selection))).collect()
     };
     let (mut groups, mut tree) = (sections(report), report.tree.as_deref().map(sections));
-    if let Some(mut left) = limit {
+    if let Some(mut left) = selection.all_rows {
         let all = groups.iter_mut().chain(tree.iter_mut().flatten());
         let (overviews, mut others): (Vec<_>, Vec<_>) = all.partition(|page| page.name() == Section::Overview);
         for overview in overviews {
