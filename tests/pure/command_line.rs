@@ -170,7 +170,9 @@ fn files_of_every_format_that_ever_was_are_shown_and_compared() {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().display().to_string());
     let files: Vec<String> = entries.filter(|path| path.ends_with(".ctprof.zst")).collect();
     // A file of ktstr, version 1 on one line, version 1 with one line per thread, version 2.
-    assert!(["ktstr-", "/v1-linux", "/v1-lines", "/v2-"].iter().all(|kind| files.iter().any(|file| file.contains(kind))));
+    assert!(
+        ["ktstr-", "/v1-linux", "/v1-lines", "/v2-"].iter().all(|kind| files.iter().any(|file| file.contains(kind)))
+    );
     for file in &files {
         let shown = run(&["show", "--long", file]);
         assert!(shown.status.success() && text(&shown.stdout).contains("run_time_ns"), "{file}");
