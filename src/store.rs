@@ -4,10 +4,14 @@ mod error;
 mod format;
 mod limit;
 mod lines;
+mod place;
 mod source;
 mod target;
 
 pub use self::error::StoreError;
+#[cfg(feature = "parquet")]
+pub(crate) use self::place::OutputPlace;
+pub(crate) use self::place::{create_folder, through};
 pub use self::source::{Stored, load, load_into};
 #[cfg(feature = "parquet")]
 pub(crate) use self::target::PendingFile;

@@ -87,7 +87,7 @@ impl AbSeries<'_> {
                 let side = &mut sides[side];
                 progress.start(&format!("run {number} of {} of the {}", self.args.runs, side.name));
                 self.prepare()?;
-                side.tally.add(number, self.writer.record(&side.until, &side.directory.file(number))?);
+                side.tally.add(number, self.writer.record(&side.until, side.directory.target(number)?)?);
                 self.check(side)
             }
         }

@@ -120,7 +120,7 @@ fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyho
     let mut tally = RunTally::default();
     let recorded = (1..=runs).try_for_each(|number| {
         progress.start(&format!("run {number} of {runs}"));
-        tally.add(number, writer.record(&until, &directory.file(number))?);
+        tally.add(number, writer.record(&until, directory.target(number)?)?);
         Ok(())
     });
     let interrupted = interruption(recorded)?;

@@ -1,13 +1,14 @@
 //! Several runs: windows recorded one after the other, each into a file of a directory.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, Target, is_snapshot_name};
+use crate::store::{EXTENSION, StoreError, Target, create_folder, is_snapshot_name, through};
 
 /// Records runs into files.
 pub(super) struct RunWriter<'s> {
@@ -34,10 +35,8 @@ pub(super) fn interruption(series: anyhow::Result<()>) -> anyhow::Result<Option<
 }
 
 impl RunWriter<'_> {
-    /// Records one run into `file`. Returns how its command ended, if it has one. A run that is interrupted has no
-    /// file.
-    pub(super) fn record(&mut self, until: &Until, file: &Path) -> anyhow::Result<Option<CommandEnd>> {
-        let target = Target::create(file)?;
+    /// Records one run. Returns how its command ended, if it has one. A run that is interrupted has no file.
+    pub(super) fn record(&mut self, until: &Until, target: Target) -> anyhow::Result<Option<CommandEnd>> {
         let window = self.recorder.open()?;
         let end = wait(until, self.signals)?;
         let ended = end.of_command();
@@ -72,23 +71,30 @@ fn wait<'u>(until: &'u Until, signals: &Signals) -> anyhow::Result<WindowEnd<'u>
 /// The directory of a series of runs.
 pub(super) struct RunDirectory {
     pub(super) path: PathBuf,
+    folder: OwnedFd,
     runs: u32,
 }
 
 impl RunDirectory {
     /// Creates the directory if needed. It must not have runs, which would be compared together with the new ones.
     pub(super) fn create(path: &Path, runs: u32) -> anyhow::Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
-        let entries = fs::read_dir(path).with_context(|| format!("cannot read the directory {}", path.display()))?;
+        let folder = create_folder(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
+        let entries = fs::read_dir(through(&folder));
+        let entries = entries.with_context(|| format!("cannot read the directory {}", path.display()))?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
         if let Some(run) = names.filter(|name| is_snapshot_name(name)).min() {
             bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
         }
-        Ok(Self { path: path.to_owned(), runs })
+        Ok(Self { path: path.to_owned(), folder, runs })
     }
 
-    /// The file of a run, counted from 1. Names sort like numbers.
-    pub(super) fn file(&self, number: u32) -> PathBuf {
+    /// Opens the file of a run, counted from 1.
+    pub(super) fn target(&self, number: u32) -> Result<Target, StoreError> {
+        Target::create_in(&self.folder, &self.file(number))
+    }
+
+    /// Names sort like numbers.
+    fn file(&self, number: u32) -> PathBuf {
         let width = self.runs.to_string().len().max(2);
         self.path.join(format!("run-{number:0width$}{EXTENSION}"))
     }

@@ -1,16 +1,17 @@
 //! The directories of a dataset. Symbolic links in it are not followed, so that nothing is written outside of it.
 
 use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use parquet::file::metadata::ParquetMetaDataReader;
 
 use super::dataset::CAPTURES;
 use super::error::ExportError;
+use crate::store::{create_folder, through};
 
 /// An open directory: it stays the same if its name is replaced by a link.
 #[derive(Debug)]
@@ -26,8 +27,8 @@ impl Directory {
     /// Opens the directory that the user named, and creates it if necessary.
     pub(super) fn create(path: &Path) -> Result<Self, ExportError> {
         let failed = |source| ExportError::output(path, source);
-        fs::create_dir_all(path).map_err(failed)?;
-        let fd = open(path, DIRECTORY, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let folder = create_folder(path).map_err(failed)?;
+        let fd = openat(folder, ".", DIRECTORY, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         Ok(Self { fd, path: path.to_owned() })
     }
 
@@ -52,17 +53,13 @@ impl Directory {
 
     /// A path to a file in this very directory.
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.through_fd().join(name)
-    }
-
-    fn through_fd(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into()
+        through(&self.fd).join(name)
     }
 
     /// The ids of the captures in each file that ctprof wrote here.
     pub(super) fn exported(&self) -> Result<Vec<Vec<String>>, ExportError> {
         let mut exported = Vec::new();
-        for entry in fs::read_dir(self.through_fd()).map_err(|source| ExportError::output(&self.path, source))? {
+        for entry in fs::read_dir(through(&self.fd)).map_err(|source| ExportError::output(&self.path, source))? {
             let name = entry.map_err(|source| ExportError::output(&self.path, source))?.file_name();
             if let Some(name) = name.to_str().filter(|name| is_part(name)) {
                 let captures = self.captures(name);

@@ -13,7 +13,7 @@ use super::partition::{self, Partition, Parts};
 use super::rows;
 use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
-use crate::store::PendingFile;
+use crate::store::{OutputPlace, PendingFile};
 
 /// Where an export goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,10 @@ pub fn export(
     let exported = Exported { failed: u64::try_from(failed.len()).unwrap_or(u64::MAX), ..Exported::default() };
     let mut export = Export { options, report, schemas: Schemas::new(), exported };
     match output {
-        Output::Threads(path) => export.write(&captures, &Place::File(path), Damaged::LeftOut)?,
+        Output::Threads(path) => {
+            let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
+            export.write(&captures, &Place::File { target, path }, Damaged::LeftOut)?;
+        }
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
             for (partition, captures) in partition::partitions(captures) {
@@ -97,7 +100,11 @@ enum Damaged {
 
 /// Where the rows of some captures go.
 enum Place<'p> {
-    File(&'p Path),
+    File {
+        target: OutputPlace,
+        /// For messages.
+        path: &'p Path,
+    },
     /// The directories of the partition in `threads`, `cgroups` and `captures`.
     Partition([Directory; 3]),
 }
@@ -106,7 +113,7 @@ impl Place<'_> {
     /// For messages.
     fn shown(&self) -> &Path {
         match self {
-            Self::File(path) => path,
+            Self::File { path, .. } => path,
             Self::Partition([threads, ..]) => threads.path(),
         }
     }
@@ -114,7 +121,7 @@ impl Place<'_> {
     /// The files of these captures, to open them and to show them.
     fn paths(&self, captures: &[&str]) -> Vec<(PathBuf, PathBuf)> {
         match self {
-            Self::File(path) => vec![((*path).to_owned(), (*path).to_owned())],
+            Self::File { target, path } => vec![(target.path(), (*path).to_owned())],
             Self::Partition(directories) => {
                 let name = part_name(captures);
                 directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()

@@ -2,10 +2,9 @@
 //! A full disk or a kill keeps the old file. Where the file system has unnamed files, a temporary name exists
 //! only at the moment of replacing.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
-use std::iter;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +21,7 @@ use zstd::zstd_safe::CParameter;
 use super::error::StoreError;
 use super::format::SnapshotWriter;
 use super::limit::{Metered, max_threads};
+use super::place::{self, FoundOutput, OutputPlace};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 1;
@@ -46,9 +46,12 @@ pub fn is_snapshot_name(name: &str) -> bool {
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
+    /// For messages.
     path: PathBuf,
     kind: OutputFile,
     existing: Existing,
+    /// Where the file gets its name, if not at `path`. Dropped last: temporary files are removed through it.
+    place: Option<OutputPlace>,
 }
 
 /// Where a snapshot was written.
@@ -100,7 +103,10 @@ enum Existing {
 }
 
 impl Target {
-    /// Opens `path`, and replaces an existing file; `-` is standard output.
+    /// Opens `path`, and replaces an existing file or a symbolic link in its place; `-` is standard output.
+    ///
+    /// Links of other users, except root, are not followed. `/dev/stdout`, descriptors of this process, FIFOs and
+    /// character devices are written to directly.
     ///
     /// # Errors
     /// [`StoreError::Write`] if it cannot be opened.
@@ -109,16 +115,25 @@ impl Target {
             // As a file, it does not split large writes at newlines.
             io::stdout().as_fd().try_clone_to_owned().map(|fd| OutputFile::Stream(File::from(fd)))
         } else {
-            match fs::metadata(path) {
-                Ok(there) if there.is_dir() => Err(io::Error::from(ErrorKind::IsADirectory)),
-                // Standard output can be a file that has content already.
-                Ok(there) if !there.is_file() || is_descriptor(path) => {
-                    OpenOptions::new().append(true).open(path).map(OutputFile::Stream)
-                }
-                _ => beside(path),
+            match place::find(path) {
+                Ok(FoundOutput::File(place)) => return Self::placed(path, place),
+                Ok(FoundOutput::Folder(_)) => Err(ErrorKind::IsADirectory.into()),
+                Ok(FoundOutput::Stream(file)) => Ok(OutputFile::Stream(file)),
+                Err(error) => Err(error),
             }
         };
         Self::opened(path, kind, Existing::Replace)
+    }
+
+    /// Opens a file in a directory that is open; `path` is for messages.
+    pub(crate) fn create_in(folder: &OwnedFd, path: &Path) -> Result<Self, StoreError> {
+        let place = OutputPlace::within(folder, path.file_name().unwrap_or_default());
+        Self::placed(path, place.map_err(|source| StoreError::Write { path: path.to_owned(), source })?)
+    }
+
+    fn placed(path: &Path, place: OutputPlace) -> Result<Self, StoreError> {
+        let target = Self::opened(path, beside(&place.path()), Existing::Replace)?;
+        Ok(Self { place: Some(place), ..target })
     }
 
     /// Opens `path` for a new file. If a file of that name exists once the snapshot is written, the new
@@ -132,7 +147,7 @@ impl Target {
 
     fn opened(path: &Path, kind: io::Result<OutputFile>, existing: Existing) -> Result<Self, StoreError> {
         let kind = kind.map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), kind, existing })
+        Ok(Self { path: path.to_owned(), kind, existing, place: None })
     }
 
     /// Writes the snapshot and gives it its name.
@@ -142,13 +157,16 @@ impl Target {
     /// than `limit` bytes before compression, [`StoreError::TooManyToWrite`] if it has more threads or cgroups than
     /// readers allow. An existing file is kept in all cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
-        let Self { path, kind, existing } = self;
+        let Self { path, kind, existing, place } = self;
         let snapshot = SnapshotWriter::new(snapshot);
         if let Some((what, max)) = snapshot.too_many(max_threads(limit)) {
             return Err(StoreError::TooManyToWrite { path, what, max });
         }
         let bytes = encode(&snapshot, kind.file(), limit);
-        let written = bytes.and_then(|bytes| Ok(Written { path: kind.publish(&path, existing)?, bytes }));
+        let written = bytes.and_then(|bytes| match &place {
+            Some(place) => kind.publish(&place.path(), existing).map(|_| Written { path: path.clone(), bytes }),
+            None => Ok(Written { path: kind.publish(&path, existing)?, bytes }),
+        });
         written.map_err(|source| match source.kind() {
             // The kernel has such an error, too (EFBIG).
             ErrorKind::FileTooLarge if source.raw_os_error().is_none() => StoreError::TooLargeToWrite { path, limit },
@@ -189,14 +207,6 @@ impl OutputFile {
             }
         }
     }
-}
-
-/// Whether `path` is the name of an open file of a process, such as `/dev/stdout`. Such names cannot be replaced, and
-/// their links must not be.
-fn is_descriptor(path: &Path) -> bool {
-    // As many links as the kernel follows.
-    let links = iter::successors(Some(path.to_owned()), |path| Some(directory(path).join(fs::read_link(path).ok()?)));
-    links.take(41).any(|path| directory(&path).canonicalize().is_ok_and(|directory| directory.starts_with("/proc")))
 }
 
 /// A file in the directory of `path`, unnamed if possible. Names of threads can be private: files

@@ -1,6 +1,8 @@
 //! What attacks need: the binary, and bounded runs of it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -12,6 +14,17 @@ use nix::unistd::Pid;
 /// The binary that is attacked: that of `CTPROF_ATTACKED`, or this build's.
 pub(crate) fn attacked() -> PathBuf {
     std::env::var_os("CTPROF_ATTACKED").map_or_else(|| env!("CARGO_BIN_EXE_ctprof").into(), PathBuf::from)
+}
+
+/// A new folder of this mode.
+pub(crate) fn folder(path: &Path, mode: u32) -> PathBuf {
+    fs::create_dir(path).unwrap();
+    set_mode(path, mode);
+    path.to_owned()
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
 /// What a process said, on both streams.

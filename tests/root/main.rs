@@ -5,6 +5,7 @@
 mod alone;
 mod attacks_privileges;
 mod attacks_support;
+mod attacks_targets;
 mod doctor;
 mod engine_captures;
 #[path = "../support/example.rs"]

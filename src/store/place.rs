@@ -1,0 +1,236 @@
+//! Where an output goes: found without following links of other users, and held by its directory, so that it stays
+//! the same whatever happens to the path.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+
+use crate::sys::descriptor;
+
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Why an output is not written where its path leads.
+#[derive(Debug, thiserror::Error)]
+enum RefusedOutput {
+    #[error("a symbolic link of user {0} is on the path; name the file that it leads to")]
+    LinkOfAnother(u32),
+    #[error("it is a FIFO of user {0}")]
+    FifoOfAnother(u32),
+    #[error("it leads to a file of a process; name the file itself")]
+    LinkOfProcfs,
+    #[error("it is a block device or a socket")]
+    NotWritable,
+}
+
+impl From<RefusedOutput> for io::Error {
+    fn from(refused: RefusedOutput) -> Self {
+        Self::other(refused)
+    }
+}
+
+/// A name in an open directory.
+#[derive(Debug)]
+pub(crate) struct OutputPlace {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+/// What a path leads to.
+pub(crate) enum FoundOutput {
+    /// A file, or nothing yet.
+    File(OutputPlace),
+    Folder(OwnedFd),
+    /// A descriptor of this process, a FIFO or a character device: written to directly.
+    Stream(File),
+}
+
+impl OutputPlace {
+    pub(crate) fn within(folder: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+        Ok(Self { folder: folder.try_clone()?, name: name.to_owned() })
+    }
+
+    /// The place of a file that replaces whatever has its name.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(Errno::EISDIR)?;
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        Ok(Self { folder: folder(parent, WalkPurpose::Folder)?, name: name.to_owned() })
+    }
+
+    /// A path that leads there, whatever happens to the one that was found.
+    pub(crate) fn path(&self) -> PathBuf {
+        through(&self.folder).join(&self.name)
+    }
+}
+
+/// The path of an open file or directory of this process.
+pub(crate) fn through(handle: &impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd()).into()
+}
+
+/// Finds the target of an output. A link in its place is replaced, unless root or the caller made it and it leads
+/// to something that cannot be replaced.
+pub(crate) fn find(path: &Path) -> io::Result<FoundOutput> {
+    match (OutputWalk { links: 0, purpose: WalkPurpose::File }).find(path)? {
+        FoundOutput::File(_) if path.as_os_str().as_bytes().ends_with(b"/") => Err(Errno::EISDIR.into()),
+        found => Ok(found),
+    }
+}
+
+/// Opens a directory, and creates what is missing of it.
+pub(crate) fn create_folder(path: &Path) -> io::Result<OwnedFd> {
+    folder(path, WalkPurpose::NewFolder)
+}
+
+fn folder(path: &Path, purpose: WalkPurpose) -> io::Result<OwnedFd> {
+    match (OutputWalk { links: 0, purpose }).find(path)? {
+        FoundOutput::Folder(folder) => Ok(folder),
+        FoundOutput::File(_) | FoundOutput::Stream(_) => Err(ErrorKind::NotADirectory.into()),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WalkPurpose {
+    File,
+    #[cfg(feature = "parquet")]
+    Folder,
+    /// Missing directories are created.
+    NewFolder,
+}
+
+struct OutputWalk {
+    links: usize,
+    purpose: WalkPurpose,
+}
+
+impl OutputWalk {
+    fn find(&mut self, path: &Path) -> io::Result<FoundOutput> {
+        if let Some(number) = own_descriptor(path) {
+            return stream(number);
+        }
+        let start = if path.is_absolute() { "/" } else { "." };
+        let folder = open(start, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        self.below(folder, path)
+    }
+
+    fn below(&mut self, mut folder: OwnedFd, path: &Path) -> io::Result<FoundOutput> {
+        let mut rest = path.components();
+        while let Some(component) = rest.next() {
+            let name = match component {
+                Component::Normal(name) => name,
+                Component::ParentDir => OsStr::new(".."),
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => continue,
+            };
+            let is_last = rest.as_path().as_os_str().is_empty();
+            let handle = match openat(&folder, name, HANDLE, Mode::empty()) {
+                Err(Errno::ENOENT) if self.purpose == WalkPurpose::NewFolder => made(&folder, name)?,
+                Err(Errno::ENOENT) if is_last && self.purpose == WalkPurpose::File => {
+                    return Ok(FoundOutput::File(OutputPlace { folder, name: name.to_owned() }));
+                }
+                handle => handle?,
+            };
+            let there = fstat(&handle)?;
+            let kind = kind(&there);
+            if kind == SFlag::S_IFLNK && is_last && self.purpose == WalkPurpose::File {
+                return self.replaced(OutputPlace { folder, name: name.to_owned() }, &handle, &there);
+            }
+            if kind == SFlag::S_IFLNK {
+                return self.follow(folder, &handle, &there, rest.as_path());
+            }
+            match (kind == SFlag::S_IFDIR, is_last) {
+                (true, _) => folder = handle,
+                (false, true) => return last(OutputPlace { folder, name: name.to_owned() }, &handle, &there),
+                (false, false) => return Err(ErrorKind::NotADirectory.into()),
+            }
+        }
+        Ok(FoundOutput::Folder(folder))
+    }
+
+    /// A link in the place of a file.
+    fn replaced(&mut self, place: OutputPlace, link: &OwnedFd, there: &FileStat) -> io::Result<FoundOutput> {
+        if !is_trusted(there) {
+            return Ok(FoundOutput::File(place));
+        }
+        match self.follow(place.folder.try_clone()?, link, there, Path::new("")) {
+            Ok(FoundOutput::File(_)) => Ok(FoundOutput::File(place)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(FoundOutput::File(place)),
+            found => found,
+        }
+    }
+
+    fn follow(&mut self, folder: OwnedFd, link: &OwnedFd, there: &FileStat, rest: &Path) -> io::Result<FoundOutput> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        if !is_trusted(there) {
+            return Err(RefusedOutput::LinkOfAnother(there.st_uid).into());
+        }
+        if fstatfs(link)?.filesystem_type() == PROC_SUPER_MAGIC {
+            return Err(RefusedOutput::LinkOfProcfs.into());
+        }
+        let to = PathBuf::from(readlinkat(link, "")?);
+        let path = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
+        if path.is_absolute() { self.find(&path) } else { self.below(folder, &path) }
+    }
+}
+
+fn kind(there: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(there.st_mode) & SFlag::S_IFMT
+}
+
+/// Whether root or the caller made it.
+fn is_trusted(there: &FileStat) -> bool {
+    there.st_uid == 0 || there.st_uid == nix::unistd::geteuid().as_raw()
+}
+
+/// A new directory. Another user may replace it before it is opened: then it is not used.
+fn made(folder: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    mkdirat(folder, name, Mode::from_bits_truncate(0o777))?;
+    let handle = openat(folder, name, HANDLE | OFlag::O_DIRECTORY, Mode::empty())?;
+    let is_own = fstat(&handle)?.st_uid == nix::unistd::geteuid().as_raw();
+    if is_own { Ok(handle) } else { Err(Errno::EEXIST.into()) }
+}
+
+/// What is in the place of a file, and is no link.
+fn last(place: OutputPlace, handle: &OwnedFd, there: &FileStat) -> io::Result<FoundOutput> {
+    match kind(there) {
+        SFlag::S_IFREG => return Ok(FoundOutput::File(place)),
+        SFlag::S_IFIFO if !is_trusted(there) => return Err(RefusedOutput::FifoOfAnother(there.st_uid).into()),
+        SFlag::S_IFIFO | SFlag::S_IFCHR => {}
+        _ => return Err(RefusedOutput::NotWritable.into()),
+    }
+    // The handle, not the path: what is opened is what was looked at.
+    let flags = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    Ok(FoundOutput::Stream(File::from(open(&through(handle), flags, Mode::empty())?)))
+}
+
+/// A descriptor of this process. A path through /proc would open its file again, which a socket cannot, and lose the
+/// place in it.
+fn stream(number: i32) -> io::Result<FoundOutput> {
+    let own = descriptor::duplicate(number)?;
+    let mode = OFlag::from_bits_retain(fcntl(&own, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
+    if mode == OFlag::O_RDONLY { Err(Errno::EBADF.into()) } else { Ok(FoundOutput::Stream(File::from(own))) }
+}
+
+/// The number of a descriptor of this process that a path names.
+fn own_descriptor(path: &Path) -> Option<i32> {
+    let path = path.to_str()?;
+    match path {
+        "/dev/stdout" => return Some(1),
+        "/dev/stderr" => return Some(2),
+        _ => {}
+    }
+    let folders = ["/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"];
+    folders.iter().find_map(|folder| path.strip_prefix(folder))?.parse().ok()
+}
