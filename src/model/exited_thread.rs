@@ -6,12 +6,11 @@ use super::thread::ThreadState;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExitedThread {
-    /// Its ids, its names and its values since it started. With a start time in ticks, its values and times are exact,
-    /// and a cgroup that it lacks is unknown. Without, names of process and cgroup are filled in.
+    /// Its ids, its start in ticks, its names and its values since it started.
     pub state: ThreadState,
     /// Process id of its parent; 0 if it is unknown.
     pub ppid: u32,
-    /// `CLOCK_MONOTONIC` at its start, in nanoseconds, not earlier than it was.
+    /// `CLOCK_MONOTONIC` at its start, in nanoseconds.
     pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.
     pub elapsed_ns: u64,

@@ -107,14 +107,6 @@ impl Clocks {
         elapsed_ns.saturating_sub(before).min(self.duration_ns)
     }
 
-    /// Time since boot at the start of a thread, in nanoseconds: from its ticks, else from its monotonic start, which
-    /// lacks time that the host was suspended in the window.
-    pub(super) fn start_ns(&self, start_ticks: Option<u64>, started_monotonic_ns: u64) -> u64 {
-        let suspended = self.start_monotonic_ns.map_or(0, |monotonic| self.start_boottime_ns.saturating_sub(monotonic));
-        let from_monotonic = || started_monotonic_ns.saturating_add(suspended);
-        start_ticks.map_or_else(from_monotonic, |ticks| self.boot_ns(Some(ticks)))
-    }
-
     /// Time since boot of a start in ticks, in nanoseconds; 0 if it is unknown.
     pub(super) fn boot_ns(&self, start_ticks: Option<u64>) -> u64 {
         start_ticks.unwrap_or(0).saturating_mul(self.ns_per_tick)

@@ -39,7 +39,7 @@ impl<T: Threads> Join<T> {
             self.lineage.as_ref().map(|lineage| Arc::clone(&lineage.parents)).unwrap_or_else(|| {
                 Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks))
             });
-        let mut records = Records::new(&start, clocks, &self.processes, exits, parents);
+        let mut records = Records::new(&start, clocks, &self.processes, parents);
         let mut fold = Fold::default();
         exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
         let Records { unexplained, recorded, impossible_delays, .. } = records;
@@ -78,10 +78,10 @@ impl<T: Threads> Join<T> {
 
     /// The thread of a record as part of the window, and of its CPU time.
     fn placed(&mut self, records: &mut Records<'_>, exited: ExitedThread) -> Option<ThreadState> {
-        let start_ns = self.start.clocks.start_ns(exited.state.start_time_clock_ticks, exited.started_monotonic_ns);
-        if self.is_listed(records, &exited.state, start_ns) {
+        if self.is_listed(records, &exited.state) {
             return None;
         }
+        let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let (mut thread, work) = records.placed(&self.processes, exited)?;
         thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid, start_ns));
         self.explain(work, thread.party);
@@ -89,16 +89,12 @@ impl<T: Threads> Join<T> {
         Some(thread)
     }
 
-    /// Whether the later capture still has the thread of a record, which started at that time.
-    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState, start_ns: u64) -> bool {
-        match (records.earlier_place(exited), exited.start_time_clock_ticks) {
-            (Some(place), _) => self.start.found[place].load(Ordering::Relaxed),
-            (None, Some(ticks)) => self.started.binary_search(&(exited.id(), ticks)).is_ok(),
-            (None, None) => {
-                let same_id = self.started.binary_search_by_key(&exited.id(), |(id, _)| *id);
-                // Another thread had the id before, if this one started before the listed one.
-                same_id.is_ok_and(|place| self.start.clocks.boot_ns(Some(self.started[place].1)) <= start_ns)
-            }
+    /// Whether the later capture still has the thread of a record.
+    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState) -> bool {
+        let has_started = |ticks| self.started.binary_search(&(exited.id(), ticks)).is_ok();
+        match records.earlier_place(exited) {
+            Some(place) => self.start.found[place].load(Ordering::Relaxed),
+            None => exited.start_time_clock_ticks.is_some_and(has_started),
         }
     }
 

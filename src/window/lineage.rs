@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_of_the_command_under_a_reused_id_was_a_separate_row() {
+    fn an_exit_of_the_command_under_a_reused_id_is_of_the_command() {
         // Process 30 of the earlier capture exited, and its id is that of a child of the command later.
         let before = [(9, 1, 1), (30, 2, 1)];
         let later = [(9, 1, 1), (10, 300, 9)];

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
-    InWindow, METRICS, Metric, MetricId, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads,
-    Value, WindowRule,
+    InWindow, METRICS, Metric, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads, Value,
+    WindowRule,
 };
 
 /// The number of a thread's values fits one byte of LEB128.
@@ -187,17 +187,6 @@ impl PackedThreads {
         for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later && !known[metric.id as usize]) {
             metric.clear(later);
         }
-    }
-
-    /// The value of a metric of the thread at `place`.
-    pub(super) fn value(&self, place: usize, wanted: MetricId) -> Option<Value<'_>> {
-        let mut found = None;
-        self.each_value(place, |metric, value| {
-            if metric.id == wanted {
-                found = Some(value);
-            }
-        });
-        found
     }
 
     /// Calls `found` for each value of the thread at `place`.

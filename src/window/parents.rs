@@ -26,10 +26,6 @@ pub(super) struct Parents(Vec<KnownProcess>);
 /// A process of the later capture: its id, its start in ticks, and its parent.
 pub(super) type Living = (u32, Option<u64>, Option<u32>);
 
-/// Records of taskstats say that a thread started later than it did, by the time that they wait to be received. Two
-/// processes with one id are farther apart: all other ids are used in between.
-const IMPRECISION_NS: u64 = 250_000_000;
-
 impl Parents {
     /// The processes of both captures and of the records of their leaders.
     pub(super) fn of(
@@ -49,10 +45,9 @@ impl Parents {
         let before = earlier.threads().iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
         all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
         exits.for_each(|exited| {
-            let ExitedThread { state, ppid, started_monotonic_ns, .. } = exited;
-            if state.tid == state.tgid {
-                let start_ns = clocks.start_ns(state.start_time_clock_ticks, started_monotonic_ns);
-                all.push(KnownProcess { start_ns, ..known((state.tgid, None, Some(ppid))) });
+            let ExitedThread { state, ppid, .. } = exited;
+            if state.is_leader() {
+                all.push(known((state.tgid, state.start_time_clock_ticks, Some(ppid))));
             }
         });
         all.sort_by_key(|process| (process.tgid, process.start_ns));
@@ -62,8 +57,7 @@ impl Parents {
 
     /// The index of the process that had this id when a thread of it, or its child, started.
     pub(super) fn find(&self, tgid: u32, start_ns: u64) -> Option<usize> {
-        let until = (tgid, start_ns.saturating_add(IMPRECISION_NS));
-        let after = self.0.partition_point(|process| (process.tgid, process.start_ns) <= until);
+        let after = self.0.partition_point(|process| (process.tgid, process.start_ns) <= (tgid, start_ns));
         after.checked_sub(1).filter(|place| self.0[*place].tgid == tgid)
     }
 
@@ -77,21 +71,20 @@ impl Parents {
         std::iter::successors(self.get(ppid, start_ns), |child| self.get(child.ppid, child.start_ns))
     }
 
-    /// Processes with their id, their start in ticks and their parent, of both captures and of records of taskstats.
+    /// Processes with their id, their start in ticks and their parent, of both captures and of records.
     #[cfg(test)]
     pub(super) fn of_ids(before: &[(u32, u64, u32)], after: &[(u32, u64, u32)], records: &[(u32, u64, u32)]) -> Self {
         use crate::model::{ProcessState, ThreadState};
-        let ids = |tgid| ThreadState { tid: tgid, tgid, ..ThreadState::default() };
         let leader = |(tgid, ticks, ppid): &(u32, u64, u32)| ThreadState {
+            tid: *tgid,
+            tgid: *tgid,
             start_time_clock_ticks: Some(*ticks),
             process: Some(Box::new(ProcessState { ppid: Some(*ppid), ..ProcessState::default() })),
-            ..ids(*tgid)
+            ..ThreadState::default()
         };
         let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
         let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
-        let record = |(tgid, ticks, ppid): &(u32, u64, u32)| {
-            ExitedThread::new(ids(*tgid), *ppid, clocks.boot_ns(Some(*ticks)), clocks.ns_per_tick)
-        };
+        let record = |known: &(u32, u64, u32)| ExitedThread::new(leader(known), known.2, 0, clocks.ns_per_tick);
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
         let exits = Exits { summary: None, each: Some(&each) };
         Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
@@ -109,7 +102,7 @@ fn packed(leader: &PackedThread) -> Living {
 impl KnownProcess {
     /// Adds what is known of the same process from elsewhere; false if the other is another process.
     fn absorb(&mut self, other: &Self) -> bool {
-        let is_same = self.tgid == other.tgid && other.start_ns - self.start_ns <= IMPRECISION_NS;
+        let is_same = (self.tgid, self.start_ns) == (other.tgid, other.start_ns);
         if is_same {
             if self.ppid == 0 || (other.ppid > 0 && other.rank() > self.rank()) {
                 self.ppid = other.ppid;
@@ -149,8 +142,7 @@ mod tests {
 
     #[test]
     fn a_process_that_a_capture_and_a_record_have_is_one_with_its_last_parent() {
-        // The record came 30 ms late.
-        let parents = Parents::of_ids(&[(7, 100, 3), (8, 100, 3)], &[(8, 100, 1)], &[(7, 103, 2), (8, 100, 2)]);
+        let parents = Parents::of_ids(&[(7, 100, 3), (8, 100, 3)], &[(8, 100, 1)], &[(7, 100, 2), (8, 100, 2)]);
         let known = |tgid| *parents.get(tgid, 2 * SECOND).unwrap();
         assert_eq!(parents.all().len(), 2);
         assert_eq!((known(7).ppid, known(7).is_in_earlier, known(7).is_living), (2, true, false));

@@ -84,10 +84,9 @@ impl Processes {
         self.0.iter().filter_map(|process| process.leader.as_ref()).any(|leader| leader.state.is_some())
     }
 
-    /// The name, the cgroup and the party of a process.
-    pub(super) fn describe(&self, tgid: u32) -> Option<(&Name, Option<&Name>, Option<Party>)> {
-        let leader = self.find(tgid)?.leader.as_ref()?;
-        Some((&leader.name, leader.cgroup.as_ref(), leader.party))
+    /// The party of a process.
+    pub(super) fn party(&self, tgid: u32) -> Option<Party> {
+        self.find(tgid)?.leader.as_ref()?.party
     }
 
     /// The processes whose leader is known.
@@ -119,8 +118,6 @@ struct Unattributed {
     children: Work,
     /// What its living threads did.
     living: Work,
-    /// What its counters in ticks may lack.
-    imprecision: Work,
 }
 
 impl Unattributed {
@@ -155,26 +152,16 @@ impl Unexplained {
             };
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
-            Some((
-                process.tgid,
-                Unattributed {
-                    threads,
-                    children,
-                    living: process.threads,
-                    imprecision: Work::of_ticks(2, ns_per_tick),
-                },
-            ))
+            Some((process.tgid, Unattributed { threads, children, living: process.threads }))
         });
         Self { by_process: pools.collect(), without_ancestor: Work::default(), ns_per_tick }
     }
 
-    /// Takes out what an exited thread of a living process did, and returns what is more than the process counts, but
-    /// for the precision of its counters.
-    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) -> Work {
-        let Some(pools) = self.by_process.get_mut(&tgid) else { return Work::default() };
-        let mut excess = pools.threads.take_up_to(work);
-        pools.imprecision.cover(&mut excess);
-        excess
+    /// Takes out what an exited thread of a living process did.
+    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) {
+        if let Some(pools) = self.by_process.get_mut(&tgid) {
+            pools.threads.take_up_to(work);
+        }
     }
 
     /// Takes out what an exited process did, which started at that time as a child of `ppid`. Its nearest living
@@ -232,7 +219,7 @@ impl Unexplained {
         self.give_without_ancestor();
         let least_ns = 2 * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Unattributed { threads, mut children, living, .. }) in self.by_process {
+        for (tgid, Unattributed { threads, mut children, living }) in self.by_process {
             let mut threads = threads.without_noise(living, least_ns);
             if !children.is_zero() {
                 children += threads.take_io();

@@ -89,20 +89,6 @@ impl Work {
         self
     }
 
-    /// CPU time of so many ticks, in user mode or the kernel.
-    pub(super) fn of_ticks(ticks: u64, ns_per_tick: u64) -> Self {
-        let mut work = Self::default();
-        work[MetricId::run_time_ns] = ticks.saturating_mul(ns_per_tick);
-        work[MetricId::utime_clock_ticks] = ticks;
-        work[MetricId::stime_clock_ticks] = ticks;
-        work
-    }
-
-    /// Takes from `wanted` as much as there is.
-    pub(super) fn cover(&mut self, wanted: &mut Self) {
-        *wanted = self.take_up_to(*wanted);
-    }
-
     /// Takes as much of `wanted` as there is, and returns the rest of it.
     pub(super) fn take_up_to(&mut self, wanted: Self) -> Self {
         let rest = wanted.less(*self);
@@ -216,9 +202,6 @@ mod tests {
         let mut pool = work(10, 3);
         assert_eq!(pool.take_up_to(work(4, 5)), work(0, 2), "the rest of what was wanted");
         assert_eq!(pool, work(6, 0));
-        let mut wanted = work(7, 0);
-        pool.cover(&mut wanted);
-        assert_eq!((pool, wanted), (work(0, 0), work(1, 0)));
         let mut mixed = work(5, 1);
         mixed[MetricId::rchar] = 9;
         let io = mixed.take_io();

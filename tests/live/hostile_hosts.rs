@@ -543,7 +543,7 @@ fn processes(second: u64, parents: impl IntoIterator<Item = (u32, u32)>) -> Ctpr
 fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]) -> usize {
     let record = |(pid, parent): &(u32, u32)| {
         let mut thread = ThreadState::default();
-        (thread.tid, thread.tgid) = (*pid, *pid);
+        (thread.tid, thread.tgid, thread.start_time_clock_ticks) = (*pid, *pid, Some(1));
         thread.metrics.run_time_ns = Some(u64::MAX.into());
         ExitedThread::new(thread, *parent, u64::MAX, u64::MAX)
     };

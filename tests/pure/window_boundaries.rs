@@ -67,7 +67,7 @@ mod moments {
     #[test]
     fn a_record_is_of_the_window_if_its_thread_started_at_its_start_or_later_but_before_its_end() {
         let (a, b) = sides(&[], &[]);
-        let records: Vec<_> = (9..17).map(|second| exact((second, second, 1), (second.into(), 17), &ran(1))).collect();
+        let records: Vec<_> = (9..17).map(|second| exit(second, second, 1, (second.into(), 17), &ran(1))).collect();
         let window = with_records(a, b, &records);
         let started: Vec<_> = rows(&window).iter().map(|row| row["tid"].as_u64().unwrap()).collect();
         assert_eq!(started, [10, 11, 12, 13, 14]);
@@ -118,15 +118,6 @@ mod identity {
         after.iter().cloned().for_each(|thread| join.add(thread));
         let ends = join.finish(&b.head, &Exits::default());
         assert_eq!((ends.before, ends.threads), (before, after));
-    }
-
-    #[test]
-    fn a_record_with_less_run_time_than_the_thread_had_before_is_of_another_thread() {
-        let (a, b) = sides(&[process(6, 2, 2 * SECOND, 1, &json!({}))], &[]);
-        let window = with_records(a, b, &[exit(6, 6, 1, (13, 14), &ran(100))]);
-        let rows = rows_of(&window, 6);
-        let runs: Vec<_> = rows.iter().map(|row| (row["run_time_ns"].as_u64(), row["started"] == true)).collect();
-        assert_eq!(runs, [(Some(100 * MS), true), (None, false)], "one started, and the one from before is gone");
     }
 
     #[test]
@@ -246,7 +237,7 @@ mod parts {
 
     #[test]
     fn wherever_a_window_is_cut_its_parts_are_the_same_window() {
-        let records = [2, 3, 4].map(|pid| exact((pid, pid, 1), (12, 13), &ran(u64::from(pid))));
+        let records = [2, 3, 4].map(|pid| exit(pid, pid, 1, (12, 13), &ran(u64::from(pid))));
         let threads = capture(15).threads;
         let (whole, ends) = window_cut_at(threads.len(), &records);
         let Accounting { explained_ns, started_seen, .. } = ends.window.cpu.unwrap();

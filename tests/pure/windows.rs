@@ -74,7 +74,7 @@ pub(crate) fn exited_run(window: &CtprofSnapshot) -> Vec<(u64, String, u64)> {
 pub(crate) fn with_records(a: CtprofSnapshot, b: CtprofSnapshot, records: &[ExitedThread]) -> CtprofSnapshot {
     let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().cloned().for_each(add);
     let mut summary = ExitRecords::default();
-    summary.source = "taskstats".to_owned();
+    summary.source = "bpf".to_owned();
     summary.received = records.len().try_into().unwrap();
     record(a, b, Exits { summary: Some(summary), each: Some(&each) })
 }
@@ -88,8 +88,9 @@ pub(crate) fn record(a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> 
 
 /// The record of a thread that started and exited some seconds after boot.
 pub(crate) fn exit(tgid: u32, tid: u32, ppid: u32, (start, end): (u64, u64), fields: &Value) -> ExitedThread {
-    let state = json!({"tgid": tgid, "tid": tid, "pcomm": "", "comm": format!("t{tid}")});
-    let state: ThreadState = serde_json::from_value(with(state, fields)).unwrap();
+    let names = json!({"comm": format!("t{tid}")});
+    let state = thread(tgid, tid, start, &with(names, fields));
+    let state: ThreadState = serde_json::from_value(state).unwrap();
     ExitedThread::new(state, ppid, start * SECOND, (end - start) * SECOND)
 }
 
@@ -104,10 +105,4 @@ pub(crate) fn sides(a: &[Value], b: &[Value]) -> (CtprofSnapshot, CtprofSnapshot
         snapshot_with(second, threads, &json!({"capture": clocks}))
     };
     (side(10, a), side(15, b))
-}
-
-/// A record with an exact start time.
-pub(crate) fn exact(ids: (u32, u32, u32), (start, end): (u64, u64), fields: &Value) -> ExitedThread {
-    let start_time = json!({"start_time_clock_ticks": start * 100});
-    exit(ids.0, ids.1, ids.2, (start, end), &with(start_time, fields))
 }
