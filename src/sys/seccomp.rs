@@ -7,7 +7,7 @@ use nix::libc;
 
 use super::call;
 
-/// Whether `ptrace(2)` and `process_vm_readv(2)` return at all. A filter can kill the caller, as systemd's
+/// Whether `ptrace(2)` returns at all. A filter can kill the caller, as systemd's
 /// `SystemCallFilter=~@debug` does: if there is a filter, a child process tries first.
 pub(crate) fn allows_tracing() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
@@ -22,14 +22,13 @@ fn is_filtered() -> bool {
 
 fn child_survives() -> bool {
     // Without a signal at its exit: where SIGCHLD is ignored, the kernel would not keep its status.
-    // SAFETY: the child has memory of its own, makes three system calls, which take no memory of this process, and
+    // SAFETY: the child has memory of its own, makes two system calls, which take no memory of this process, and
     // exits.
     let child = unsafe { call(libc::SYS_clone, []) };
     if child == Ok(0) {
-        // SAFETY: as above. No process has the number 0, so nothing is traced and nothing is read.
+        // SAFETY: as above. No process has the number 0, so nothing is traced.
         unsafe {
             let _ = call(libc::SYS_ptrace, [libc::PTRACE_DETACH.into()]);
-            let _ = call(libc::SYS_process_vm_readv, []);
             libc::_exit(0);
         }
     }

@@ -1,5 +1,6 @@
-//! What attacks need: the binary, and bounded runs of it.
+//! What attacks need: the binary, a copy of it with file capabilities, an ordinary user, and bounded runs.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,67 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::support::{Missing, copy_program, skipped};
+
+/// Those that README.md grants.
+const GRANT: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep";
 
 /// The binary that is attacked: that of `CTPROF_ATTACKED`, or this build's.
 pub(crate) fn attacked() -> PathBuf {
     std::env::var_os("CTPROF_ATTACKED").map_or_else(|| env!("CARGO_BIN_EXE_ctprof").into(), PathBuf::from)
+}
+
+/// A process as an ordinary user, which has no other group either.
+pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    // setpriv keeps its permitted capabilities until another program is executed.
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "env"]).arg(program).stdin(Stdio::null());
+    command
+}
+
+/// A copy of the binary with file capabilities, in a folder that all may enter.
+pub(crate) struct Granted {
+    folder: TempDir,
+    pub(crate) program: PathBuf,
+}
+
+impl Granted {
+    /// `None` prints why it is skipped.
+    pub(crate) fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("ctprof");
+        copy_program(attacked(), &program);
+        set_mode(folder.path(), 0o755);
+        let ignored = statvfs(folder.path()).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID));
+        let granted = Command::new("setcap").arg(GRANT).arg(&program).status().is_ok_and(|status| status.success());
+        let changes_user = as_nobody("true").status().is_ok_and(|status| status.success());
+        if ignored || !granted || !changes_user {
+            skipped(Missing::Privilege(
+                "root, with setpriv, setcap, and a temporary folder where file capabilities count",
+            ));
+            return None;
+        }
+        Some(Self { folder, program })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder in which the ordinary user may write.
+    pub(crate) fn writable(&self, name: &str) -> PathBuf {
+        folder(&self.folder().join(name), 0o777)
+    }
+
+    /// The copy, run by an ordinary user. Bounded, so that a hang fails the test.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
+        let mut command = as_nobody(&self.program);
+        finished(command.args(arguments).current_dir(self.folder())).expect("ctprof hangs")
+    }
 }
 
 /// A new folder of this mode.

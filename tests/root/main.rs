@@ -3,6 +3,7 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+mod attacks_memory;
 mod attacks_privileges;
 mod attacks_support;
 mod attacks_targets;

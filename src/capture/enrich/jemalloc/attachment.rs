@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::super::start::nanoseconds;
 use super::target::Target;
+use crate::sys::memory::AddressSpace;
 
 /// Timeout for stopping all threads of one process.
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -12,12 +13,14 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 /// The location of the counters in the threads of a process, and the remaining timeout.
 pub(in crate::capture) struct Attachment {
     pub(super) target: Target,
+    /// The memory of the program that was examined.
+    pub(super) space: AddressSpace,
     left_ns: AtomicU64,
 }
 
 impl Attachment {
-    pub(super) fn new(target: Target) -> Self {
-        Self { target, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
+    pub(super) fn new(target: Target, space: AddressSpace) -> Self {
+        Self { target, space, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
     }
 
     /// The remaining timeout.
@@ -39,7 +42,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_process_share_one_timeout() {
-        let attachment = Attachment::new(Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap());
+        let target = Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap();
+        let attachment = Attachment::new(target, AddressSpace::open(std::process::id()).unwrap());
         attachment.spend(Duration::from_millis(240));
         assert_eq!(attachment.timeout_left(), Duration::from_millis(10));
         attachment.spend(Duration::from_secs(1));

@@ -51,28 +51,32 @@ impl Files {
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
     pub(super) fn layout(&self, pid: u32, module: &Module) -> Examination {
-        let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
-        let known = {
-            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(current.entry(key.clone()).or_default())
-        };
-        if let Some((_, layout)) = known.get() {
+        let path = &module.mapping.path;
+        let mapped = (module.mapping.device, module.mapping.inode, path.clone());
+        if let Some((_, layout)) = self.known(mapped).get() {
             return layout.clone();
         }
-        if let Some(unchanged) = self.unchanged(pid, module, &key) {
-            return known.get_or_init(|| unchanged).1.clone();
-        }
-        let (file, version) = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
-        known.get_or_init(|| (version, look(pid, &file))).1.clone()
+        let (file, metadata) = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
+        // That of what was opened: a process can show any file with the number and the name of another one.
+        let key = (device(&metadata), metadata.ino(), path.clone());
+        let examine = || self.unchanged(&key, &metadata).unwrap_or_else(|| (version(&metadata), look(pid, &file)));
+        self.known(key.clone()).get_or_init(examine).1.clone()
+    }
+
+    fn known(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(current.entry(key).or_default())
     }
 
     /// What an earlier capture found in the file, if that has not changed.
-    fn unchanged(&self, pid: u32, module: &Module, key: &FileKey) -> Option<Examined> {
-        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.clone();
-        let now =
-            names(pid, module).iter().filter_map(|path| path.metadata().ok()).find(|file| is_mapped(file, module));
-        now.filter(|file| version(file) == earlier.0).map(|_| earlier)
+    fn unchanged(&self, key: &FileKey, now: &Metadata) -> Option<Examined> {
+        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.get(key).filter(|(examined, _)| *examined == version(now)).cloned()
     }
+}
+
+fn device(file: &Metadata) -> (u32, u32) {
+    [major(file.dev()), minor(file.dev())].map(|number| u32::try_from(number).unwrap_or(u32::MAX)).into()
 }
 
 fn version(file: &Metadata) -> FileVersion {
@@ -81,11 +85,11 @@ fn version(file: &Metadata) -> FileVersion {
 
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
 /// its name in the process's own root.
-fn open(pid: u32, module: &Module) -> Option<(File, FileVersion)> {
+fn open(pid: u32, module: &Module) -> Option<(File, Metadata)> {
     let open = |path: &PathBuf| {
         let file = open_regular(path)?;
         let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
-        Some((file, version(&metadata)))
+        Some((file, metadata))
     };
     names(pid, module).iter().find_map(open)
 }
@@ -101,9 +105,7 @@ fn names(pid: u32, module: &Module) -> [PathBuf; 2] {
 /// Whether a file is the mapped one. Some file systems without a disk of their own, such as btrfs and overlayfs, have
 /// another device in the list of mappings: only those of disks are compared.
 fn is_mapped(file: &Metadata, module: &Module) -> bool {
-    let device = (major(file.dev()), minor(file.dev()));
-    let (mapped_major, mapped_minor) = module.mapping.device;
-    let mapped = (u64::from(mapped_major), u64::from(mapped_minor));
+    let (device, mapped) = (device(file), module.mapping.device);
     let is_comparable = device.0 != 0 && mapped.0 != 0;
     file.ino() == module.mapping.inode && (device == mapped || !is_comparable)
 }
@@ -114,18 +116,21 @@ fn rooted(pid: u32, path: &Path) -> PathBuf {
 }
 
 fn look(pid: u32, file: &File) -> Result<TsdLayout, ProbeFailure> {
+    let owner = file.metadata().map_or(0, |file| file.uid());
     let file = LimitedFile::new(file);
     let (program, tls) = elf::open(Machine::NATIVE, &file)?;
-    let separate = program.build_id().ok().flatten().and_then(|id| separate(pid, id));
+    let separate = program.build_id().ok().flatten().and_then(|id| separate(pid, owner, id));
     let separate = separate.as_ref().map(LimitedFile::new);
     let separate = separate.as_ref().and_then(|file| elf::File::parse(file).ok());
     layout::locate(Machine::NATIVE, &program, tls, separate.as_ref())
 }
 
-/// The separate debug file of the program with that build id.
-fn separate(pid: u32, id: &[u8]) -> Option<File> {
+/// The separate debug file of the program with that build id. It is found in the root of one process, and is believed
+/// for all with that program: only if it is of root, or of the user who owns the program.
+fn separate(pid: u32, owner: u32, id: &[u8]) -> Option<File> {
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
     let file = open_regular(rooted(pid, &path))?;
+    file.metadata().ok().filter(|file| [0, owner].contains(&file.uid()))?;
     let belongs = {
         let limited = LimitedFile::new(&file);
         let debug = elf::File::parse(&limited).ok()?;
@@ -167,12 +172,12 @@ mod tests {
     fn a_file_that_was_written_anew_is_examined_again() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (files, module) = (Files::default(), module(file.path(), (0, 7)));
-        let own = std::process::id();
-        let key = (module.mapping.device, module.mapping.inode, module.mapping.path.clone());
-        assert_eq!(files.layout(own, &module), Err(ProbeFailure::JemallocNotFound));
+        let now = || file.as_file().metadata().unwrap();
+        let key = (device(&now()), module.mapping.inode, module.mapping.path.clone());
+        assert_eq!(files.layout(std::process::id(), &module), Err(ProbeFailure::JemallocNotFound));
         files.begin_capture();
-        assert!(files.unchanged(own, &module, &key).is_some());
+        assert!(files.unchanged(&key, &now()).is_some());
         std::fs::write(file.path(), "another program").unwrap();
-        assert!(files.unchanged(own, &module, &key).is_none());
+        assert!(files.unchanged(&key, &now()).is_none());
     }
 }

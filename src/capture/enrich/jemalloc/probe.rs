@@ -1,4 +1,4 @@
-//! Reads the counters of the threads of a process, many per system call. A thread whose thread pointer the engine
+//! Reads the counters of the threads of a process. A thread whose thread pointer the engine
 //! does not know is stopped for microseconds to read it. Memory is read while all threads run.
 
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::getuid;
+
 use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
 use super::process::attach;
-use super::target::unread;
 use crate::model::ProbeFailure;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
-use crate::sys::memory;
 use crate::sys::ptrace::{self, StopError};
 
 /// The minimum timeout of one thread, even after other threads have used up the shared timeout.
@@ -70,9 +70,9 @@ impl<'f> Probe<'f> {
         // The process chooses what is in its files.
         let attached = catch_unwind(AssertUnwindSafe(|| attach(process.id, self.files)));
         match attached.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
-            Ok(target) => {
+            Ok(attachment) => {
                 self.summary.jemalloc_detected += 1;
-                return Some(Attachment::new(target));
+                return Some(attachment);
             }
             Err(tag @ ProbeFailure::JemallocNotFound) => self.count(tag),
             Err(tag) if process.is_alive() => {
@@ -91,23 +91,12 @@ impl<'f> Probe<'f> {
         threads: &mut [ThreadState],
         pointers: &[Option<u64>],
     ) {
-        let target = &attachment.target;
-        let pointers = pointers.iter().copied().chain(iter::repeat(None));
-        let (mut located, mut addresses) = (Vec::new(), Vec::new());
+        let Attachment { target, space, .. } = attachment;
+        let pointers = pointers.iter().copied().map(usable).chain(iter::repeat(None));
+        let mut read = 0;
         for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
             let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
-            match pointer.and_then(|pointer| target.address(pointer)) {
-                Ok(address) => {
-                    located.push(thread);
-                    addresses.push(address);
-                }
-                Err(tag) => self.fail(process, thread.tid, tag),
-            }
-        }
-        let mut read = 0;
-        memory::read_each(process.id, &addresses, target.span(), |place, bytes| {
-            let thread = &mut *located[place];
-            match bytes.map_err(unread).and_then(|bytes| target.counters(bytes)) {
+            match pointer.and_then(|pointer| target.read(space, pointer)) {
                 Ok((allocated, deallocated)) => {
                     read += 1;
                     thread.metrics.allocated_bytes = Some(Bytes(allocated));
@@ -115,7 +104,7 @@ impl<'f> Probe<'f> {
                 }
                 Err(tag) => self.fail(process, thread.tid, tag),
             }
-        });
+        }
         self.summary.probed_ok += read;
     }
 
@@ -159,6 +148,12 @@ impl<'f> Probe<'f> {
     pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
         (self.summary, self.time)
     }
+}
+
+/// A thread pointer of the engine, which can be older than the program that was examined. Where nothing in memory tells,
+/// only root may use it: root may read all memory.
+fn usable(pointer: Option<u64>) -> Option<u64> {
+    pointer.filter(|_| cfg!(target_arch = "x86_64") || getuid().is_root())
 }
 
 /// Logs that a thread, or the whole process, could not be read.
@@ -214,6 +209,7 @@ mod tests {
     use super::super::layouts::Offsets;
     use super::super::target::Target;
     use super::*;
+    use crate::sys::memory::AddressSpace;
 
     /// What the probe counts for a process of one thread.
     fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
@@ -243,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
-        let attachment = Attachment::new(target());
+        let attachment = Attachment::new(target(), AddressSpace::open(std::process::id()).unwrap());
         attachment.spend(Duration::from_secs(1));
         let mut thread = ThreadState::default();
         thread.metrics.state = Some('D');

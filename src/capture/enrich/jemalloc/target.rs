@@ -4,6 +4,7 @@ use nix::errno::Errno;
 
 use super::layouts::Offsets;
 use crate::model::ProbeFailure;
+use crate::sys::memory::AddressSpace;
 
 /// No thread ever allocates this many bytes.
 const IMPLAUSIBLE: u64 = 1 << 60;
@@ -30,25 +31,38 @@ impl Target {
         Ok(Self { distance, offsets, span })
     }
 
-    /// Number of bytes to read at [`address`](Self::address).
-    pub(super) fn span(&self) -> usize {
-        self.span
-    }
-
     fn first(&self) -> u64 {
         self.offsets.allocated.min(self.offsets.deallocated)
     }
 
     /// The address of the first counter in the thread with that thread pointer. A thread that has set none, or a
     /// wrong one, has no counters.
-    pub(super) fn address(&self, thread_pointer: u64) -> Result<u64, ProbeFailure> {
+    fn address(&self, thread_pointer: u64) -> Result<u64, ProbeFailure> {
         let start = thread_pointer.checked_add_signed(self.distance).and_then(|start| start.checked_add(self.first()));
         let is_user = |address: &u64| (1..USER_SPACE).contains(address);
         start.filter(|start| is_user(&thread_pointer) && is_user(start)).ok_or(ProbeFailure::TlsArithmetic)
     }
 
-    /// Bytes allocated and deallocated, from the bytes at [`address`](Self::address).
-    pub(super) fn counters(&self, bytes: &[u8]) -> Result<(u64, u64), ProbeFailure> {
+    /// Bytes allocated and deallocated by the thread with that thread pointer.
+    pub(super) fn read(&self, space: &AddressSpace, thread_pointer: u64) -> Result<(u64, u64), ProbeFailure> {
+        let address = self.address(thread_pointer)?;
+        // A thread pointer can be that of the program before, and its user can have chosen it: then it would lead to any
+        // place of this one. The ABI of x86-64 has a word there that tells.
+        if cfg!(target_arch = "x86_64") {
+            let mut word = [0; 8];
+            space.read(thread_pointer, &mut word).map_err(unread)?;
+            if u64::from_ne_bytes(word) != thread_pointer {
+                return Err(ProbeFailure::TlsArithmetic);
+            }
+        }
+        let mut bytes = [0; MAX_SPAN];
+        let bytes = &mut bytes[..self.span];
+        space.read(address, bytes).map_err(unread)?;
+        self.counters(bytes)
+    }
+
+    /// The counters in the bytes at [`address`](Self::address).
+    fn counters(&self, bytes: &[u8]) -> Result<(u64, u64), ProbeFailure> {
         let word = |at: u64| {
             let at = usize::try_from(at - self.first()).ok()?;
             Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
@@ -63,10 +77,9 @@ impl Target {
     }
 }
 
-/// Why memory of a process could not be read. `process_vm_readv(2)` needs the same privileges as attaching.
+/// Why memory of a process could not be read.
 pub(super) fn unread(errno: Errno) -> ProbeFailure {
     match errno {
-        Errno::EPERM => ProbeFailure::PtraceSeize,
         Errno::ESRCH => ProbeFailure::PidMissing,
         _ => ProbeFailure::ProcessVmReadv,
     }
@@ -105,7 +118,7 @@ mod tests {
     fn counters_are_the_two_words_at_their_offsets() {
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
         let target = target(8, 16, 0).unwrap();
-        assert_eq!((target.address(1000), target.span()), (Ok(1008), 24));
+        assert_eq!((target.address(1000), target.span), (Ok(1008), 24));
         assert_eq!(target.counters(&bytes(&[6, 7, 8])), Ok((8, 6)));
         assert_eq!(target.counters(&bytes(&[u64::MAX, 0, 0])), Err(ProbeFailure::Implausible));
         assert_eq!(target.counters(&bytes(&[6, 7])), Err(ProbeFailure::TlsArithmetic));
