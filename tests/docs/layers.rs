@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("names", &["model"]),
     ("diagnose", &["model"]),
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
-    ("store", &["model", "process"]),
+    ("store", &["model", "process", "sys"]),
     ("statistics", &[]),
     ("export", &["model", "process", "names", "diagnose", "store"]),
     ("window", &["model"]),
