@@ -5,16 +5,16 @@ mod accounting;
 mod boot;
 mod cpu_ticks;
 mod cpu_time;
+mod exit_records;
 mod exited;
-mod exits;
+mod finish;
 mod fold;
+mod head;
 mod join;
 mod lineage;
 mod packed_threads;
 mod parents;
 mod processes;
-mod recorded;
-mod records;
 mod work;
 
 use std::sync::Arc;
@@ -136,7 +136,7 @@ fn join<T: Threads>(
 /// Turns the head of a later snapshot into that of the window, and returns the window's threads.
 pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Joined<T>) -> T {
     let Joined { threads, window, cpu_time, impossible_delays, .. } = ends;
-    records::subtract(earlier, later);
+    head::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);
     later.window = Some(window);
     later.cpu_time = cpu_time;

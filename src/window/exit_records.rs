@@ -1,4 +1,4 @@
-//! Records of exited threads: what they did in a window, for whom, and in which counters of processes it is.
+//! PlacedRecords of exited threads: what they did in a window, for whom, and in which counters of processes it is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::work::Work;
 use crate::model::{Includes, ThreadId, ThreadSpan, ThreadState};
 
 /// Where records belong in a window.
-pub(super) struct Records<'s> {
+pub(super) struct PlacedRecords<'s> {
     start: &'s WindowStart,
     clocks: Clocks,
     parents: Arc<Parents>,
@@ -26,7 +26,7 @@ pub(super) struct Records<'s> {
     pub(super) impossible_delays: u64,
 }
 
-impl<'s> Records<'s> {
+impl<'s> PlacedRecords<'s> {
     /// Has placed no record yet.
     pub(super) fn new(start: &'s WindowStart, clocks: Clocks, processes: &Processes, parents: Arc<Parents>) -> Self {
         let mut unexplained = Unexplained::of(processes, &start.earlier, start.clocks.ns_per_tick);

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use super::accounting::{Accounted, account};
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
+use super::exit_records::PlacedRecords;
 use super::exited::{ExitedThread, Exits};
 use super::fold::Fold;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
 use super::parents::Parents;
-use super::recorded::Records;
 use super::work::Work;
 use crate::model::{
     ExitRecords, ExitedWork, HostCpuTime, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads, WindowInfo,
@@ -39,10 +39,10 @@ impl<T: Threads> Join<T> {
             self.lineage.as_ref().map(|lineage| Arc::clone(&lineage.parents)).unwrap_or_else(|| {
                 Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks))
             });
-        let mut records = Records::new(&start, clocks, &self.processes, parents);
+        let mut records = PlacedRecords::new(&start, clocks, &self.processes, parents);
         let mut fold = Fold::default();
         exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
-        let Records { unexplained, recorded, impossible_delays, .. } = records;
+        let PlacedRecords { unexplained, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
@@ -77,7 +77,7 @@ impl<T: Threads> Join<T> {
     }
 
     /// The thread of a record as part of the window, and of its CPU time.
-    fn placed(&mut self, records: &mut Records<'_>, exited: ExitedThread) -> Option<ThreadState> {
+    fn placed(&mut self, records: &mut PlacedRecords<'_>, exited: ExitedThread) -> Option<ThreadState> {
         if self.is_listed(records, &exited.state) {
             return None;
         }
@@ -90,7 +90,7 @@ impl<T: Threads> Join<T> {
     }
 
     /// Whether the later capture still has the thread of a record.
-    fn is_listed(&self, records: &Records<'_>, exited: &ThreadState) -> bool {
+    fn is_listed(&self, records: &PlacedRecords<'_>, exited: &ThreadState) -> bool {
         let has_started = |ticks| self.started.binary_search(&(exited.id(), ticks)).is_ok();
         match records.earlier_place(exited) {
             Some(place) => self.start.found[place].load(Ordering::Relaxed),
