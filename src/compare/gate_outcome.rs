@@ -250,8 +250,8 @@ fn compare(result: &mut GateResult, gate: &Gate, row: &Row) -> Result<(), GateFa
     let RowRuns { values, quantum, .. } = row.runs.as_deref().ok_or(GateFault::NoData)?;
     result.unit = row.unit;
     result.partial = row.partial;
-    let like = row.values.iter().flatten().next().ok_or(GateFault::NoData)?;
-    let medians = values.as_ref().map(|numbers| median(numbers, like));
+    let like = row.values.iter().flatten().next();
+    let medians = values.as_ref().map(|numbers| median(numbers, like?));
     result.values = medians.as_ref().map(|median| median.as_ref().map(|(_, cell)| cell.clone()));
     result.runs = values.as_ref().map(|numbers| numbers.iter().filter(|number| !number.is_nan()).count());
     check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
@@ -466,6 +466,14 @@ mod tests {
         assert_eq!(gone("*:run_time_ns>10%"), [Passed, Passed]);
         assert_eq!(gone("*:run_time_ns<1s"), [Passed, Failed]);
         assert_eq!(gone("new:run_time_ns>10%"), [Error(GateFault::OnlyInBaseline)]);
+    }
+
+    #[test]
+    fn a_group_only_in_the_candidate_has_no_percentage_even_without_a_value() {
+        let (app, new) = (("app", Some(100)), ("new", None));
+        let both = |gate: &str| results(gate, &[app], &[app, new]);
+        assert_eq!(both("*:run_time_ns>10%"), [Passed, Error(GateFault::OnlyInCandidate)]);
+        assert_eq!(both("*:run_time_ns>1s"), [Passed], "unknown on one side, and nothing on the other");
     }
 
     #[test]
