@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use ctprof::capture::{Capturer, DEFAULT_RING_BYTES, ExitListener, Options, RecordedExits, Smaps};
 use ctprof::model::{ExitRecords, ExitedThread, HostContext};
-use nix::sys::resource::{Usage, UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::alone::{Alone, alone};
@@ -36,12 +34,29 @@ fn drained(mut listener: ExitListener) -> RecordedExits {
     listener.drain(&HostContext::default(), &Capturer::new(Options::default(), 0).unwrap())
 }
 
-fn children() -> Usage {
-    getrusage(UsageWho::RUSAGE_CHILDREN).unwrap()
+/// A shell, and what the kernel counts for its children. (The children of this process are those of all tests.)
+struct Shell {
+    pid: u32,
+    children_cpu_us: u64,
+    children_page_faults: u64,
 }
 
-fn cpu_us(usage: &Usage) -> u64 {
-    u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds()).unwrap()
+impl Shell {
+    fn run(script: &str) -> Self {
+        let script = format!("{script}\nread -r stat < /proc/$$/stat; echo \"$stat\"");
+        let out = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+        let stat = String::from_utf8(out.stdout).unwrap();
+        let (pid, rest) = stat.split_once(' ').unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&out.stderr)));
+        let fields: Vec<&str> = rest.rsplit_once(") ").unwrap().1.split(' ').collect();
+        // proc_pid_stat(5) counts from 1: the state is field 3, then cminflt 11, cutime 16, cstime 17.
+        let field = |number: usize| fields[number - 3].parse::<u64>().unwrap();
+        let children_cpu_us = (field(16) + field(17)) * 10_000;
+        Self { pid: pid.parse().unwrap(), children_cpu_us, children_page_faults: field(11) }
+    }
+
+    fn children(&self, exits: &RecordedExits) -> Vec<ExitedThread> {
+        exits.threads().filter(|thread| thread.ppid == self.pid).collect()
+    }
 }
 
 fn run_us<'t>(threads: impl IntoIterator<Item = &'t ExitedThread>) -> u64 {
@@ -61,14 +76,10 @@ fn burn(milliseconds: u32) -> Child {
 #[test]
 fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
     let Some((listener, _alone)) = default_listener() else { return };
-    let before = children();
-    let mut child = burn(400);
-    child.wait().unwrap();
-    let after = children();
-    let exits = drained(listener);
-    let threads = of_processes(&exits, &[child.id()].into());
+    let shell = Shell::run(&format!("{} 400", example("burn").display()));
+    let threads = shell.children(&drained(listener));
     assert!(threads.len() >= 2, "two threads: {threads:?}");
-    let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
+    let (run, truth) = (run_us(&threads), shell.children_cpu_us);
     assert!(run.abs_diff(truth) < 20_000 + truth / 20, "{run} µs in records, {truth} µs of CPU time");
     let ticks = threads.iter().map(|thread| {
         let metrics = &thread.state.metrics;
@@ -76,10 +87,10 @@ fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
     });
     assert!(ticks.sum::<u64>().abs_diff(truth / 10_000) <= 5);
     let faults = threads.iter().map(|thread| thread.state.metrics.minflt.unwrap().0).sum::<u64>();
-    let truth = u64::try_from(after.minor_page_faults() - before.minor_page_faults()).unwrap();
+    let truth = shell.children_page_faults;
     assert!(faults.abs_diff(truth) <= 50 + truth / 20, "{faults} page faults in records, {truth} in truth");
     let leader = threads.iter().find(|thread| thread.state.is_leader()).unwrap();
-    assert_eq!(leader.ppid, std::process::id());
+    assert_eq!(leader.ppid, shell.pid);
     assert!((300_000_000..30_000_000_000).contains(&leader.elapsed_ns), "{} ns", leader.elapsed_ns);
     match leader.state.metrics.hiwater_rss_bytes {
         Some(peak) => assert!(peak.0 > 64 << 20),
@@ -114,21 +125,14 @@ fn each_thread_that_exits_leaves_one_record() {
 #[test]
 fn of_2000_short_processes_each_leaves_a_record() {
     let Some((listener, _alone)) = default_listener() else { return };
-    let before = children();
-    let run = |_| {
-        let mut child = Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        child.id()
-    };
-    let pids: BTreeSet<_> = (0..2000).map(run).collect();
-    let after = children();
+    let shell = Shell::run("n=0; while [ $n -lt 2000 ]; do /bin/true; n=$((n + 1)); done");
     let exits = drained(listener);
-    let threads = of_processes(&exits, &pids);
+    let threads = shell.children(&exits);
     let found = u64::try_from(threads.len()).unwrap();
     let ExitRecords { received, lost, .. } = exits.summary();
     assert!(found + lost >= 2000, "{found} records, {lost} lost");
     assert!(received >= found);
-    let (run, truth) = (run_us(&threads), cpu_us(&after) - cpu_us(&before));
+    let (run, truth) = (run_us(&threads), shell.children_cpu_us);
     assert!(run <= truth + truth / 20, "{run} µs in records, {truth} µs of CPU time");
     assert!(lost > 0 || run >= truth - truth / 20, "{run} µs in records, {truth} µs of CPU time");
 }
