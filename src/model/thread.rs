@@ -89,7 +89,7 @@ pub struct ThreadState {
     /// Whether `comm` has 15 bytes, the length at which the kernel cuts names, and is known to be complete.
     /// Always false for shorter names.
     pub name_complete: bool,
-    /// Nanoseconds from [`captured_at_unix_ns`](super::CtprofSnapshot::captured_at_unix_ns) until this thread was read.
+    /// Nanoseconds from [`captured_at_unix_ns`](super::SnapshotHead::captured_at_unix_ns) until this thread was read.
     /// Captures have it in steps of 10 µs.
     pub read_at_ns: Option<u64>,
     /// Its values.
