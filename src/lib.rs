@@ -15,38 +15,39 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`model`] | values, tables of metrics, threads, snapshots |
-//! | [`process`] | workers, capabilities and progress of this process, signals and the command that it runs |
-//! | [`names`] | patterns and redaction of names |
-//! | [`diagnose`] | what is missing in a snapshot, why, and how to fix it |
 //! | [`capture`](mod@capture) | from the kernel to a snapshot |
 //! | [`store`] | snapshots as files |
-//! | [`statistics`] | how far two sides of several runs differ |
-//! | `export` | snapshots as Parquet files for query engines (feature `parquet`) |
-//! | [`window`] | what happened between two snapshots of one boot |
 //! | [`record`] | windows, one after the other, over a period or while a command runs |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
 //! | [`report`] | output as table, Markdown, CSV, JSON and HTML |
-//! | [`cli`] | the command line |
+//!
+//! Modules that this page does not show are public only for the tests and benchmarks of ctprof.
 
 pub mod model;
 
 mod sys;
 
+#[doc(hidden)]
 pub mod process;
 
+#[doc(hidden)]
 pub mod names;
 
+#[doc(hidden)]
 pub mod diagnose;
 
 pub mod capture;
 
 pub mod store;
 
+#[doc(hidden)]
 pub mod statistics;
 
+#[doc(hidden)]
 #[cfg(feature = "parquet")]
 pub mod export;
 
+#[doc(hidden)]
 pub mod window;
 
 pub mod record;
@@ -55,6 +56,7 @@ pub mod compare;
 
 pub mod report;
 
+#[doc(hidden)]
 pub mod cli;
 
 pub use capture::{capture, capture_pid};

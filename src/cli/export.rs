@@ -1,6 +1,5 @@
 //! `ctprof export`.
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +20,8 @@ pub(super) fn run(args: &Export, messages: Messages) -> anyhow::Result<ExitCode>
     let output = Output::from(args.output.clone());
     let options = Options { limit: args.limits.max_snapshot_bytes, progress: &progress };
     let exported = export::export(&args.inputs, &output, options, &mut |error| {
-        say(format_args!("ctprof: {}; left out", with_causes(error)));
+        let error = format!("{:#}", anyhow::Error::new(error));
+        say(format_args!("ctprof: {}; left out", escaped(&error)));
     });
     drop(watch);
     let exported = exported?;
@@ -29,17 +29,6 @@ pub(super) fn run(args: &Export, messages: Messages) -> anyhow::Result<ExitCode>
         summarize(&exported, &output).context("cannot write to standard error")?;
     }
     Ok(if exported.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
-}
-
-/// The message of an error and of its causes.
-fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    escaped(&message).into_owned()
 }
 
 fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {

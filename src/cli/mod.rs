@@ -41,13 +41,11 @@ use self::exit::FAILED;
 use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
 
 /// The definition of the command line, from which man pages and completions are generated.
-#[must_use]
 pub fn command() -> clap::Command {
     Args::command()
 }
 
 /// Runs the command of the process's arguments.
-#[must_use]
 pub fn run() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -81,15 +81,10 @@ const RUN_ON_HOST: Fix = Fix::Advice("run on the host, or start the container wi
 const RUN_IN_HOST_NETWORK: Fix =
     Fix::Advice("run on the host, or start the container with --network=host and without its own user namespace");
 
-/// A kind of namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Namespace {
-    /// PID namespace.
     Pid,
-    /// Network namespace.
     Network,
-    /// User namespace.
     User,
 }
 

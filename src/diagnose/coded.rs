@@ -9,9 +9,8 @@ macro_rules! coded {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
         pub enum $name {
-            $(#[doc = $doc] $variant $({ $(#[allow(missing_docs, reason = "the type says it")] $field: $type,)+ })?,)+
+            $(#[doc = $doc] $variant $({ $($field: $type,)+ })?,)+
         }
 
         impl $name {
@@ -19,7 +18,6 @@ macro_rules! coded {
             pub const CODES: &'static [(&'static str, &'static str)] = &[$(($code, $doc.trim_ascii()),)+];
 
             /// The stable code.
-            #[must_use]
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $code,)+

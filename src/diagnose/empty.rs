@@ -8,20 +8,13 @@ use crate::model::{CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId
 
 /// Why a section of a report has no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Empty {
     /// Its source is missing; the finding says why.
-    SourceMissing {
-        /// The finding on the source.
-        finding: Box<Finding>,
-    },
+    SourceMissing { finding: Box<Finding> },
     /// None of the metrics selected by `--metrics` is in the section.
     NotSelected,
     /// The kernel's `struct taskstats` has none of the selected metrics yet.
-    NotInTaskstats {
-        /// Its version.
-        version: u16,
-    },
+    NotInTaskstats { version: u16 },
     /// The kernel has no fields for the selected metrics.
     NotInKernel,
     /// Nothing was counted that its metrics average.
@@ -29,17 +22,11 @@ pub enum Empty {
     /// No thread has a cgroup.
     NoCgroups,
     /// cgroup v1 has no such file.
-    NotInCgroupV1 {
-        /// The file of cgroup v2.
-        file: &'static str,
-    },
+    NotInCgroupV1 { file: &'static str },
     /// The blkio controller of cgroup v1 has no counters, or an older version captured it.
     NoBlkio,
     /// The controller is not enabled for any of the cgroups.
-    ControllerOff {
-        /// The controller.
-        controller: &'static str,
-    },
+    ControllerOff { controller: &'static str },
     /// The cgroups did no I/O.
     NoIo,
     /// Pressure is not recorded for any of the cgroups (`cgroup.pressure` is 0).

@@ -13,9 +13,7 @@ use crate::model::{Census, CtprofSnapshot, SnapshotHead};
 /// How much of a source a snapshot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Coverage {
-    /// All of it.
     Complete,
     /// Some threads or processes lack it.
     Partial,
@@ -30,8 +28,6 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    /// The name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Complete => "ok",
@@ -46,11 +42,8 @@ impl Coverage {
 
 /// The coverage of one source in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Finding {
-    /// The source.
     pub source: Source,
-    /// The coverage.
     pub coverage: Coverage,
     /// Why something is missing; `None` if nothing is.
     pub cause: Option<Cause>,
@@ -58,7 +51,6 @@ pub struct Finding {
     pub affected: Option<Affected>,
     /// Names of some of these processes.
     pub names: Vec<String>,
-    /// The fix; `None` if there is none.
     pub fix: Option<Fix>,
 }
 
@@ -78,13 +70,11 @@ impl Finding {
     }
 
     /// The code of the cause; `None` if nothing is missing.
-    #[must_use]
     pub fn code(&self) -> Option<&'static str> {
         self.cause.as_ref().map(Cause::code)
     }
 
     /// What is missing, and why; `None` if nothing is.
-    #[must_use]
     pub fn reason(&self) -> Option<String> {
         let cause = self.cause.as_ref()?;
         Some(match (&self.affected, self.what()) {
@@ -94,7 +84,6 @@ impl Finding {
         })
     }
 
-    /// What is missing.
     fn what(&self) -> &'static str {
         match (&self.source, &self.cause) {
             (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. })) => "",
@@ -114,7 +103,6 @@ impl Finding {
         }
     }
 
-    /// What is not affected.
     fn unaffected(&self) -> &'static str {
         match self.source {
             Source::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
@@ -133,7 +121,6 @@ impl Finding {
     }
 
     /// Whether something is missing that the capture should have read.
-    #[must_use]
     pub fn is_gap(&self) -> bool {
         // Few kernels have sched_ext, and procfs read what the BPF iterator missed.
         let is_harmless = self.source == Source::SchedExt || self.cause == Some(Cause::MissedByIterator);
@@ -148,7 +135,6 @@ impl Finding {
 
     /// Whether something is missing that can be fixed. What a capture leaves out by default, to spare the host, is
     /// not.
-    #[must_use]
     pub fn is_fixable(&self) -> bool {
         let left_out = matches!(self.cause, Some(Cause::TooLarge | Cause::OutOfTime));
         !left_out && self.fix.is_some() && matches!(self.coverage, Coverage::Partial | Coverage::Missing)
@@ -178,13 +164,11 @@ impl Serialize for Finding {
 }
 
 /// At least one finding per source, and one more for each further cause.
-#[must_use]
 pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
     findings_of(&snapshot.head, &Census::of(&snapshot.threads))
 }
 
 /// The findings, from a census of the threads instead of the threads.
-#[must_use]
 pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(head, census);
     let mut findings = engine::all(&evidence);
@@ -207,13 +191,11 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
 }
 
 /// The findings about something missing.
-#[must_use]
 pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings_of(head, census).into_iter().filter(Finding::is_gap).collect()
 }
 
 /// Every fix once, with the sources it fixes.
-#[must_use]
 pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&Source>)> {
     let mut fixes: Vec<(&Fix, Vec<&Source>)> = Vec::new();
     for (fix, source) in findings.iter().filter_map(|finding| Some((finding.fix.as_ref()?, &finding.source))) {

@@ -7,7 +7,6 @@ use super::Capability;
 
 /// A fix: a command, if one exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Fix {
     /// Grant capabilities to the program file, all in one command.
     Setcap {
@@ -16,12 +15,9 @@ pub enum Fix {
     },
     /// Run with capabilities that root lacks here, as in a container.
     GrantToRoot {
-        /// All missing capabilities.
         capabilities: BTreeSet<Capability>,
     },
-    /// Set a sysctl to 1.
     Sysctl {
-        /// Its name.
         name: &'static str,
     },
     /// A command, or what to do, as the reader is told.

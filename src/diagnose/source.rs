@@ -6,35 +6,27 @@ use crate::model::{Metric, SourceFile, TaskstatsFamily};
 
 /// A source of data, judged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Source {
     /// The BPF engine. Without it, procfs has the same values.
     Bpf,
-    /// The list of processes.
     Processes,
-    /// A file of each thread or process.
     File(SourceFile),
     /// Scheduler statistics in `sched` (`CONFIG_SCHEDSTATS`).
     Schedstats,
-    /// The taskstats interface.
     Taskstats,
     /// Delays that only delay accounting counts (`CONFIG_TASK_DELAY_ACCT`).
     DelayAccounting,
     /// Peaks of memory use (`CONFIG_TASK_XACCT`).
     HighWaterMarks,
-    /// jemalloc's counters.
     Jemalloc,
-    /// Statistics of cgroups.
     Cgroups,
     /// Pressure of the host.
     Pressure,
-    /// The state of `sched_ext`.
     SchedExt,
 }
 
 impl Source {
     /// The source that decides whether a metric has values.
-    #[must_use]
     pub fn of_metric(metric: &Metric) -> Self {
         match (metric.taskstats_family(), metric.file()) {
             (Some(TaskstatsFamily::Delay), _) => Self::DelayAccounting,
@@ -55,8 +47,6 @@ impl Source {
         }
     }
 
-    /// The name in reports.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Bpf => "bpf engine",
@@ -80,7 +70,6 @@ impl fmt::Display for Source {
     }
 }
 
-/// A side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The earlier snapshot.

@@ -44,7 +44,6 @@ serialize_coded!(Warning);
 
 impl Warning {
     /// The warning for a different field of the host context; `None` if the difference is harmless.
-    #[must_use]
     pub fn for_host_field(field: &str, baseline: Option<String>, candidate: Option<String>) -> Option<Self> {
         Some(match field {
             "boot_id" => baseline.zip(candidate).map(|_| Self::DifferentBoot)?,

@@ -1,6 +1,5 @@
 //! The columns of captures: how each was made, what makes it doubtful, and the host.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
@@ -9,11 +8,9 @@ use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
 use crate::model::{Census, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows};
 
-/// One capture.
 pub(super) struct CaptureRow {
     head: SnapshotHead,
     census: Census,
-    /// Number of cgroups.
     cgroups: u64,
     /// What could not be read, as `source: code`, with the number of findings.
     gaps: BTreeMap<String, u64>,
@@ -21,7 +18,6 @@ pub(super) struct CaptureRow {
 }
 
 impl CaptureRow {
-    /// Describes a capture.
     pub(super) fn new(head: SnapshotHead, census: Census) -> Self {
         let mut counts = BTreeMap::new();
         for gap in gaps(&head, &census) {
@@ -62,7 +58,7 @@ pub(super) fn columns() -> Vec<Column<CaptureRow>> {
 /// A word that a field of a file has, for example that of an enum.
 fn word(field: Option<impl serde::Serialize>) -> Option<Cell<'static>> {
     let json = serde_json::to_value(field?).ok()?;
-    json.as_str().map(|word| Cell::Value(Value::Text(Cow::Owned(word.to_owned()))))
+    json.as_str().map(|word| word.to_owned().into())
 }
 
 fn text(text: Option<&String>) -> Option<Cell<'_>> {
@@ -89,9 +85,7 @@ fn of_capture() -> Vec<Column<CaptureRow>> {
 
 fn of_doubts() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
-        gaps: Counts in "count" = |row| {
-            Some(Cell::Counts(row.gaps.iter().map(|(gap, count)| (Cow::Borrowed(&**gap), *count)).collect()))
-        }, "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
+        gaps: Counts in "count" = |row| Some(Cell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
         ghosts: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
         worker_panics: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
@@ -108,10 +102,7 @@ fn of_window() -> Vec<Column<CaptureRow>> {
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
         exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";
         missed_threads: Integer in "count" = |row| Some(row.window()?.missed.into()), "Threads left out because only the second capture has them although they are older.";
-        backwards: Counts in "count" = |row| {
-            let metrics = row.window()?.backwards.iter();
-            Some(Cell::Counts(metrics.map(|(metric, threads)| (Cow::Borrowed(&**metric), *threads)).collect()))
-        }, "Threads that lack a metric because its counter went backwards, by metric.";
+        backwards: Counts in "count" = |row| Some(Cell::counts(&row.window()?.backwards)), "Threads that lack a metric because its counter went backwards, by metric.";
         process_counters: Flag in "" = |row| Some(row.window()?.process_counters.into()), "Whether exited work is known from counters of processes.";
         exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf`; `taskstats` in files of 0.2.0.";
         exit_records: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.received.into()), "Records of exited threads.";
@@ -123,7 +114,7 @@ fn of_window() -> Vec<Column<CaptureRow>> {
         steal_ns: Integer in "ns" = |row| row.window()?.cpu.as_ref()?.steal_ns.map(Into::into), "Time taken by the hypervisor in the window.";
         command: Text in "" = |row| {
             let arguments = &row.window()?.command.as_ref()?.arguments;
-            (!arguments.is_empty()).then(|| Cell::Value(Value::Text(Cow::Owned(arguments.join(" ")))))
+            (!arguments.is_empty()).then(|| arguments.join(" ").into())
         }, "Command that was recorded, with its arguments.";
         command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran.";
         command_status: Integer in "" = |row| {

@@ -1,7 +1,6 @@
 //! The columns of cgroups: every value of the record tables. Values of devices are combined, and maps of
 //! `memory.stat` and `memory.events` stay maps, because the kernel names their keys.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::column::{Cell, Column, ColumnType, column_name, columns};
@@ -19,7 +18,6 @@ pub(super) struct CgroupRow {
     memory_events: Vec<(String, u64)>,
 }
 
-/// Values of records by column.
 pub(super) type RecordValues = BTreeMap<String, Value<'static>>;
 
 impl CgroupRow {
@@ -72,10 +70,9 @@ fn pressure_name(value: &str) -> String {
 pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     let mut all = columns! { CgroupRow;
         cgroup: Text in "" = |row| Some((&*row.path).into()), "Path of the cgroup.";
-        cgroup_pattern: Text in "" = |row| {
-            Some(Cell::Value(Value::Text(Cow::Owned(cgroup_pattern(&row.path)))))
-        }, "Path of the cgroup, with ids of instances replaced.";
+        cgroup_pattern: Text in "" = |row| Some(cgroup_pattern(&row.path).into()), "Path of the cgroup, with ids of instances replaced.";
     };
+    let column = |name: String, row: &RecordRow| record_column(name, row, |row: &CgroupRow| &row.values);
     for row in record_rows() {
         match row.section {
             Section::CgroupStats | Section::CgroupLimits => all.push(column(column_name(&row.name), &row)),
@@ -93,12 +90,7 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
 
 fn counts(map: &[(String, u64)]) -> Option<Cell<'_>> {
     // Every cgroup with these files has keys in them.
-    let entries = || map.iter().map(|(key, number)| (Cow::Borrowed(&**key), *number)).collect();
-    (!map.is_empty()).then(|| Cell::Counts(entries()))
-}
-
-fn column(name: String, row: &RecordRow) -> Column<CgroupRow> {
-    record_column(name, row, |row: &CgroupRow| &row.values)
+    (!map.is_empty()).then(|| Cell::counts(map.iter().map(|(key, number)| (key, number))))
 }
 
 /// The column of a record's value, among the values by column that `values` finds.
@@ -125,7 +117,6 @@ pub(super) fn pressure<R: 'static>(section: Section, values: fn(&R) -> &RecordVa
     columns.collect()
 }
 
-/// The values of pressure by column.
 pub(super) fn pressure_values(psi: &Psi) -> RecordValues {
     psi.values().into_iter().map(|value| (pressure_name(&value.name), value.value.into_owned())).collect()
 }

@@ -46,7 +46,6 @@ impl Chunk {
         Self { writer, pages, is_repeated: descriptor.max_rep_level() > 0 }
     }
 
-    /// Adds values.
     pub(super) fn add(&mut self, leaf: &Leaf) -> Result<()> {
         let (definitions, repetitions) = (Some(&*leaf.definitions), self.is_repeated.then_some(&*leaf.repetitions));
         let written = match (&mut self.writer, &leaf.values) {

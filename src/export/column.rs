@@ -6,13 +6,10 @@ use crate::model::{Shape, Value};
 
 /// The type of a column. All columns are nullable: what was not measured is NULL, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ColumnType {
     /// A signed number of 64 bits: Spark has no unsigned type.
     Integer,
-    /// True or false.
     Flag,
-    /// A text in UTF-8.
     Text,
     /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would convert to that of the session.
     Time,
@@ -21,8 +18,6 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The type's name in SQL.
-    #[must_use]
     pub fn sql_name(self) -> &'static str {
         match self {
             Self::Integer => "BIGINT",
@@ -44,24 +39,24 @@ impl From<Shape> for ColumnType {
     }
 }
 
-/// What documentation says about a column.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ColumnDoc {
-    /// The name.
     pub name: String,
-    /// The type.
     pub column_type: ColumnType,
     /// The unit; empty if it is not a quantity.
     pub unit: &'static str,
-    /// The meaning.
     pub meaning: String,
 }
 
-/// The content of a column in one row.
 pub(super) enum Cell<'r> {
     Value(Value<'r>),
     Counts(Vec<(Cow<'r, str>, u64)>),
+}
+
+impl<'r> Cell<'r> {
+    pub(super) fn counts<T: AsRef<str> + 'r>(counts: impl IntoIterator<Item = (&'r T, &'r u64)>) -> Self {
+        Self::Counts(counts.into_iter().map(|(name, count)| (Cow::Borrowed(name.as_ref()), *count)).collect())
+    }
 }
 
 impl<'r> From<Value<'r>> for Cell<'r> {
@@ -73,6 +68,12 @@ impl<'r> From<Value<'r>> for Cell<'r> {
 impl<'r> From<&'r str> for Cell<'r> {
     fn from(text: &'r str) -> Self {
         Self::Value(Value::Text(Cow::Borrowed(text)))
+    }
+}
+
+impl From<String> for Cell<'_> {
+    fn from(text: String) -> Self {
+        Self::Value(Value::Text(Cow::Owned(text)))
     }
 }
 

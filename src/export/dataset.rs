@@ -18,7 +18,6 @@ use super::block::{Block, Values};
 use super::chunk::Chunk;
 use super::column::{ColumnDoc, ColumnType};
 
-/// Maximum number of rows of a row group.
 pub(super) const ROW_GROUP: usize = 100_000;
 
 /// Rows of a block. Row groups consist of whole blocks.
@@ -35,7 +34,6 @@ const UNITS: &str = "ctprof.units";
 /// The key of the file's metadata with the ids of its captures, one per line.
 pub(super) const CAPTURES: &str = "ctprof.captures";
 
-/// A file that is being written.
 pub(super) struct Dataset<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     /// The properties of leaves that are better packed than with a dictionary.
@@ -50,7 +48,6 @@ pub(super) struct Dataset<W: Write + Send> {
 }
 
 impl<W: Write + Send> Dataset<W> {
-    /// Starts a file with these columns.
     pub(super) fn create(out: W, columns: &[&ColumnDoc]) -> Result<Self> {
         let properties = properties()?.set_key_value_metadata(Some(vec![units(columns)]));
         let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties.build()))?;
@@ -58,7 +55,6 @@ impl<W: Write + Send> Dataset<W> {
         Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
     }
 
-    /// Adds rows.
     pub(super) fn push(&mut self, mut block: Block) -> Result<()> {
         block.complete();
         if self.group_rows + self.pending_rows + block.rows > ROW_GROUP {

@@ -8,43 +8,21 @@ use crate::store::{ENDINGS, StoreError};
 
 /// Why a capture, or a file of the export, could not be written.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ExportError {
-    /// The snapshot cannot be read.
     #[error(transparent)]
     Snapshot(#[from] StoreError),
-    /// The input cannot be read.
     #[error("cannot read {}", path.display())]
-    Input {
-        /// The file or directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Input { path: PathBuf, source: io::Error },
     /// The input is a pipe, a device or the like.
     #[error("{} is not a regular file; write the snapshot to a file first", .0.display())]
     NotAFile(PathBuf),
-    /// A directory has no snapshots.
     #[error("{} has no snapshots (*{})", .0.display(), ENDINGS.join(", *"))]
     NoSnapshots(PathBuf),
     /// A value is larger than the signed integers of query engines.
     #[error("cannot export {}: {column} is {value}, more than the largest BIGINT ({})", path.display(), i64::MAX)]
-    OutOfRange {
-        /// The snapshot.
-        path: PathBuf,
-        /// The column.
-        column: String,
-        /// The value.
-        value: u64,
-    },
-    /// The output cannot be written.
+    OutOfRange { path: PathBuf, column: String, value: u64 },
     #[error("cannot write {}", path.display())]
-    Output {
-        /// The file or directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Output { path: PathBuf, source: io::Error },
     /// A directory of the output is a symbolic link, which could lead elsewhere.
     #[error("{} is not a directory (symbolic links are not followed); remove it", .0.display())]
     NotADirectory(PathBuf),

@@ -13,7 +13,6 @@ use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
 
-/// How to read the snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'o> {
     /// Maximum size of a snapshot's JSON in bytes.

@@ -25,7 +25,6 @@ const USUAL_RATIO: u64 = 12;
 /// The rows of a capture in each dataset: threads, cgroups, captures.
 pub(super) type CaptureRows = [Vec<Block>; 3];
 
-/// Reads a capture.
 pub(super) fn read(
     Capture { path, identity }: &Capture,
     schemas: &Schemas,

@@ -28,7 +28,6 @@ impl<R> Schema<R> {
     }
 }
 
-/// The schemas of all datasets.
 pub(super) struct Schemas {
     pub(super) threads: Schema<ThreadState>,
     pub(super) cgroups: Schema<CgroupRow>,
@@ -45,16 +44,12 @@ impl Schemas {
     }
 }
 
-/// A dataset, as documentation describes it.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct DatasetDoc {
-    /// Its name, which is that of its directory.
     pub name: &'static str,
     columns: fn(&Schemas) -> Vec<&ColumnDoc>,
 }
 
-/// Every dataset.
 pub const DATASETS: [DatasetDoc; 3] = [
     DatasetDoc { name: THREADS, columns: |schemas| schemas.threads.docs() },
     DatasetDoc { name: CGROUPS, columns: |schemas| schemas.cgroups.docs() },
@@ -66,8 +61,6 @@ pub(super) const CGROUPS: &str = "cgroups";
 pub(super) const CAPTURES: &str = "captures";
 
 impl DatasetDoc {
-    /// Its columns, in order.
-    #[must_use]
     pub fn columns(&self) -> Vec<ColumnDoc> {
         (self.columns)(&Schemas::new()).into_iter().cloned().collect()
     }

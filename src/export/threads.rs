@@ -1,9 +1,7 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
-use std::borrow::Cow;
-
 use super::column::{Cell, Column, columns};
-use crate::model::{METRICS, PROCESS, Party, ThreadState, Value};
+use crate::model::{METRICS, PROCESS, Party, ThreadState};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) fn columns() -> Vec<Column<ThreadState>> {
@@ -26,10 +24,7 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
         )
     }));
     all.extend(columns! { ThreadState;
-        smaps_rollup_kib: Counts in "KiB" = |thread| {
-            let keys = thread.smaps_rollup_kib.as_ref()?.iter();
-            Some(Cell::Counts(keys.map(|(key, kib)| (Cow::Borrowed(&**key), *kib)).collect()))
-        }, "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
+        smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(Cell::counts), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
     });
     all
 }
@@ -40,10 +35,10 @@ fn of_identity() -> Vec<Column<ThreadState>> {
         tid: Integer in "" = |thread| Some(u64::from(thread.tid).into()), "Thread id; 0 for exited work.";
         pcomm: Text in "" = |thread| Some((&*thread.pcomm).into()), "Name of the process.";
         comm: Text in "" = |thread| Some((&*thread.comm).into()), "Name of the thread.";
-        pcomm_pattern: Text in "" = |thread| Some(pattern(pattern_key(&thread.pcomm))), "Name of the process, with numbers and ids replaced by `{N}`, `{H}` and `{U}`.";
-        comm_pattern: Text in "" = |thread| Some(pattern(pattern_key(&thread.comm))), "Name of the thread, with numbers and ids replaced: one value per pool of threads.";
+        pcomm_pattern: Text in "" = |thread| Some(pattern_key(&thread.pcomm).into()), "Name of the process, with numbers and ids replaced by `{N}`, `{H}` and `{U}`.";
+        comm_pattern: Text in "" = |thread| Some(pattern_key(&thread.comm).into()), "Name of the thread, with numbers and ids replaced: one value per pool of threads.";
         cgroup: Text in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
-        cgroup_pattern: Text in "" = |thread| thread.cgroup.as_deref().map(|path| pattern(cgroup_pattern(path))), "Path of the cgroup, with ids of instances replaced.";
+        cgroup_pattern: Text in "" = |thread| thread.cgroup.as_deref().map(|path| cgroup_pattern(path).into()), "Path of the cgroup, with ids of instances replaced.";
         start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
         kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether it is a kernel thread.";
         read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
@@ -52,10 +47,6 @@ fn of_identity() -> Vec<Column<ThreadState>> {
             Party::Command => "command",
         }.into()), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
     }
-}
-
-fn pattern(pattern: String) -> Cell<'static> {
-    Cell::Value(Value::Text(Cow::Owned(pattern)))
 }
 
 fn of_window() -> Vec<Column<ThreadState>> {

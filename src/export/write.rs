@@ -32,17 +32,12 @@ impl From<PathBuf> for Output {
     }
 }
 
-/// What was exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Exported {
-    /// Number of captures.
     pub captures: u64,
     /// Number of rows in `threads`.
     pub threads: u64,
-    /// Number of files.
     pub files: u64,
-    /// Number of bytes in these files.
     pub bytes: u64,
     /// Number of inputs that were reported and left out.
     pub failed: u64,
@@ -58,11 +53,11 @@ pub fn export(
     inputs: &[PathBuf],
     output: &Output,
     options: Options<'_>,
-    report: &mut dyn FnMut(&ExportError),
+    report: &mut dyn FnMut(ExportError),
 ) -> Result<Exported, ExportError> {
     let (captures, failed) = inputs::captures(inputs, options.limit);
-    failed.iter().for_each(&mut *report);
     let exported = Exported { failed: u64::try_from(failed.len()).unwrap_or(u64::MAX), ..Exported::default() };
+    failed.into_iter().for_each(&mut *report);
     let mut export = Export { options, report, schemas: Schemas::new(), exported };
     match output {
         Output::Threads(path) => {
@@ -81,7 +76,7 @@ pub fn export(
 
 struct Export<'e> {
     options: Options<'e>,
-    report: &'e mut dyn FnMut(&ExportError),
+    report: &'e mut dyn FnMut(ExportError),
     schemas: Schemas,
     exported: Exported,
 }
@@ -199,7 +194,7 @@ impl Export<'_> {
                         written.push(&*capture.identity.capture_id);
                     }
                     Err(error) => {
-                        (self.report)(&error);
+                        (self.report)(error);
                         self.exported.failed += 1;
                     }
                 }

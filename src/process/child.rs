@@ -51,8 +51,6 @@ impl Child {
         Ok(Self { pid: Pid::from_raw(pid), started })
     }
 
-    /// The command's process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
@@ -119,11 +117,8 @@ const BLOCK: u64 = 512;
 
 /// Storage I/O of a process, and of the children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct StorageIo {
-    /// Bytes fetched from storage.
     pub read_bytes: u64,
-    /// Bytes sent to storage.
     pub write_bytes: u64,
 }
 

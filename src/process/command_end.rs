@@ -19,13 +19,10 @@ const NOT_FOUND: u8 = 127;
 /// Added to the number of the signal that killed the command.
 const KILLED: u8 = 128;
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CommandEnd {
     /// Its exit status; `None` if a signal killed it.
     pub status: Option<i32>,
-    /// The signal that killed it.
     pub signal: Option<i32>,
     /// Time from its start until its exit was seen, by the monotonic clock.
     pub elapsed: Duration,
@@ -35,14 +32,11 @@ pub struct CommandEnd {
 
 impl CommandEnd {
     /// The exit status that reports this end: the command's own, or 128 and the number of the signal.
-    #[must_use]
     pub fn exit_status(&self) -> u8 {
         let own = self.status.and_then(|status| u8::try_from(status).ok());
         own.unwrap_or_else(|| self.signal.map_or(RECORD_FAILED, killed))
     }
 
-    /// Whether the command exited with status 0.
-    #[must_use]
     pub fn is_success(&self) -> bool {
         self.status == Some(0)
     }
@@ -58,39 +52,26 @@ impl fmt::Display for CommandEnd {
     }
 }
 
-/// Why a command did not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SpawnError {
     /// There is no such file, or none in `PATH`.
     #[error("cannot run `{program}`: command not found")]
-    NotFound {
-        /// The program as it was given.
-        program: String,
-    },
+    NotFound { program: String },
     /// The file is there, but not what it needs.
     #[error("cannot execute `{program}`: its interpreter (first line) or dynamic loader does not exist")]
-    NoInterpreter {
-        /// The program as it was given.
-        program: String,
-    },
-    /// The file cannot be executed.
+    NoInterpreter { program: String },
     #[error("cannot execute `{program}`")]
     CannotExecute {
-        /// The program as it was given.
         program: String,
         /// The error of exec(3).
         source: io::Error,
     },
-    /// No process can be started.
     #[error("cannot start a process for `{program}`")]
     NoProcess {
-        /// The program as it was given.
         program: String,
         /// The error of fork(2).
         source: io::Error,
     },
-    /// A signal arrived before the command started.
     #[error("interrupted by signal {0} before the command started")]
     Interrupted(i32),
 }
@@ -114,7 +95,6 @@ impl SpawnError {
 
     /// The exit status that reports this error: 125 no process, 126 cannot execute, 127 not found, or 128 and
     /// the number of the signal.
-    #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::NoInterpreter { .. } => NOT_FOUND,
@@ -126,7 +106,6 @@ impl SpawnError {
 }
 
 /// The exit status that reports a signal. The kernel has at most 64 of them.
-#[must_use]
 pub fn killed(signal: i32) -> u8 {
     KILLED.saturating_add(u8::try_from(signal).unwrap_or(0))
 }

@@ -6,21 +6,16 @@ use std::process::{Command, Stdio};
 
 use crate::sys::affinity::start_on;
 
-/// A command, and how it is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Invocation {
     /// The program, found in `PATH` if it has no slash.
     pub program: OsString,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Its standard streams.
     pub streams: Streams,
     /// The CPUs that it may run on; those of ctprof if empty.
     pub cpus: Vec<u32>,
 }
 
-/// The standard streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// Those of ctprof.
@@ -33,14 +28,12 @@ pub enum Streams {
 
 impl Invocation {
     /// A program with the streams and CPUs of ctprof.
-    #[must_use]
     pub fn new(program: &OsStr, arguments: &[OsString]) -> Self {
         let (program, arguments) = (program.to_owned(), arguments.to_vec());
         Self { program, arguments, streams: Streams::Inherited, cpus: Vec::new() }
     }
 
     /// A script of `sh`, with the CPUs of ctprof.
-    #[must_use]
     pub fn shell(script: &str, streams: Streams) -> Self {
         Self { streams, ..Self::new(OsStr::new("sh"), &["-c".into(), script.into()]) }
     }

@@ -10,12 +10,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Adds to the number of steps.
     pub fn announce(&self, steps: u64) {
         self.total.fetch_add(steps, Ordering::Relaxed);
     }
 
-    /// Counts steps as done.
     pub fn advance(&self, steps: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
     }
@@ -26,13 +24,10 @@ impl Progress {
     }
 
     /// Steps announced so far; 0 until their number is known.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Number of steps done.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

@@ -35,16 +35,13 @@ pub struct Signals {
     pub(super) ignored: Vec<Signal>,
 }
 
-/// Why a pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its time elapsed.
     Elapsed,
     /// A signal with this number arrived: SIGINT, SIGTERM or SIGHUP.
     Signal(i32),
 }
 
-/// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) signal: Signal,
@@ -67,10 +64,10 @@ impl Received {
     }
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, so that it is reported as an error. SIGXFSZ would end
-/// the process without a message.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail, so that they are reported as errors. SIGXFSZ would end the
+/// process without a message.
 pub fn fail_writes_beyond_limit() {
-    // The kernel never refuses it for this signal.
+    // The kernel never refuses to ignore this signal.
     let _ = signals::fail_writes_beyond_limit();
 }
 
@@ -142,7 +139,6 @@ impl Signals {
         arrived.filter_map(Received::interrupts).fold(None, |first, signal| first.or(Some(signal)))
     }
 
-    /// A signal that has arrived, if any.
     pub(super) fn arrived(&self) -> io::Result<Option<Received>> {
         let Some(info) = self.descriptor.read_signal()? else { return Ok(None) };
         // Codes of signals from processes are not positive (`SI_FROMUSER`).

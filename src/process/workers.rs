@@ -14,13 +14,11 @@ thread_local! {
 }
 
 /// A pool of a worker per CPU, for a task that a user waits for.
-#[must_use]
 pub fn worker_per_cpu() -> Arc<ThreadPool> {
     workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 /// A pool of `jobs` workers, or of the calling thread alone if a limit does not allow threads.
-#[must_use]
 pub fn workers(jobs: usize) -> Arc<ThreadPool> {
     let build = |jobs| {
         let name = |worker| format!("ctprof-{worker}");

@@ -6,19 +6,14 @@ use super::sample::{Sample, median};
 /// What a gate forbids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Candidate / baseline is above this factor.
     RatioAbove(f64),
-    /// Candidate / baseline is below this factor.
     RatioBelow(f64),
-    /// Candidate - baseline is above this amount.
     DifferenceAbove(f64),
-    /// Candidate - baseline is below this amount.
     DifferenceBelow(f64),
 }
 
 impl Bound {
     /// Whether these values are beyond the bound; of two zeros the ratio is 1.
-    #[must_use]
     pub fn is_exceeded(self, baseline: f64, candidate: f64) -> bool {
         self.is_beyond(self.scale().change(candidate, baseline))
     }
@@ -45,7 +40,6 @@ impl Bound {
 /// The one-sided p-value of "the change does not exceed the bound"; `None` where [`ratio`](super::ratio) or
 /// [`difference`](super::difference) has none. It is at most 0.025 if and only if the 95 % interval lies beyond the
 /// bound, and 1 if the medians do not exceed it.
-#[must_use]
 pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
     let scale = bound.scale();
     let are_valid = scale == Scale::Difference || (baseline.is_amount() && candidate.is_amount());
@@ -64,14 +58,12 @@ pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, 
 }
 
 /// The smallest p-value that so many runs of the baseline and the candidate can have.
-#[must_use]
 pub fn least_probability(design: Design, runs: (usize, usize)) -> f64 {
     design.at_most(0, runs)
 }
 
 /// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
 /// most α rejects any true hypothesis with a probability of at most α.
-#[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

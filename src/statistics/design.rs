@@ -17,8 +17,6 @@ pub enum Design {
 }
 
 impl Design {
-    /// Name in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Independent => "independent",

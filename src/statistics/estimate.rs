@@ -6,7 +6,6 @@ use super::sample::{Sample, median};
 /// A 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The lower end.
     pub low: f64,
     /// The upper end; infinite if a ratio has no upper limit, because the baseline can be 0.
     pub high: f64,
@@ -15,7 +14,6 @@ pub struct Interval {
 impl Interval {
     /// Half the width of an interval of ratios, relative to its middle on a logarithmic scale: 0.1 from 1/1.1 to 1.1;
     /// `None` if it has no end.
-    #[must_use]
     pub fn half_width(self) -> Option<f64> {
         let is_bounded = self.low > 0.0 && self.high.is_finite();
         is_bounded.then(|| (self.high / self.low).sqrt() - 1.0)
@@ -38,7 +36,6 @@ pub struct Estimate {
 /// A difference, candidate minus baseline, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The difference of the medians.
     pub amount: f64,
     /// Its 95 % interval, which contains it.
     pub interval: Interval,
@@ -49,7 +46,6 @@ pub struct Difference {
 ///
 /// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
 /// nothing was counted on either side.
-#[must_use]
 pub fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
     if !design.is_enough(baseline, candidate) || !baseline.is_amount() || !candidate.is_amount() {
         return None;
@@ -64,7 +60,6 @@ pub fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Opt
 
 /// The difference of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a
 /// side, of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), or with values that are not finite.
-#[must_use]
 pub fn difference(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Difference> {
     if !design.is_enough(baseline, candidate) {
         return None;

@@ -4,7 +4,6 @@
 /// 1/20, so that no order is significant on one side at 2.5 %.
 pub const MIN_RUNS: usize = 4;
 
-/// Values of one quantity in the runs of one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'s> {
     /// One value per run.
@@ -35,7 +34,6 @@ impl Sample<'_> {
 }
 
 /// The median: of an even number of values, the mean of the middle two; `None` without values.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

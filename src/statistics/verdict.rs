@@ -9,7 +9,6 @@ pub enum Verdict {
     More,
     /// The candidate has less: the interval lies below 1 / (1 + threshold).
     Less,
-    /// The runs are too few, or vary too much, to say.
     Unclear,
     /// The interval lies within the threshold.
     Same,
@@ -17,7 +16,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict against a relative threshold, such as 0.05.
-    #[must_use]
     pub fn new(estimate: Estimate, threshold: f64) -> Self {
         let Interval { low, high } = estimate.interval;
         let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
@@ -30,7 +28,6 @@ impl Verdict {
     }
 
     /// Name in every output.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::More => "more",
@@ -47,7 +44,6 @@ const MOST_RUNS: f64 = 1e6;
 /// About how many runs a side an interval of ±`wanted_half_width` (relative, such as 0.05) needs, if runs vary as those
 /// of this interval: its width on a logarithmic scale falls with the square root of the number of runs. `None` if the
 /// interval has no end, nothing is wanted, or more than a million runs are needed.
-#[must_use]
 pub fn runs_needed(runs_per_side: usize, interval: Interval, wanted_half_width: f64) -> Option<usize> {
     let times = (1.0 + interval.half_width()?).ln() / (1.0 + wanted_half_width).ln();
     let runs = (runs_per_side as f64 * times * times).ceil();

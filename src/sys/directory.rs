@@ -13,9 +13,6 @@ const NAME: usize = 19;
 
 /// Appends the entries of `directory` that are numbers to `ids`, in the kernel's order. `buffer`
 /// is scratch space.
-///
-/// # Errors
-/// Errors of `getdents64`.
 pub(crate) fn numeric_entries(directory: impl AsFd, buffer: &mut [u8], ids: &mut Vec<u32>) -> Result<(), Errno> {
     loop {
         let filled = getdents(directory.as_fd().as_raw_fd(), buffer)?;

@@ -12,18 +12,13 @@ const NEXT_FILE: u64 = 0x10 | 0x20;
 /// Maximum number of mappings to ask for. With more, the text is as fast.
 const MAX_QUERIES: usize = 1024;
 
-/// A mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// Address of the first byte.
     pub(crate) start: u64,
-    /// Address after the last byte.
     pub(crate) end: u64,
-    /// Offset in the file.
     pub(crate) offset: u64,
     /// Major and minor number of the file system's device.
     pub(crate) device: (u32, u32),
-    /// Inode of the file.
     pub(crate) inode: u64,
     /// Path in the file's mount namespace; for a removed file with ` (deleted)`.
     pub(crate) path: Vec<u8>,

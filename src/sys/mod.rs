@@ -43,7 +43,6 @@ fn address<T>(value: *const T) -> c_long {
     c_long::try_from(value.expose_provenance().cast_signed()).expect("a register holds an address")
 }
 
-/// A length as an argument.
 fn length(bytes: usize) -> c_long {
     c_long::try_from(bytes).expect("no object is longer")
 }

@@ -16,13 +16,10 @@ const POLLING: Duration = Duration::from_micros(100);
 /// The step of the stop that failed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopError {
-    /// The thread cannot be attached to.
     Seize(Errno),
-    /// It cannot be interrupted.
     Interrupt(Errno),
     /// It did not stop in time, or exited.
     Wait(Errno),
-    /// Its registers cannot be read.
     Registers(Errno),
 }
 
@@ -72,7 +69,6 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether the thread has stopped.
     fn has_stopped(&mut self) -> Result<bool, Errno> {
         let mut status = 0;
         let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;

@@ -17,9 +17,7 @@ pub(crate) struct Zombie {
 /// Why a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitCause {
-    /// It exited with this status.
     Exit(i32),
-    /// This signal killed it.
     Signal(i32),
 }
 

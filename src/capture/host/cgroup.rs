@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-use super::super::procfs::text::{signed, unsigned};
+use super::super::procfs::text::{lines, signed, unsigned, words};
 use super::mounts::Mounts;
 use super::psi;
 use crate::model::{
@@ -122,14 +122,6 @@ fn number_or_max(text: &[u8]) -> Option<Value<'static>> {
 /// runtimes, which maps both ends to each other.
 fn weight_of_shares(shares: u64) -> u64 {
     1 + shares.clamp(2, 262_144).saturating_sub(2) * 9999 / 262_142
-}
-
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&b| b == b'\n')
-}
-
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&b| b == b' ').filter(|word| !word.is_empty())
 }
 
 /// Lines of `key number`.

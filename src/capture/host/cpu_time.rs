@@ -7,7 +7,7 @@ use std::{fs, thread};
 use nix::time::{ClockId, clock_gettime};
 
 use super::super::options::Tree;
-use super::super::procfs::text::unsigned;
+use super::super::procfs::text::{lines, unsigned, words};
 use super::super::start::nanoseconds;
 use crate::model::HostCpuTime;
 
@@ -26,7 +26,6 @@ pub(in crate::capture) fn read(procfs: &Path, tree: Tree) -> Option<HostCpuTime>
     (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), ..time })
 }
 
-/// CPU time of this process.
 fn own(tree: Tree) -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree == Tree::Live)?;
     Some(nanoseconds(time.into()))
@@ -64,10 +63,6 @@ fn times_of_tasks(schedstat: &[u8]) -> Option<(u64, u64)> {
     })
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&b| b == b'\n')
-}
-
 /// The lines of single CPUs, such as `cpu0 …`.
 fn cpu_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     lines(text).filter(|line| line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit))
@@ -75,7 +70,7 @@ fn cpu_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A number of a line, counted from 1.
 fn column(line: &[u8], number: usize) -> Option<u64> {
-    unsigned(line.split(|&b| b == b' ').filter(|column| !column.is_empty()).nth(number - 1)?)
+    unsigned(words(line).nth(number - 1)?)
 }
 
 #[cfg(test)]

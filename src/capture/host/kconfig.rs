@@ -11,7 +11,6 @@ use crate::model::Built;
 /// Longer texts are cut: a configuration has about 300 KB.
 const MAX_CONFIG: u64 = 16 << 20;
 
-/// The text of a kernel's configuration.
 pub(in crate::capture) struct Kconfig(Option<String>);
 
 impl Kconfig {

@@ -9,7 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use super::super::options::Roots;
 use crate::model::{CgroupLayout, kernel_bytes, printable};
 
-/// The hierarchies of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::capture) struct Mounts {
     unified: Option<Mount>,
@@ -38,9 +37,12 @@ impl Mounts {
         for line in printable(&text).lines().filter_map(Line::parse) {
             match line.file_system {
                 "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
-                "cgroup" => mounts.legacy.push((line.options(), line.mount(&roots.sysfs))),
+                "cgroup" => mounts.legacy.push((line.options().map(str::to_owned).collect(), line.mount(&roots.sysfs))),
                 // The last mount on a mount point hides earlier ones.
-                "proc" if line.point == roots.procfs => mounts.hidepid = line.option("hidepid="),
+                "proc" if line.point == roots.procfs => {
+                    mounts.hidepid =
+                        line.options().find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned);
+                }
                 _ => {}
             }
         }
@@ -50,7 +52,6 @@ impl Mounts {
         mounts
     }
 
-    /// The option `hidepid` of the procfs, if it has one.
     pub(in crate::capture) fn hidepid(&self) -> Option<String> {
         self.hidepid.clone()
     }
@@ -111,13 +112,8 @@ impl<'l> Line<'l> {
         Some(Self { root, point, file_system: back.next()?, super_options: back.nth(1)? })
     }
 
-    fn options(&self) -> Vec<String> {
-        self.super_options.split(',').map(str::to_owned).collect()
-    }
-
-    /// The value of the option that starts with `key`.
-    fn option(&self, key: &str) -> Option<String> {
-        self.super_options.split(',').find_map(|option| option.strip_prefix(key)).map(str::to_owned)
+    fn options(&self) -> impl Iterator<Item = &'l str> {
+        self.super_options.split(',')
     }
 
     fn mount(self, sysfs: &Path) -> Mount {

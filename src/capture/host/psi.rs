@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::procfs::text::unsigned;
+use super::super::procfs::text::{lines, unsigned, words};
 use crate::model::{PSI_HALF, Psi, PsiHalf, PsiResource, Value};
 
 /// Reads the host's pressure; `None` if no resource has any.
@@ -20,7 +20,7 @@ pub(in crate::capture) fn read(mut file: impl FnMut(&str) -> Option<Vec<u8>>) ->
 }
 
 fn parse(text: &[u8]) -> Option<PsiResource> {
-    let half = |name: &[u8]| text.split(|&b| b == b'\n').find_map(|line| parse_half(line.strip_prefix(name)?));
+    let half = |name: &[u8]| lines(text).find_map(|line| parse_half(line.strip_prefix(name)?));
     let resource = PsiResource { some: half(b"some "), full: half(b"full ") };
     (resource != PsiResource::default()).then_some(resource)
 }
@@ -30,7 +30,7 @@ fn parse_half(line: &[u8]) -> Option<PsiHalf> {
     let mut half = PsiHalf::default();
     for field in PSI_HALF {
         let value = |pair: &'_ [u8]| number(pair.strip_prefix(field.source.as_bytes())?.strip_prefix(b"=")?);
-        let number = line.split(|&b| b == b' ').find_map(value)?;
+        let number = words(line).find_map(value)?;
         field.set(&mut half, Value::Unsigned(number)).ok()?;
     }
     Some(half)

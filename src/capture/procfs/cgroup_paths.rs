@@ -66,7 +66,7 @@ fn has(controllers: &[u8], controller: &[u8]) -> bool {
 
 /// Controllers and path of each `hierarchy:controllers:path`; the path may hold colons.
 fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    text.split(|&b| b == b'\n').filter_map(|line| {
+    super::text::lines(text).filter_map(|line| {
         let mut colons = memchr_iter(b':', line);
         let (first, second) = (colons.next()?, colons.next()?);
         Some((&line[first + 1..second], &line[second + 1..]))

@@ -20,7 +20,6 @@ const LONGEST_PATH: usize = 32;
 /// Longer files are cut at this size.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// An open directory.
 pub(in crate::capture) struct Folder(OwnedFd);
 
 /// The decimal name of an id, NUL-terminated, without an allocation.
@@ -73,7 +72,6 @@ impl<'f> Numbered<'f> {
         folder.read(self.path_to(name), buffer)
     }
 
-    /// Whether a file of that name exists.
     pub(in crate::capture) fn has(&mut self, name: &CStr) -> bool {
         let folder = self.folder;
         folder.has(self.path_to(name))
@@ -122,12 +120,10 @@ impl Folder {
         Ok(&buffer[..length])
     }
 
-    /// The target of a symbolic link.
     pub(in crate::capture) fn link(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         readlinkat(&self.0, name).map(OsStringExt::into_vec)
     }
 
-    /// Whether a file of that name exists.
     pub(in crate::capture) fn has(&self, name: &CStr) -> bool {
         faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_ok()
     }

@@ -34,7 +34,7 @@ pub(in crate::capture) fn to_capture(path: &Path, procfs: &Folder, chosen: &[u32
 fn process_of(folder: &Folder) -> Option<u32> {
     let mut buffer = Vec::new();
     let status = folder.read(c"status", &mut buffer).ok()?;
-    let tgid = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    let tgid = text::lines(status).find_map(|line| line.strip_prefix(b"Tgid:"))?;
     u32::try_from(text::unsigned(tgid.trim_ascii())?).ok()
 }
 

@@ -59,12 +59,6 @@ impl Input {
         let Self { buffer, failures } = self;
         files.read(file.name(), buffer).map_err(|errno| failures.push((file, errno))).ok()
     }
-
-    /// The name from its own file.
-    fn comm(&mut self, files: &mut Numbered<'_>) -> Option<&[u8]> {
-        let text = files.read(c"comm", &mut self.buffer).ok()?;
-        Some(text.strip_suffix(b"\n").unwrap_or(text))
-    }
 }
 
 /// A thread, and the resident pages of its process.
@@ -128,7 +122,8 @@ impl Reader {
     }
 
     fn comm(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
-        self.input.comm(files).map(|name| self.parsers.name(name))
+        let text = files.read(c"comm", &mut self.input.buffer).ok()?;
+        Some(self.parsers.name(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
     /// Stores the values of all files but `stat`.

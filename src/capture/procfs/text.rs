@@ -9,10 +9,8 @@ use crate::model::{Metric, Shape, Unit, Value};
 
 /// The largest valid CPU number: no kernel is built for more (`NR_CPUS`).
 const MAX_CPU: u32 = 65_535;
-/// The maximum length of a list of CPUs.
 const MAX_CPUS: usize = 65_536;
 
-/// An unsigned integer.
 pub(in crate::capture) fn unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -42,6 +40,14 @@ pub(in crate::capture) fn dotted_ms(text: &[u8]) -> Option<u64> {
     fraction.iter().all(u8::is_ascii_digit).then_some(())?;
     let ms = unsigned(&text[..point])?.checked_mul(1_000_000)?;
     ms.checked_add(unsigned(six)?.checked_mul(padding)?)
+}
+
+pub(in crate::capture) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n')
+}
+
+pub(in crate::capture) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&b| b == b' ').filter(|word| !word.is_empty())
 }
 
 /// A number of bytes, or one of KiB, which the kernel prints as `1024 kB`.

@@ -38,7 +38,6 @@ pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) css_sets: &'a CssSets,
 }
 
-/// The state of one worker.
 struct Worker<'a> {
     reader: Reader,
     buffer: Vec<u8>,

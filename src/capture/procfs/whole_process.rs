@@ -4,16 +4,13 @@ use std::collections::HashSet;
 
 use super::super::tally::File;
 use super::folder::{Folder, IdName, is_gone};
+use super::parsers::{STAT_FLAGS, STAT_START_TIME};
 use super::task::PF_KTHREAD;
 use super::text::{self, unsigned};
 use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
 
-/// Fields of `stat` that are not counters (proc_pid_stat(5)).
+/// Field of `stat` (proc_pid_stat(5)).
 const STAT_PPID: u8 = 4;
-const STAT_FLAGS: u8 = 9;
-const STAT_START: u8 = 22;
-/// The last field that is read.
-const STAT_LAST: u8 = STAT_START;
 
 /// Reads the counters of the process with this directory. Absent for kernel threads: each is a process with
 /// one thread and, but for usermode helpers, without children, so its thread has the same values.
@@ -65,7 +62,6 @@ pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadS
     }
 }
 
-/// Whether the process has waited for any child.
 fn has_waited(process: &ProcessState) -> bool {
     let of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
     of_children.into_iter().any(|field| field.get(process).is_some_and(|value| value != Value::Unsigned(0)))
@@ -84,12 +80,12 @@ struct Stat {
 fn stat(text: &[u8]) -> Option<Stat> {
     let (_, fields) = text::stat(text)?;
     let mut stat = Stat::default();
-    for (field, text) in fields.take_while(|(field, _)| *field <= STAT_LAST) {
+    for (field, text) in fields.take_while(|(field, _)| *field <= STAT_START_TIME) {
         let Some(value) = unsigned(text) else { continue };
         match field {
             STAT_PPID => stat.process.ppid = u32::try_from(value).ok(),
             STAT_FLAGS => stat.flags = value,
-            STAT_START => stat.start = Some(value),
+            STAT_START_TIME => stat.start = Some(value),
             _ => counters(Source::Stat(field), value, &mut stat.process),
         }
     }
@@ -110,7 +106,7 @@ fn with_io(process: &ProcessState, text: &[u8]) -> Option<ProcessState> {
     for counter in PROCESS {
         let Source::Io(key) = counter.source.source else { continue };
         let value = |line: &[u8]| unsigned(line.strip_prefix(key.as_bytes())?.strip_prefix(b": ")?);
-        let value = text.split(|&b| b == b'\n').find_map(value)?;
+        let value = text::lines(text).find_map(value)?;
         counter.set(&mut process, Value::Unsigned(value)).ok()?;
     }
     Some(process)

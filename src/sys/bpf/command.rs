@@ -21,9 +21,6 @@ const TRIES: u32 = 5;
 ///
 /// # Safety
 /// The addresses in `attributes` are valid for what the command reads and writes there.
-///
-/// # Errors
-/// Errors of the system call.
 pub(super) unsafe fn run<T>(command: u32, attributes: &mut T) -> Result<libc::c_long, Errno> {
     let mut once = || {
         let arguments = [command.into(), super::super::address(std::ptr::from_mut(attributes)), length(size_of::<T>())];

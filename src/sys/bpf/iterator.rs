@@ -25,9 +25,6 @@ struct CreateLink {
 }
 
 /// Links an iterator program to all threads.
-///
-/// # Errors
-/// Errors of the system call.
 pub(crate) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let attach_type = Attach::TaskIterator.number();
     let mut attributes = CreateLink { program: number(program), target: 0, attach_type, flags: 0 };
@@ -43,9 +40,6 @@ struct CreateIterator {
 }
 
 /// A new pass over the threads of a link.
-///
-/// # Errors
-/// Errors of the system call.
 pub(crate) fn open(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let mut attributes = CreateIterator { link: number(link), flags: 0 };
     // SAFETY: the attributes have no addresses.

@@ -9,7 +9,6 @@ use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 
 use super::mapping::{Access, Mapping};
 
-/// The file with the types.
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// Several times what any kernel has: distribution kernels have 4 to 8 MiB.

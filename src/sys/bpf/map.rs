@@ -55,7 +55,6 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// A counter at 0.
     ///
     /// # Errors
     /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
@@ -65,7 +64,6 @@ impl Counter {
         Ok(Self { map, value })
     }
 
-    /// The current value.
     pub(crate) fn value(&self) -> u64 {
         // SAFETY: the mapping starts at a page with the array's only element, which programs change atomically.
         unsafe { &*self.value.address().cast::<AtomicU64>() }.load(Ordering::Relaxed)

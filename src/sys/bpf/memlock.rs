@@ -13,9 +13,6 @@ pub(crate) struct RaisedMemlock {
 
 impl RaisedMemlock {
     /// Removes the limit; without `CAP_SYS_RESOURCE`, raises it as far as possible.
-    ///
-    /// # Errors
-    /// Errors of the system calls.
     pub(crate) fn new() -> Result<Self, Errno> {
         let (soft, hard) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
         match setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {

@@ -110,9 +110,6 @@ struct OpenTracepoint {
 }
 
 /// Runs a program of [`Attach::Tracepoint`] at its tracepoint until the returned descriptor is closed.
-///
-/// # Errors
-/// Errors of the system call.
 pub(crate) fn attach_tracepoint(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let mut attributes = OpenTracepoint { name: 0, program: number(program), reserved: 0 };
     // SAFETY: the attributes have no address but NULL.

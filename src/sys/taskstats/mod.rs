@@ -37,11 +37,9 @@ pub(crate) const AT_ONCE: usize = 32;
 /// Larger than any answer: the struct is below 1 KiB.
 const ROOM: usize = 4096;
 
-/// A socket for requests about threads.
 pub(crate) struct Taskstats {
     socket: NlSocket,
     family: u16,
-    /// Number of the last request.
     sequence: u32,
     requests: Vec<u8>,
     room: Vec<u8>,

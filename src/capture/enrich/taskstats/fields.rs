@@ -13,7 +13,6 @@ pub(in crate::capture) struct Kept {
 }
 
 impl Kept {
-    /// All families.
     #[cfg(any(test, fuzzing))]
     pub(in crate::capture) const ALL: Self = Self { cpu: true, delay: true, watermarks: true };
 
@@ -37,9 +36,7 @@ impl Kept {
 /// Whether the thread of a struct has user memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Threads {
-    /// It has user memory.
     User,
-    /// It is a kernel thread.
     Kernel,
 }
 
@@ -53,7 +50,6 @@ pub(in crate::capture) fn fuzz(stats: &[u8]) {
     fill(stats, Kept::ALL, Threads::User, &mut Metrics::default());
 }
 
-/// The version of the struct.
 pub(in crate::capture) fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }
