@@ -8,7 +8,7 @@
 //! // ... the work to be examined ...
 //! let after = ctprof::capture()?;
 //! let comparison = ctprof::compare(&before, &after, &ctprof::compare::Options::default());
-//! println!("{} sections", comparison.tables.len());
+//! println!("{} sections", comparison.sections.len());
 //! # Ok::<(), ctprof::capture::CaptureError>(())
 //! ```
 //!

@@ -57,7 +57,7 @@ impl RunWriter<'_> {
     }
 }
 
-fn wait<'u>(until: &'u Until, signals: &Signals) -> anyhow::Result<WindowEnd<'u>> {
+fn wait(until: &Until, signals: &Signals) -> anyhow::Result<WindowEnd> {
     let end = until.wait(signals)?;
     match end.interrupted() {
         None => Ok(end),

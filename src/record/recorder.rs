@@ -68,7 +68,7 @@ impl OpenWindow<'_> {
     ///
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
-    pub fn close(self, end: WindowEnd<'_>) -> Result<CtprofSnapshot, RecordError> {
+    pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
         let Self { recorder: Recorder { capturer, listener }, earlier, threads } = self;
         let smaps = capturer.smaps();
         let mut later = capturer.capture(smaps)?;

@@ -17,13 +17,13 @@ pub enum Until {
 
 /// What ended a window.
 #[derive(Debug)]
-pub struct WindowEnd<'u>(Cause<'u>);
+pub struct WindowEnd(Cause);
 
 #[derive(Debug)]
-enum Cause<'u> {
+enum Cause {
     Time(Ended),
     /// The command, a zombie until the later capture has its counters.
-    Command(Child, CommandEnd, &'u Invocation),
+    Command(Child, CommandEnd, RecordedCommand),
 }
 
 impl Until {
@@ -31,20 +31,20 @@ impl Until {
     ///
     /// # Errors
     /// [`RecordError`] if the command does not start, or its end cannot be waited for.
-    pub fn wait(&self, signals: &Signals) -> Result<WindowEnd<'_>, RecordError> {
+    pub fn wait(&self, signals: &Signals) -> Result<WindowEnd, RecordError> {
         let cause = match self {
             Self::Elapsed(time) => Cause::Time(signals.pause(*time).map_err(RecordError::CannotWait)?),
             Self::Exited(invocation) => {
                 let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
                 let end = child.wait_exited(signals).map_err(RecordError::CannotWaitForCommand)?;
-                Cause::Command(child, end, invocation)
+                Cause::Command(child, end, recorded_command(invocation, &end))
             }
         };
         Ok(WindowEnd(cause))
     }
 }
 
-impl WindowEnd<'_> {
+impl WindowEnd {
     /// The signal that arrived meanwhile, if any.
     #[must_use]
     pub fn interrupted(&self) -> Option<i32> {
@@ -77,9 +77,9 @@ impl WindowEnd<'_> {
 
     /// Reaps the command, adds its I/O to the later capture, and returns what was recorded of it.
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
-        let Cause::Command(child, end, invocation) = self.0 else { return Ok(None) };
+        let Cause::Command(child, _, command) = self.0 else { return Ok(None) };
         add_io(later, child)?;
-        Ok(Some(recorded_command(invocation, &end)))
+        Ok(Some(command))
     }
 }
 
