@@ -530,8 +530,10 @@ fn ctrl_c_ends_a_recording_at_any_moment() {
 #[test]
 fn a_pause_without_end_ends_with_ctrl_c_and_a_report() {
     let lab = Lab::new(User::Current);
-    let mut command = lab.command("ctprof");
-    command.args(["record", "--format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A shell that starts the tests in the background ignores SIGINT for them.
+    let mut command = lab.command("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_ctprof"), "record", "--format", "json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let recording = command.spawn().unwrap();
     let pid = Pid::from_raw(recording.id().cast_signed());
     wait_for_state(pid, 'S');
