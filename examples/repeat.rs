@@ -14,9 +14,6 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Caches are filled after so many times.
-const FIRST: u32 = 5;
-
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [task, engine, count] = &words[..] else { return Err("usage: repeat TASK ENGINE COUNT".into()) };
@@ -43,7 +40,8 @@ fn main() -> Result<(), Failure> {
 
 /// What is allocated differs with the host's threads: the least of several times is what stays.
 fn repeat(count: u32, mut once: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-    (0..FIRST).try_for_each(|_| once())?;
+    // Caches are filled after so many times, and buffers of threads that have exited are freed.
+    (0..count).try_for_each(|_| once())?;
     for _ in 0..2 {
         let mut least = usize::MAX;
         for _ in 0..count {
