@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueParser};
 
 use crate::compare::{
-    Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
+    Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key, unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
@@ -49,7 +49,7 @@ pub(super) fn sortable() -> impl Iterator<Item = Quantity> {
 
 fn parse_column(name: &str) -> Result<Column, SelectError> {
     let names = || Column::ALL.iter().copied().map(Column::name);
-    Column::named(name).ok_or_else(|| SelectError::unknown("column", name, names()))
+    Column::named(name).ok_or_else(|| SelectError(unknown("column", name, names())))
 }
 
 pub(super) fn one_of<T: Clone + Send + Sync>(named: &'static Named<T>) -> NamedParser<T> {

@@ -2,53 +2,22 @@
 
 use super::overview::{OVERVIEW, OverviewColumn};
 use super::quantity::Quantity;
-use super::similar::similar;
 use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, record_rows};
 
-/// A value that gates can look at.
+/// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
+/// the host or of sched_ext.
 #[derive(Clone, Debug)]
 pub(super) struct GateMetric {
     /// Its name, as the gate has it.
     pub(super) name: String,
-    pub(super) source: MetricSource,
+    /// The section of its rows.
+    pub(super) section: Section,
+    /// The name of its rows.
+    pub(super) row: String,
+    /// The quantity, if it is one of groups of threads.
+    pub(super) quantity: Option<Quantity>,
     /// What its numbers measure.
     pub(super) measure: Measure,
-}
-
-/// Where its values come from.
-#[derive(Clone, Debug)]
-pub(super) enum MetricSource {
-    /// A column of the overview.
-    Overview(&'static OverviewColumn),
-    /// A quantity of a group of threads.
-    Quantity(Quantity),
-    /// A value of cgroups, of the host or of sched_ext, by its name in the section.
-    Record(Section, String),
-}
-
-impl MetricSource {
-    /// The section of its rows.
-    pub(super) fn section(&self) -> Section {
-        match self {
-            Self::Overview(_) => Section::Overview,
-            Self::Quantity(quantity) => quantity.section(),
-            Self::Record(section, _) => *section,
-        }
-    }
-
-    /// The quantity, if it is one of groups of threads.
-    pub(super) fn quantity(&self) -> Option<Quantity> {
-        if let Self::Quantity(quantity) = self { Some(*quantity) } else { None }
-    }
-
-    /// The name of its rows.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Overview(column) => column.name,
-            Self::Quantity(quantity) => quantity.name(),
-            Self::Record(_, name) => name,
-        }
-    }
 }
 
 /// What numbers measure, which decides the bounds that they can have.
@@ -76,88 +45,56 @@ impl Measure {
         }
     }
 
-    /// What one is called in messages.
-    pub(super) fn noun(self) -> &'static str {
+    /// What one is called in messages, and examples of bounds.
+    pub(super) fn described(self) -> (&'static str, &'static str) {
         match self {
-            Self::Time(_) => "a time",
-            Self::Bytes => "a number of bytes",
-            Self::Count => "a count",
-            Self::Share(_) => "a share",
-        }
-    }
-
-    /// Examples of bounds.
-    pub(super) fn examples(self) -> &'static str {
-        match self {
-            Self::Time(_) => "`>10%` or `>2s`",
-            Self::Bytes => "`>10%` or `>64MiB`",
-            Self::Count => "`>10%` or `>1000`",
-            Self::Share(_) => "`>5pp` (percentage points)",
+            Self::Time(_) => ("a time", "`>10%` or `>2s`"),
+            Self::Bytes => ("a number of bytes", "`>10%` or `>64MiB`"),
+            Self::Count => ("a count", "`>10%` or `>1000`"),
+            Self::Share(_) => ("a share", "`>5pp` (percentage points)"),
         }
     }
 }
 
 /// Why a name is not one of a value that gates can look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMetric {
-    Unknown {
-        nearest: Option<String>,
-    },
+    Unknown,
     /// It is a category, a range or a set of CPUs.
     NotANumber,
 }
 
 impl GateMetric {
-    /// The value of that name.
     pub(super) fn named(name: &str) -> Result<Self, NoMetric> {
-        let column = OVERVIEW.iter().find(|column| column.name == name).map(Self::of_column);
-        let quantity = || Quantity::named(name).map(Self::of_quantity);
-        let record = || record_rows().find_map(|row| Some(Self::of_record(name, row_name(&row, name)?, &row)));
-        match column.map(Ok).or_else(quantity).or_else(record) {
-            Some(metric) => metric,
-            None => {
-                let records: Vec<_> = record_rows().map(|row| row.name).collect();
-                let columns = OVERVIEW.iter().map(|column| column.name);
-                let mut names: Vec<&str> = columns.chain(Quantity::all().map(Quantity::name)).collect();
-                names.extend(records.iter().map(String::as_str));
-                let nearest = similar(name, names, 1).first().map(|name| (*name).to_owned());
-                Err(NoMetric::Unknown { nearest })
-            }
+        if let Some(column) = OVERVIEW.iter().find(|column| column.name == name) {
+            return Ok(Self::of_column(column));
         }
+        let is_number = |reduction| matches!(reduction, Reduction::Sum | Reduction::Max | Reduction::Min);
+        let quantity = Quantity::named(name);
+        let (section, row, unit, is_number) = if let Some(quantity) = quantity {
+            let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
+            (quantity.section(), name.to_owned(), quantity.unit(), is_number)
+        } else {
+            let found = record_rows().find_map(|row| Some((row_name(&row, name)?, row)));
+            let (row_name, row) = found.ok_or(NoMetric::Unknown)?;
+            (row.section, row_name, row.value_type.unit, is_number(row.value_type.reduction))
+        };
+        let measure = Measure::new(unit).filter(|_| is_number).ok_or(NoMetric::NotANumber)?;
+        Ok(Self { name: name.to_owned(), section, row, quantity, measure })
     }
 
-    /// A column of the overview.
-    pub(super) fn of_column(column: &'static OverviewColumn) -> Self {
+    /// The names of all values, for suggestions.
+    pub(super) fn names() -> Vec<String> {
+        let columns = OVERVIEW.iter().map(|column| column.name);
+        let fixed = columns.chain(Quantity::all().map(Quantity::name)).map(str::to_owned);
+        fixed.chain(record_rows().map(|row| row.name)).collect()
+    }
+
+    pub(super) fn of_column(column: &OverviewColumn) -> Self {
         let measure = Measure::new(column.unit_of_amounts()).expect("columns are times, events or bytes");
-        Self { name: column.name.to_owned(), source: MetricSource::Overview(column), measure }
+        let name = column.name.to_owned();
+        Self { row: name.clone(), name, section: Section::Overview, quantity: None, measure }
     }
-
-    fn of_quantity(quantity: Quantity) -> Result<Self, NoMetric> {
-        let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
-        let source = MetricSource::Quantity(quantity);
-        let metric = Self::new(quantity.name(), source, quantity.unit());
-        metric.filter(|_| is_number).ok_or(NoMetric::NotANumber)
-    }
-
-    fn of_record(name: &str, row_name: String, row: &RecordRow) -> Result<Self, NoMetric> {
-        let value_type = row.value_type;
-        let source = MetricSource::Record(row.section, row_name);
-        let metric = Self::new(name, source, value_type.unit);
-        metric.filter(|_| is_number(value_type.reduction)).ok_or(NoMetric::NotANumber)
-    }
-
-    fn new(name: &str, source: MetricSource, unit: Unit) -> Option<Self> {
-        Some(Self { name: name.to_owned(), source, measure: Measure::new(unit)? })
-    }
-
-    /// Whether it is a value of cgroups, which other groups don't have.
-    pub(super) fn is_of_cgroups(&self) -> bool {
-        matches!(&self.source, MetricSource::Record(section, _) if section.is_of_cgroups())
-    }
-}
-
-fn is_number(reduction: Reduction) -> bool {
-    matches!(reduction, Reduction::Sum | Reduction::Max | Reduction::Min)
 }
 
 /// The name that a row has in its section, if `name` means the row. Keys of memory.stat and memory.events can be any
@@ -192,7 +129,7 @@ mod tests {
 
     #[test]
     fn values_of_every_section_have_names() {
-        let section = |name: &str| GateMetric::named(name).unwrap().source.section();
+        let section = |name: &str| GateMetric::named(name).unwrap().section;
         assert_eq!(section("run"), Section::Overview);
         assert_eq!(section("avg_wait_ns"), Section::Derived);
         assert_eq!(section("cpu.usage_usec"), Section::CgroupStats);
@@ -206,8 +143,7 @@ mod tests {
     #[test]
     fn other_names_are_refused() {
         let error = |name: &str| GateMetric::named(name).unwrap_err();
-        assert_eq!(error("run_tme_ns"), NoMetric::Unknown { nearest: Some("run_time_ns".to_owned()) });
-        assert_eq!(error("zzz"), NoMetric::Unknown { nearest: None });
+        assert_eq!(error("run_tme_ns"), NoMetric::Unknown);
         for name in ["policy", "nice", "cpu_affinity", "state"] {
             assert_eq!(error(name), NoMetric::NotANumber, "{name}");
         }
@@ -223,7 +159,7 @@ mod tests {
             "memory.stat.",
             "memory.events.",
         ] {
-            assert!(matches!(error(name), NoMetric::Unknown { .. }), "{name}");
+            assert_eq!(error(name), NoMetric::Unknown, "{name}");
         }
     }
 }

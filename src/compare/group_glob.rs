@@ -5,7 +5,7 @@ use std::fmt;
 
 use glob::{Pattern, PatternError};
 
-use super::similar::similar;
+use super::select::similar;
 
 /// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;

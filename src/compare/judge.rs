@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::measurement::Measurement;
 use super::options::Threshold;
 use super::sides::Sides;
-use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Verdict, ratio, runs_needed};
+use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Scale, Verdict, estimate, runs_needed};
 
 /// The values of a row in several runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct RunsNeeded {
 impl RunsNeeded {
     /// For the threshold; or if the interval is as narrow, for the distance of the ratio from the threshold.
     fn new(runs: usize, estimate: Estimate, Threshold(threshold): Threshold) -> Option<Self> {
-        let ratio = estimate.ratio.max(1.0 / estimate.ratio);
+        let ratio = estimate.change.max(1.0 / estimate.change);
         let distance = (ratio / (1.0 + threshold)).max((1.0 + threshold) / ratio) - 1.0;
         let is_wide = estimate.interval.half_width()? > threshold;
         let half_width = if is_wide { threshold } else { distance };
@@ -63,7 +63,7 @@ impl RowRuns {
         let Some((baseline, candidate)) = known.both().filter(|_| are_usual) else { return runs };
         let fewest = baseline.len().min(candidate.len());
         let sample = |values| Sample { values, quantum };
-        runs.estimate = ratio(design, sample(&baseline), sample(&candidate));
+        runs.estimate = estimate(design, Scale::Ratio, sample(&baseline), sample(&candidate));
         runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
         let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
         runs.needed = unclear.and_then(|estimate| RunsNeeded::new(fewest, estimate, threshold));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
-        let estimate = Estimate { ratio: 1.0, interval: Interval { low: 0.94, high: 1.03 } };
+        let estimate = Estimate { change: 1.0, interval: Interval { low: 0.94, high: 1.03 } };
         assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
         assert_eq!(runs_needed(10, estimate.interval, 0.05), Some(9));
         assert_eq!(RunsNeeded::new(10, estimate, Threshold(0.05)), None);

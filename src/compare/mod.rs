@@ -26,7 +26,6 @@ mod rows;
 mod runs;
 mod select;
 mod sides;
-mod similar;
 mod smaps;
 mod word;
 
@@ -38,8 +37,9 @@ pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
 pub use self::digest::{Digest, ThreadTotals, Turnover};
 pub use self::flatten::Flatten;
-pub use self::gate::{Gate, GateError, WORSE};
-pub use self::gate_outcome::{GateChange, GateFault, GateOutcome, GateResult};
+pub use self::gate::{Gate, GateError};
+pub(crate) use self::gate_outcome::GateChange;
+pub use self::gate_outcome::{GateOutcome, GateResult};
 pub use self::group_glob::{GroupGlob, NoSuchGroup};
 pub use self::host::{CommandTotals, Difference, Header, SideSummary, WindowSide};
 pub use self::judge::{RowRuns, RunsNeeded};
@@ -51,6 +51,7 @@ use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
 pub use self::rows::{ALL_GROUPS, Group, HiddenReason, ReportSection, Row};
 pub use self::runs::{Elapsed, RunCount, Runs, RunsError};
+pub(crate) use self::select::unknown;
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
@@ -191,9 +192,9 @@ fn finish(
 fn gate_results(captures: &Captures<'_>, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
     let rows = |of_gates: Per| {
         let gates = gates.iter().filter(|gate| gate.per(per) == of_gates);
-        let metrics: Vec<_> = gates.flat_map(|gate| &gate.metrics).map(|metric| &metric.source).collect();
-        let sections = metrics.iter().map(|source| source.section()).collect::<Vec<_>>();
-        let metrics = metrics.iter().filter_map(|source| source.quantity()).collect();
+        let metrics: Vec<_> = gates.flat_map(|gate| &gate.metrics).collect();
+        let sections = metrics.iter().map(|metric| metric.section).collect();
+        let metrics = metrics.iter().filter_map(|metric| metric.quantity).collect();
         let selected = Options { sections, metrics, sort_by: Vec::new(), ..options.clone() };
         if selected.sections.is_empty() { Vec::new() } else { captures.sections(of_gates, &selected, Judged::Yes) }
     };

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use super::quantity::Quantity;
-use super::similar::similar;
 use crate::model::Section;
 
 /// Direction of a sort key.
@@ -27,67 +26,60 @@ pub struct SortKey {
     pub order: Order,
 }
 
-/// An invalid selection.
+/// Why a text selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SelectError {
-    /// The name is unknown.
-    #[error("unknown {kind} `{name}`{}", nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?")))]
-    Unknown {
-        /// Kind of selection: metric, section, column.
-        kind: &'static str,
-        /// The name given.
-        name: String,
-        /// The most similar known name.
-        nearest: Option<&'static str>,
-    },
-    /// The metric has no order.
-    #[error("cannot sort by `{0}`: it is a category")]
-    Unsortable(&'static str),
-    /// The direction is not asc, desc or abs.
-    #[error("unknown sort order `{0}` (asc, desc, abs)")]
-    UnknownOrder(String),
+#[error("{0}")]
+pub struct SelectError(pub(crate) String);
+
+/// The message about an unknown `name` of a kind with these `known` names.
+pub(crate) fn unknown<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    let nearest = similar(name, known, 1).first().map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    format!("unknown {kind} `{name}`{nearest}")
 }
 
-impl SelectError {
-    /// The error for an unknown `name` of a kind with these known `names`.
-    pub fn unknown(kind: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> Self {
-        let nearest = similar(name, names, 1).first().copied();
-        Self::Unknown { kind, name: name.to_owned(), nearest }
-    }
+/// Names less similar than this are not suggested.
+const LEAST_SIMILARITY: f64 = 0.7;
+
+/// The names most similar to `name`, at most `count`, the most similar first.
+pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
+    let scored = known.into_iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
+    similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    similar.into_iter().take(count).map(|(_, known)| known).collect()
 }
 
 /// The metric, derived metric or `thread_count` of that name.
 ///
 /// # Errors
-/// [`SelectError::Unknown`], with the most similar name.
+/// If there is none, with the most similar name.
 pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
-    Quantity::named(name).ok_or_else(|| SelectError::unknown("metric", name, Quantity::all().map(Quantity::name)))
+    Quantity::named(name).ok_or_else(|| SelectError(unknown("metric", name, Quantity::all().map(Quantity::name))))
 }
 
 /// The section of that name.
 ///
 /// # Errors
-/// [`SelectError::Unknown`], with the most similar name.
+/// If there is none, with the most similar name.
 pub fn parse_section(name: &str) -> Result<Section, SelectError> {
     let found = Section::ALL.iter().copied().find(|section| section.name() == name);
-    found.ok_or_else(|| SelectError::unknown("section", name, Section::ALL.iter().copied().map(Section::name)))
+    found.ok_or_else(|| SelectError(unknown("section", name, Section::ALL.iter().copied().map(Section::name))))
 }
 
 /// A key `metric[:asc|desc|abs]`.
 ///
 /// # Errors
-/// [`SelectError`] for an unknown metric or order, or a metric that has no order.
+/// For an unknown metric or order, or a metric that has no order.
 pub fn parse_sort_key(key: &str) -> Result<SortKey, SelectError> {
     let (name, order) = match key.split_once(':') {
         None => (key, Order::default()),
         Some((name, "asc")) => (name, Order::Asc),
         Some((name, "desc")) => (name, Order::Desc),
         Some((name, "abs")) => (name, Order::Abs),
-        Some((_, other)) => return Err(SelectError::UnknownOrder(other.to_owned())),
+        Some((_, other)) => return Err(SelectError(format!("unknown sort order `{other}` (asc, desc, abs)"))),
     };
     let by = parse_metric(name)?;
-    if by.has_order() { Ok(SortKey { by, order }) } else { Err(SelectError::Unsortable(by.name())) }
+    let unsortable = || SelectError(format!("cannot sort by `{}`: it is a category", by.name()));
+    by.has_order().then_some(SortKey { by, order }).ok_or_else(unsortable)
 }
 
 impl Order {
@@ -118,11 +110,12 @@ mod tests {
 
     #[test]
     fn sort_keys_have_a_name_and_an_order() {
-        let key = |key: &str| parse_sort_key(key).map(|key| (key.by.name(), key.order));
+        let key =
+            |key: &str| parse_sort_key(key).map(|key| (key.by.name(), key.order)).map_err(|error| error.to_string());
         assert_eq!(key("wait_max"), Ok(("wait_max", Order::Desc)));
         assert_eq!(key("thread_count:asc"), Ok(("thread_count", Order::Asc)));
-        assert_eq!(key("policy"), Err(SelectError::Unsortable("policy")));
-        assert_eq!(key("wait_max:up"), Err(SelectError::UnknownOrder("up".into())));
+        assert_eq!(key("policy"), Err("cannot sort by `policy`: it is a category".to_owned()));
+        assert_eq!(key("wait_max:up"), Err("unknown sort order `up` (asc, desc, abs)".to_owned()));
     }
 
     #[test]

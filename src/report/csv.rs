@@ -91,7 +91,7 @@ fn fields_of_runs(row: &Row) -> Vec<String> {
     let estimate = |part: fn(Estimate) -> f64| runs.estimate.map(part).map(ratio).unwrap_or_default();
     let of_sides = runs.values.iter().map(|side| values(side));
     let judged = [
-        estimate(|estimate| estimate.ratio),
+        estimate(|estimate| estimate.change),
         estimate(|estimate| estimate.interval.low),
         estimate(|estimate| estimate.interval.high),
         runs.verdict.map(|verdict| verdict.name().to_owned()).unwrap_or_default(),

@@ -7,9 +7,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::escape::escaped;
 use super::scale::{cell_text, delta_text, signed};
 use super::verdict::{change_text, range_text, runs_text};
-use crate::compare::{ALL_GROUPS, Delta, GateChange, GateFault, GateOutcome, GateResult};
+use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
 use crate::model::{Cell, Unit};
-use crate::statistics::Interval;
+use crate::statistics::{Interval, Scale};
 
 /// Rows of a Markdown table of gates. Lines on standard error have no limit.
 const MOST_ROWS: usize = 20;
@@ -89,22 +89,20 @@ fn value(result: &GateResult, value: Option<&Cell>) -> String {
 }
 
 fn change(result: &GateResult) -> String {
-    match result.change {
-        None => "-".to_owned(),
-        Some(GateChange::Ratio(ratio, _)) => change_text(ratio),
-        Some(GateChange::Difference(difference, _)) => difference_text(difference, result.unit),
-    }
+    result.change.map_or_else(|| "-".to_owned(), |change| amount_text(change.scale, change.amount, result.unit))
 }
 
 fn interval(result: &GateResult) -> Option<String> {
-    let ends = |interval: Option<Interval>| interval.map(|Interval { low, high }| [low, high]);
-    match result.change? {
-        GateChange::Ratio(_, interval) => ends(interval).map(|ends| ends.map(change_text)),
-        GateChange::Difference(_, interval) => {
-            ends(interval).map(|ends| ends.map(|difference| difference_text(difference, result.unit)))
-        }
+    let GateChange { scale, interval, .. } = result.change?;
+    let Interval { low, high } = interval?;
+    Some(range_text([low, high].map(|end| amount_text(scale, end, result.unit))))
+}
+
+fn amount_text(scale: Scale, amount: f64, unit: Unit) -> String {
+    match scale {
+        Scale::Ratio => change_text(amount),
+        Scale::Difference => difference_text(amount, unit),
     }
-    .map(range_text)
 }
 
 fn difference_text(difference: f64, unit: Unit) -> String {
@@ -187,15 +185,15 @@ struct GateJson<'r>(&'r GateResult);
 impl Serialize for GateJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(result) = self;
-        let (change, interval) = match result.change {
-            Some(GateChange::Ratio(ratio, interval)) => (Some(ratio), interval),
-            Some(GateChange::Difference(difference, interval)) => (Some(difference), interval),
-            None => (None, None),
-        };
+        let interval = result.change.and_then(|change| change.interval);
         let fault = match &result.outcome {
-            GateOutcome::Error(fault) => Some(GateFault::to_string(fault)),
+            GateOutcome::Error(fault) => Some(fault),
             _ => None,
         };
+        let measure = result.change.map_or("none", |change| match change.scale {
+            Scale::Ratio => "ratio",
+            Scale::Difference => "difference",
+        });
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("gate", &result.text)?;
         map.serialize_entry("group", &result.group.last())?;
@@ -207,15 +205,8 @@ impl Serialize for GateJson<'_> {
         map.serialize_entry("baseline", &result.values.baseline)?;
         map.serialize_entry("candidate", &result.values.candidate)?;
         map.serialize_entry("partial", &result.partial)?;
-        map.serialize_entry(
-            "measure",
-            match result.change {
-                Some(GateChange::Ratio(..)) => "ratio",
-                Some(GateChange::Difference(..)) => "difference",
-                None => "none",
-            },
-        )?;
-        map.serialize_entry("change", &change)?;
+        map.serialize_entry("measure", measure)?;
+        map.serialize_entry("change", &result.change.map(|change| change.amount))?;
         map.serialize_entry("interval", &interval.map(|Interval { low, high }| [low, high]))?;
         map.serialize_entry("p", &result.p)?;
         map.serialize_entry("runs_needed", &result.runs_needed)?;

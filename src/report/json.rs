@@ -113,7 +113,7 @@ fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Erro
     if runs.values.candidate.is_none() {
         return Ok(());
     }
-    map.serialize_entry("ratio", &runs.estimate.map(|estimate| estimate.ratio))?;
+    map.serialize_entry("ratio", &runs.estimate.map(|estimate| estimate.change))?;
     let ends = |Interval { low, high }| BTreeMap::from([("low", low), ("high", high)]);
     map.serialize_entry("interval", &runs.estimate.map(|estimate| ends(estimate.interval)))?;
     map.serialize_entry("verdict", &runs.verdict.map(Verdict::name))?;

@@ -44,7 +44,7 @@ pub(super) fn short_text(row: &Row) -> String {
     };
     let size = match verdict {
         Verdict::Unclear => half_width(runs).map(half_width_text),
-        _ => runs.estimate.map(|estimate| change_text(estimate.ratio)),
+        _ => runs.estimate.map(|estimate| change_text(estimate.change)),
     };
     format!("{} {} {}", word(verdict, row.direction()), row.name, size.unwrap_or_default()).trim_end().to_owned()
 }

@@ -1,65 +1,47 @@
 //! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
 
-use super::design::{Design, Scale};
-use super::sample::{Sample, median};
+use super::design::{Design, Sample, Scale, median};
 
-/// What a gate forbids.
+/// What a gate forbids: changes on one side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    RatioAbove(f64),
-    RatioBelow(f64),
-    DifferenceAbove(f64),
-    DifferenceBelow(f64),
+pub struct Bound {
+    pub scale: Scale,
+    pub beyond: Beyond,
+    pub limit: f64,
+}
+
+/// The side of a limit on which changes are forbidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    Above,
+    Below,
 }
 
 impl Bound {
-    /// Whether these values are beyond the bound; of two zeros the ratio is 1.
-    pub fn is_exceeded(self, baseline: f64, candidate: f64) -> bool {
-        self.is_beyond(self.scale().change(candidate, baseline))
-    }
-
-    fn is_beyond(self, change: f64) -> bool {
-        match self {
-            Self::RatioAbove(bound) | Self::DifferenceAbove(bound) => change > bound,
-            Self::RatioBelow(bound) | Self::DifferenceBelow(bound) => change < bound,
-        }
-    }
-
-    fn is_upper(self) -> bool {
-        matches!(self, Self::RatioAbove(_) | Self::DifferenceAbove(_))
-    }
-
-    fn scale(self) -> Scale {
-        match self {
-            Self::RatioAbove(_) | Self::RatioBelow(_) => Scale::Ratio,
-            Self::DifferenceAbove(_) | Self::DifferenceBelow(_) => Scale::Difference,
+    /// Whether a change is beyond the bound.
+    pub fn is_exceeded(self, change: f64) -> bool {
+        match self.beyond {
+            Beyond::Above => change > self.limit,
+            Beyond::Below => change < self.limit,
         }
     }
 }
 
-/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`ratio`](super::ratio) or
-/// [`difference`](super::difference) has none. It is at most 0.025 if and only if the 95 % interval lies beyond the
-/// bound, and 1 if the medians do not exceed it.
+/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](super::estimate) has none.
+/// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the medians do not exceed it.
 pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
-    let scale = bound.scale();
-    let are_valid = scale == Scale::Difference || (baseline.is_amount() && candidate.is_amount());
-    if !design.is_enough(baseline, candidate) || !are_valid {
+    if !design.is_enough(bound.scale, baseline, candidate) {
         return None;
     }
-    if !bound.is_exceeded(median(baseline.values)?, median(candidate.values)?) {
+    if !bound.is_exceeded(bound.scale.change(median(candidate.values)?, median(baseline.values)?)) {
         return Some(1.0);
     }
     // Values off by their quantum in the direction that favours no change.
-    let quanta = if bound.is_upper() { -1.0 } else { 1.0 };
-    let estimates = design.estimates(scale, baseline, candidate, quanta);
-    let within = estimates.into_iter().filter(|estimate| !bound.is_beyond(*estimate)).count();
+    let quanta = if bound.beyond == Beyond::Above { -1.0 } else { 1.0 };
+    let estimates = design.estimates(bound.scale, baseline, candidate, quanta);
+    let within = estimates.into_iter().filter(|estimate| !bound.is_exceeded(*estimate)).count();
     // By symmetry, as many orders have at least all but these as have at most these.
     Some(design.at_most(within, (baseline.values.len(), candidate.values.len())))
-}
-
-/// The smallest p-value that so many runs of the baseline and the candidate can have.
-pub fn least_probability(design: Design, runs: (usize, usize)) -> f64 {
-    design.at_most(0, runs)
 }
 
 /// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
@@ -79,7 +61,16 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::Design::Independent;
+    use super::Scale::{Difference, Ratio};
     use super::*;
+
+    fn above(scale: Scale, limit: f64) -> Bound {
+        Bound { scale, beyond: Beyond::Above, limit }
+    }
+
+    fn below(scale: Scale, limit: f64) -> Bound {
+        Bound { scale, beyond: Beyond::Below, limit }
+    }
 
     fn exact(values: &[f64]) -> Sample<'_> {
         Sample { values, quantum: 0.0 }
@@ -89,11 +80,11 @@ mod tests {
     fn the_smallest_probability_is_that_of_one_order_of_all() {
         let (low, high) = ([1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
         let of = |bound| probability(Independent, exact(&low), exact(&high), bound).unwrap();
-        assert_eq!(of(Bound::RatioAbove(1.1)), 1.0 / 70.0);
-        assert_eq!(of(Bound::DifferenceAbove(5.0)), 1.0 / 70.0);
-        assert_eq!(of(Bound::RatioBelow(0.9)), 1.0);
-        assert_eq!(probability(Independent, exact(&high), exact(&low), Bound::DifferenceBelow(-5.0)), Some(1.0 / 70.0));
-        assert_eq!(probability(Independent, exact(&low[1..]), exact(&high), Bound::RatioAbove(1.0)), None);
+        assert_eq!(of(above(Ratio, 1.1)), 1.0 / 70.0);
+        assert_eq!(of(above(Difference, 5.0)), 1.0 / 70.0);
+        assert_eq!(of(below(Ratio, 0.9)), 1.0);
+        assert_eq!(probability(Independent, exact(&high), exact(&low), below(Difference, -5.0)), Some(1.0 / 70.0));
+        assert_eq!(probability(Independent, exact(&low[1..]), exact(&high), above(Ratio, 1.0)), None);
     }
 
     #[test]
@@ -101,11 +92,11 @@ mod tests {
         let of = |quantum| {
             let (baseline, candidate) = ([10.0; 4], [12.0; 4]);
             let side = |values| Sample { values, quantum };
-            probability(Independent, side(&baseline), side(&candidate), Bound::RatioAbove(1.05)).unwrap()
+            probability(Independent, side(&baseline), side(&candidate), above(Ratio, 1.05)).unwrap()
         };
         assert_eq!((of(0.0), of(1.0)), (1.0 / 70.0, 1.0));
         let zeros = exact(&[0.0; 4]);
-        assert_eq!(probability(Independent, zeros, zeros, Bound::RatioAbove(1.0)), Some(1.0));
+        assert_eq!(probability(Independent, zeros, zeros, above(Ratio, 1.0)), Some(1.0));
     }
 
     #[test]
@@ -121,11 +112,11 @@ mod tests {
         for quantum in [0.0, 0.5, 1.0, 3.0] {
             let [low, high] = [&low, &high].map(|values| Sample { values, quantum });
             for bound in [0.0, 1.0, 2.5] {
-                let above = probability(Independent, low, high, Bound::DifferenceAbove(bound));
-                assert_eq!(probability(Independent, high, low, Bound::DifferenceBelow(-bound)), above, "{quantum}");
+                let above = probability(Independent, low, high, above(Difference, bound));
+                assert_eq!(probability(Independent, high, low, below(Difference, -bound)), above, "{quantum}");
             }
-            let above = probability(Independent, low, high, Bound::RatioAbove(1.25));
-            assert_eq!(probability(Independent, high, low, Bound::RatioBelow(0.8)), above, "{quantum}");
+            let above = probability(Independent, low, high, above(Ratio, 1.25));
+            assert_eq!(probability(Independent, high, low, below(Ratio, 0.8)), above, "{quantum}");
         }
     }
 
@@ -134,8 +125,8 @@ mod tests {
         let (negative, positive) = ([-1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
         for (baseline, candidate) in [(negative, positive), (positive, negative)] {
             let of = |bound| probability(Independent, exact(&baseline), exact(&candidate), bound);
-            assert!(of(Bound::DifferenceAbove(1.0)).is_some());
-            assert_eq!([of(Bound::RatioAbove(1.0)), of(Bound::RatioBelow(1.0))], [None; 2]);
+            assert!(of(above(Difference, 1.0)).is_some());
+            assert_eq!([of(above(Ratio, 1.0)), of(below(Ratio, 1.0))], [None; 2]);
         }
     }
 }

@@ -1,9 +1,43 @@
-//! How the runs of both sides belong together, and the estimates of the change that they give.
+//! The runs of both sides, how they belong together, and the estimates of the change that they give.
 
-use super::sample::{MIN_RUNS, Sample};
+/// Runs per side that an interval needs: of three and three values, even the most extreme order has a probability of
+/// 1/20, so that no order is significant on one side at 2.5 %.
+pub const MIN_RUNS: usize = 4;
 
 /// Pairs of runs that an interval needs: of five pairs, even equal signs have a probability of 1/32 on one side.
 pub const MIN_PAIRS: usize = 6;
+
+/// The values of one side.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'s> {
+    /// One value per run.
+    pub values: &'s [f64],
+    /// The unit in which the kernel counts it, in the unit of the values: each value may be off by up to this; 0 if
+    /// values are exact.
+    pub quantum: f64,
+}
+
+impl Sample<'_> {
+    /// The values, all off by `quanta` of the quantum.
+    fn shifted(self, quanta: f64) -> impl Iterator<Item = f64> + Clone {
+        self.values.iter().map(move |value| value + quanta * self.quantum)
+    }
+
+    pub(super) fn are_all(self, is: impl Fn(f64) -> bool) -> bool {
+        self.values.iter().all(|value| is(*value))
+    }
+}
+
+/// The median: of an even number of values, the mean of the middle two; `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(f64::midpoint(sorted[sorted.len() / 2 - 1], upper))
+}
 
 /// How the runs of both sides belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +58,16 @@ impl Design {
         }
     }
 
-    /// Whether there are enough values for an interval, all of them finite.
-    pub(super) fn is_enough(self, baseline: Sample<'_>, candidate: Sample<'_>) -> bool {
+    /// Whether an interval of such changes is possible: there are enough values, all finite and, for ratios, none of
+    /// them negative.
+    pub(super) fn is_enough(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> bool {
         let (m, n) = (baseline.values.len(), candidate.values.len());
         let are_enough = match self {
             Self::Independent => m >= MIN_RUNS && n >= MIN_RUNS,
             Self::Paired => m == n && n >= MIN_PAIRS,
         };
-        are_enough && baseline.is_finite() && candidate.is_finite()
+        let is_valid = |value: f64| value.is_finite() && (scale == Scale::Difference || value >= 0.0);
+        are_enough && baseline.are_all(is_valid) && candidate.are_all(is_valid)
     }
 
     /// Every estimate of the change, with values off by `quanta` of their quantum in its favour: of all pairs of runs;
@@ -45,11 +81,11 @@ impl Design {
             }
             Self::Paired => {
                 let changes: Vec<f64> = candidate.zip(baseline).map(change).collect();
-                let averages = |(at, one): (usize, &f64)| {
-                    let one = *one;
-                    changes[at..].iter().map(move |other| scale.average(one, *other, quanta)).collect::<Vec<_>>()
-                };
-                changes.iter().enumerate().flat_map(averages).collect()
+                let mut averages = Vec::with_capacity(changes.len() * (changes.len() + 1) / 2);
+                for (at, one) in changes.iter().enumerate() {
+                    averages.extend(changes[at..].iter().map(|other| scale.average(*one, *other, quanta)));
+                }
+                averages
             }
         }
     }
@@ -57,7 +93,7 @@ impl Design {
 
 /// What a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
     /// Candidate over baseline.
     Ratio,
     /// Candidate minus baseline.
@@ -65,10 +101,12 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    pub(super) fn change(self, candidate: f64, baseline: f64) -> f64 {
-        match self {
-            Self::Ratio => quotient(candidate.max(0.0), baseline.max(0.0)),
-            Self::Difference => candidate - baseline,
+    /// The change; the ratio of two zeros is 1.
+    pub(crate) fn change(self, candidate: f64, baseline: f64) -> f64 {
+        match (self, candidate.max(0.0), baseline.max(0.0)) {
+            (Self::Difference, ..) => candidate - baseline,
+            (Self::Ratio, candidate, baseline) if candidate == baseline => 1.0,
+            (Self::Ratio, candidate, baseline) => candidate / baseline,
         }
     }
 
@@ -85,11 +123,6 @@ impl Scale {
             Self::Difference => f64::midpoint(one, other),
         }
     }
-}
-
-/// Candidate over baseline; 1 if both are 0.
-pub(crate) fn quotient(candidate: f64, baseline: f64) -> f64 {
-    if candidate == baseline { 1.0 } else { candidate / baseline }
 }
 
 #[cfg(test)]
@@ -110,7 +143,7 @@ mod tests {
     fn pairs_are_as_many_on_both_sides_and_all_values_are_numbers() {
         let sample = |values| Sample { values, quantum: 0.0 };
         let (six, seven, nan) = ([1.0; 6], [1.0; 7], [1.0, 1.0, 1.0, 1.0, 1.0, f64::NAN]);
-        let is_enough = |design: Design, a, b| design.is_enough(sample(a), sample(b));
+        let is_enough = |design: Design, a, b| design.is_enough(Scale::Difference, sample(a), sample(b));
         assert!(is_enough(Design::Paired, &six, &six) && is_enough(Design::Independent, &six, &seven));
         assert!(!is_enough(Design::Paired, &six, &seven) && !is_enough(Design::Paired, &six[1..], &six[1..]));
         for design in [Design::Paired, Design::Independent] {
@@ -118,5 +151,12 @@ mod tests {
         }
         assert!(!is_enough(Design::Independent, &six[3..], &six) && !is_enough(Design::Independent, &six, &six[3..]));
         assert!(is_enough(Design::Independent, &six[2..], &six[2..]));
+    }
+
+    #[test]
+    fn a_median_is_the_middle_value_or_the_mean_of_the_middle_two() {
+        assert_eq!(median(&[9.0, 1.0, 4.0]), Some(4.0));
+        assert_eq!(median(&[9.0, 1.0, 4.0, 5.0]), Some(4.5));
+        assert_eq!(median(&[]), None);
     }
 }

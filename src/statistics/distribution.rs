@@ -1,39 +1,80 @@
 //! How likely counts of estimates are if the sides do not differ.
+//!
+//! Of independent runs, the statistic U is the number of pairs of a baseline's and a candidate's run in which the
+//! candidate's value is the larger one (rank sum). Of paired runs, the statistic W is the number of pairs of differences,
+//! each also with itself, whose average is positive (signed rank).
 
 use std::cell::Cell;
 
+use super::TAIL;
 use super::design::Design;
-use super::{TAIL, rank_sum, signed_rank};
 
 /// Numbers of runs of the baseline and of the candidate.
 pub(super) type Sizes = (usize, usize);
 
+/// Runs of both sides up to which U is exact: the largest number of orders, 128 over 64, fits u128.
+const MOST_RANKED: usize = 128;
+
+/// Pairs of runs up to which W is exact: the number of all signs fits u128.
+const MOST_SIGNED: usize = 120;
+
+/// The number of orders of the values with each U: the coefficients of the Gaussian binomial coefficient, the product of
+/// (1 - q^(n+i)) / (1 - q^i) for i = 1 to m. The coefficients wrap around in between.
+fn rank_sums((m, n): Sizes) -> Vec<u128> {
+    let mut orders = vec![0_u128; m * n + 1];
+    orders[0] = 1;
+    for i in 1..=m {
+        for place in (n + i..orders.len()).rev() {
+            orders[place] = orders[place].wrapping_sub(orders[place - n - i]);
+        }
+        for place in i..orders.len() {
+            orders[place] = orders[place].wrapping_add(orders[place - i]);
+        }
+    }
+    orders
+}
+
+/// The number of signs of the differences with each W: the subsets of the ranks 1 to n with that sum.
+fn signed_ranks(n: usize) -> Vec<u128> {
+    let mut orders = vec![0_u128; n * (n + 1) / 2 + 1];
+    orders[0] = 1;
+    for rank in 1..=n {
+        for sum in (rank..orders.len()).rev() {
+            orders[sum] += orders[sum - rank];
+        }
+    }
+    orders
+}
+
 impl Design {
     /// The number of estimates that so many runs have.
-    fn estimates_of(self, sizes: Sizes) -> usize {
+    fn estimates_of(self, (m, n): Sizes) -> usize {
         match self {
-            Self::Independent => sizes.0 * sizes.1,
-            Self::Paired => sizes.0 * (sizes.0 + 1) / 2,
+            Self::Independent => m * n,
+            Self::Paired => m * (m + 1) / 2,
         }
     }
 
     /// How many of all equally likely orders have each count; `None` if they are too many to count.
-    fn orders(self, sizes: Sizes) -> Option<Vec<u128>> {
+    fn orders(self, sizes @ (m, n): Sizes) -> Option<Vec<u128>> {
         match self {
-            Self::Independent => (sizes.0 + sizes.1 <= rank_sum::MOST_EXACT).then(|| rank_sum::orders(sizes)),
-            Self::Paired => (sizes.0 <= signed_rank::MOST_EXACT).then(|| signed_rank::orders(sizes.0)),
+            Self::Independent => (m + n <= MOST_RANKED).then(|| rank_sums(sizes)),
+            Self::Paired => (m <= MOST_SIGNED).then(|| signed_ranks(m)),
         }
     }
 
-    fn normal(self, sizes: Sizes) -> (f64, f64) {
+    /// Mean and standard deviation of the count; without the correction for ties, which would lower it.
+    fn normal(self, (m, n): Sizes) -> (f64, f64) {
+        let (m, n) = (m as f64, n as f64);
         match self {
-            Self::Independent => rank_sum::normal(sizes),
-            Self::Paired => signed_rank::normal(sizes.0),
+            Self::Independent => (m * n / 2.0, (m * n * (m + n + 1.0) / 12.0).sqrt()),
+            Self::Paired => (m * (m + 1.0) / 4.0, (m * (m + 1.0) * (2.0 * m + 1.0) / 24.0).sqrt()),
         }
     }
 
-    /// The probability that at most so many estimates are on one side of no change, if there is none.
-    pub(super) fn at_most(self, count: usize, sizes: Sizes) -> f64 {
+    /// The probability that at most so many estimates are on one side of no change, if there is none. At most 0 is the
+    /// smallest p-value that so many runs can have.
+    pub(crate) fn at_most(self, count: usize, sizes: Sizes) -> f64 {
         if count >= self.estimates_of(sizes) {
             return 1.0;
         }
@@ -53,13 +94,10 @@ impl Design {
             /// Rows of a comparison have the same numbers of runs.
             static LATEST: Cell<((Design, Sizes), usize)> = const { Cell::new(((Design::Independent, (0, 0)), 0)) };
         }
-        let (known, place) = LATEST.get();
-        if known == (self, sizes) {
-            return place;
+        if LATEST.get().0 != (self, sizes) {
+            LATEST.set(((self, sizes), self.computed_place_of_end(sizes)));
         }
-        let place = self.computed_place_of_end(sizes);
-        LATEST.set(((self, sizes), place));
-        place
+        LATEST.get().1
     }
 
     fn computed_place_of_end(self, sizes: Sizes) -> usize {
@@ -150,5 +188,21 @@ mod tests {
             assert!(design.at_most(estimates - 1, sizes) < 1.0 || size > 9, "all but one");
             assert_eq!([estimates, estimates + 1, 9 * estimates].map(|all| design.at_most(all, sizes)), [1.0; 3]);
         }
+    }
+
+    #[test]
+    fn orders_are_counted_exactly_up_to_the_largest_size() {
+        assert_eq!(rank_sums((2, 3)), [1, 1, 2, 2, 2, 1, 1]);
+        let orders = rank_sums((64, 64));
+        assert_eq!(orders.iter().sum::<u128>(), 23_951_146_041_928_082_866_135_587_776_380_551_750);
+        assert!(orders.iter().eq(orders.iter().rev()));
+    }
+
+    #[test]
+    fn every_sign_is_counted_once() {
+        assert_eq!(signed_ranks(3), [1, 1, 1, 2, 1, 1, 1]);
+        let orders = signed_ranks(MOST_SIGNED);
+        assert_eq!(orders.iter().sum::<u128>(), 1 << MOST_SIGNED);
+        assert!(orders.iter().eq(orders.iter().rev()));
     }
 }

@@ -1,7 +1,6 @@
-//! The ratio and the difference of two sides, with their intervals.
+//! How much two sides differ, with an interval, and what the interval says.
 
-use super::design::{Design, Scale, quotient};
-use super::sample::{Sample, median};
+use super::design::{Design, Sample, Scale, median};
 
 /// A 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,65 +17,88 @@ impl Interval {
         let is_bounded = self.low > 0.0 && self.high.is_finite();
         is_bounded.then(|| (self.high / self.low).sqrt() - 1.0)
     }
-
-    fn widened_to(self, value: f64) -> Self {
-        Self { low: self.low.min(value), high: self.high.max(value) }
-    }
 }
 
-/// A ratio, candidate over baseline, with its interval.
+/// A change with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The ratio of the medians. It is infinite if only the baseline's is 0, 1 if both are 0, and never NaN.
-    pub ratio: f64,
+    /// The ratio or the difference of the medians. A ratio is infinite if only the baseline's is 0, 1 if both are 0, and
+    /// never NaN.
+    pub change: f64,
     /// Its 95 % interval, which contains it.
     pub interval: Interval,
 }
 
-/// A difference, candidate minus baseline, with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
-    pub amount: f64,
-    /// Its 95 % interval, which contains it.
-    pub interval: Interval,
-}
-
-/// The ratio of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side,
-/// of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), or with values that are negative or not finite.
+/// The change of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side,
+/// of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), with values that are not finite or, for ratios,
+/// negative.
 ///
 /// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
 /// nothing was counted on either side.
-pub fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-    if !design.is_enough(baseline, candidate) || !baseline.is_amount() || !candidate.is_amount() {
+pub fn estimate(design: Design, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+    if !design.is_enough(scale, baseline, candidate) {
         return None;
     }
-    if baseline.is_zero() && candidate.is_zero() {
-        return Some(Estimate { ratio: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
+    let are_zero = [baseline, candidate].iter().all(|side| side.are_all(|value| value == 0.0));
+    if scale == Scale::Ratio && are_zero {
+        return Some(Estimate { change: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
     }
-    let ratio = quotient(median(candidate.values)?, median(baseline.values)?);
-    let interval = interval(design, Scale::Ratio, baseline, candidate);
-    Some(Estimate { ratio, interval: interval.widened_to(ratio) })
-}
-
-/// The difference of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a
-/// side, of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), or with values that are not finite.
-pub fn difference(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Difference> {
-    if !design.is_enough(baseline, candidate) {
-        return None;
-    }
-    let amount = median(candidate.values)? - median(baseline.values)?;
-    let interval = interval(design, Scale::Difference, baseline, candidate);
-    Some(Difference { amount, interval: interval.widened_to(amount) })
-}
-
-/// The interval without the ratio or the difference of the medians.
-fn interval(design: Design, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Interval {
+    let change = scale.change(median(candidate.values)?, median(baseline.values)?);
     let place = design.place_of_end((baseline.values.len(), candidate.values.len()));
     let [mut lowest, mut highest] = [-1.0, 1.0].map(|quanta| design.estimates(scale, baseline, candidate, quanta));
     let last = highest.len() - place;
     let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
     let high = *highest.select_nth_unstable_by(last, f64::total_cmp).1;
-    Interval { low, high }
+    Some(Estimate { change, interval: Interval { low: low.min(change), high: high.max(change) } })
+}
+
+/// What an interval of ratios says about a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The candidate has more: the interval lies above 1 + threshold.
+    More,
+    /// The candidate has less: the interval lies below 1 / (1 + threshold).
+    Less,
+    Unclear,
+    /// The interval lies within the threshold.
+    Same,
+}
+
+impl Verdict {
+    /// The verdict against a relative threshold, such as 0.05.
+    pub fn new(estimate: Estimate, threshold: f64) -> Self {
+        let Interval { low, high } = estimate.interval;
+        let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
+        match () {
+            () if low > most => Self::More,
+            () if high < least => Self::Less,
+            () if low >= least && high <= most => Self::Same,
+            () => Self::Unclear,
+        }
+    }
+
+    /// Name in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::More => "more",
+            Self::Less => "less",
+            Self::Unclear => "unclear",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// Most runs that are a useful answer.
+const MOST_RUNS: f64 = 1e6;
+
+/// About how many runs a side an interval of ±`wanted_half_width` (relative, such as 0.05) needs, if runs vary as those
+/// of this interval: its width on a logarithmic scale falls with the square root of the number of runs. `None` if the
+/// interval has no end, nothing is wanted, or more than a million runs are needed.
+pub fn runs_needed(runs_per_side: usize, interval: Interval, wanted_half_width: f64) -> Option<usize> {
+    let times = (1.0 + interval.half_width()?).ln() / (1.0 + wanted_half_width).ln();
+    let runs = (runs_per_side as f64 * times * times).ceil();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
+    (0.0..=MOST_RUNS).contains(&runs).then_some(runs as usize)
 }
 
 #[cfg(test)]
@@ -84,12 +106,16 @@ mod tests {
     use super::Design::{Independent, Paired};
     use super::*;
 
+    fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+        super::estimate(design, Scale::Ratio, baseline, candidate)
+    }
+
     fn exact(values: &[f64]) -> Sample<'_> {
         Sample { values, quantum: 0.0 }
     }
 
     fn estimate(baseline: &[f64], candidate: &[f64]) -> (f64, f64, f64) {
-        let Estimate { ratio, interval } = ratio(Independent, exact(baseline), exact(candidate)).unwrap();
+        let Estimate { change: ratio, interval } = ratio(Independent, exact(baseline), exact(candidate)).unwrap();
         (ratio, interval.low, interval.high)
     }
 
@@ -138,8 +164,9 @@ mod tests {
     fn values_that_no_ratio_can_have_get_none() {
         assert_eq!(ratio(Independent, exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
         assert_eq!(ratio(Independent, exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
-        let change = difference(Independent, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
-        assert_eq!((change.amount, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
+        let change =
+            super::estimate(Independent, Scale::Difference, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
+        assert_eq!((change.change, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
     }
 
     #[test]
@@ -175,5 +202,24 @@ mod tests {
         let half_width = |low, high| Interval { low, high }.half_width();
         assert_eq!(half_width(1.0, 1.21).map(|width| (width * 1e9).round()), Some(1e8));
         assert_eq!([half_width(0.0, 2.0), half_width(1.0, f64::INFINITY)], [None; 2]);
+    }
+
+    #[test]
+    fn the_interval_as_a_whole_decides() {
+        let verdict = |low, high| Verdict::new(Estimate { change: 1.0, interval: Interval { low, high } }, 0.05);
+        assert_eq!(verdict(1.06, f64::INFINITY), Verdict::More);
+        assert_eq!(verdict(0.0, 0.95), Verdict::Less);
+        assert_eq!(verdict(0.96, 1.05), Verdict::Same);
+        assert_eq!(verdict(1.04, 1.06), Verdict::Unclear);
+        assert_eq!(verdict(0.0, f64::INFINITY), Verdict::Unclear);
+    }
+
+    #[test]
+    fn four_times_the_runs_halve_the_interval() {
+        let interval = |half: f64| Interval { low: 1.0 / half, high: half };
+        assert_eq!(runs_needed(10, interval(1.1), 1.1_f64.sqrt() - 1.0), Some(40));
+        assert_eq!(runs_needed(10, interval(1.31), 0.05), Some(307));
+        assert_eq!(runs_needed(10, Interval { low: 0.0, high: 1.0 }, 0.05), None);
+        assert_eq!(runs_needed(10, interval(2.0), 0.0), None);
     }
 }

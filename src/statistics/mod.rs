@@ -43,17 +43,10 @@ mod bound;
 mod design;
 mod distribution;
 mod estimate;
-mod rank_sum;
-mod sample;
-mod signed_rank;
-mod verdict;
 
-pub use self::bound::{Bound, holm, least_probability, probability};
-pub(crate) use self::design::quotient;
-pub use self::design::{Design, MIN_PAIRS};
-pub use self::estimate::{Difference, Estimate, Interval, difference, ratio};
-pub use self::sample::{MIN_RUNS, Sample, median};
-pub use self::verdict::{Verdict, runs_needed};
+pub use self::bound::{Beyond, Bound, holm, probability};
+pub use self::design::{Design, MIN_PAIRS, MIN_RUNS, Sample, Scale, median};
+pub use self::estimate::{Estimate, Interval, Verdict, estimate, runs_needed};
 
 /// Probability that an interval misses the true value on one side, at most: 95 % intervals.
 const TAIL: f64 = 0.025;

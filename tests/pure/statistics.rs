@@ -1,9 +1,7 @@
 //! What the statistics of several runs promise: symmetry and invariance for any values, and coverage, false alarms
 //! and power for values as measured on shared machines.
 
-use ctprof::statistics::{
-    Bound, Design, Estimate, Interval, MIN_PAIRS, Sample, Verdict, difference, probability, ratio,
-};
+use ctprof::statistics::{Beyond, Bound, Design, Estimate, Interval, MIN_PAIRS, Sample, Scale, Verdict, probability};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,6 +17,14 @@ fn designs(a: &[f64], b: &[f64]) -> Vec<(Design, Vec<f64>, Vec<f64>)> {
     let paired = (Design::Paired, a[..pairs].to_vec(), b[..pairs].to_vec());
     let independent = (Design::Independent, a.to_vec(), b.to_vec());
     [independent].into_iter().chain(Some(paired).filter(|_| pairs >= MIN_PAIRS)).collect()
+}
+
+fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+    ctprof::statistics::estimate(design, Scale::Ratio, baseline, candidate)
+}
+
+fn difference(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+    ctprof::statistics::estimate(design, Scale::Difference, baseline, candidate)
 }
 
 fn estimate(baseline: &[f64], candidate: &[f64], quantum: f64) -> Estimate {
@@ -42,11 +48,13 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 fn is_same(a: Estimate, b: Estimate) -> bool {
-    is_close(a.ratio, b.ratio) && is_close(a.interval.low, b.interval.low) && is_close(a.interval.high, b.interval.high)
+    is_close(a.change, b.change)
+        && is_close(a.interval.low, b.interval.low)
+        && is_close(a.interval.high, b.interval.high)
 }
 
-fn inverse(Estimate { ratio, interval: Interval { low, high } }: Estimate) -> Estimate {
-    Estimate { ratio: 1.0 / ratio, interval: Interval { low: 1.0 / high, high: 1.0 / low } }
+fn inverse(Estimate { change: ratio, interval: Interval { low, high } }: Estimate) -> Estimate {
+    Estimate { change: 1.0 / ratio, interval: Interval { low: 1.0 / high, high: 1.0 / low } }
 }
 
 fn mirrored(verdict: Verdict) -> Verdict {
@@ -92,7 +100,7 @@ proptest! {
         if a.iter().chain(&b).all(|run| *run > 0.0) {
             let Interval { low, high } = before.interval;
             let interval = Interval { low: low * factor, high: high * factor };
-            let expected = Estimate { ratio: before.ratio * factor, interval };
+            let expected = Estimate { change: before.change * factor, interval };
             prop_assert!(is_same(after, expected), "{after:?} {expected:?}");
         }
     }
@@ -105,12 +113,12 @@ proptest! {
 
     #[test]
     fn the_estimate_is_a_number_within_the_interval(a in runs(), b in runs(), quantum in quantum()) {
-        let Estimate { ratio, interval } = estimate(&a, &b, quantum);
+        let Estimate { change: ratio, interval } = estimate(&a, &b, quantum);
         prop_assert!(0.0 <= interval.low && interval.low <= ratio && ratio <= interval.high);
         let exact = estimate(&a, &b, 0.0).interval;
         prop_assert!(interval.low <= exact.low && exact.high <= interval.high, "a quantum only widens it");
         let change = difference(Design::Independent, sample(&a, quantum), sample(&b, quantum)).unwrap();
-        prop_assert!(change.interval.low <= change.amount && change.amount <= change.interval.high);
+        prop_assert!(change.interval.low <= change.change && change.change <= change.interval.high);
     }
 
     #[test]
@@ -121,12 +129,13 @@ proptest! {
             let (baseline, candidate) = (sample(&a, quantum), sample(&b, quantum));
             let ratio = ratio(design, baseline, candidate).unwrap().interval;
             let change = difference(design, baseline, candidate).unwrap().interval;
-            for (bound, is_beyond) in [
-                (Bound::RatioAbove(factor), ratio.low > factor),
-                (Bound::RatioBelow(factor), ratio.high < factor),
-                (Bound::DifferenceAbove(amount), change.low > amount),
-                (Bound::DifferenceBelow(amount), change.high < amount),
+            for (scale, beyond, limit, is_beyond) in [
+                (Scale::Ratio, Beyond::Above, factor, ratio.low > factor),
+                (Scale::Ratio, Beyond::Below, factor, ratio.high < factor),
+                (Scale::Difference, Beyond::Above, amount, change.low > amount),
+                (Scale::Difference, Beyond::Below, amount, change.high < amount),
             ] {
+                let bound = Bound { scale, beyond, limit };
                 let p = probability(design, baseline, candidate, bound).unwrap();
                 prop_assert_eq!(p <= 0.025, is_beyond, "{:?}, {:?} {}", design, bound, p);
             }
