@@ -26,7 +26,7 @@ use super::walked::Walked;
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
 };
-use crate::process::{held, workers};
+use crate::process::{held, without_stops, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
 /// then needs no capability to load programs.
@@ -81,9 +81,16 @@ impl Capturer {
 
     /// Captures, with this `smaps` in place of that of the options.
     ///
+    /// A stop by the terminal waits for the end of the capture, so that no thread stays stopped that ctprof has stopped.
+    /// Another thread of this process that can be stopped meanwhile takes that away.
+    ///
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
+        without_stops(|| self.read(smaps))
+    }
+
+    fn read(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
         let Self { options, procfs, boot, engine, capabilities, programs, css_sets, .. } = &*self;

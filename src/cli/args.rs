@@ -148,7 +148,7 @@ pub(super) struct Sources {
     /// With --smaps auto, skip processes with a larger resident set
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     smaps_max_rss: u64,
-    /// Do not read jemalloc counters
+    /// Do not read jemalloc counters (without BPF, this pauses threads that glibc did not start)
     #[arg(long)]
     no_jemalloc: bool,
     /// Do not use taskstats (with --engine procfs no delay accounting and no peak memory)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 use super::args::Messages;
-use crate::process::Progress;
+use crate::process::{Progress, without_stops};
 
 /// Tasks that end earlier show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ fn start(progress: &Arc<Progress>) -> Watch {
         bar.finish_and_clear();
     };
     // If the thread cannot start, there is no bar.
-    Watch { end: Some(end), drawing: thread::Builder::new().spawn(draw).ok() }
+    Watch { end: Some(end), drawing: without_stops(|| thread::Builder::new().spawn(draw).ok()) }
 }
 
 impl Drop for Watch {

@@ -12,6 +12,13 @@ coded! {
         /// The kernel denied access although the capability is held: by an LSM, seccomp, a user namespace, or a debugger.
         DeniedDespite { capability: Capability, errno: Errno, blocked_by: &'static str } = "permission-denied-despite-capability",
             ("permission denied ({errno}) despite {capability}: blocked by {blocked_by}");
+        /// The thread of another user is not stopped by the capabilities of the file `ctprof`.
+        StopsOfUserOnly = "stops-of-user-only",
+            ("with file capabilities, ctprof stops only threads that its user could stop"),
+            Fix::Advice("capture all processes with --engine bpf, or as root");
+        /// Threads that glibc has not started were paused to read their counters.
+        PausesThreads = "pauses-threads",
+            ("pauses threads that glibc did not start: waits such as epoll_wait(2) return EINTR; --no-jemalloc pauses none");
         /// A step of the jemalloc probe failed: most frequently the one that is named.
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
             ("mostly {failure}{}", meaning_of(failure)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);

@@ -10,7 +10,7 @@ pub(super) struct Evidence<'s> {
     pub(super) head: &'s SnapshotHead,
     pub(super) census: &'s Census,
     held: BTreeSet<Capability>,
-    is_root: bool,
+    pub(super) is_root: bool,
 }
 
 impl<'s> Evidence<'s> {

@@ -138,14 +138,20 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if !denied.is_empty() {
-        let fix = (!evidence.holds(&Capability::SysPtrace)).then(|| evidence.grant(&[Capability::SysPtrace]));
-        findings.push(Finding { fix, ..finding(&denied, denial(evidence)) });
+        let denied = finding(&denied, denial(evidence));
+        let grant = || evidence.grant(&[Capability::SysPtrace]);
+        let fix = if evidence.holds(&Capability::SysPtrace) { denied.fix.clone() } else { Some(grant()) };
+        findings.push(Finding { fix, ..denied });
     }
     findings.extend(dominant(&other).map(|failure| {
         let failure = (*failure).clone();
         finding(&other, Cause::ProbeFailed { failure })
     }));
-    if findings.is_empty() { vec![Finding::complete(source)] } else { findings }
+    match (findings.is_empty(), evidence.is_by_bpf()) {
+        (false, _) => findings,
+        (true, true) => vec![Finding::complete(source)],
+        (true, false) => vec![Finding::new(source, Coverage::Complete, Cause::PausesThreads)],
+    }
 }
 
 /// Why access to processes was denied. With BPF, no thread is stopped, so a debugger is no obstacle.
@@ -153,6 +159,9 @@ fn denial(evidence: &Evidence<'_>) -> Cause {
     let (capability, errno) = (Capability::SysPtrace, Errno::EPERM);
     if !evidence.holds(&capability) {
         return Cause::Denied { capability, errno };
+    }
+    if !evidence.is_by_bpf() && !evidence.is_root {
+        return Cause::StopsOfUserOnly;
     }
     let blocked_by =
         if evidence.is_by_bpf() { LSM_OR_NAMESPACE } else { "a debugger, an LSM, seccomp or a user namespace" };

@@ -86,7 +86,12 @@ impl Finding {
 
     fn what(&self) -> &'static str {
         match (&self.source, &self.cause) {
-            (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. })) => "",
+            (
+                _,
+                Some(
+                    Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. } | Cause::PausesThreads,
+                ),
+            ) => "",
             (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
             (_, Some(Cause::TooLarge | Cause::OutOfTime)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",
@@ -123,7 +128,8 @@ impl Finding {
     /// Whether something is missing that the capture should have read.
     pub fn is_gap(&self) -> bool {
         // Few kernels have sched_ext, and procfs read what the BPF iterator missed.
-        let is_harmless = self.source == Source::SchedExt || self.cause == Some(Cause::MissedByIterator);
+        let is_harmless = self.source == Source::SchedExt
+            || matches!(self.cause, Some(Cause::MissedByIterator | Cause::PausesThreads));
         let is_wanted = !matches!(self.coverage, Coverage::NotRead | Coverage::NotUsed);
         self.cause.is_some() && is_wanted && !is_harmless
     }

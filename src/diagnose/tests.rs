@@ -369,7 +369,10 @@ fn failed_attachments_are_counted_and_explained() {
         "not read for 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
     );
     assert_eq!(without.fix, setcap(&[Capability::SysPtrace]));
-    let held = finding(&holding(denied, &[Capability::SysPtrace]), Source::Jemalloc);
+    let mut held = holding(denied, &[Capability::SysPtrace]);
+    assert_eq!(finding(&held, Source::Jemalloc).cause, Some(Cause::StopsOfUserOnly));
+    held.head.capture.iter_mut().for_each(|capture| capture.euid = 0);
+    let held = finding(&held, Source::Jemalloc);
     assert!(held.reason().unwrap().ends_with("blocked by a debugger, an LSM, seccomp or a user namespace"), "{held}");
     assert_eq!(held.fix, None);
     let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), Source::Jemalloc);

@@ -1,11 +1,12 @@
 //! Capabilities that this process has, and capabilities that a command needs.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::unistd::getuid;
 
-use crate::sys::capabilities::{Inheritable, keep};
+use crate::sys::capabilities::{Inheritable, keep, limit_effective, set_effective};
 
 /// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +84,21 @@ pub(crate) fn drop_file_capabilities() -> Result<(), CannotDrop> {
     Privileges::Record.limit(of_caller())
 }
 
+/// Does `work` with the rights of the user who started this process, and none that only its file has.
+///
+/// # Errors
+/// [`CannotDrop`] if the capabilities cannot be set aside: then nothing is done.
+pub(crate) fn as_caller<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
+    let before = limit_effective(of_caller()).map_err(CannotDrop)?;
+    let done = work();
+    set_effective(before).map_err(CannotDrop)?;
+    Ok(done)
+}
+
 /// Capabilities that the caller has without those of the file: exec(2) of a file with capabilities clears the ambient set.
 fn of_caller() -> u64 {
-    if getuid().is_root() { u64::MAX } else { set("CapAmb:") }
+    static AMBIENT: OnceLock<u64> = OnceLock::new();
+    if getuid().is_root() { u64::MAX } else { *AMBIENT.get_or_init(|| set("CapAmb:")) }
 }
 
 /// Names of the effective capabilities of this process.

@@ -71,6 +71,20 @@ pub fn fail_writes_beyond_limit() {
     let _ = signals::fail_writes_beyond_limit();
 }
 
+/// Signals by which a terminal stops a process.
+const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// Does `work`, which a terminal cannot stop, neither in this thread nor in those that it starts. A stop is late: a thread
+/// that ctprof has stopped would stay so.
+pub(crate) fn without_stops<T>(work: impl FnOnce() -> T) -> T {
+    let stopping: SigSet = STOPPING.into_iter().collect();
+    // The kernel refuses no signal mask.
+    let before = stopping.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let done = work();
+    let _ = before.and_then(|before| before.thread_set_mask());
+    done
+}
+
 impl Signals {
     /// Blocks SIGINT, SIGTERM and SIGHUP, which end a [pause](Self::pause).
     ///

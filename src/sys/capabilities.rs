@@ -1,4 +1,4 @@
-//! `capset(2)`: dropping capabilities.
+//! `capset(2)`: dropping capabilities, and setting them aside.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -35,18 +35,10 @@ pub(crate) enum Inheritable {
 
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 ///
-/// If there is nothing to drop, nothing is set: a sandbox without capset(2) is no obstacle then.
-///
 /// # Errors
 /// Errors of the system calls.
 pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
-    let mut header = Header { version: VERSION, pid: 0 };
-    let mut data = [Data::default(); 2];
-    // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
-    unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
-    let before = data;
-    for (data, shift) in data.iter_mut().zip([0, 32]) {
-        let kept = u32::try_from(kept >> shift & u64::from(u32::MAX)).expect("half of the bits");
+    let change = |data: &mut Data, kept: u32| {
         data.effective &= kept;
         match inheritable {
             Inheritable::Limit => {
@@ -56,12 +48,48 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
             // Ambient capabilities are permitted and inheritable.
             Inheritable::Keep => data.permitted &= kept | data.inheritable,
         }
+    };
+    changed(kept, change).map(drop)
+}
+
+/// Sets the effective capabilities of the calling thread, and of threads that it starts: those of `wanted` that are
+/// permitted. Returns those before.
+///
+/// # Errors
+/// Errors of the system calls.
+pub(crate) fn set_effective(wanted: u64) -> Result<u64, Errno> {
+    changed(wanted, |data, wanted| data.effective = data.permitted & wanted).map(effective_of)
+}
+
+/// Like [`set_effective`], for those of `wanted` that are effective already.
+///
+/// # Errors
+/// Errors of the system calls.
+pub(crate) fn limit_effective(wanted: u64) -> Result<u64, Errno> {
+    changed(wanted, |data, wanted| data.effective &= wanted).map(effective_of)
+}
+
+fn effective_of([low, high]: [Data; 2]) -> u64 {
+    u64::from(low.effective) | u64::from(high.effective) << 32
+}
+
+/// Changes both words of the sets, each with its word of `mask`. Returns the sets before.
+///
+/// If nothing changes, nothing is set: a sandbox without capset(2) is no obstacle then.
+fn changed(mask: u64, change: impl Fn(&mut Data, u32)) -> Result<[Data; 2], Errno> {
+    let mut header = Header { version: VERSION, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
+    unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
+    let before = data;
+    for (data, shift) in data.iter_mut().zip([0, 32]) {
+        change(data, u32::try_from(mask >> shift & u64::from(u32::MAX)).expect("half of the bits"));
     }
-    if data == before {
-        return Ok(());
+    if data != before {
+        // SAFETY: the kernel reads two records from an array of two.
+        unsafe { call(libc::SYS_capset, [address(&raw mut header), address(data.as_ptr())]) }?;
     }
-    // SAFETY: the kernel reads two records from an array of two.
-    unsafe { call(libc::SYS_capset, [address(&raw mut header), address(data.as_ptr())]) }.map(drop)
+    Ok(before)
 }
 
 #[cfg(test)]
@@ -80,6 +108,10 @@ mod tests {
         std::thread::spawn(move || {
             keep(1 << 12 | 1 << 40, Inheritable::Limit).unwrap();
             assert_eq!(effective(), before & (1 << 12 | 1 << 40));
+            assert_eq!(limit_effective(1 << 40), Ok(before & (1 << 12 | 1 << 40)));
+            assert_eq!(effective(), before & 1 << 40);
+            assert_eq!(set_effective(u64::MAX), Ok(before & 1 << 40));
+            assert_eq!(effective(), before & (1 << 12 | 1 << 40), "what was dropped does not come back");
             keep(0, Inheritable::Limit).unwrap();
             assert_eq!(effective(), 0);
         })

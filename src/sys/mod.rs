@@ -10,6 +10,7 @@ pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod priority;
 pub(crate) mod ptrace;
+pub(crate) mod robust;
 mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod taskstats;

@@ -3,7 +3,8 @@
  * theirs, `tid allocated deallocated` a line, then `ready`.
  *
  * -DPREFIX=je_ names the symbol je_tsd_tls; -DMEMBER(name)=... the members.
- * With -DVFORK the first thread then waits uninterruptibly for a child. */
+ * With -DVFORK the first thread then waits uninterruptibly for a child, and has no list of robust locks, like one that
+ * glibc has not started. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -62,6 +63,7 @@ int main(void) {
     fake_report(7);
     if (write(1, "ready\n", 6) != 6) abort();
 #ifdef VFORK
+    if (syscall(SYS_set_robust_list, NULL, 24)) abort();
     /* Standard input ends the child, and only then the wait. */
     if (vfork() == 0) _exit(read(0, &byte, 1) < 0);
     return 0;

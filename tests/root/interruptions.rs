@@ -108,19 +108,17 @@ fn interruptions(engine: &str, captures: u32) -> Option<(u32, Vec<&'static str>,
 }
 
 #[test]
-fn bpf_reads_heap_counters_and_interrupts_no_thread() {
+fn heap_counters_are_read_and_no_waiting_thread_is_interrupted() {
     let _alone = alone();
-    // A capture by procfs of another process of this host would stop the threads too, but not each time.
-    for attempt in 1.. {
-        let Some(by_bpf) = interruptions("bpf", 100) else { return };
-        if by_bpf == (0, vec![], 3) {
-            break;
+    for (engine, captures) in [("bpf", 100), ("procfs", 10)] {
+        // Another process may attach to the threads, but not each time.
+        for attempt in 1.. {
+            let Some(seen) = interruptions(engine, captures) else { return };
+            if seen == (0, vec![], 3) {
+                break;
+            }
+            eprintln!("{engine}, attempt {attempt}: {seen:?}");
+            assert!(attempt < 3, "{engine}: interruptions, threads that ran, heap counters read: {seen:?}");
         }
-        eprintln!("attempt {attempt}: {by_bpf:?}");
-        assert!(attempt < 3, "interruptions, threads that ran, heap counters read: {by_bpf:?}");
     }
-    // procfs stops threads: the test would see it.
-    let (interrupted, ran, probed) = interruptions("procfs", 3).unwrap();
-    eprintln!("procfs: {interrupted} interruptions, {ran:?} ran, heap counters of {probed}");
-    assert!(probed == 0 || (interrupted > 0 && !ran.is_empty()), "{interrupted}, {ran:?}");
 }

@@ -5,6 +5,7 @@
 mod alone;
 mod attacks_memory;
 mod attacks_privileges;
+mod attacks_stops;
 mod attacks_support;
 mod attacks_targets;
 mod doctor;

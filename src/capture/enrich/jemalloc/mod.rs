@@ -15,6 +15,7 @@ mod mappings;
 mod modules;
 mod probe;
 mod process;
+mod pthread;
 mod target;
 mod untrusted;
 

@@ -1,5 +1,5 @@
-//! Reads the counters of the threads of a process. A thread whose thread pointer the engine
-//! does not know is stopped for microseconds to read it. Memory is read while all threads run.
+//! Reads the counters of the threads of a process. A thread whose thread pointer neither the engine nor the C library
+//! tells is stopped for microseconds to read it. Memory is read while all threads run.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -7,14 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::unistd::getuid;
 
 use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
 use super::process::attach;
+use super::pthread;
 use crate::model::ProbeFailure;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
+use crate::process::as_caller;
 use crate::sys::ptrace::{self, StopError};
 
 /// The minimum timeout of one thread, even after other threads have used up the shared timeout.
@@ -95,6 +98,7 @@ impl<'f> Probe<'f> {
         let pointers = pointers.iter().copied().map(usable).chain(iter::repeat(None));
         let mut read = 0;
         for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
+            let known = known.or_else(|| pthread::thread_pointer(space, process, thread.tid));
             let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
             match pointer.and_then(|pointer| target.read(space, pointer)) {
                 Ok((allocated, deallocated)) => {
@@ -118,9 +122,10 @@ impl<'f> Probe<'f> {
             _ => left.max(LEAST_TIMEOUT),
         };
         let begin = Instant::now();
-        let pointer = ptrace::thread_pointer(thread.tid, timeout);
+        // A stopped thread stays stopped while ctprof is: who can stop ctprof may stop no other thread by that.
+        let pointer = as_caller(|| ptrace::thread_pointer(thread.tid, timeout));
         attachment.spend(begin.elapsed());
-        pointer.map_err(tag_of)
+        pointer.unwrap_or(Err(StopError::Seize(Errno::EPERM))).map_err(tag_of)
     }
 
     /// Counts a thread that could not be read, unless it has exited.
@@ -174,7 +179,7 @@ pub(in crate::capture) fn log(summary: &CtprofProbeSummary) {
 }
 
 fn tag_of(error: StopError) -> ProbeFailure {
-    use nix::errno::Errno::ESRCH;
+    use Errno::ESRCH;
     match error {
         StopError::Seize(ESRCH) | StopError::Interrupt(ESRCH) | StopError::Wait(ESRCH) => ProbeFailure::PidMissing,
         StopError::Seize(_) => ProbeFailure::PtraceSeize,
