@@ -8,11 +8,11 @@ mod place;
 mod source;
 mod target;
 
-pub use self::error::StoreError;
+pub use self::error::{SnapshotRefusal, StoreError};
 #[cfg(feature = "parquet")]
 pub(crate) use self::place::OutputPlace;
 pub(crate) use self::place::{create_folder, through};
-pub use self::source::{Stored, load, load_into};
+pub use self::source::{Stored, load};
 #[cfg(feature = "parquet")]
 pub(crate) use self::target::PendingFile;
 pub use self::target::{ENDINGS, EXTENSION, Target, Written, is_snapshot_name};

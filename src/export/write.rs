@@ -126,7 +126,7 @@ impl Place<'_> {
 
     /// Files that get their names when they are whole, because these depend on the captures.
     fn create(&self) -> io::Result<Vec<PendingFile>> {
-        self.paths(&[]).iter().map(|(path, _)| PendingFile::beside(path)).collect()
+        self.paths(&[]).iter().map(|(path, _)| PendingFile::in_directory_of(path)).collect()
     }
 }
 

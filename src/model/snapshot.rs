@@ -19,9 +19,10 @@ use super::window::WindowInfo;
 pub const FORMAT_VERSION: u32 = 2;
 
 /// A snapshot of a host: its threads, and everything else.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CtprofSnapshot {
     /// Everything but the threads.
+    #[serde(flatten)]
     pub head: SnapshotHead,
     /// All threads, sorted by process id, then thread id.
     pub threads: Vec<ThreadState>,

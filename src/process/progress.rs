@@ -18,11 +18,6 @@ impl Progress {
         self.done.fetch_add(steps, Ordering::Relaxed);
     }
 
-    /// Takes back steps that have to be done again.
-    pub fn retract(&self, steps: u64) {
-        self.done.fetch_sub(steps, Ordering::Relaxed);
-    }
-
     /// Steps announced so far; 0 until their number is known.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -30,20 +25,5 @@ impl Progress {
 
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_done_twice_do_not_pass_the_total() {
-        let progress = Progress::default();
-        progress.announce(10);
-        progress.advance(7);
-        progress.retract(7);
-        progress.advance(10);
-        assert_eq!((progress.done(), progress.total()), (10, 10));
     }
 }

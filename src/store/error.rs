@@ -5,128 +5,49 @@ use std::path::{Path, PathBuf};
 
 use crate::model::FORMAT_VERSION;
 
-/// Why a snapshot could not be read or written.
+/// Why a snapshot could not be read or written, and its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The file cannot be opened or read.
-    #[error("cannot read {}", shown(path))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file has no content.
-    #[error("{} is not a ctprof snapshot (empty)", shown(.0))]
-    Empty(PathBuf),
-    /// The file is neither a zstd frame nor a JSON object.
-    #[error("{} is not a ctprof snapshot (neither zstd nor a JSON object)", shown(.0))]
-    NotZstd(PathBuf),
-    /// The file ends early.
-    #[error("{} is truncated; copy it again or capture a new one", shown(.0))]
-    Truncated(PathBuf),
+    #[error("cannot read {}", shown(.0))]
+    Read(PathBuf, #[source] io::Error),
+    /// The file is not a snapshot that this ctprof reads.
+    #[error("{} {}", shown(.0), .1)]
+    Refused(PathBuf, SnapshotRefusal),
     /// The zstd frame is damaged.
-    #[error("{} is damaged; copy it again or capture a new one", shown(path))]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The JSON is larger than the limit.
-    #[error("{} is larger than {limit} bytes uncompressed; if you trust it, raise --max-snapshot-bytes", shown(path))]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The limit.
-        limit: u64,
-    },
-    /// The snapshot has more threads, or cgroups, than the limit allows.
-    #[error("{} has more than {max} {what}; if you trust it, raise --max-snapshot-bytes", shown(path))]
-    TooMany {
-        /// The file.
-        path: PathBuf,
-        /// `threads` or `cgroups`.
-        what: &'static str,
-        /// The maximum number.
-        max: usize,
-    },
+    #[error("{} is damaged; copy it again or capture a new one", shown(.0))]
+    Damaged(PathBuf, #[source] io::Error),
     /// The content is not JSON.
-    #[error("cannot parse {}: not JSON at line {line}, column {column}", shown(path))]
-    NotJson {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Column, from 1.
-        column: usize,
-        /// The cause.
-        source: serde_json::Error,
-    },
-    /// The content is a JSON object without threads.
-    #[error("{} is not a ctprof snapshot (no `threads`)", shown(.0))]
-    NoThreads(PathBuf),
-    /// A newer ctprof wrote the file.
-    #[error(
-        "{} has format version {version}; this ctprof reads versions up to {FORMAT_VERSION}. Upgrade ctprof.",
-        shown(path)
-    )]
-    NewerFormat {
-        /// The file.
-        path: PathBuf,
-        /// The version of the file.
-        version: u32,
-    },
-    /// A field has a value of the wrong type.
-    #[error("cannot parse {}: {}{reason}", shown(path), prefix(field))]
-    WrongType {
-        /// The file.
-        path: PathBuf,
-        /// The field, as a path from the top.
-        field: String,
-        /// The expected and the actual value.
-        reason: String,
-    },
+    #[error("cannot parse {}: not JSON at line {}, column {}", shown(.0), .1.line(), .1.column())]
+    NotJson(PathBuf, #[source] serde_json::Error),
+    /// A field has a value of the wrong type: the field, the expected and the actual value.
+    #[error("cannot parse {}: {}", shown(.0), .1)]
+    WrongType(PathBuf, String),
     /// The file cannot be written.
-    #[error("cannot write {}", written(path))]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The snapshot is larger than the limit.
-    #[error(
-        "cannot write {}: larger than {limit} bytes uncompressed; \
-         raise --max-snapshot-bytes here and for readers",
-        written(path)
-    )]
-    TooLargeToWrite {
-        /// The file.
-        path: PathBuf,
-        /// The limit.
-        limit: u64,
-    },
-    /// The snapshot has more threads, or cgroups, than the limit allows.
-    #[error(
-        "cannot write {}: more than {max} {what}; \
-         raise --max-snapshot-bytes here and for readers",
-        written(path)
-    )]
-    TooManyToWrite {
-        /// The file.
-        path: PathBuf,
-        /// `threads` or `cgroups`.
-        what: &'static str,
-        /// The maximum number.
-        max: usize,
-    },
+    #[error("cannot write {}", written(.0))]
+    Write(PathBuf, #[source] io::Error),
+    /// The snapshot has more than readers allow: the maximum, and of what.
+    #[error("cannot write {}: more than {} {}; raise --max-snapshot-bytes here and for readers", written(.0), .1, .2)]
+    TooLargeToWrite(PathBuf, u64, &'static str),
 }
 
-/// The field, as a prefix of a message; empty for the whole file.
-fn prefix(field: &str) -> String {
-    if field == "." { String::new() } else { format!("{field}: ") }
+/// Why a file is refused, as it follows the name of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotRefusal {
+    /// It is something else, or nothing.
+    #[error("is not a ctprof snapshot ({0})")]
+    NotASnapshot(&'static str),
+    /// It ends early.
+    #[error("is truncated; copy it again or capture a new one")]
+    Truncated,
+    /// A newer ctprof wrote it, in this version of the format.
+    #[error("has format version {0}; this ctprof reads versions up to {FORMAT_VERSION}. Upgrade ctprof.")]
+    NewerFormat(u32),
+    /// It exceeds a limit: the maximum, and of what.
+    #[error("has more than {0} {1}; if you trust it, raise --max-snapshot-bytes")]
+    TooLarge(u64, &'static str),
 }
 
 /// The name of an input in messages.

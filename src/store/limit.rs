@@ -2,6 +2,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
+/// What a limit on bytes counts.
+pub(super) const BYTES: &str = "bytes uncompressed";
+
 /// Maximum number of threads, and of cgroups, in a snapshot of at most `limit` bytes. In memory, each
 /// takes up to twice this size even if its text is short.
 pub(super) fn max_threads(limit: u64) -> usize {

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::iter;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use memchr::{memchr, memchr_iter, memrchr};
-use rayon::{Scope, Yield};
+use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::de::DeserializeSeed;
 
 use super::format::{Defaults, SnapshotContent, SnapshotReader, ThreadReader};
@@ -20,8 +21,6 @@ use crate::model::{SnapshotHead, ThreadId, Threads};
 const BATCH: u64 = 256 * 1024;
 /// Bytes read at a time before the threads.
 const HEAD: u64 = 16 * 1024;
-/// Maximum number of batches that wait to be parsed.
-const MAX_WAITING: usize = 4;
 /// Maximum length of a line.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
@@ -30,10 +29,18 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(SnapshotHead, T)> {
     let mut text = LineText { source, rest: Vec::new() };
     let FileStart { mut json, defaults, .. } = text.head(max)?;
-    let parsed = Parsed::new(defaults.max_threads(max), &defaults, empty);
-    rayon::scope(|scope| parsed.spawn_batches(scope, &mut text));
+    let (runs, threads) = Default::default();
+    let parsed = ParsedBatches { defaults: &defaults, empty, runs, threads, max: defaults.max_threads(max) };
+    let mut is_at_end = false;
+    let batches = iter::from_fn(|| {
+        let lines = text.until_newline(memrchr, BATCH)?;
+        is_at_end = lines.is_empty();
+        (!is_at_end).then_some(lines)
+    });
+    // Each worker takes the next batch when it has parsed one: no more of them are in memory than there are workers.
+    batches.enumerate().par_bridge().try_for_each(|(number, lines)| parsed.parse_and_join(number, &lines))?;
     json.append(&mut text.rest);
-    Some((parse(&json, max)?.0, parsed.finish()?))
+    is_at_end.then_some((parse(&json, max)?.0, parsed.finish()?))
 }
 
 /// What precedes the threads; `None` for an error or another layout.
@@ -95,34 +102,16 @@ impl<R: Read> LineText<R> {
 }
 
 /// The batches of lines parsed so far.
-struct Parsed<'e, T> {
+struct ParsedBatches<'e, T> {
     /// What threads leave out.
     defaults: &'e Defaults,
     /// What batches start from.
     empty: &'e T,
     /// Runs of consecutive batches, by the number of the first batch.
     runs: Mutex<BTreeMap<usize, BatchRun<T>>>,
-    waiting: AtomicUsize,
+    /// Number of threads in all batches so far.
     threads: AtomicUsize,
     max: usize,
-    failed: AtomicBool,
-}
-
-/// A batch that waits or is parsed. It is counted until it is dropped, also by a panic: [`rayon::scope`] passes this on
-/// only when all batches are read.
-struct Waiting<'w>(&'w AtomicUsize);
-
-impl<'w> Waiting<'w> {
-    fn new(number: &'w AtomicUsize) -> Self {
-        number.fetch_add(1, Ordering::Relaxed);
-        Self(number)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The threads of consecutive batches.
@@ -150,39 +139,7 @@ impl<T: Threads> BatchRun<T> {
     }
 }
 
-impl<'e, T: Threads> Parsed<'e, T> {
-    fn new(max: usize, defaults: &'e Defaults, empty: &'e T) -> Self {
-        let (waiting, threads, failed) = Default::default();
-        Self { defaults, empty, runs: Mutex::default(), waiting, threads, max, failed }
-    }
-
-    /// Reads batches of lines to the end, and starts a task to parse each.
-    fn spawn_batches<'s>(&'s self, scope: &Scope<'s>, text: &mut LineText<impl Read>) {
-        for number in 0.. {
-            match text.until_newline(memrchr, BATCH) {
-                Some(lines) if lines.is_empty() => return,
-                Some(lines) => {
-                    let waiting = Waiting::new(&self.waiting);
-                    scope.spawn(move |_| {
-                        let _waiting = waiting;
-                        if self.parse_and_join(number, &lines).is_none() {
-                            self.failed.store(true, Ordering::Relaxed);
-                        }
-                    });
-                }
-                None => self.failed.store(true, Ordering::Relaxed),
-            }
-            while self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
-                if rayon::yield_local() != Some(Yield::Executed) {
-                    std::thread::yield_now();
-                }
-            }
-            if self.failed.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-    }
-
+impl<T: Threads> ParsedBatches<'_, T> {
     /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
     /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
@@ -214,10 +171,11 @@ impl<'e, T: Threads> Parsed<'e, T> {
     /// The threads of all batches, if they form one list.
     fn finish(self) -> Option<T> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let whole = runs
-            .pop_first()
-            .map_or_else(|| Some(self.empty.first()), |(_, run)| (!run.ends_in_comma).then_some(run.threads));
-        whole.filter(|_| runs.is_empty() && !self.failed.into_inner())
+        let whole = match runs.pop_first() {
+            Some((_, run)) => (!run.ends_in_comma).then_some(run.threads),
+            None => Some(self.empty.first()),
+        };
+        whole.filter(|_| runs.is_empty())
     }
 }
 
@@ -318,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_a_batch_stopped_the_reader_for_ever() {
+    fn a_panic_in_a_batch_ends_the_reader() {
         let many: Vec<u32> = (1..=20_000).collect();
         let json = format!("{{\"format_version\":1,\"threads\":[\n{}\n]}}", lines(&many));
-        assert!(json.len() > (MAX_WAITING + 3) * usize::try_from(BATCH).unwrap());
+        assert!(json.len() > 7 * usize::try_from(BATCH).unwrap());
         assert!(std::panic::catch_unwind(|| read(json.as_bytes(), 20_000, &Broken)).is_err());
     }
 

@@ -8,9 +8,9 @@ use serde::de::DeserializeSeed;
 use serde_json::error::Category;
 use serde_path_to_error::Track;
 
-use super::error::StoreError;
-use super::format::{SnapshotReader, SnapshotRefusal};
-use super::limit::{Metered, max_threads};
+use super::error::{SnapshotRefusal, StoreError};
+use super::format::SnapshotReader;
+use super::limit::{BYTES, Metered, max_threads};
 use super::lines;
 use crate::model::{CtprofSnapshot, SnapshotHead, Threads};
 use crate::process::Progress;
@@ -23,55 +23,22 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let (head, threads) = load_into(path, limit, &Vec::new(), &Progress::default())?;
+    let (head, threads) = Stored::open(path, limit)?.load_into(&Vec::new(), &Progress::default())?;
     Ok(CtprofSnapshot { head, threads })
 }
 
-/// Reads a snapshot without its threads, and these into a collection like `empty`; see [`Stored::load_into`].
-///
-/// # Errors
-/// [`StoreError`], with the path and what is wrong.
-pub fn load_into<T: Threads>(
-    path: &Path,
-    limit: u64,
-    empty: &T,
-    progress: &Progress,
-) -> Result<(SnapshotHead, T), StoreError> {
-    Stored::open(path, limit)?.load_into(empty, progress)
-}
-
 /// An open snapshot file.
-#[derive(Debug)]
 pub struct Stored {
-    source: InputBytes,
+    source: Box<dyn Rewindable>,
+    /// Size of the source.
+    bytes: u64,
     path: PathBuf,
     limit: u64,
 }
 
-#[derive(Debug)]
-enum InputBytes {
-    File(File),
-    /// What cannot be rewound.
-    Memory(Cursor<Vec<u8>>),
-}
-
-impl Read for InputBytes {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::File(file) => file.read(buffer),
-            Self::Memory(bytes) => bytes.read(buffer),
-        }
-    }
-}
-
-impl Seek for InputBytes {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        match self {
-            Self::File(file) => file.seek(to),
-            Self::Memory(bytes) => bytes.seek(to),
-        }
-    }
-}
+/// A file, or the bytes of what cannot be rewound.
+trait Rewindable: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Rewindable for T {}
 
 impl Stored {
     /// Opens a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input.
@@ -79,28 +46,22 @@ impl Stored {
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
     pub fn open(path: &Path, limit: u64) -> Result<Self, StoreError> {
-        let unreadable = |source| StoreError::Read { path: path.to_owned(), source };
-        let source = if path == Path::new("-") {
-            InputBytes::Memory(in_memory(io::stdin().lock(), path, limit)?)
-        } else {
-            let file = File::open(path).map_err(unreadable)?;
-            if file.metadata().map_err(unreadable)?.is_file() {
-                InputBytes::File(file)
-            } else {
-                InputBytes::Memory(in_memory(file, path, limit)?)
+        let opened = if path == Path::new("-") { in_memory(io::stdin().lock(), limit) } else { open(path, limit) };
+        let path = path.to_owned();
+        match opened {
+            Ok((source, bytes)) => Ok(Self { source, bytes, path, limit }),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge && error.raw_os_error().is_none() => {
+                Err(StoreError::Refused(path, SnapshotRefusal::TooLarge(limit, BYTES)))
             }
-        };
-        Ok(Self { source, path: path.to_owned(), limit })
+            Err(error) => Err(StoreError::Read(path, error)),
+        }
     }
 
     /// What precedes the threads: capture, window and host. `None` if ctprof did not write the file, or if it
     /// is damaged.
     pub fn head(&mut self) -> Option<SnapshotHead> {
-        let Self { source, path, limit } = self;
-        let mut text = SnapshotText { source, path, limit: *limit };
-        let form = text.form().ok()?;
-        let max = max_threads(text.limit);
-        lines::head(text.json(form).ok()?, max)
+        let max = max_threads(self.limit);
+        lines::head(self.json(&Progress::default()).ok()?, max)
     }
 
     /// Reads the snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
@@ -109,113 +70,41 @@ impl Stored {
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
-    pub fn load_into<T: Threads>(self, empty: &T, progress: &Progress) -> Result<(SnapshotHead, T), StoreError> {
-        let Self { source, path, limit } = self;
-        if let InputBytes::File(file) = &source {
-            let metadata = file.metadata().map_err(|source| StoreError::Read { path: path.clone(), source })?;
-            progress.announce(metadata.len());
-        }
-        SnapshotText { source: Watched { source, progress, counted: 0 }, path: &path, limit }.load(empty)
-    }
-}
-
-/// A file that reports progress while it is read.
-struct Watched<'p> {
-    source: InputBytes,
-    progress: &'p Progress,
-    /// Bytes counted since the start of the file.
-    counted: u64,
-}
-
-impl Read for Watched<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
-        let bytes = u64::try_from(read).unwrap_or(u64::MAX);
-        self.progress.advance(bytes);
-        self.counted += bytes;
-        Ok(read)
-    }
-}
-
-impl Seek for Watched<'_> {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        self.progress.retract(std::mem::take(&mut self.counted));
-        self.source.seek(to)
-    }
-}
-
-/// The bytes of a source that cannot be rewound.
-fn in_memory(source: impl Read, path: &Path, limit: u64) -> Result<Cursor<Vec<u8>>, StoreError> {
-    let mut bytes = Vec::new();
-    let path = path.to_owned();
-    match Metered::new(source, limit).read_to_end(&mut bytes) {
-        Ok(_) => Ok(Cursor::new(bytes)),
-        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(StoreError::TooLarge { path, limit }),
-        Err(source) => Err(StoreError::Read { path, source }),
-    }
-}
-
-/// How the JSON of a snapshot is stored.
-#[derive(Clone, Copy)]
-enum Encoding {
-    Zstd,
-    Plain,
-}
-
-/// The bytes of a snapshot.
-struct SnapshotText<'p, S> {
-    source: S,
-    path: &'p Path,
-    limit: u64,
-}
-
-type Json<'s> = Metered<Box<dyn Read + Send + 's>>;
-
-impl<S: Read + Seek + Send> SnapshotText<'_, S> {
-    fn load<T: Threads>(mut self, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
-        let form = self.form()?;
+    pub fn load_into<T: Threads>(mut self, empty: &T, progress: &Progress) -> Result<(SnapshotHead, T), StoreError> {
+        progress.announce(self.bytes);
         let max = max_threads(self.limit);
-        if let Some(read) = lines::read(self.json(form)?, max, empty) {
+        if let Some(read) = lines::read(self.json(progress)?, max, empty) {
             return Ok(read);
         }
-        let snapshot = self.whole(form, &SnapshotReader::new(max))?;
+        let snapshot = self.whole(&SnapshotReader::new(max))?;
         let mut threads = empty.first();
         snapshot.threads.into_iter().for_each(|thread| threads.add(thread));
         Ok((snapshot.head, threads))
     }
 
-    fn unreadable(&self, source: io::Error) -> StoreError {
-        StoreError::Read { path: self.path.to_owned(), source }
-    }
-
-    fn form(&mut self) -> Result<Encoding, StoreError> {
-        self.source.rewind().map_err(|error| self.unreadable(error))?;
-        let mut start = Vec::new();
-        (&mut self.source).take(4).read_to_end(&mut start).map_err(|error| self.unreadable(error))?;
-        match start.trim_ascii_start() {
-            _ if start.is_empty() => Err(StoreError::Empty(self.path.to_owned())),
-            _ if start == ZSTD_MAGIC => Ok(Encoding::Zstd),
-            [] | [b'{', ..] => Ok(Encoding::Plain),
-            _ => Err(StoreError::NotZstd(self.path.to_owned())),
-        }
-    }
-
     /// The JSON from its start.
-    fn json(&mut self, form: Encoding) -> Result<Json<'_>, StoreError> {
-        self.source.rewind().map_err(|error| self.unreadable(error))?;
-        let json: Box<dyn Read + Send> = match form {
-            Encoding::Plain => Box::new(&mut self.source),
-            Encoding::Zstd => match zstd::Decoder::new(&mut self.source) {
-                Ok(decoder) => Box::new(decoder),
-                Err(source) => return Err(StoreError::Damaged { path: self.path.to_owned(), source }),
-            },
+    fn json<'s>(&'s mut self, progress: &'s Progress) -> Result<Metered<Box<dyn Read + Send + 's>>, StoreError> {
+        let Self { source, path, limit, .. } = self;
+        let mut start = Vec::new();
+        let read = source.rewind().and_then(|()| source.take(4).read_to_end(&mut start)).and_then(|_| source.rewind());
+        read.map_err(|error| StoreError::Read(path.clone(), error))?;
+        let refused = |why| StoreError::Refused(path.clone(), SnapshotRefusal::NotASnapshot(why));
+        let counted = CountedBytes { source, progress };
+        let json: Box<dyn Read + Send> = match start.trim_ascii_start() {
+            _ if start.is_empty() => return Err(refused("empty")),
+            _ if start == ZSTD_MAGIC => {
+                Box::new(zstd::Decoder::new(counted).map_err(|error| StoreError::Damaged(path.clone(), error))?)
+            }
+            [] | [b'{', ..] => Box::new(counted),
+            _ => return Err(refused("neither zstd nor a JSON object")),
         };
-        Ok(Metered::new(json, self.limit))
+        Ok(Metered::new(json, *limit))
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
-    fn whole(&mut self, form: Encoding, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
-        let text = BufReader::with_capacity(BUFFER, self.json(form)?);
+    fn whole(&mut self, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
+        let uncounted = Progress::default();
+        let text = BufReader::with_capacity(BUFFER, self.json(&uncounted)?);
         let mut json = serde_json::Deserializer::from_reader(text);
         let mut track = Track::new();
         let snapshot = reader.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
@@ -223,33 +112,55 @@ impl<S: Read + Seek + Send> SnapshotText<'_, S> {
         let snapshot = snapshot.and_then(|content| json.end().map(|()| content.normalized()));
         drop(json);
         snapshot.map_err(|error| match reader.refusal() {
-            Some(refusal) => self.refused(refusal),
+            Some(refusal) => StoreError::Refused(self.path.clone(), refusal),
             None => self.wrong(error, &track.path()),
         })
     }
 
-    fn refused(&self, refusal: SnapshotRefusal) -> StoreError {
-        let path = self.path.to_owned();
-        match refusal {
-            SnapshotRefusal::NewerFormat(version) => StoreError::NewerFormat { path, version },
-            SnapshotRefusal::NoThreads => StoreError::NoThreads(path),
-            SnapshotRefusal::TooMany { what, max } => StoreError::TooMany { path, what, max },
-        }
-    }
-
     fn wrong(&self, error: serde_json::Error, field: &serde_path_to_error::Path) -> StoreError {
-        let (path, limit) = (self.path.to_owned(), self.limit);
+        let path = self.path.clone();
         match error.classify() {
             Category::Io => match io::Error::from(error) {
-                source if source.raw_os_error().is_some() => StoreError::Read { path, source },
-                source if source.kind() == ErrorKind::UnexpectedEof => StoreError::Truncated(path),
-                source if source.kind() == ErrorKind::FileTooLarge => StoreError::TooLarge { path, limit },
-                source => StoreError::Damaged { path, source },
+                source if source.raw_os_error().is_some() => StoreError::Read(path, source),
+                source if source.kind() == ErrorKind::UnexpectedEof => {
+                    StoreError::Refused(path, SnapshotRefusal::Truncated)
+                }
+                source if source.kind() == ErrorKind::FileTooLarge => {
+                    StoreError::Refused(path, SnapshotRefusal::TooLarge(self.limit, BYTES))
+                }
+                source => StoreError::Damaged(path, source),
             },
-            Category::Data => StoreError::WrongType { path, field: field.to_string(), reason: error.to_string() },
-            Category::Syntax | Category::Eof => {
-                StoreError::NotJson { path, line: error.line(), column: error.column(), source: error }
-            }
+            Category::Data if field.iter().next().is_none() => StoreError::WrongType(path, error.to_string()),
+            Category::Data => StoreError::WrongType(path, format!("{field}: {error}")),
+            Category::Syntax | Category::Eof => StoreError::NotJson(path, error),
         }
+    }
+}
+
+fn open(path: &Path, limit: u64) -> io::Result<(Box<dyn Rewindable>, u64)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((Box::new(file), metadata.len())) } else { in_memory(file, limit) }
+}
+
+/// The bytes of a source that cannot be rewound.
+fn in_memory(source: impl Read, limit: u64) -> io::Result<(Box<dyn Rewindable>, u64)> {
+    let mut metered = Metered::new(source, limit);
+    let mut bytes = Vec::new();
+    metered.read_to_end(&mut bytes)?;
+    Ok((Box::new(Cursor::new(bytes)), metered.bytes))
+}
+
+/// A source that reports progress while it is read.
+struct CountedBytes<'s> {
+    source: &'s mut dyn Rewindable,
+    progress: &'s Progress,
+}
+
+impl Read for CountedBytes<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.progress.advance(u64::try_from(read).unwrap_or(u64::MAX));
+        Ok(read)
     }
 }

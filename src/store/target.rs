@@ -2,26 +2,23 @@
 //! A full disk or a kill keeps the old file. Where the file system has unnamed files, a temporary name exists
 //! only at the moment of replacing.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, ErrorKind, IntoInnerError};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::linkat;
-use serde::Serialize;
-use serde_json::ser::Formatter;
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 use zstd::zstd_safe::CParameter;
 
 use super::error::StoreError;
 use super::format::SnapshotWriter;
-use super::limit::{Metered, max_threads};
-use super::place::{self, FoundOutput, OutputPlace};
+use super::limit::{BYTES, Metered, max_threads};
+use super::place::{self, FoundOutput, OutputPlace, through};
 use crate::model::CtprofSnapshot;
 
 const LEVEL: i32 = 1;
@@ -38,7 +35,6 @@ pub const EXTENSION: &str = ".ctprof.zst";
 pub const ENDINGS: [&str; 2] = [EXTENSION, ".json"];
 
 /// Whether a file in a directory is a snapshot by its name.
-#[must_use]
 pub fn is_snapshot_name(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
@@ -46,12 +42,9 @@ pub fn is_snapshot_name(name: &str) -> bool {
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct Target {
-    /// For messages.
+    /// For messages, and the name of a new file.
     path: PathBuf,
-    kind: OutputFile,
-    existing: Existing,
-    /// Where the file gets its name, if not at `path`. Dropped last: temporary files are removed through it.
-    place: Option<OutputPlace>,
+    output: OutputFile,
 }
 
 /// Where a snapshot was written.
@@ -67,39 +60,19 @@ pub struct Written {
 enum OutputFile {
     /// Standard output, a pipe or a device: written to directly.
     Stream(File),
+    /// Replaces a file or a symbolic link in this place. A temporary file is removed through it.
+    Replacing(PendingFile, OutputPlace),
+    /// Gets a name that no file has.
+    New(PendingFile),
+}
+
+/// A file that gets its name when it is whole.
+#[derive(Debug)]
+pub(crate) enum PendingFile {
     /// A file without a name, in the target's directory.
     Unnamed(File),
     /// The same, if the file system has no unnamed files.
     Named(NamedTempFile),
-}
-
-/// A file that gets its name when it is whole.
-#[cfg(feature = "parquet")]
-pub(crate) struct PendingFile(OutputFile);
-
-#[cfg(feature = "parquet")]
-impl PendingFile {
-    /// Starts a file in the directory of `path`.
-    pub(crate) fn beside(path: &Path) -> io::Result<Self> {
-        beside(path).map(Self)
-    }
-
-    /// The file, to write to.
-    pub(crate) fn file(&self) -> &File {
-        self.0.file()
-    }
-
-    /// Syncs the file and gives it the name `path`. A file or a symbolic link of that name is replaced.
-    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
-        self.0.publish(path, Existing::Replace).map(drop)
-    }
-}
-
-/// What to do with an existing file of that name.
-#[derive(Clone, Copy, Debug)]
-enum Existing {
-    Replace,
-    Keep,
 }
 
 impl Target {
@@ -111,29 +84,13 @@ impl Target {
     /// # Errors
     /// [`StoreError::Write`] if it cannot be opened.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
-        let kind = if path == Path::new("-") {
-            // As a file, it does not split large writes at newlines.
-            io::stdout().as_fd().try_clone_to_owned().map(|fd| OutputFile::Stream(File::from(fd)))
-        } else {
-            match place::find(path) {
-                Ok(FoundOutput::File(place)) => return Self::placed(path, place),
-                Ok(FoundOutput::Folder(_)) => Err(ErrorKind::IsADirectory.into()),
-                Ok(FoundOutput::Stream(file)) => Ok(OutputFile::Stream(file)),
-                Err(error) => Err(error),
-            }
-        };
-        Self::opened(path, kind, Existing::Replace)
+        Self::opened(path, OutputFile::find(path))
     }
 
     /// Opens a file in a directory that is open; `path` is for messages.
     pub(crate) fn create_in(folder: &OwnedFd, path: &Path) -> Result<Self, StoreError> {
         let place = OutputPlace::within(folder, path.file_name().unwrap_or_default());
-        Self::placed(path, place.map_err(|source| StoreError::Write { path: path.to_owned(), source })?)
-    }
-
-    fn placed(path: &Path, place: OutputPlace) -> Result<Self, StoreError> {
-        let target = Self::opened(path, beside(&place.path()), Existing::Replace)?;
-        Ok(Self { place: Some(place), ..target })
+        Self::opened(path, place.and_then(OutputFile::replacing))
     }
 
     /// Opens `path` for a new file. If a file of that name exists once the snapshot is written, the new
@@ -142,89 +99,139 @@ impl Target {
     /// # Errors
     /// [`StoreError::Write`] if it cannot be opened.
     pub fn create_new(path: &Path) -> Result<Self, StoreError> {
-        Self::opened(path, beside(path), Existing::Keep)
+        Self::opened(path, PendingFile::in_directory_of(path).map(OutputFile::New))
     }
 
-    fn opened(path: &Path, kind: io::Result<OutputFile>, existing: Existing) -> Result<Self, StoreError> {
-        let kind = kind.map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), kind, existing, place: None })
+    fn opened(path: &Path, output: io::Result<OutputFile>) -> Result<Self, StoreError> {
+        let path = path.to_owned();
+        match output {
+            Ok(output) => Ok(Self { path, output }),
+            Err(error) => Err(StoreError::Write(path, error)),
+        }
     }
 
     /// Writes the snapshot and gives it its name.
     ///
     /// # Errors
-    /// [`StoreError::Write`] if that fails, [`StoreError::TooLargeToWrite`] if the snapshot has more
-    /// than `limit` bytes before compression, [`StoreError::TooManyToWrite`] if it has more threads or cgroups than
-    /// readers allow. An existing file is kept in all cases.
+    /// [`StoreError::Write`] if that fails, [`StoreError::TooLargeToWrite`] if the snapshot has more than `limit` bytes
+    /// before compression, or more threads or cgroups than readers allow. An existing file is kept in all cases.
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
-        let Self { path, kind, existing, place } = self;
+        let Self { path, output } = self;
         let snapshot = SnapshotWriter::new(snapshot);
         if let Some((what, max)) = snapshot.too_many(max_threads(limit)) {
-            return Err(StoreError::TooManyToWrite { path, what, max });
+            return Err(StoreError::TooLargeToWrite(path, u64::try_from(max).unwrap_or(u64::MAX), what));
         }
-        let bytes = encode(&snapshot, kind.file(), limit);
-        let written = bytes.and_then(|bytes| match &place {
-            Some(place) => kind.publish(&place.path(), existing).map(|_| Written { path: path.clone(), bytes }),
-            None => Ok(Written { path: kind.publish(&path, existing)?, bytes }),
-        });
-        written.map_err(|source| match source.kind() {
+        output.write(&path, &snapshot, limit).map_err(|error| match error.kind() {
             // The kernel has such an error, too (EFBIG).
-            ErrorKind::FileTooLarge if source.raw_os_error().is_none() => StoreError::TooLargeToWrite { path, limit },
-            _ => StoreError::Write { path, source },
+            ErrorKind::FileTooLarge if error.raw_os_error().is_none() => {
+                StoreError::TooLargeToWrite(path, limit, BYTES)
+            }
+            _ => StoreError::Write(path, error),
         })
     }
 }
 
 impl OutputFile {
-    fn file(&self) -> &File {
+    fn find(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            // As a file, it does not split large writes at newlines.
+            return Ok(Self::Stream(File::from(io::stdout().as_fd().try_clone_to_owned()?)));
+        }
+        match place::find(path)? {
+            FoundOutput::File(place) => Self::replacing(place),
+            FoundOutput::Folder(_) => Err(ErrorKind::IsADirectory.into()),
+            FoundOutput::Stream(file) => Ok(Self::Stream(file)),
+        }
+    }
+
+    fn replacing(place: OutputPlace) -> io::Result<Self> {
+        Ok(Self::Replacing(PendingFile::in_directory_of(&place.path())?, place))
+    }
+
+    fn write(self, path: &Path, snapshot: &SnapshotWriter<'_>, limit: u64) -> io::Result<Written> {
+        let file = match &self {
+            Self::Stream(file) => file,
+            Self::Replacing(file, _) | Self::New(file) => file.file(),
+        };
+        let bytes = encode(snapshot, file, limit)?;
+        let path = match self {
+            Self::Stream(_) => path.to_owned(),
+            Self::Replacing(file, place) => file.publish(&place.path()).map(|()| path.to_owned())?,
+            Self::New(file) => file.publish_new(path)?,
+        };
+        Ok(Written { path, bytes })
+    }
+}
+
+impl PendingFile {
+    /// Starts a file in the directory of `path`, unnamed if possible. Names of threads can be private: files written
+    /// by root have mode 0600.
+    pub(crate) fn in_directory_of(path: &Path) -> io::Result<Self> {
+        let directory = directory(path);
+        let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
+        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        match open(directory, flags, Mode::from_bits_truncate(mode)) {
+            Ok(file) => Ok(Self::Unnamed(File::from(file))),
+            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(Self::Named),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The file, to write to.
+    pub(crate) fn file(&self) -> &File {
         match self {
-            Self::Stream(file) | Self::Unnamed(file) => file,
+            Self::Unnamed(file) => file,
             Self::Named(file) => file.as_file(),
         }
     }
 
-    /// Gives a written file its name, and returns the name.
-    fn publish(self, path: &Path, existing: Existing) -> io::Result<PathBuf> {
+    /// Syncs the file and gives it the name `path`. A file or a symbolic link of that name is replaced.
+    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
+        self.file().sync_all()?;
         match self {
-            Self::Stream(_) => Ok(path.to_owned()),
-            Self::Unnamed(file) => {
-                file.sync_all()?;
-                match existing {
-                    Existing::Replace => replace(&file, path).map(|()| path.to_owned()),
-                    Existing::Keep => {
-                        first_free(path, file, |file, name| link(&file, name).map_err(|error| (error, file)))
-                    }
-                }
-            }
-            Self::Named(file) => {
-                file.as_file().sync_all()?;
-                match existing {
-                    Existing::Replace => Ok(file.persist(path).map(|_| path.to_owned())?),
-                    Existing::Keep => first_free(path, file, |file, name| {
-                        file.persist_noclobber(name).map(drop).map_err(|failed| (failed.error, failed.file))
-                    }),
-                }
-            }
+            Self::Unnamed(file) => replace(&file, path),
+            Self::Named(file) => Ok(file.persist(path).map(drop)?),
         }
     }
-}
 
-/// A file in the directory of `path`, unnamed if possible. Names of threads can be private: files
-/// written by root have mode 0600.
-fn beside(path: &Path) -> io::Result<OutputFile> {
-    let directory = directory(path);
-    let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
-    let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    match open(directory, flags, Mode::from_bits_truncate(mode)) {
-        Ok(file) => Ok(OutputFile::Unnamed(File::from(file))),
-        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(OutputFile::Named),
-        Err(errno) => Err(errno.into()),
+    /// Syncs the file, gives it the first free name of `path`, `path` with `-2`, with `-3` …, and returns the name.
+    fn publish_new(mut self, path: &Path) -> io::Result<PathBuf> {
+        self.file().sync_all()?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (stem, extension) = name.strip_suffix(EXTENSION).map_or((&*name, ""), |stem| (stem, EXTENSION));
+        let mut candidate = path.to_owned();
+        for number in 2.. {
+            self = match self.take_name(&candidate) {
+                Ok(()) => break,
+                Err((error, file)) if error.kind() == ErrorKind::AlreadyExists => file,
+                Err((error, _)) => return Err(error),
+            };
+            candidate = path.with_file_name(format!("{stem}-{number}{extension}"));
+        }
+        Ok(candidate)
+    }
+
+    /// Gives the file a name that no file has; returns it if that fails.
+    fn take_name(self, path: &Path) -> Result<(), (io::Error, Self)> {
+        match self {
+            Self::Unnamed(file) => link(&file, path).map_err(|error| (error, Self::Unnamed(file))),
+            Self::Named(file) => match file.persist_noclobber(path) {
+                Ok(_) => Ok(()),
+                Err(failed) => Err((failed.error, Self::Named(failed.file))),
+            },
+        }
     }
 }
 
 /// A file with this mode, less the umask.
 fn named(directory: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(".ctprof-").permissions(Permissions::from_mode(mode)).tempfile_in(directory)
+    hidden().permissions(Permissions::from_mode(mode)).tempfile_in(directory)
+}
+
+fn hidden() -> Builder<'static, 'static> {
+    let mut hidden = Builder::new();
+    hidden.prefix(".ctprof-");
+    hidden
 }
 
 fn directory(path: &Path) -> &Path {
@@ -233,8 +240,7 @@ fn directory(path: &Path) -> &Path {
 
 /// Gives an unnamed file the name `path`; fails if a file has that name.
 fn link(file: &File, path: &Path) -> io::Result<()> {
-    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(linkat(AT_FDCWD, unnamed.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
+    Ok(linkat(AT_FDCWD, &through(file), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
 }
 
 /// Gives an unnamed file the name `path`, replacing the file that has it.
@@ -244,39 +250,8 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
         result => return result,
     }
     // linkat(2) cannot replace a file, rename(2) can.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let hidden = directory(path).join(format!(".ctprof-{}-{number}.tmp", std::process::id()));
-    match link(file, &hidden) {
-        // A process with this id was killed before it renamed its file.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            fs::remove_file(&hidden)?;
-            link(file, &hidden)?;
-        }
-        result => result?,
-    }
-    fs::rename(&hidden, path).inspect_err(|_| drop(fs::remove_file(&hidden)))
-}
-
-/// Gives `file` the first free name of `path`, `path` with `-2`, with `-3` …, and returns the name. If
-/// `publish` fails, it returns the file.
-fn first_free<F>(
-    path: &Path,
-    mut file: F,
-    publish: impl Fn(F, &Path) -> Result<(), (io::Error, F)>,
-) -> io::Result<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (stem, extension) = name.strip_suffix(EXTENSION).map_or((&*name, ""), |stem| (stem, EXTENSION));
-    let mut candidate = path.to_owned();
-    for number in 2.. {
-        match publish(file, &candidate) {
-            Ok(()) => break,
-            Err((error, returned)) if error.kind() == ErrorKind::AlreadyExists => file = returned,
-            Err((error, _)) => return Err(error),
-        }
-        candidate = path.with_file_name(format!("{stem}-{number}{extension}"));
-    }
-    Ok(candidate)
+    let hidden = hidden().make_in(directory(path), |hidden| link(file, hidden))?;
+    Ok(hidden.persist(path)?)
 }
 
 /// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
@@ -285,96 +260,32 @@ fn encode(snapshot: &SnapshotWriter<'_>, file: &File, limit: u64) -> io::Result<
     encoder.include_checksum(true)?;
     encoder.set_parameter(CParameter::HashLog(HASH_LOG))?;
     let mut blocks = BufWriter::with_capacity(BLOCK, Metered::new(encoder, limit));
-    snapshot.serialize(&mut serde_json::Serializer::with_formatter(&mut blocks, Lines::default()))?;
+    snapshot.write(&mut blocks)?;
     let metered = blocks.into_inner().map_err(IntoInnerError::into_error)?;
     Ok(metered.inner.finish()?.bytes)
 }
 
-/// Compact JSON with one line per element of the top-level lists, so that readers can process lines in
-/// parallel.
-#[derive(Default)]
-struct Lines {
-    /// Number of open lists and objects.
-    depth: usize,
-}
-
-impl Lines {
-    /// The depth inside a top-level list.
-    const LISTED: usize = 2;
-
-    fn newline<W: Write + ?Sized>(&self, writer: &mut W) -> io::Result<()> {
-        if self.depth == Self::LISTED { writer.write_all(b"\n") } else { Ok(()) }
-    }
-}
-
-impl Formatter for Lines {
-    fn begin_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        writer.write_all(b"[")
-    }
-
-    fn end_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.newline(writer)?;
-        self.depth -= 1;
-        writer.write_all(b"]")
-    }
-
-    fn begin_array_value<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if !first {
-            writer.write_all(b",")?;
-        }
-        self.newline(writer)
-    }
-
-    fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        writer.write_all(b"{")
-    }
-
-    fn end_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        writer.write_all(b"}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::skip::{Missing, skipped};
+    use std::fs;
 
-    #[test]
-    fn a_file_that_a_killed_process_left_prevents_writing() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.ctprof.zst");
-        fs::write(&path, "old").unwrap();
-        let stale = |number: u32| dir.path().join(format!(".ctprof-{}-{number}.tmp", std::process::id()));
-        (0..1000).for_each(|number| fs::write(stale(number), "stale").unwrap());
-        let target = Target::create(&path).unwrap();
-        if !matches!(target.kind, OutputFile::Unnamed(_)) {
-            return skipped(Missing::Kernel("unnamed files in the temporary directory"));
-        }
-        target.write(&CtprofSnapshot::default(), 1 << 20).unwrap();
-        assert_ne!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1000);
-    }
+    use super::*;
 
     #[test]
     fn without_unnamed_files_existing_files_are_kept_too() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.ctprof.zst");
-        let write = |existing| {
-            let kind = named(dir.path(), 0o600).map(OutputFile::Named);
-            let target = Target::opened(&path, kind, existing).unwrap();
-            target.write(&CtprofSnapshot::default(), 1 << 20).unwrap().path
-        };
+        let pending = || PendingFile::Named(named(dir.path(), 0o600).unwrap());
         let second = dir.path().join("a-2.ctprof.zst");
-        let written = [Existing::Keep, Existing::Keep, Existing::Replace].map(write);
-        assert_eq!(written, [path.clone(), second, path.clone()]);
+        assert_eq!([(); 2].map(|()| pending().publish_new(&path).unwrap()), [path.clone(), second]);
+        fs::write(&path, "old").unwrap();
+        pending().publish(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
     }
 
     #[test]
-    fn without_unnamed_files_the_umask_was_ignored() {
+    fn without_unnamed_files_the_umask_counts() {
         let dir = tempfile::tempdir().unwrap();
         let usual = dir.path().join("usual");
         fs::write(&usual, "").unwrap();

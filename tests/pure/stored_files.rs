@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use ctprof::model::{ExitedWork, Party, Threads};
 use ctprof::process::Progress;
-use ctprof::store::{StoreError, Target, load, load_into};
+use ctprof::store::{SnapshotRefusal, StoreError, Stored, Target, load};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 fn fixture(name: &str) -> PathBuf {
@@ -149,7 +149,8 @@ fn threads_are_read_one_by_one_in_the_order_of_a_list_from_any_layout() {
     files.push(plain("unsorted", lines(&mut (1..=10_000).rev())));
     files.push(plain("version-last", format!(r#"{{"threads":[{},{}],"format_version":1}}"#, thread(2), thread(1))));
     for path in files {
-        let (head, seen) = load_into(&path, 1 << 30, &Seen::default(), &Progress::default()).unwrap();
+        let stored = Stored::open(&path, 1 << 30).unwrap();
+        let (head, seen) = stored.load_into(&Seen::default(), &Progress::default()).unwrap();
         let listed = CtprofSnapshot::load(&path).unwrap();
         let mut again = Seen::default();
         listed.threads.iter().for_each(|thread| again.add(thread.clone()));
@@ -168,7 +169,7 @@ fn a_truncated_file_is_an_error_and_never_a_panic() {
         fs::write(&path, &whole[..end]).unwrap();
         let error = CtprofSnapshot::load(&path).unwrap_err();
         assert!(
-            matches!(error, StoreError::Empty(_) | StoreError::NotZstd(_) | StoreError::Truncated(_)),
+            matches!(error, StoreError::Refused(_, SnapshotRefusal::NotASnapshot(_) | SnapshotRefusal::Truncated)),
             "{end}: {error}"
         );
     }
@@ -226,15 +227,15 @@ fn a_snapshot_that_is_not_compressed_was_refused() {
     let plain = zstd::decode_all(&compressed[..]).unwrap();
     assert_eq!(load_bytes(&plain, 1 << 30).unwrap(), load_bytes(&compressed, 1 << 30).unwrap());
     assert!(load_bytes(b" \n\n\n {\"threads\":[]}", 1 << 20).is_ok());
-    assert!(matches!(load_bytes(&plain, 1000), Err(StoreError::TooLarge { limit: 1000, .. })));
-    assert!(matches!(load_bytes(&plain[..plain.len() / 2], 1 << 30), Err(StoreError::NotJson { .. })));
-    assert!(matches!(load_bytes(b"[]", 1 << 30), Err(StoreError::NotZstd(_))));
+    assert!(matches!(load_bytes(&plain, 1000), Err(StoreError::Refused(_, SnapshotRefusal::TooLarge(1000, _)))));
+    assert!(matches!(load_bytes(&plain[..plain.len() / 2], 1 << 30), Err(StoreError::NotJson(..))));
+    assert!(matches!(load_bytes(b"[]", 1 << 30), Err(StoreError::Refused(_, SnapshotRefusal::NotASnapshot(_)))));
 }
 
 #[test]
 fn a_bomb_stops_at_the_limit() {
     let bomb = format!(r#"{{"threads":[],"x":"{}"}}"#, "x".repeat(8 << 20));
-    assert!(matches!(loaded(&bomb, 1 << 20), Err(StoreError::TooLarge { limit: 1_048_576, .. })));
+    assert!(matches!(loaded(&bomb, 1 << 20), Err(StoreError::Refused(_, SnapshotRefusal::TooLarge(1_048_576, _)))));
     assert!(loaded(&bomb, 16 << 20).is_ok());
 }
 

@@ -1,8 +1,6 @@
 //! Columns: the fields whose values each thread has in one list, without their keys.
 
-use std::fmt;
-
-use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 use crate::model::{METRICS, Metric, Mismatch, Shape, ThreadState, Value};
@@ -79,7 +77,7 @@ impl PartialEq for ValueField {
 
 /// The columns of a file. The fields of a column have the same value unless a thread's line says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Columns(pub(super) Vec<Vec<ValueField>>);
+pub(in crate::store) struct Columns(pub(super) Vec<Vec<ValueField>>);
 
 impl Columns {
     /// Files of a newer ctprof can have some more than there are fields.
@@ -135,22 +133,8 @@ impl Serialize for Columns {
 
 impl<'de> Deserialize<'de> for Columns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ColumnList)
-    }
-}
-
-struct ColumnList;
-
-impl<'de> Visitor<'de> for ColumnList {
-    type Value = Columns;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of columns")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Columns, A::Error> {
-        let mut columns = Columns::default();
-        while let Some(names) = seq.next_element::<Vec<String>>()? {
+        let mut columns = Self::default();
+        for names in Vec::<Vec<String>>::deserialize(deserializer)? {
             columns.add_read(&names)?;
         }
         Ok(columns)

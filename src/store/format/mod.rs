@@ -7,10 +7,9 @@ mod ktstr;
 mod reader;
 mod row;
 mod thread;
-mod thread_list;
 mod writer;
 
 pub(super) use self::defaults::Defaults;
-pub(super) use self::reader::{SnapshotContent, SnapshotReader, SnapshotRefusal};
+pub(super) use self::reader::{SnapshotContent, SnapshotReader};
 pub(super) use self::thread::ThreadReader;
 pub(super) use self::writer::SnapshotWriter;

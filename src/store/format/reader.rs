@@ -12,20 +12,10 @@ use super::defaults::Defaults;
 use super::ktstr;
 use super::thread::ThreadReader;
 use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SnapshotHead, ThreadState};
+use crate::store::error::SnapshotRefusal;
 
 /// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
-
-/// Why JSON with the right types is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::store) enum SnapshotRefusal {
-    #[error("format version {0}; this ctprof reads versions up to {FORMAT_VERSION}")]
-    NewerFormat(u32),
-    #[error("no `threads`")]
-    NoThreads,
-    #[error("more than {max} {what}")]
-    TooMany { what: &'static str, max: usize },
-}
 
 /// Reads a snapshot with a limited number of threads and of cgroups, because each takes more memory
 /// than its shortest text.
@@ -70,7 +60,7 @@ impl SnapshotReader {
     }
 
     fn check<E: de::Error>(&self, number: usize, what: &'static str, max: usize) -> Result<(), E> {
-        let refusal = SnapshotRefusal::TooMany { what, max };
+        let refusal = SnapshotRefusal::TooLarge(u64::try_from(max).unwrap_or(u64::MAX), what);
         if number > max { Err(self.refuse(refusal)) } else { Ok(()) }
     }
 
@@ -108,7 +98,7 @@ impl<'de> Visitor<'de> for &SnapshotReader {
             BoundedFields { map, reader: self, version: None, cgroups: None, defaults: None, threads: None };
         let head = SnapshotHead::deserialize(MapAccessDeserializer::new(&mut bounded))?;
         let BoundedFields { version, cgroups, defaults, threads, .. } = bounded;
-        let threads = threads.ok_or_else(|| self.refuse(SnapshotRefusal::NoThreads))?;
+        let threads = threads.ok_or_else(|| self.refuse(SnapshotRefusal::NotASnapshot("no `threads`")))?;
         let (format_version, cgroup_stats) = (version.flatten(), cgroups.unwrap_or_default());
         let head = SnapshotHead { format_version, cgroup_stats, ..head };
         Ok(SnapshotContent { snapshot: CtprofSnapshot { head, threads }, defaults: defaults.unwrap_or_default() })
@@ -290,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_file_without_threads_is_no_snapshot() {
-        assert_eq!(refusal("{}", 9), Some(SnapshotRefusal::NoThreads));
+        assert_eq!(refusal("{}", 9), Some(SnapshotRefusal::NotASnapshot("no `threads`")));
         assert_eq!(refusal("[]", 9), None);
     }
 
@@ -298,10 +288,10 @@ mod tests {
     fn threads_and_cgroups_are_bounded() {
         let thread = r#"{"tid":1,"tgid":1}"#;
         let threads = format!(r#"{{"threads":[{thread},{thread}]}}"#);
-        assert_eq!(refusal(&threads, 1), Some(SnapshotRefusal::TooMany { what: "threads", max: 1 }));
+        assert_eq!(refusal(&threads, 1), Some(SnapshotRefusal::TooLarge(1, "threads")));
         assert_eq!(refusal(&threads, 2), None);
         let cgroups = r#"{"cgroup_stats":{"a":{},"b":{}},"threads":[]}"#;
-        assert_eq!(refusal(cgroups, 1), Some(SnapshotRefusal::TooMany { what: "cgroups", max: 1 }));
+        assert_eq!(refusal(cgroups, 1), Some(SnapshotRefusal::TooLarge(1, "cgroups")));
     }
 
     #[test]
@@ -335,8 +325,10 @@ mod tests {
             sched_ext: Some(SchedExtSysfs::default()),
         };
         let full = CtprofSnapshot { head, threads: vec![ThreadState { tid: 3, ..ThreadState::default() }] };
-        for json in [serde_json::to_string(&full), serde_json::to_string(&SnapshotWriter::new(&full))] {
-            assert_eq!(serde_json::from_str::<CtprofSnapshot>(&json.unwrap()).unwrap(), full);
+        let mut written = Vec::new();
+        SnapshotWriter::new(&full).write(&mut written).unwrap();
+        for json in [serde_json::to_vec(&full).unwrap(), written] {
+            assert_eq!(serde_json::from_slice::<CtprofSnapshot>(&json).unwrap(), full);
         }
     }
 

@@ -15,7 +15,7 @@ use super::column::{Columns, ValueField};
 use super::defaults::Defaults;
 use super::ktstr::MeasuredFlags;
 use super::row::{RowSeed, ValueRow, ValueSeed};
-use crate::model::{METRIC_COUNT, METRICS, Name, ThreadState};
+use crate::model::{METRIC_COUNT, METRICS, Name, ProcessState, ThreadState};
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -94,42 +94,37 @@ pub(super) fn present<M: SerializeMap, T: Serialize>(
 enum ThreadField {
     Tid,
     Tgid,
-    Pcomm,
-    Comm,
+    Name(fn(&mut ThreadState) -> &mut Name),
     Cgroup,
     Values,
     Columns,
-    KernelThread,
-    NameComplete,
+    Flag(fn(&mut ThreadState) -> &mut bool),
     Count,
-    Started,
-    Exited,
     ExitedWork,
     Party,
-    Process,
-    ProcessAfter,
-    Value(ValueField),
+    Process(fn(&mut ThreadState) -> &mut Option<Box<ProcessState>>),
     Smaps,
+    Value(ValueField),
     Foreign(usize),
 }
 
 const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 17] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
-    ("pcomm", ThreadField::Pcomm),
-    ("comm", ThreadField::Comm),
+    ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
+    ("comm", ThreadField::Name(|thread| &mut thread.comm)),
     ("cgroup", ThreadField::Cgroup),
     ("values", ThreadField::Values),
     ("columns", ThreadField::Columns),
-    ("kernel_thread", ThreadField::KernelThread),
-    ("name_complete", ThreadField::NameComplete),
+    ("kernel_thread", ThreadField::Flag(|thread| &mut thread.kernel_thread)),
+    ("name_complete", ThreadField::Flag(|thread| &mut thread.name_complete)),
     ("count", ThreadField::Count),
-    ("started", ThreadField::Started),
-    ("exited", ThreadField::Exited),
+    ("started", ThreadField::Flag(|thread| &mut thread.span.get_or_insert_default().started)),
+    ("exited", ThreadField::Flag(|thread| &mut thread.span.get_or_insert_default().exited)),
     ("exited_work", ThreadField::ExitedWork),
     ("party", ThreadField::Party),
-    ("process", ThreadField::Process),
-    ("process_after", ThreadField::ProcessAfter),
+    ("process", ThreadField::Process(|thread| &mut thread.process)),
+    ("process_after", ThreadField::Process(|thread| &mut thread.process_after)),
     ("smaps_rollup_kib", ThreadField::Smaps),
 ];
 
@@ -154,15 +149,16 @@ pub(in crate::store) struct ThreadReader<'d> {
     /// By the index of a field, the index of the field that followed it; the last is for the first field.
     next: Vec<usize>,
     names: HashSet<Name>,
+    needs_ids: bool,
 }
 
 impl<'d> ThreadReader<'d> {
     pub(in crate::store) fn new(defaults: &'d Defaults) -> Self {
         let fields = &*FIELDS;
-        Self { defaults, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new() }
+        Self { defaults, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new(), needs_ids: true }
     }
 
-    /// A name that must be present.
+    /// A name that must not be null.
     fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
         let name = map.next_value_seed(NameSeed(&mut self.names))?;
         name.ok_or_else(|| de::Error::invalid_type(Unexpected::Unit, &"a string"))
@@ -173,7 +169,7 @@ impl<'de> DeserializeSeed<'de> for &mut ThreadReader<'_> {
     type Value = ThreadState;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ThreadState, D::Error> {
-        deserializer.deserialize_map(self)
+        deserializer.deserialize_map(self).map(|(thread, _)| thread)
     }
 }
 
@@ -185,21 +181,23 @@ impl<'de> Deserialize<'de> for ThreadState {
 
 /// A thread without ids, and the columns.
 pub(super) fn without_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(ThreadState, Columns), D::Error> {
-    deserializer.deserialize_map(WithoutIds(&mut ThreadReader::new(&NO_DEFAULTS)))
+    deserializer.deserialize_map(&mut ThreadReader { needs_ids: false, ..ThreadReader::new(&NO_DEFAULTS) })
 }
 
 impl<'de> Visitor<'de> for &mut ThreadReader<'_> {
-    type Value = ThreadState;
+    type Value = (ThreadState, Columns);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a thread")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThreadState, A::Error> {
-        let (mut thread, Others { tid, tgid, .. }) = self.thread(map)?;
-        thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
-        thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
-        Ok(thread)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let (mut thread, Others { tid, tgid, columns }) = self.thread(map)?;
+        if self.needs_ids {
+            thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
+            thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
+        }
+        Ok((thread, columns))
     }
 }
 
@@ -230,22 +228,17 @@ impl ThreadReader<'_> {
             match self.fields.list[place].1 {
                 ThreadField::Tid => others.tid = Some(map.next_value()?),
                 ThreadField::Tgid => others.tgid = Some(map.next_value()?),
-                ThreadField::Pcomm => thread.pcomm = self.name(&mut map)?,
-                ThreadField::Comm => thread.comm = self.name(&mut map)?,
+                ThreadField::Name(of) => *of(&mut thread) = self.name(&mut map)?,
                 ThreadField::Cgroup => thread.cgroup = map.next_value_seed(NameSeed(&mut self.names))?,
                 // It would replace the values of metrics that have their own.
                 ThreadField::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
                 ThreadField::Values => map.next_value_seed(RowSeed { columns, thread: &mut thread })?,
                 ThreadField::Columns => others.columns = map.next_value()?,
-                ThreadField::KernelThread => thread.kernel_thread = map.next_value()?,
-                ThreadField::NameComplete => thread.name_complete = map.next_value()?,
+                ThreadField::Flag(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
-                ThreadField::Started => thread.span.get_or_insert_default().started = map.next_value()?,
-                ThreadField::Exited => thread.span.get_or_insert_default().exited = map.next_value()?,
                 ThreadField::ExitedWork => thread.exited_work = map.next_value()?,
                 ThreadField::Party => thread.party = map.next_value()?,
-                ThreadField::ProcessAfter => thread.process_after = map.next_value()?,
-                ThreadField::Process => thread.process = map.next_value()?,
+                ThreadField::Process(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Value(field) => {
                     has_metrics |= matches!(field, ValueField::Metric(_));
                     map.next_value_seed(ValueSeed { field, thread: &mut thread })?;
@@ -256,21 +249,6 @@ impl ThreadReader<'_> {
         }
         flags.apply(&mut thread);
         Ok((thread, others))
-    }
-}
-
-/// Reads a thread without ids.
-struct WithoutIds<'l, 'd>(&'l mut ThreadReader<'d>);
-
-impl<'de> Visitor<'de> for WithoutIds<'_, '_> {
-    type Value = (ThreadState, Columns);
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("values of threads")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        self.0.thread(map).map(|(thread, others)| (thread, others.columns))
     }
 }
 

@@ -1,39 +1,26 @@
 //! Writes the JSON of a snapshot.
 
+use std::io::{self, Write};
+
 use serde::Serialize;
-use serde::ser::Serializer;
 
 use super::defaults::Defaults;
-use super::thread_list::ThreadList;
+use super::thread::ThreadLine;
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, SnapshotHead};
-
-impl Serialize for CtprofSnapshot {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        SnapshotDocument::new(self, &Defaults::default()).serialize(serializer)
-    }
-}
-
-/// The keys of a snapshot. Readers need the head and the defaults before the threads.
-#[derive(Serialize)]
-struct SnapshotDocument<'s> {
-    #[serde(flatten)]
-    head: &'s SnapshotHead,
-    #[serde(rename = "usual", skip_serializing_if = "Defaults::is_empty")]
-    defaults: &'s Defaults,
-    threads: ThreadList<'s>,
-}
-
-impl<'s> SnapshotDocument<'s> {
-    fn new(snapshot: &'s CtprofSnapshot, defaults: &'s Defaults) -> Self {
-        let CtprofSnapshot { head, threads } = snapshot;
-        Self { head, defaults, threads: ThreadList { threads, defaults } }
-    }
-}
 
 /// Writes a snapshot in less space: threads leave out their default values, unless the format is older than those.
 pub(in crate::store) struct SnapshotWriter<'s> {
     snapshot: &'s CtprofSnapshot,
     defaults: Defaults,
+}
+
+/// What precedes the threads: readers need it before them.
+#[derive(Serialize)]
+struct SnapshotStart<'s> {
+    #[serde(flatten)]
+    head: &'s SnapshotHead,
+    #[serde(rename = "usual", skip_serializing_if = "Defaults::is_empty")]
+    defaults: &'s Defaults,
 }
 
 impl<'s> SnapshotWriter<'s> {
@@ -50,11 +37,18 @@ impl<'s> SnapshotWriter<'s> {
         let counts = [("threads", threads.len(), max_threads), ("cgroups", head.cgroup_stats.len(), max)];
         counts.into_iter().find(|(_, number, max)| number > max).map(|(what, _, max)| (what, max))
     }
-}
 
-impl Serialize for SnapshotWriter<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        SnapshotDocument::new(self.snapshot, &self.defaults).serialize(serializer)
+    /// Writes each thread on its own line, so that readers can parse them in parallel.
+    pub(in crate::store) fn write(&self, mut out: impl Write) -> io::Result<()> {
+        let Self { snapshot: CtprofSnapshot { head, threads }, defaults } = self;
+        let start = serde_json::to_vec(&SnapshotStart { head, defaults })?;
+        out.write_all(start.strip_suffix(b"}").expect("it is an object"))?;
+        out.write_all(b",\"threads\":[")?;
+        for (place, thread) in threads.iter().enumerate() {
+            out.write_all(if place == 0 { "\n" } else { ",\n" }.as_bytes())?;
+            serde_json::to_writer(&mut out, &ThreadLine { thread, defaults })?;
+        }
+        out.write_all(b"\n]}")
     }
 }
 
@@ -66,7 +60,11 @@ mod tests {
     fn a_snapshot_of_version_1_is_written_without_default_values() {
         let mut snapshot: CtprofSnapshot =
             serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
-        let has_usual = |snapshot: &_| serde_json::to_string(&SnapshotWriter::new(snapshot)).unwrap().contains("usual");
+        let has_usual = |snapshot: &_| {
+            let mut json = Vec::new();
+            SnapshotWriter::new(snapshot).write(&mut json).unwrap();
+            String::from_utf8(json).unwrap().contains("usual")
+        };
         assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read default values as absent");
         snapshot.head.format_version = Some(2);
         assert!(has_usual(&snapshot));
