@@ -35,7 +35,6 @@ impl Default for Census {
 
 impl Census {
     /// Counts threads, which must be sorted by process.
-    #[must_use]
     pub fn of(threads: &[ThreadState]) -> Self {
         let mut census = Self::default();
         threads.iter().for_each(|thread| census.add(thread));

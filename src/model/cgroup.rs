@@ -180,7 +180,6 @@ const WITH_DESCENDANTS: &str = "total_";
 
 impl CgroupStats {
     /// The values that are shown in `section`, in the order of the tables.
-    #[must_use]
     pub fn values(&self, section: Section) -> Vec<RecordValue<'_>> {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
@@ -205,7 +204,6 @@ impl CgroupStats {
 }
 
 /// The type of the value of a key of `memory.stat`.
-#[must_use]
 pub fn memory_stat_type(key: &str) -> Option<&'static ValueType> {
     let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
     MEMORY_STAT.iter().find(|pattern| pattern.matches(plain)).map(|pattern| &pattern.value_type)

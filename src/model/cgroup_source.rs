@@ -69,7 +69,6 @@ impl CgroupFile {
     }
 
     /// The file and the position in it, as text.
-    #[must_use]
     pub fn describe(&self) -> String {
         let place = match self.place {
             Place::Whole => String::new(),

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::reduce::{Cell, Reduce, Reduction};
-use super::unit::{Reading, Shape, Unit};
+use super::unit::{Reading, Shape};
 use super::value::{Mismatch, Value};
-use super::window_rule::WindowRule;
 
 /// The CPUs a thread may run on, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,9 +25,7 @@ pub struct CpuSets {
 impl Reading for CpuSet {
     type Reduced = CpuSets;
     const NAME: &'static str = "CpuSet";
-    const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Cpus;
-    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Cpus(Cow::Borrowed(&self.0))
@@ -70,7 +67,6 @@ impl Reduce<CpuSet> for CpuSets {
 }
 
 /// CPU numbers in the kernel's list format: `0-3,8`.
-#[must_use]
 pub fn cpu_ranges(cpus: &[u32]) -> String {
     let runs = cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let run = |run: &[u32]| match run {

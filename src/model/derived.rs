@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::direction::Direction::{self, LessIsWorse, MoreIsWorse, Neither};
+use super::direction::Direction;
 use super::reduce::Cell;
 use super::section::Section;
 use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
@@ -125,32 +125,17 @@ impl fmt::Debug for Derived {
 }
 
 impl Derived {
-    const fn new(name: &'static str, formula: Formula, doc: &'static str) -> Self {
-        Self { name, doc, unit: formula.unit(), formula, section: Section::Derived, direction: Neither }
-    }
-
-    const fn delay(name: &'static str, formula: Formula, doc: &'static str) -> Self {
-        Self { section: Section::TaskstatsDelay, direction: MoreIsWorse, ..Self::new(name, formula, doc) }
-    }
-
-    const fn with(self, direction: Direction) -> Self {
-        Self { direction, ..self }
-    }
-
     /// The value of a group, if all inputs have one.
-    #[must_use]
     pub fn total(&self, totals: &Totals, context: Context) -> Option<Cell> {
         self.formula.value(totals, context)
     }
 
     /// The number of threads with a value, of the input with the fewest.
-    #[must_use]
     pub fn covered(&self, totals: &Totals, context: Context) -> u64 {
         self.known_inputs(context).map(|metric| metric.covered(totals)).min().unwrap_or(0)
     }
 
     /// Whether some of a group's `threads` lack a value of an input that they should have.
-    #[must_use]
     pub fn is_partial(&self, totals: &Totals, context: Context, threads: u64) -> bool {
         self.known_inputs(context).any(|metric| metric.is_partial(metric.covered(totals), threads))
     }
@@ -160,80 +145,62 @@ impl Derived {
     }
 }
 
-/// Every derived metric, in the order of listings.
-pub static DERIVED: &[Derived] = &[
-    Derived::new(
-        "affine_success_ratio",
-        Ratio(M::nr_wakeups_affine, &[M::nr_wakeups_affine_attempts]),
-        "Share of tries in which the cache-affine heuristic placed a wake-up.",
-    ),
-    Derived::new("avg_wait_ns", Average(M::wait_sum, M::wait_count), "Average run-queue wait.").with(MoreIsWorse),
-    Derived::new(
-        "cpu_efficiency",
-        Ratio(M::run_time_ns, &[M::run_time_ns, M::wait_time_ns]),
-        "Time on a CPU as a share of the time on or waiting for one.",
-    )
-    .with(LessIsWorse),
-    Derived::new("avg_slice_ns", Average(M::run_time_ns, M::timeslices), "Average time on a CPU per timeslice."),
-    Derived::new(
-        "involuntary_csw_ratio",
-        Ratio(M::nonvoluntary_csw, &[M::nonvoluntary_csw, M::voluntary_csw]),
-        "Share of context switches that were involuntary.",
-    )
-    .with(MoreIsWorse),
-    Derived::new(
-        "disk_io_fraction",
-        Ratio(M::read_bytes, &[M::rchar]),
-        "Bytes fetched from storage per byte requested; above 1 with read-ahead.",
-    )
-    .with(MoreIsWorse),
-    Derived::new(
-        "live_heap_estimate",
-        Difference(M::allocated_bytes, M::deallocated_bytes),
-        "Bytes allocated and not yet freed by the group's threads.",
-    )
-    .with(MoreIsWorse),
-    Derived::new("avg_iowait_ns", Average(M::iowait_sum, M::iowait_count), "Average I/O wait.").with(MoreIsWorse),
-    Derived::delay("avg_cpu_delay_ns", Average(M::cpu_delay_total_ns, M::cpu_delay_count), "Average run-queue wait."),
-    Derived::delay(
-        "avg_blkio_delay_ns",
-        Average(M::blkio_delay_total_ns, M::blkio_delay_count),
-        "Average wait for block I/O.",
-    ),
-    Derived::delay(
-        "avg_swapin_delay_ns",
-        Average(M::swapin_delay_total_ns, M::swapin_delay_count),
-        "Average wait for swap-in.",
-    ),
-    Derived::delay(
-        "avg_freepages_delay_ns",
-        Average(M::freepages_delay_total_ns, M::freepages_delay_count),
-        "Average time per direct reclaim.",
-    ),
-    Derived::delay(
-        "avg_thrashing_delay_ns",
-        Average(M::thrashing_delay_total_ns, M::thrashing_delay_count),
-        "Average time per refault of a page just evicted.",
-    ),
-    Derived::delay(
-        "avg_compact_delay_ns",
-        Average(M::compact_delay_total_ns, M::compact_delay_count),
-        "Average time per memory compaction.",
-    ),
-    Derived::delay(
-        "avg_wpcopy_delay_ns",
-        Average(M::wpcopy_delay_total_ns, M::wpcopy_delay_count),
-        "Average time per write-protect copy (copy on write).",
-    ),
-    Derived::delay(
-        "avg_irq_delay_ns",
-        Average(M::irq_delay_total_ns, M::irq_delay_count),
-        "Average time per interrupt charged to the thread.",
-    ),
-    // Every thrashing event is also a swap-in event, so only the larger of the two counts.
-    Derived::delay(
-        "total_offcpu_delay_ns",
-        SumOfLargest(&[
+/// Turns rows under their section, whose rows usually have a direction in common, into [`DERIVED`].
+macro_rules! derived {
+    ($($section:ident $usual:ident {
+        $(#[doc = $doc:literal] $name:ident = $formula:expr $(, $direction:ident)?;)+
+    })+) => {
+        /// Every derived metric, in the order of listings.
+        pub static DERIVED: &[Derived] = &[$($(Derived {
+            name: stringify!($name),
+            doc: $doc.trim_ascii(),
+            formula: $formula,
+            unit: $formula.unit(),
+            section: Section::$section,
+            direction: [$(Direction::$direction,)? Direction::$usual][0],
+        },)+)+];
+    };
+}
+
+derived! {
+    Derived Neither {
+        /// Share of tries in which the cache-affine heuristic placed a wake-up.
+        affine_success_ratio = Ratio(M::nr_wakeups_affine, &[M::nr_wakeups_affine_attempts]);
+        /// Average run-queue wait.
+        avg_wait_ns = Average(M::wait_sum, M::wait_count), MoreIsWorse;
+        /// Time on a CPU as a share of the time on or waiting for one.
+        cpu_efficiency = Ratio(M::run_time_ns, &[M::run_time_ns, M::wait_time_ns]), LessIsWorse;
+        /// Average time on a CPU per timeslice.
+        avg_slice_ns = Average(M::run_time_ns, M::timeslices);
+        /// Share of context switches that were involuntary.
+        involuntary_csw_ratio = Ratio(M::nonvoluntary_csw, &[M::nonvoluntary_csw, M::voluntary_csw]), MoreIsWorse;
+        /// Bytes fetched from storage per byte requested; above 1 with read-ahead.
+        disk_io_fraction = Ratio(M::read_bytes, &[M::rchar]), MoreIsWorse;
+        /// Bytes allocated and not yet freed by the group's threads.
+        live_heap_estimate = Difference(M::allocated_bytes, M::deallocated_bytes), MoreIsWorse;
+        /// Average I/O wait.
+        avg_iowait_ns = Average(M::iowait_sum, M::iowait_count), MoreIsWorse;
+    }
+    TaskstatsDelay MoreIsWorse {
+        /// Average run-queue wait.
+        avg_cpu_delay_ns = Average(M::cpu_delay_total_ns, M::cpu_delay_count);
+        /// Average wait for block I/O.
+        avg_blkio_delay_ns = Average(M::blkio_delay_total_ns, M::blkio_delay_count);
+        /// Average wait for swap-in.
+        avg_swapin_delay_ns = Average(M::swapin_delay_total_ns, M::swapin_delay_count);
+        /// Average time per direct reclaim.
+        avg_freepages_delay_ns = Average(M::freepages_delay_total_ns, M::freepages_delay_count);
+        /// Average time per refault of a page just evicted.
+        avg_thrashing_delay_ns = Average(M::thrashing_delay_total_ns, M::thrashing_delay_count);
+        /// Average time per memory compaction.
+        avg_compact_delay_ns = Average(M::compact_delay_total_ns, M::compact_delay_count);
+        /// Average time per write-protect copy (copy on write).
+        avg_wpcopy_delay_ns = Average(M::wpcopy_delay_total_ns, M::wpcopy_delay_count);
+        /// Average time per interrupt charged to the thread.
+        avg_irq_delay_ns = Average(M::irq_delay_total_ns, M::irq_delay_count);
+        // Every thrashing event is also a swap-in event, so only the larger of the two counts.
+        /// Total of all delays that taskstats counts.
+        total_offcpu_delay_ns = SumOfLargest(&[
             &[M::cpu_delay_total_ns],
             &[M::blkio_delay_total_ns],
             &[M::freepages_delay_total_ns],
@@ -241,10 +208,9 @@ pub static DERIVED: &[Derived] = &[
             &[M::wpcopy_delay_total_ns],
             &[M::irq_delay_total_ns],
             &[M::swapin_delay_total_ns, M::thrashing_delay_total_ns],
-        ]),
-        "Total of all delays that taskstats counts.",
-    ),
-];
+        ]);
+    }
+}
 
 #[cfg(test)]
 mod tests {

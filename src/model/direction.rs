@@ -14,7 +14,6 @@ pub enum Direction {
 
 impl Direction {
     /// The word for the way that is worse, in listings: `more`, `less`, or nothing.
-    #[must_use]
     pub fn worse_if(self) -> Option<&'static str> {
         match self {
             Self::MoreIsWorse => Some("more"),

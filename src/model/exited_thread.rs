@@ -18,7 +18,6 @@ pub struct ExitedThread {
 
 impl ExitedThread {
     /// A record.
-    #[must_use]
     pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
         Self { state, ppid, started_monotonic_ns, elapsed_ns }
     }

@@ -30,7 +30,6 @@ stored_names! {
 
 impl Errno {
     /// Whether access was denied.
-    #[must_use]
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::EPERM | Self::EACCES)
     }
@@ -94,13 +93,11 @@ stored_names! {
 
 impl ProbeFailure {
     /// Whether it is expected: most programs use another allocator, and kernel threads none.
-    #[must_use]
     pub fn is_routine(&self) -> bool {
         matches!(self, Self::JemallocNotFound | Self::ReadlinkFailure)
     }
 
     /// Whether the kernel denied access to the process or thread.
-    #[must_use]
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::PtraceSeize | Self::PtraceInterrupt)
     }

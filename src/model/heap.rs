@@ -43,7 +43,6 @@ impl HostHeapState {
     }
 
     /// `field: value` lines, `(unknown)` if absent.
-    #[must_use]
     pub fn format_human(&self) -> String {
         self.fields().iter().fold(String::new(), |mut out, (field, _, value)| {
             let _ = writeln!(out, "{field}: {}", text(*value));
@@ -52,7 +51,6 @@ impl HostHeapState {
     }
 
     /// `field: before → after` lines of the fields that differ; empty if none does.
-    #[must_use]
     pub fn diff(&self, other: &Self) -> String {
         let pairs = self.fields().into_iter().zip(other.fields());
         let differing = pairs.filter(|(before, after)| before != after);

@@ -60,13 +60,11 @@ impl KernelField {
     }
 
     /// The path in the newest kernels.
-    #[must_use]
     pub fn newest_path(self) -> &'static str {
         self.path.split(" | ").next().unwrap_or_default()
     }
 
     /// The field and what is done with it, as text.
-    #[must_use]
     pub fn place(self) -> String {
         let path = self.path.replace(" | ", ", else ");
         match self.form {

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
 
-use super::reduce::{Cell, Reduce, Reduction};
+use super::reduce::{Cell, Largest, Maxable, Minable, Smallest};
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
-use super::window_rule::WindowRule;
 
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
 
 /// A limit. Numbers are smaller than `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "Value<'static>")]
 pub enum Limit {
     /// The number.
     Number(u64),
@@ -53,12 +53,6 @@ impl TryFrom<Value<'_>> for Limit {
     }
 }
 
-impl Serialize for Limit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Value::from(*self).serialize(serializer)
-    }
-}
-
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(LimitVisitor)
@@ -83,27 +77,26 @@ impl Visitor<'_> for LimitVisitor {
     }
 }
 
-/// The largest of several limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LargestLimit(pub Limit);
-
-/// The smallest of several protections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SmallestLimit(pub Limit);
-
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $name:ident: $reduced:ident($choose:ident, $reduction:ident), $unit:ident;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident is $kind:ident: $reduced:ident, $unit:ident;)+) => {$(
         $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub Limit);
 
+        impl $kind for $name {}
+
+        impl From<$name> for Cell {
+            fn from(limit: $name) -> Self {
+                limit.0.into()
+            }
+        }
+
         impl Reading for $name {
-            type Reduced = $reduced;
+            type Reduced = $reduced<$name>;
             const NAME: &'static str = stringify!($name);
             const UNIT: Unit = Unit::$unit;
             const SHAPE: Shape = Shape::Unsigned;
-            const WINDOW: WindowRule = WindowRule::Later;
 
             fn value(&self) -> Value<'_> {
                 self.0.into()
@@ -113,49 +106,34 @@ macro_rules! limits {
                 Limit::try_from(value).map(|limit| Some(Self(limit)))
             }
         }
-
-        impl Reduce<$name> for $reduced {
-            const REDUCTION: Reduction = Reduction::$reduction;
-
-            fn single(limit: &$name) -> Self {
-                Self(limit.0)
-            }
-
-            fn merge(&mut self, other: &Self) {
-                self.0 = self.0.$choose(other.0);
-            }
-
-            fn cell(&self) -> Cell {
-                self.0.into()
-            }
-        }
     )+};
 }
 
 limits! {
     /// Limit in microseconds.
-    LimitUs: LargestLimit(max, Max), Us;
+    LimitUs is Maxable: Largest, Us;
     /// Limit in bytes.
-    LimitBytes: LargestLimit(max, Max), Bytes;
+    LimitBytes is Maxable: Largest, Bytes;
     /// Limit of a number of objects.
-    LimitCount: LargestLimit(max, Max), Count;
+    LimitCount is Maxable: Largest, Count;
     /// Protection from reclaim, in bytes.
-    ProtectedBytes: SmallestLimit(min, Min), Bytes;
+    ProtectedBytes is Minable: Smallest, Bytes;
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::reduce::Reduce;
     use super::*;
 
     #[test]
     fn no_limit_is_larger_than_any_number() {
-        let mut largest = LargestLimit(Limit::Number(7));
-        Reduce::<LimitBytes>::add(&mut largest, &LimitBytes(Limit::Max));
-        Reduce::<LimitBytes>::add(&mut largest, &LimitBytes(Limit::Number(u64::MAX)));
-        assert_eq!(Reduce::<LimitBytes>::cell(&largest), Cell::Word("max".to_owned()));
-        let mut smallest = SmallestLimit(Limit::Max);
-        Reduce::<ProtectedBytes>::add(&mut smallest, &ProtectedBytes(Limit::Number(0)));
-        assert_eq!(Reduce::<ProtectedBytes>::cell(&smallest), Cell::Number(0), "nothing protected is a value");
+        let mut largest = Largest::single(&LimitBytes(Limit::Number(7)));
+        largest.add(&LimitBytes(Limit::Max));
+        largest.add(&LimitBytes(Limit::Number(u64::MAX)));
+        assert_eq!(largest.cell(), Cell::Word("max".to_owned()));
+        let mut smallest = Smallest::single(&ProtectedBytes(Limit::Max));
+        smallest.add(&ProtectedBytes(Limit::Number(0)));
+        assert_eq!(smallest.cell(), Cell::Number(0), "nothing protected is a value");
     }
 
     #[test]

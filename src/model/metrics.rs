@@ -18,72 +18,54 @@ macro_rules! rows {
         $define! {
         Primary [] [] {
             /// Scheduling policy by name.
-            policy: CategoricalString = StatPolicy(41);
-                at "policy" as Policy;
+            policy: CategoricalString = StatPolicy(41); at "policy" as Policy;
             /// Nice value, from -20 (favoured) to 19.
-            nice: OrdinalI32 = Stat(19);
-                at "static_prio" as Less(120);
+            nice: OrdinalI32 = Stat(19); at "static_prio" as Less(120);
             /// Kernel priority: fair class 0..39, real time -2..-100, deadline -101.
-            priority: OrdinalI32 = Stat(18);
-                at "prio" as Less(100);
+            priority: OrdinalI32 = Stat(18); at "prio" as Less(100);
             /// Real-time priority; 0 for threads that are not real-time.
-            rt_priority: OrdinalU32 = Stat(40);
-                at "rt_priority";
+            rt_priority: OrdinalU32 = Stat(40); at "rt_priority";
             /// CPUs the thread may run on.
             cpu_affinity: CpuSet = Affinity, Status("Cpus_allowed_list");
                 at "cpus_mask.bits | cpus_allowed.bits" as Cpus;
             /// CPU it last ran on.
-            processor: OrdinalI32 = Stat(39);
-                at "thread_info.cpu | cpu";
+            processor: OrdinalI32 = Stat(39); at "thread_info.cpu | cpu";
             /// State letter: R S D T t X Z P or I.
-            state: char = Status("State");
-                at "__state | state" as State;
+            state: char = Status("State"); at "__state | state" as State;
             /// Threads of the process, counted once per process.
-            nr_threads: GaugeCount = StatusOfLeader("Threads");
-                at "signal->nr_threads";
+            nr_threads: GaugeCount = StatusOfLeader("Threads"); at "signal->nr_threads";
         }
         Primary ["SCHED_CLASS_EXT"] [] {
             /// Whether a sched_ext scheduler runs the thread.
-            ext_enabled: bool = Sched("ext.enabled");
-                at "sched_class" as Representative;
+            ext_enabled: bool = Sched("ext.enabled"); at "sched_class" as Representative;
         }
         Primary ["SCHED_INFO"] [] {
             /// Time on a CPU.
-            run_time_ns: MonotonicNs, MoreIsWorse = Schedstat(1);
-                at "se.sum_exec_runtime";
+            run_time_ns: MonotonicNs, MoreIsWorse = Schedstat(1); at "se.sum_exec_runtime";
             /// Time runnable but waiting for a CPU.
-            wait_time_ns: MonotonicNs, MoreIsWorse = Schedstat(2);
-                at "sched_info.run_delay";
+            wait_time_ns: MonotonicNs, MoreIsWorse = Schedstat(2); at "sched_info.run_delay";
             /// Times put on a CPU.
-            timeslices: MonotonicCount = Schedstat(3);
-                at "sched_info.pcount";
+            timeslices: MonotonicCount = Schedstat(3); at "sched_info.pcount";
         }
         Primary [] [] {
             /// Voluntary context switches: the thread blocked.
-            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches");
-                at "nvcsw";
+            voluntary_csw: MonotonicCount = Status("voluntary_ctxt_switches"); at "nvcsw";
             /// Involuntary context switches: the thread was preempted.
-            nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches");
-                at "nivcsw";
+            nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches"); at "nivcsw";
             /// Migrations to another CPU.
-            nr_migrations: MonotonicCount = Sched("nr_migrations");
-                at "se.nr_migrations";
+            nr_migrations: MonotonicCount = Sched("nr_migrations"); at "se.nr_migrations";
             /// User CPU time.
-            utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14);
-                at "utime" as UserTime;
+            utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14); at "utime" as UserTime;
             /// Kernel CPU time.
-            stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15);
-                at "stime" as SystemTime;
+            stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15); at "stime" as SystemTime;
         }
         Primary [] [FairPolicy] {
             /// Current fair-class slice; stale for SCHED_EXT threads.
-            fair_slice_ns: GaugeNs = Sched("slice");
-                at "se.slice";
+            fair_slice_ns: GaugeNs = Sched("slice"); at "se.slice";
         }
         Primary ["SCHEDSTATS"] [] {
             /// Wake-ups.
-            nr_wakeups: MonotonicCount = Sched("nr_wakeups");
-                at "stats.nr_wakeups | se.statistics.nr_wakeups";
+            nr_wakeups: MonotonicCount = Sched("nr_wakeups"); at "stats.nr_wakeups | se.statistics.nr_wakeups";
             /// Wake-ups on the waker's CPU.
             nr_wakeups_local: MonotonicCount = Sched("nr_wakeups_local");
                 at "stats.nr_wakeups_local | se.statistics.nr_wakeups_local";
@@ -119,26 +101,21 @@ macro_rules! rows {
         }
         Primary ["SCHEDSTATS"] [NonExt] {
             /// Total of run-queue waits.
-            wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum");
-                at "stats.wait_sum | se.statistics.wait_sum";
+            wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum"); at "stats.wait_sum | se.statistics.wait_sum";
             /// Run-queue waits.
-            wait_count: MonotonicCount = Sched("wait_count");
-                at "stats.wait_count | se.statistics.wait_count";
+            wait_count: MonotonicCount = Sched("wait_count"); at "stats.wait_count | se.statistics.wait_count";
             /// Longest run-queue wait.
-            wait_max: PeakNs, MoreIsWorse = Sched("wait_max");
-                at "stats.wait_max | se.statistics.wait_max";
+            wait_max: PeakNs, MoreIsWorse = Sched("wait_max"); at "stats.wait_max | se.statistics.wait_max";
             /// Time in voluntary sleep: the kernel's sleep sum minus blocked time.
             voluntary_sleep_ns: MonotonicNs = SchedDifference("sum_sleep_runtime", "sum_block_runtime");
                 at "stats.sum_sleep_runtime | se.statistics.sum_sleep_runtime" as LessField("stats.sum_block_runtime | se.statistics.sum_block_runtime");
             /// Longest sleep.
-            sleep_max: PeakNs = Sched("sleep_max");
-                at "stats.sleep_max | se.statistics.sleep_max";
+            sleep_max: PeakNs = Sched("sleep_max"); at "stats.sleep_max | se.statistics.sleep_max";
             /// Time blocked uninterruptibly (disk, swap, kernel locks).
             block_sum: MonotonicNs, MoreIsWorse = Sched("sum_block_runtime");
                 at "stats.sum_block_runtime | se.statistics.sum_block_runtime";
             /// Longest block.
-            block_max: PeakNs, MoreIsWorse = Sched("block_max");
-                at "stats.block_max | se.statistics.block_max";
+            block_max: PeakNs, MoreIsWorse = Sched("block_max"); at "stats.block_max | se.statistics.block_max";
             /// Part of block_sum spent on I/O.
             iowait_sum: MonotonicNs, MoreIsWorse = Sched("iowait_sum");
                 at "stats.iowait_sum | se.statistics.iowait_sum";
@@ -148,49 +125,37 @@ macro_rules! rows {
         }
         Primary ["SCHEDSTATS"] [] {
             /// Longest uninterrupted run.
-            exec_max: PeakNs = Sched("exec_max");
-                at "stats.exec_max | se.statistics.exec_max";
+            exec_max: PeakNs = Sched("exec_max"); at "stats.exec_max | se.statistics.exec_max";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] {
             /// Longest slice before preemption.
-            slice_max: PeakNs = Sched("slice_max");
-                at "stats.slice_max | se.statistics.slice_max";
+            slice_max: PeakNs = Sched("slice_max"); at "stats.slice_max | se.statistics.slice_max";
         }
         Primary ["SCHEDSTATS", "SCHED_CORE"] [] {
             /// Time it forced its SMT sibling idle.
-            core_forceidle_sum: MonotonicNs, MoreIsWorse = Sched("core_forceidle_sum");
-                at "stats.core_forceidle_sum";
+            core_forceidle_sum: MonotonicNs, MoreIsWorse = Sched("core_forceidle_sum"); at "stats.core_forceidle_sum";
         }
         Primary [] [] {
             /// Page faults served without disk.
-            minflt: MonotonicCount, MoreIsWorse = Stat(10);
-                at "min_flt";
+            minflt: MonotonicCount, MoreIsWorse = Stat(10); at "min_flt";
             /// Page faults that read from disk.
-            majflt: MonotonicCount, MoreIsWorse = Stat(12);
-                at "maj_flt";
+            majflt: MonotonicCount, MoreIsWorse = Stat(12); at "maj_flt";
         }
         Primary ["TASK_IO_ACCOUNTING"] [] {
             /// Bytes requested by read-like calls, including cache hits.
-            rchar: Bytes = Io("rchar");
-                at "ioac.rchar";
+            rchar: Bytes = Io("rchar"); at "ioac.rchar";
             /// Bytes passed to write-like calls.
-            wchar: Bytes = Io("wchar");
-                at "ioac.wchar";
+            wchar: Bytes = Io("wchar"); at "ioac.wchar";
             /// Read-like calls.
-            syscr: MonotonicCount = Io("syscr");
-                at "ioac.syscr";
+            syscr: MonotonicCount = Io("syscr"); at "ioac.syscr";
             /// Write-like calls.
-            syscw: MonotonicCount = Io("syscw");
-                at "ioac.syscw";
+            syscw: MonotonicCount = Io("syscw"); at "ioac.syscw";
             /// Bytes fetched from storage.
-            read_bytes: Bytes, MoreIsWorse = Io("read_bytes");
-                at "ioac.read_bytes";
+            read_bytes: Bytes, MoreIsWorse = Io("read_bytes"); at "ioac.read_bytes";
             /// Bytes sent to storage.
-            write_bytes: Bytes, MoreIsWorse = Io("write_bytes");
-                at "ioac.write_bytes";
+            write_bytes: Bytes, MoreIsWorse = Io("write_bytes"); at "ioac.write_bytes";
             /// Dirty bytes dropped before write-back, whoever wrote them.
-            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes");
-                at "ioac.cancelled_write_bytes";
+            cancelled_write_bytes: Bytes = Io("cancelled_write_bytes"); at "ioac.cancelled_write_bytes";
         }
         Primary [] [] {
             /// Bytes this thread allocated through jemalloc.
@@ -200,123 +165,85 @@ macro_rules! rows {
         }
         Primary [] [] {
             /// Resident anonymous memory of the process.
-            rss_anon_bytes: GaugeBytes = StatusOfLeader("RssAnon");
-                at "mm->rss_stat.count[1].counter" as PageCounter;
+            rss_anon_bytes: GaugeBytes = StatusOfLeader("RssAnon"); at "mm->rss_stat.count[1].counter" as PageCounter;
             /// Resident memory of files that the process has mapped.
-            rss_file_bytes: GaugeBytes = StatusOfLeader("RssFile");
-                at "mm->rss_stat.count[0].counter" as PageCounter;
+            rss_file_bytes: GaugeBytes = StatusOfLeader("RssFile"); at "mm->rss_stat.count[0].counter" as PageCounter;
             /// Resident shared memory of the process: tmpfs, System V and shared anonymous.
-            rss_shmem_bytes: GaugeBytes = StatusOfLeader("RssShmem");
-                at "mm->rss_stat.count[3].counter" as PageCounter;
+            rss_shmem_bytes: GaugeBytes = StatusOfLeader("RssShmem"); at "mm->rss_stat.count[3].counter" as PageCounter;
             /// Anonymous memory of the process that is swapped out.
-            swap_bytes: GaugeBytes = StatusOfLeader("VmSwap");
-                at "mm->rss_stat.count[2].counter" as PageCounter;
+            swap_bytes: GaugeBytes = StatusOfLeader("VmSwap"); at "mm->rss_stat.count[2].counter" as PageCounter;
         }
         TaskstatsDelay ["TASKSTATS", "TASK_DELAY_ACCT"] [] {
             /// Number of run-queue waits.
-            cpu_delay_count: MonotonicCount = cpu_delay(16, 1);
-                at "sched_info.pcount";
+            cpu_delay_count: MonotonicCount = cpu_delay(16, 1); at "sched_info.pcount";
             /// Time in run-queue waits.
-            cpu_delay_total_ns: MonotonicNs, MoreIsWorse = cpu_delay(24, 1);
-                at "sched_info.run_delay";
+            cpu_delay_total_ns: MonotonicNs, MoreIsWorse = cpu_delay(24, 1); at "sched_info.run_delay";
             /// Longest run-queue wait.
-            cpu_delay_max_ns: PeakNs, MoreIsWorse = cpu_delay(432, 16);
-                at "sched_info.max_run_delay";
+            cpu_delay_max_ns: PeakNs, MoreIsWorse = cpu_delay(432, 16); at "sched_info.max_run_delay";
             /// Shortest run-queue wait.
-            cpu_delay_min_ns: FloorNs = cpu_delay(440, 16);
-                at "sched_info.min_run_delay";
+            cpu_delay_min_ns: FloorNs = cpu_delay(440, 16); at "sched_info.min_run_delay";
             /// Number of waits for block I/O.
-            blkio_delay_count: MonotonicCount, MoreIsWorse = delay(32, 1);
-                at "delays->blkio_count";
+            blkio_delay_count: MonotonicCount, MoreIsWorse = delay(32, 1); at "delays->blkio_count";
             /// Time in waits for block I/O.
-            blkio_delay_total_ns: MonotonicNs, MoreIsWorse = delay(40, 1);
-                at "delays->blkio_delay";
+            blkio_delay_total_ns: MonotonicNs, MoreIsWorse = delay(40, 1); at "delays->blkio_delay";
             /// Longest wait for block I/O.
-            blkio_delay_max_ns: PeakNs, MoreIsWorse = delay(448, 16);
-                at "delays->blkio_delay_max";
+            blkio_delay_max_ns: PeakNs, MoreIsWorse = delay(448, 16); at "delays->blkio_delay_max";
             /// Shortest wait for block I/O.
-            blkio_delay_min_ns: FloorNs = delay(456, 16);
-                at "delays->blkio_delay_min";
+            blkio_delay_min_ns: FloorNs = delay(456, 16); at "delays->blkio_delay_min";
             /// Number of waits for swap-in.
-            swapin_delay_count: MonotonicCount, MoreIsWorse = delay(48, 1);
-                at "delays->swapin_count";
+            swapin_delay_count: MonotonicCount, MoreIsWorse = delay(48, 1); at "delays->swapin_count";
             /// Time in waits for swap-in.
-            swapin_delay_total_ns: MonotonicNs, MoreIsWorse = delay(56, 1);
-                at "delays->swapin_delay";
+            swapin_delay_total_ns: MonotonicNs, MoreIsWorse = delay(56, 1); at "delays->swapin_delay";
             /// Longest wait for swap-in.
-            swapin_delay_max_ns: PeakNs, MoreIsWorse = delay(464, 16);
-                at "delays->swapin_delay_max";
+            swapin_delay_max_ns: PeakNs, MoreIsWorse = delay(464, 16); at "delays->swapin_delay_max";
             /// Shortest wait for swap-in.
-            swapin_delay_min_ns: FloorNs = delay(472, 16);
-                at "delays->swapin_delay_min";
+            swapin_delay_min_ns: FloorNs = delay(472, 16); at "delays->swapin_delay_min";
             /// Number of direct reclaims.
-            freepages_delay_count: MonotonicCount, MoreIsWorse = delay(312, 8);
-                at "delays->freepages_count";
+            freepages_delay_count: MonotonicCount, MoreIsWorse = delay(312, 8); at "delays->freepages_count";
             /// Time in direct reclaims.
-            freepages_delay_total_ns: MonotonicNs, MoreIsWorse = delay(320, 8);
-                at "delays->freepages_delay";
+            freepages_delay_total_ns: MonotonicNs, MoreIsWorse = delay(320, 8); at "delays->freepages_delay";
             /// Longest direct reclaim.
-            freepages_delay_max_ns: PeakNs, MoreIsWorse = delay(480, 16);
-                at "delays->freepages_delay_max";
+            freepages_delay_max_ns: PeakNs, MoreIsWorse = delay(480, 16); at "delays->freepages_delay_max";
             /// Shortest direct reclaim.
-            freepages_delay_min_ns: FloorNs = delay(488, 16);
-                at "delays->freepages_delay_min";
+            freepages_delay_min_ns: FloorNs = delay(488, 16); at "delays->freepages_delay_min";
             /// Number of refaults of pages just evicted.
-            thrashing_delay_count: MonotonicCount, MoreIsWorse = delay(328, 9);
-                at "delays->thrashing_count";
+            thrashing_delay_count: MonotonicCount, MoreIsWorse = delay(328, 9); at "delays->thrashing_count";
             /// Time in refaults of pages just evicted.
-            thrashing_delay_total_ns: MonotonicNs, MoreIsWorse = delay(336, 9);
-                at "delays->thrashing_delay";
+            thrashing_delay_total_ns: MonotonicNs, MoreIsWorse = delay(336, 9); at "delays->thrashing_delay";
             /// Longest refault of a page just evicted.
-            thrashing_delay_max_ns: PeakNs, MoreIsWorse = delay(496, 16);
-                at "delays->thrashing_delay_max";
+            thrashing_delay_max_ns: PeakNs, MoreIsWorse = delay(496, 16); at "delays->thrashing_delay_max";
             /// Shortest refault of a page just evicted.
-            thrashing_delay_min_ns: FloorNs = delay(504, 16);
-                at "delays->thrashing_delay_min";
+            thrashing_delay_min_ns: FloorNs = delay(504, 16); at "delays->thrashing_delay_min";
             /// Number of memory compactions.
-            compact_delay_count: MonotonicCount, MoreIsWorse = delay(352, 11);
-                at "delays->compact_count";
+            compact_delay_count: MonotonicCount, MoreIsWorse = delay(352, 11); at "delays->compact_count";
             /// Time in memory compactions.
-            compact_delay_total_ns: MonotonicNs, MoreIsWorse = delay(360, 11);
-                at "delays->compact_delay";
+            compact_delay_total_ns: MonotonicNs, MoreIsWorse = delay(360, 11); at "delays->compact_delay";
             /// Longest memory compaction.
-            compact_delay_max_ns: PeakNs, MoreIsWorse = delay(512, 16);
-                at "delays->compact_delay_max";
+            compact_delay_max_ns: PeakNs, MoreIsWorse = delay(512, 16); at "delays->compact_delay_max";
             /// Shortest memory compaction.
-            compact_delay_min_ns: FloorNs = delay(520, 16);
-                at "delays->compact_delay_min";
+            compact_delay_min_ns: FloorNs = delay(520, 16); at "delays->compact_delay_min";
             /// Number of write-protect copies (copy on write).
-            wpcopy_delay_count: MonotonicCount, MoreIsWorse = delay(400, 13);
-                at "delays->wpcopy_count";
+            wpcopy_delay_count: MonotonicCount, MoreIsWorse = delay(400, 13); at "delays->wpcopy_count";
             /// Time in write-protect copies (copy on write).
-            wpcopy_delay_total_ns: MonotonicNs, MoreIsWorse = delay(408, 13);
-                at "delays->wpcopy_delay";
+            wpcopy_delay_total_ns: MonotonicNs, MoreIsWorse = delay(408, 13); at "delays->wpcopy_delay";
             /// Longest write-protect copy (copy on write).
-            wpcopy_delay_max_ns: PeakNs, MoreIsWorse = delay(528, 16);
-                at "delays->wpcopy_delay_max";
+            wpcopy_delay_max_ns: PeakNs, MoreIsWorse = delay(528, 16); at "delays->wpcopy_delay_max";
             /// Shortest write-protect copy (copy on write).
-            wpcopy_delay_min_ns: FloorNs = delay(536, 16);
-                at "delays->wpcopy_delay_min";
+            wpcopy_delay_min_ns: FloorNs = delay(536, 16); at "delays->wpcopy_delay_min";
             /// Number of interrupts charged to the thread.
-            irq_delay_count: MonotonicCount, MoreIsWorse = delay(416, 14);
-                at "delays->irq_count";
+            irq_delay_count: MonotonicCount, MoreIsWorse = delay(416, 14); at "delays->irq_count";
             /// Time in interrupts charged to the thread.
-            irq_delay_total_ns: MonotonicNs, MoreIsWorse = delay(424, 14);
-                at "delays->irq_delay";
+            irq_delay_total_ns: MonotonicNs, MoreIsWorse = delay(424, 14); at "delays->irq_delay";
             /// Longest interrupt charged to the thread.
-            irq_delay_max_ns: PeakNs, MoreIsWorse = delay(544, 16);
-                at "delays->irq_delay_max";
+            irq_delay_max_ns: PeakNs, MoreIsWorse = delay(544, 16); at "delays->irq_delay_max";
             /// Shortest interrupt charged to the thread.
-            irq_delay_min_ns: FloorNs = delay(552, 16);
-                at "delays->irq_delay_min";
+            irq_delay_min_ns: FloorNs = delay(552, 16); at "delays->irq_delay_min";
         }
         TaskstatsDelay ["TASKSTATS", "TASK_XACCT"] [] {
             /// Largest resident set of the process.
-            hiwater_rss_bytes: PeakBytes, MoreIsWorse = watermark(200, 3);
-                at "mm->hiwater_rss" as Pages(RESIDENT);
+            hiwater_rss_bytes: PeakBytes, MoreIsWorse = watermark(200, 3); at "mm->hiwater_rss" as Pages(RESIDENT);
             /// Largest virtual size of the process.
-            hiwater_vm_bytes: PeakBytes = watermark(208, 3);
-                at "mm->hiwater_vm" as Pages(&["mm->total_vm"]);
+            hiwater_vm_bytes: PeakBytes = watermark(208, 3); at "mm->hiwater_vm" as Pages(&["mm->total_vm"]);
         }
         }
     };

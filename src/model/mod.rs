@@ -68,15 +68,15 @@ pub use heap::HostHeapState;
 pub(crate) use host::at_least;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
 pub use kernel_field::{FieldForm, KernelField, RESIDENT};
-pub use limit::{LargestLimit, Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes, SmallestLimit};
+pub use limit::{Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 pub use name::{Name, kernel_bytes, may_be_cut, printable};
 pub use process::{Includes, PROCESS, ProcessSource, ProcessState};
 pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
 pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
 pub use record_listing::{RecordRow, record_rows};
 pub use record_types::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, MostFrequent, PeriodUs, Recorded,
-    StateWord, SwitchNumber, ValueKind, Weight,
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, PeriodUs, Recorded, SwitchNumber,
+    ValueKind, Weight,
 };
 pub use reduce::{
     Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
@@ -96,7 +96,7 @@ pub use total::Total;
 pub(crate) use unit::NS_PER_TICK;
 pub use unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
-    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,
+    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, StateWord, Unit,
 };
 pub use value::{Mismatch, Value};
 pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};

@@ -9,7 +9,6 @@ pub type Name = Arc<str>;
 
 /// The text of a kernel name. Bytes that are not UTF-8 become `\xNN`, and so does a backslash that
 /// would look like such an escape, so that two different names never become equal.
-#[must_use]
 pub fn printable(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains("\\x") => Cow::Borrowed(text),
@@ -34,7 +33,6 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 /// The kernel's bytes of a name that [`printable`] converted.
-#[must_use]
 pub fn kernel_bytes(name: &str) -> Cow<'_, [u8]> {
     if !name.contains("\\x") {
         return Cow::Borrowed(name.as_bytes());
@@ -57,7 +55,6 @@ pub fn kernel_bytes(name: &str) -> Cow<'_, [u8]> {
 const LONGEST_COMM: usize = 15;
 
 /// Whether the kernel may have cut this name of a thread: it has as many bytes as the kernel keeps.
-#[must_use]
 pub fn may_be_cut(name: &str) -> bool {
     kernel_bytes(name).len() == LONGEST_COMM
 }

@@ -84,7 +84,6 @@ record! {
 
 impl ProcessState {
     /// Whether the counters of children are those of `earlier`: the process waited for no child in between.
-    #[must_use]
     pub fn has_same_children_as(&self, earlier: &Self) -> bool {
         let mut of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
         of_children.all(|field| field.get(self) == field.get(earlier))

@@ -63,28 +63,9 @@ psi_half! {
     total_usec: CounterUs = "total";
 }
 
-impl PsiHalf {
-    /// The average over 10 seconds, in percent.
-    #[must_use]
-    pub fn avg10_percent(&self) -> f64 {
-        self.avg10.percent()
-    }
-
-    /// The average over 60 seconds, in percent.
-    #[must_use]
-    pub fn avg60_percent(&self) -> f64 {
-        self.avg60.percent()
-    }
-
-    /// The average over 300 seconds, in percent.
-    #[must_use]
-    pub fn avg300_percent(&self) -> f64 {
-        self.avg300.percent()
-    }
-}
-
 impl Hundredths {
-    fn percent(self) -> f64 {
+    /// The value in percent.
+    pub fn percent(self) -> f64 {
         f64::from(self.0) / 100.0
     }
 }
@@ -99,7 +80,6 @@ impl Psi {
     }
 
     /// All values, as `resource.half.field`.
-    #[must_use]
     pub fn values(&self) -> Vec<RecordValue<'_>> {
         let halves = self.resources().flat_map(|(resource, halves)| {
             halves.halves().map(move |(half, pressure)| (format!("{resource}.{half}."), pressure))
@@ -116,18 +96,5 @@ impl PsiResource {
     /// The halves with their names.
     pub fn halves(&self) -> impl Iterator<Item = (&'static str, &PsiHalf)> {
         [("some", &self.some), ("full", &self.full)].into_iter().filter_map(|(name, half)| Some((name, half.as_ref()?)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn averages_are_percentages() {
-        let [avg10, avg60, avg300] = [123, 45, 10_000].map(Hundredths);
-        let half = PsiHalf { avg10, avg60, avg300, ..PsiHalf::default() };
-        let percentages = [half.avg10_percent(), half.avg60_percent(), half.avg300_percent()];
-        assert_eq!(percentages.map(|percent| (percent * 100.0).round()), [123.0, 45.0, 10_000.0]);
     }
 }

@@ -54,7 +54,11 @@ fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Ce
     let mut values = values.filter_map(|value| T::from_value(value).ok().flatten());
     let mut reduced = T::Reduced::single(&values.next()?);
     values.for_each(|value| reduced.add(&value));
-    Some(reduced.cell())
+    match reduced.cell() {
+        // How many cgroups have it is of no interest.
+        Cell::Mode { value, .. } => Some(Cell::Word(value)),
+        cell => Some(cell),
+    }
 }
 
 /// Which cgroups a value covers.
@@ -89,7 +93,6 @@ pub struct RecordField<R: 'static, S: 'static> {
 
 impl<R, S> RecordField<R, S> {
     /// The record's value, if it has one.
-    #[must_use]
     pub fn get<'r>(&self, record: &'r R) -> Option<Value<'r>> {
         (self.get)(record)
     }
@@ -163,7 +166,6 @@ impl KeyPattern {
     }
 
     /// Whether `key` matches the pattern.
-    #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         self.pattern.strip_suffix('*').map_or(key == self.pattern, |front| key.starts_with(front))
     }
@@ -204,7 +206,7 @@ pub(super) use record;
 mod tests {
     use super::super::limit::ProtectedBytes;
     use super::super::record_types::{CounterEvents, CurrentBytes};
-    use super::super::unit::{OrdinalI32, PeakBytes};
+    use super::super::unit::{OrdinalI32, PeakBytes, StateWord};
     use super::*;
 
     #[test]
@@ -222,5 +224,9 @@ mod tests {
         assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Number(3)));
         assert_eq!(of(ValueType::of::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
         assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
+        let words =
+            |words: &[&'static str]| ValueType::of::<StateWord>().reduce(words.iter().copied().map(Value::Name));
+        assert_eq!(words(&["enabled", "disabled", "disabled"]), Some(Cell::Word("disabled".to_owned())));
+        assert_eq!(words(&["b", "a"]), Some(Cell::Word("a".to_owned())), "of equally many, the first in the alphabet");
     }
 }

@@ -1,14 +1,12 @@
 //! The types of values in records. A type determines the unit, the reduction over several cgroups, and
 //! the [`ValueKind`]: how a value changes over time.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
-use super::reduce::{Cell, Largest, Maxable, Mode, Modeable, Reduce, Reduction, Sum, Summable};
+use super::reduce::{Cell, Largest, Maxable, Reduce, Sum, Summable};
 use super::section::Section;
-use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, Unit, numbers};
+use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, StateWord, Unit, numbers};
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
 
@@ -34,7 +32,6 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// The kind's name in listings.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -83,60 +80,6 @@ numbers! {
     Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned, Later;
 }
 
-/// A state or a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct StateWord(pub String);
-
-/// The most frequent of several words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MostFrequent(Mode<StateWord>);
-
-impl Modeable for StateWord {
-    fn label(&self) -> String {
-        self.0.clone()
-    }
-}
-
-impl Reduce<StateWord> for MostFrequent {
-    const REDUCTION: Reduction = Reduction::Mode;
-
-    fn single(word: &StateWord) -> Self {
-        Self(Mode::single(word))
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
-    }
-
-    fn cell(&self) -> Cell {
-        match self.0.cell() {
-            Cell::Mode { value, .. } => Cell::Word(value),
-            other => other,
-        }
-    }
-}
-
-impl Reading for StateWord {
-    type Reduced = MostFrequent;
-    const NAME: &'static str = "StateWord";
-    const UNIT: Unit = Unit::None;
-    const SHAPE: Shape = Shape::Text;
-    const WINDOW: WindowRule = WindowRule::Later;
-
-    fn value(&self) -> Value<'_> {
-        Value::Text(Cow::Borrowed(&self.0))
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
-        match value {
-            Value::Name(name) => Ok(Some(Self(name.to_owned()))),
-            Value::Text(text) => Ok(Some(Self(text.into_owned()))),
-            other => Err(other.mismatch("a string")),
-        }
-    }
-}
-
 macro_rules! kinds {
     ($($kind:ident: $($type:ident)+;)+) => { $($(
         impl Recorded for $type {
@@ -153,21 +96,4 @@ kinds! {
     Protection: ProtectedBytes;
     Setting: PeriodUs Weight OrdinalI32 SwitchNumber;
     State: StateWord;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_most_frequent_word_is_the_total_of_words() {
-        let total = |words: &[&str]| {
-            let mut total = MostFrequent::single(&StateWord(words[0].to_owned()));
-            words[1..].iter().for_each(|word| total.merge(&MostFrequent::single(&StateWord((*word).to_owned()))));
-            total.cell()
-        };
-        assert_eq!(total(&["enabled", "disabled", "disabled"]), Cell::Word("disabled".to_owned()));
-        assert_eq!(total(&["enabled"]), Cell::Word("enabled".to_owned()));
-        assert_eq!(total(&["b", "a"]), Cell::Word("a".to_owned()), "of equally many, the first in the alphabet");
-    }
 }

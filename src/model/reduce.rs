@@ -27,19 +27,16 @@ use serde::Serialize;
 pub trait Summable: Copy + From<u64> + Into<u64> {}
 
 /// Types with the largest value as total.
-pub trait Maxable: Copy + Ord + Into<u64> {}
+pub trait Maxable: Copy + Ord + Into<Cell> {}
 
-/// Types with the smallest value as total; 0 means "no event".
-pub trait Minable: Copy + Ord + Into<u64> {}
+/// Types with the smallest value as total.
+pub trait Minable: Copy + Ord + Into<Cell> {}
 
 /// Types with the range of values as total.
 pub trait Rangeable: Copy + Ord + Into<i64> {}
 
 /// Types with the most frequent value as total.
-pub trait Modeable: Clone + Ord {
-    /// The text of the value.
-    fn label(&self) -> String;
-}
+pub trait Modeable: Clone + Ord + ToString {}
 
 /// The name of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,7 +59,6 @@ pub enum Reduction {
 
 impl Reduction {
     /// The reduction's name in listings.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -113,6 +109,18 @@ pub enum Cell {
         /// The set, if all threads have the same.
         cpus: Option<Vec<u32>>,
     },
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Self::Signed(number)
+    }
 }
 
 /// A reduction over values of type `T`, added one at a time in any order.
@@ -194,7 +202,7 @@ impl<T: Maxable> Reduce<T> for Largest<T> {
     }
 
     fn cell(&self) -> Cell {
-        Cell::Number(self.0.into())
+        self.0.into()
     }
 }
 
@@ -210,11 +218,11 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
     }
 
     fn cell(&self) -> Cell {
-        Cell::Number(self.0.into())
+        self.0.into()
     }
 
     fn measured(value: T) -> Option<T> {
-        Some(value).filter(|&r| Into::<u64>::into(r) != 0)
+        Some(value).filter(|value| Into::<Cell>::into(*value) != Cell::Number(0))
     }
 }
 
@@ -263,7 +271,7 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         // In reverse, because `max_by_key` returns the last of equal values: the smallest value wins.
         let (value, count) =
             self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
-        Cell::Mode { value: value.label(), count: *count, total }
+        Cell::Mode { value: value.to_string(), count: *count, total }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The state of `sched_ext` (`Documentation/scheduler/sched-ext.rst`).
 
 use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
-use super::record_types::{CounterEvents, StateWord, SwitchNumber};
-use super::unit::Reading;
+use super::record_types::{CounterEvents, SwitchNumber};
+use super::unit::{Reading, StateWord};
 
 record! {
     /// `/sys/kernel/sched_ext/`. The source of a value is its file there.
@@ -24,7 +24,6 @@ record! {
 
 impl SchedExtSysfs {
     /// All values.
-    #[must_use]
     pub fn values(&self) -> Vec<RecordValue<'_>> {
         SCHED_EXT.iter().filter_map(|field| field.described(self)).collect()
     }

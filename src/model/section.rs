@@ -14,13 +14,11 @@ macro_rules! sections {
             pub const ALL: &'static [Self] = &[$(Self::$section,)+];
 
             /// The section's name.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$section => $name,)+ }
             }
 
             /// What it contains.
-            #[must_use]
             pub fn doc(self) -> &'static str {
                 match self { $(Self::$section => concat!($($doc),+).trim_ascii(),)+ }
             }
@@ -69,19 +67,16 @@ impl Serialize for Section {
 
 impl Section {
     /// Whether it is about threads, including derived metrics.
-    #[must_use]
     pub fn is_of_threads(self) -> bool {
         (Self::Primary..=Self::Derived).contains(&self)
     }
 
     /// Whether its groups have names of threads, processes or cgroups. The others have one group, of the host.
-    #[must_use]
     pub fn has_named_groups(self) -> bool {
         self == Self::Overview || self.is_of_threads() || self.is_of_cgroups() || self == Self::SmapsRollup
     }
 
     /// Whether it is about single cgroups.
-    #[must_use]
     pub fn is_of_cgroups(self) -> bool {
         (Self::CgroupStats..=Self::Pressure).contains(&self)
     }

@@ -76,7 +76,6 @@ pub struct SnapshotHead {
 impl SnapshotHead {
     /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
     /// ticks.
-    #[must_use]
     pub fn boottime_ns(&self) -> Option<u64> {
         let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
         exact.or_else(|| self.host.as_ref()?.uptime_ns)

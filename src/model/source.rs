@@ -75,7 +75,6 @@ pub(super) const fn watermark(at: u16, since: u16) -> Source {
 
 impl Source {
     /// The file or facility.
-    #[must_use]
     pub fn file(self) -> &'static str {
         match self {
             Self::Stat(_) | Self::StatPolicy(_) => "stat",
@@ -90,7 +89,6 @@ impl Source {
     }
 
     /// The position in the file or facility, as text.
-    #[must_use]
     pub fn place(self) -> String {
         match self {
             Self::Stat(n) | Self::StatPolicy(n) => format!("field {n}"),
@@ -131,7 +129,6 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::CfsOnly, Self::NonExt, Self::FairPolicy];
 
     /// The tag in listings.
-    #[must_use]
     pub fn tag(self) -> &'static str {
         match self {
             Self::CfsOnly => "cfs-only",
@@ -141,7 +138,6 @@ impl Class {
     }
 
     /// What the tag means.
-    #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
             Self::CfsOnly => "counted in fair-class paths only",

@@ -4,7 +4,7 @@
 macro_rules! stored_names {
     ($(#[$meta:meta])* pub enum $name:ident { $(#[doc = $doc:literal] $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum $name {
             $(#[doc = $doc] $variant,)+
@@ -17,7 +17,6 @@ macro_rules! stored_names {
             pub const KNOWN: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name in files.
-            #[must_use]
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)+
@@ -26,7 +25,6 @@ macro_rules! stored_names {
             }
 
             /// What it means, in a sentence; `None` for an unknown name.
-            #[must_use]
             pub fn meaning(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$variant => Some($doc.trim_ascii()),)+
@@ -43,14 +41,6 @@ macro_rules! stored_names {
                 }
             }
         }
-
-        impl PartialEq for $name {
-            fn eq(&self, other: &Self) -> bool {
-                self.name() == other.name()
-            }
-        }
-
-        impl Eq for $name {}
 
         // By name: the order of keys in files is that of their text.
         impl Ord for $name {

@@ -50,7 +50,6 @@ impl CtprofParseSummary {
     pub const MAX_UNREAD_NAMES: usize = 4;
 
     /// Computes the other fields from [`read_failures_by_errno`](Self::read_failures_by_errno).
-    #[must_use]
     pub fn concluded(mut self) -> Self {
         let by_file = self.read_failures_by_errno.iter();
         self.read_failures_by_file = by_file.map(|(file, errnos)| (file.clone(), errnos.values().sum())).collect();
@@ -96,7 +95,6 @@ pub struct CtprofProbeSummary {
 
 impl CtprofProbeSummary {
     /// Computes the other fields from [`failures`](Self::failures).
-    #[must_use]
     pub fn concluded(mut self) -> Self {
         let mut failures = self.failures.clone();
         failures.retain(|failure, _| !failure.is_routine());
@@ -143,7 +141,6 @@ fn is_half(part: u64, whole: u64) -> bool {
 }
 
 /// The key with the highest count, the first of equal ones.
-#[must_use]
 pub fn dominant<K: Ord>(counts: &BTreeMap<K, u64>) -> Option<&K> {
     let most = counts.iter().rev().max_by_key(|(_, count)| **count)?;
     Some(most.0)

@@ -70,7 +70,6 @@ impl fmt::Debug for Metric {
 
 impl MetricId {
     /// Its row of the table.
-    #[must_use]
     pub fn metric(self) -> &'static Metric {
         &METRICS[self as usize]
     }
@@ -78,7 +77,6 @@ impl MetricId {
 
 impl Metric {
     /// The thread's value, if it has one.
-    #[must_use]
     pub fn get<'a>(&self, metrics: &'a Metrics) -> Option<Value<'a>> {
         (self.get)(metrics)
     }
@@ -108,7 +106,6 @@ impl Metric {
     }
 
     /// The value of a group, if any of its threads has one.
-    #[must_use]
     pub fn total(&self, totals: &Totals) -> Option<Cell> {
         (self.total)(totals)
     }
@@ -122,19 +119,16 @@ impl Metric {
     }
 
     /// Number of threads of the group with a value.
-    #[must_use]
     pub fn covered(&self, totals: &Totals) -> u64 {
         (self.covered)(totals)
     }
 
     /// The first source of the procfs engine.
-    #[must_use]
     pub fn file(&self) -> &'static str {
         self.sources.procfs[0].file()
     }
 
     /// The field of taskstats that a capture reads; `None` if it reads another source.
-    #[must_use]
     pub fn taskstats(&self) -> Option<TaskstatsField> {
         self.sources.procfs.iter().find_map(|source| match source {
             Source::Taskstats(field) => Some(*field),
@@ -143,31 +137,26 @@ impl Metric {
     }
 
     /// The condition under which the kernel counts it; `None` if it is not from taskstats.
-    #[must_use]
     pub fn taskstats_family(&self) -> Option<TaskstatsFamily> {
         self.taskstats().map(|field| field.family)
     }
 
     /// The version of `struct taskstats` that added it; `None` if it is not from taskstats.
-    #[must_use]
     pub fn taskstats_since(&self) -> Option<u16> {
         self.taskstats().map(|field| field.since)
     }
 
     /// Whether it describes a process, and only the process's leader has a value.
-    #[must_use]
     pub fn is_leader_only(&self) -> bool {
         matches!(self.sources.procfs, [Source::StatusOfLeader(_)])
     }
 
     /// Whether it describes the instant of the capture, so that two captures always differ.
-    #[must_use]
     pub fn is_instant(&self) -> bool {
         matches!(self.id, MetricId::state | MetricId::processor)
     }
 
     /// Whether some of a group's `threads` lack a value that they should have, if `covered` have one.
-    #[must_use]
     pub fn is_partial(&self, covered: u64, threads: u64) -> bool {
         covered > 0 && covered < threads && !self.is_leader_only()
     }

@@ -48,7 +48,6 @@ pub enum ExitedWork {
 
 impl ExitedWork {
     /// Its name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Threads => "exited threads",
@@ -117,20 +116,17 @@ pub(crate) fn read_time(ns: u64) -> u64 {
 
 impl ThreadState {
     /// Its ids.
-    #[must_use]
     pub fn id(&self) -> ThreadId {
         ThreadId { tgid: self.tgid, tid: self.tid }
     }
 
     /// Whether it has user memory. Kernel threads have none, and neither have threads that exited but are
     /// still listed (states `Z` and `X`).
-    #[must_use]
     pub fn has_memory(&self) -> bool {
         !self.kernel_thread && !matches!(self.metrics.state, Some('Z' | 'X'))
     }
 
     /// Whether this is its process's first thread.
-    #[must_use]
     pub fn is_leader(&self) -> bool {
         self.tid == self.tgid
     }

@@ -6,12 +6,10 @@ use super::thread::ThreadState;
 /// id, and need not keep them. Parts of it are filled at the same time and appended to each other.
 pub trait Threads: Send + Sync {
     /// An empty collection of the same kind.
-    #[must_use]
     fn another(&self) -> Self;
 
     /// An empty collection for the first threads of the snapshot. The others are appended to it, so that it can
     /// pass threads on as soon as they are in their order.
-    #[must_use]
     fn first(&self) -> Self
     where
         Self: Sized,

@@ -1,10 +1,13 @@
 //! The types of values. A type determines the unit and the reduction.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable};
+use super::reduce::{
+    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable,
+};
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
 
@@ -38,7 +41,6 @@ pub enum Unit {
 
 impl Unit {
     /// The unit's name in listings and JSON; empty for [`Unit::None`].
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -84,11 +86,11 @@ pub trait Reading: Sized + 'static {
     /// The type's name, as documentation gives it.
     const NAME: &'static str;
     /// The unit.
-    const UNIT: Unit;
+    const UNIT: Unit = Unit::None;
     /// Its form as data.
     const SHAPE: Shape;
     /// Its value in a window.
-    const WINDOW: WindowRule;
+    const WINDOW: WindowRule = WindowRule::Later;
 
     /// The value as plain data.
     fn value(&self) -> Value<'_>;
@@ -113,6 +115,12 @@ macro_rules! numbers {
         impl From<$name> for $wide {
             fn from(reading: $name) -> $wide {
                 reading.0.into()
+            }
+        }
+
+        impl From<$name> for Cell {
+            fn from(reading: $name) -> Cell {
+                <$wide>::from(reading).into()
             }
         }
 
@@ -170,56 +178,57 @@ numbers! {
     OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned, Later;
 }
 
-/// A name from a small set, borrowed if the set is known at compile time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[repr(transparent)]
-#[serde(transparent)]
-pub struct CategoricalString(pub Cow<'static, str>);
+macro_rules! words {
+    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty);)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[repr(transparent)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
 
-impl Modeable for CategoricalString {
-    fn label(&self) -> String {
-        self.0.to_string()
-    }
-}
+        impl Modeable for $name {}
 
-impl Modeable for char {
-    fn label(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Modeable for bool {
-    fn label(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Reading for CategoricalString {
-    type Reduced = Mode<Self>;
-    const NAME: &'static str = "CategoricalString";
-    const UNIT: Unit = Unit::None;
-    const SHAPE: Shape = Shape::Text;
-    const WINDOW: WindowRule = WindowRule::Later;
-
-    fn value(&self) -> Value<'_> {
-        Value::Text(Cow::Borrowed(&self.0))
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
-        match value {
-            Value::Name(name) => Ok(Some(Self(Cow::Borrowed(name)))),
-            Value::Text(text) => Ok(Some(Self(Cow::Owned(text.into_owned())))),
-            other => Err(other.mismatch("a string")),
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
         }
-    }
+
+        impl Reading for $name {
+            type Reduced = Mode<Self>;
+            const NAME: &'static str = stringify!($name);
+            const SHAPE: Shape = Shape::Text;
+
+            fn value(&self) -> Value<'_> {
+                Value::Text(Cow::Borrowed(&self.0))
+            }
+
+            fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+                match value {
+                    Value::Name(name) => Ok(Some(Self(name.into()))),
+                    Value::Text(text) => Ok(Some(Self(text.into_owned().into()))),
+                    other => Err(other.mismatch("a string")),
+                }
+            }
+        }
+    )+};
 }
+
+words! {
+    /// A name from a small set, borrowed if the set is known at compile time.
+    CategoricalString(Cow<'static, str>);
+    /// A state or a name.
+    StateWord(String);
+}
+
+impl Modeable for char {}
+
+impl Modeable for bool {}
 
 impl Reading for char {
     type Reduced = Mode<Self>;
     const NAME: &'static str = "char";
-    const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Letter;
-    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Letter(*self)
@@ -237,9 +246,7 @@ impl Reading for char {
 impl Reading for bool {
     type Reduced = Mode<Self>;
     const NAME: &'static str = "bool";
-    const UNIT: Unit = Unit::None;
     const SHAPE: Shape = Shape::Flag;
-    const WINDOW: WindowRule = WindowRule::Later;
 
     fn value(&self) -> Value<'_> {
         Value::Flag(*self)

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::ser::{Serialize, Serializer};
+use serde::Serialize;
 
 /// One value as plain data.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
 pub enum Value<'a> {
     /// A number without sign.
@@ -35,13 +36,11 @@ pub struct Mismatch {
 
 impl Value<'_> {
     /// The error for a value that is not `expected`.
-    #[must_use]
     pub fn mismatch(&self, expected: &'static str) -> Mismatch {
         Mismatch { expected, found: self.to_string() }
     }
 
     /// The value without what it borrows.
-    #[must_use]
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Self::Unsigned(number) => Value::Unsigned(number),
@@ -97,18 +96,4 @@ integers! {
     u16 => Unsigned, "a whole number from 0 to 65535";
     u32 => Unsigned, "a whole number from 0 to 4294967295";
     i32 => Signed, "a whole number from -2147483648 to 2147483647";
-}
-
-impl Serialize for Value<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Unsigned(n) => serializer.serialize_u64(*n),
-            Self::Signed(n) => serializer.serialize_i64(*n),
-            Self::Flag(flag) => serializer.serialize_bool(*flag),
-            Self::Letter(letter) => serializer.serialize_char(*letter),
-            Self::Name(name) => serializer.serialize_str(name),
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::Cpus(cpus) => serializer.collect_seq(cpus.iter()),
-        }
-    }
 }

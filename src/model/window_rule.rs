@@ -28,7 +28,6 @@ pub enum InWindow {
 
 impl WindowRule {
     /// The value of a window whose captures have these values.
-    #[must_use]
     pub fn apply(self, earlier: Option<&Value<'_>>, later: Option<&Value<'_>>) -> InWindow {
         match (self, earlier, later) {
             (Self::Later, ..) => InWindow::Later,

@@ -8,21 +8,16 @@ use crate::model::SnapshotHead;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoWindow {
-    /// The host was restarted in between, or there are two hosts.
     #[error("the snapshots are from different boots, so there is no time in between; `ctprof compare` compares totals")]
     DifferentBoots,
-    /// A snapshot does not say from which boot it is.
     #[error("a snapshot does not say from which boot it is; capture again with this ctprof")]
     UnknownBoot,
-    /// The snapshots are of different selections of processes.
     #[error(
         "the snapshots are of different processes, and those of one would seem to exit; capture with the same --pid"
     )]
     DifferentProcesses,
-    /// The second snapshot is not the later one.
     #[error("the second snapshot is the earlier one; swap them")]
     NotLater,
-    /// A snapshot is a window itself.
     #[error("one of the files is a window already; `ctprof show` shows it alone")]
     IsWindow,
 }
@@ -32,15 +27,10 @@ pub enum NoWindow {
 pub(super) struct Clocks {
     /// Length without time suspended, in nanoseconds.
     pub(super) duration_ns: u64,
-    /// Time suspended, in nanoseconds, if it is known.
     pub(super) suspended_ns: Option<u64>,
-    /// Time since boot at the start, in nanoseconds.
     pub(super) start_boottime_ns: u64,
-    /// `CLOCK_MONOTONIC` at the start, in nanoseconds, if it is known.
     pub(super) start_monotonic_ns: Option<u64>,
-    /// `CLOCK_MONOTONIC` at the end, in nanoseconds, if it is known.
     pub(super) end_monotonic_ns: Option<u64>,
-    /// Length of a `USER_HZ` tick, in nanoseconds.
     pub(super) ns_per_tick: u64,
 }
 
@@ -50,10 +40,6 @@ const USUAL_TICKS: u64 = 100;
 const SHORTEST_SUSPEND_NS: u64 = 1_000_000;
 
 impl Clocks {
-    /// The clocks of a window between two snapshots.
-    ///
-    /// # Errors
-    /// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
     pub(super) fn between(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<Self, NoWindow> {
         if earlier.window.is_some() || later.window.is_some() {
             return Err(NoWindow::IsWindow);
@@ -119,9 +105,6 @@ impl Clocks {
 }
 
 /// Checks that two snapshots are the ends of a window.
-///
-/// # Errors
-/// [`NoWindow`] if they are not two captures of one boot, the earlier one first.
 pub fn check(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<(), NoWindow> {
     Clocks::between(earlier, later).map(drop)
 }

@@ -1,17 +1,35 @@
-//! PlacedRecords of exited threads: what they did in a window, for whom, and in which counters of processes it is.
+//! Records of exited threads: what they did in a window, for whom, and in which counters of processes it is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::boot::Clocks;
-use super::exited::ExitedThread;
 use super::join::WindowStart;
 use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
-use crate::model::{Includes, ThreadId, ThreadSpan, ThreadState};
+use crate::model::{ExitRecords, ExitedThread, Includes, Party, ThreadId, ThreadSpan, ThreadState};
+
+/// Calls its argument for each record, in the order of the exits.
+pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
+
+/// Records of exited threads, as a recorder passes them.
+#[derive(Default)]
+pub struct Exits<'r> {
+    /// Where they came from, and how many there are; `None` without records.
+    pub summary: Option<ExitRecords>,
+    pub each: Option<EachExit<'r>>,
+}
+
+impl Exits<'_> {
+    pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
+        if let Some(each) = self.each {
+            each(&mut found);
+        }
+    }
+}
 
 /// Where records belong in a window.
 pub(super) struct PlacedRecords<'s> {
@@ -45,7 +63,7 @@ impl<'s> PlacedRecords<'s> {
     /// The place of the earlier thread that a record continues.
     pub(super) fn earlier_place(&self, exited: &ThreadState) -> Option<usize> {
         let place = self.start.earlier.find(exited.id()).filter(|place| !self.recorded.contains(place))?;
-        (exited.start_time_clock_ticks == self.start.earlier.threads()[place].start_ticks).then_some(place)
+        (exited.start_time_clock_ticks == self.start.earlier.threads[place].start_ticks).then_some(place)
     }
 
     /// The thread of a record with its part of the window, and its work; `None` if it is of another time.
@@ -58,36 +76,40 @@ impl<'s> PlacedRecords<'s> {
         self.impossible_delays += u64::from(state.metrics.remove_impossible_delays(elapsed_ns));
         let alive_ns = self.clocks.alive_ns(started_monotonic_ns, elapsed_ns);
         state.span = Some(ThreadSpan { alive_ns, started: known.is_none(), exited: true, ..ThreadSpan::default() });
-        let earlier = known.map(|place| &self.start.earlier.threads()[place]);
-        if let Some((place, earlier)) = known.zip(earlier) {
+        if let Some(place) = known {
             self.recorded.insert(place);
             // Counters that went backwards are those of listed threads.
             self.start.earlier.subtract(place, &mut state.metrics, |_| {});
-            state.cgroup = state.cgroup.or_else(|| earlier.cgroup.clone());
+            state.cgroup = state.cgroup.or_else(|| self.start.earlier.threads[place].cgroup.clone());
         }
         let work = Work::of_thread(&state.metrics, self.start.clocks.ns_per_tick);
         let start_ns = self.start.clocks.boot_ns(state.start_time_clock_ticks);
         let process = self.parents.get(state.tgid, start_ns).copied();
-        let living = process.filter(|process| process.is_living);
-        match living {
+        match process.filter(|process| process.is_living) {
             Some(process) => self.unexplained.explain_thread(process.tgid, work),
             None => self.unexplained.explain_record((ppid, start_ns), work, &self.parents),
         }
-        let later = living.and_then(|process| processes.party(process.tgid));
-        let earlier = earlier.or_else(|| self.earlier_leader(process?));
-        state.party = later.or(earlier.and_then(|thread| thread.party));
+        state.party = self.party(processes, process, known);
         Some((state, work))
+    }
+
+    /// The party of an exited thread: that of its process in the later capture, else in the earlier one.
+    fn party(&self, processes: &Processes, process: Option<KnownProcess>, known: Option<usize>) -> Option<Party> {
+        let later = process.filter(|process| process.is_living).and_then(|process| processes.party(process.tgid));
+        let earlier =
+            || known.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
+        later.or_else(|| earlier()?.party)
     }
 
     /// The leader of a process in the earlier capture.
     fn earlier_leader(&self, process: KnownProcess) -> Option<&'s PackedThread> {
         let KnownProcess { tgid, is_in_earlier: true, .. } = process else { return None };
-        self.start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &self.start.earlier.threads()[place])
+        self.start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &self.start.earlier.threads[place])
     }
 }
 
 /// The threads of the earlier capture that were not found again.
 fn gone(start: &WindowStart) -> impl Iterator<Item = &PackedThread> {
-    let threads = start.earlier.threads().iter().zip(&start.found);
+    let threads = start.earlier.threads.iter().zip(&start.found);
     threads.filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(thread, _)| thread)
 }

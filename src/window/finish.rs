@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering;
 use super::accounting::{Accounted, account};
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
-use super::exit_records::PlacedRecords;
-use super::exited::{ExitedThread, Exits};
+use super::exit_records::{Exits, PlacedRecords};
 use super::fold::Fold;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
 use super::parents::Parents;
 use super::work::Work;
 use crate::model::{
-    ExitRecords, ExitedWork, HostCpuTime, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads, WindowInfo,
+    ExitRecords, ExitedThread, ExitedWork, HostCpuTime, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads,
+    WindowInfo,
 };
 
 /// The host in a window.
@@ -35,20 +35,21 @@ impl<T: Threads> Join<T> {
         let readings = CpuReadings::of(later);
         let host = self.host(&start, &readings);
         let clocks = host.clocks;
-        let parents =
-            self.lineage.as_ref().map(|lineage| Arc::clone(&lineage.parents)).unwrap_or_else(|| {
-                Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks))
-            });
+        let parents = match &self.lineage {
+            Some(lineage) => Arc::clone(&lineage.parents),
+            None => Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks)),
+        };
         let mut records = PlacedRecords::new(&start, clocks, &self.processes, parents);
         let mut fold = Fold::default();
-        exits.for_each(|exited| fold.extend(self.placed(&mut records, exited)));
+        exits.for_each(|exited| self.placed(&mut records, exited).into_iter().for_each(|thread| fold.add(thread)));
         let PlacedRecords { unexplained, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
         for mut thread in unexplained.into_threads(&self.processes, most_ns) {
             // The children that a recorder waits for are orphans of the command.
-            if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children(&thread) {
+            let is_of_children = thread.exited_work == Some(ExitedWork::Children);
+            if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children {
                 thread.party = Some(Party::Command);
             }
             self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick), thread.party);
@@ -103,7 +104,7 @@ impl<T: Threads> Join<T> {
         let is_gone = |(place, _): &(usize, &PackedThread)| {
             !start.found[*place].load(Ordering::Relaxed) && !recorded.contains(place)
         };
-        for (_, gone) in start.earlier.threads().iter().enumerate().filter(is_gone) {
+        for (_, gone) in start.earlier.threads.iter().enumerate().filter(is_gone) {
             self.threads.add(ThreadState {
                 tid: gone.id.tid,
                 tgid: gone.id.tgid,
@@ -127,7 +128,7 @@ impl<T: Threads> Join<T> {
             explained_ns: self.explained_ns.saturating_add(own_ns.unwrap_or(self.own_ns)),
             started: listed.saturating_add(self.started_and_exited),
         };
-        let had_counters = start.earlier.threads().iter().any(|thread| thread.process.is_some());
+        let had_counters = start.earlier.threads.iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,
             duration_ns: clocks.duration_ns,
@@ -140,8 +141,4 @@ impl<T: Threads> Join<T> {
             command: None,
         }
     }
-}
-
-fn is_of_children(thread: &ThreadState) -> bool {
-    thread.exited_work == Some(ExitedWork::Children)
 }

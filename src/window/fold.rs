@@ -19,8 +19,7 @@ struct FoldKey {
 }
 
 impl Fold {
-    /// Adds an exited thread.
-    fn add(&mut self, mut thread: ThreadState) {
+    pub(super) fn add(&mut self, mut thread: ThreadState) {
         let span = thread.span.unwrap_or_default();
         let kind = FoldKey {
             pcomm: Name::clone(&thread.pcomm),
@@ -42,13 +41,6 @@ impl Fold {
                 thread.name_complete = false;
                 self.0.insert(kind, thread);
             }
-        }
-    }
-
-    /// Adds an exited thread, if there is one.
-    pub(super) fn extend(&mut self, thread: Option<ThreadState>) {
-        if let Some(thread) = thread {
-            self.add(thread);
         }
     }
 

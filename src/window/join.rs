@@ -11,7 +11,7 @@ use super::packed_threads::{PackedThread, PackedThreads};
 use super::processes::{Processes, Seen};
 use super::work::Work;
 use crate::model::{
-    HostCpuTime, Includes, METRICS, MetricId, Metrics, Party, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
+    HostCpuTime, Includes, METRICS, Metric, MetricId, Party, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,
 };
 
@@ -41,7 +41,6 @@ pub struct Join<T> {
     pub(super) start: Arc<WindowStart>,
     /// The earlier totals of threads that were found again; of totals only.
     pub(super) before: T,
-    /// The later threads.
     pub(super) threads: T,
     pub(super) processes: Processes,
     pub(super) missed: u64,
@@ -75,9 +74,8 @@ impl ReadTimes {
     fn add(&mut self, earlier_ns: u64, later_ns: u64, run_ns: u64) {
         // A nanosecond lets idle threads decide where all are idle.
         let weight = u128::from(run_ns).saturating_add(1);
-        self.earlier = self.earlier.saturating_add(u128::from(earlier_ns).saturating_mul(weight));
-        self.later = self.later.saturating_add(u128::from(later_ns).saturating_mul(weight));
-        self.weight = self.weight.saturating_add(weight);
+        let weighted = |ns| u128::from(ns).saturating_mul(weight);
+        self.merge(Self { earlier: weighted(earlier_ns), later: weighted(later_ns), weight });
     }
 
     fn merge(&mut self, other: Self) {
@@ -87,7 +85,6 @@ impl ReadTimes {
         self.weight = self.weight.saturating_add(weight);
     }
 
-    /// The means.
     pub(super) fn means(self) -> (u64, u64) {
         let mean = |sum: u128| u64::try_from(sum / self.weight.max(1)).unwrap_or(u64::MAX);
         (mean(self.earlier), mean(self.later))
@@ -102,9 +99,8 @@ pub struct Joined<T> {
     pub before: T,
     /// The later threads, and exited ones.
     pub threads: T,
-    /// The window.
     pub window: WindowInfo,
-    /// The increase of the host's CPU time.
+    /// The increase of the host's.
     pub cpu_time: Option<HostCpuTime>,
     /// Number of records of exited threads that lack delays because the kernel's are longer than the thread lived.
     pub impossible_delays: u64,
@@ -119,7 +115,7 @@ impl<T: Threads> Threads for Join<T> {
         let start = Arc::clone(&self.start);
         let place = start.earlier.find(thread.id());
         let same = place.filter(|place| {
-            let earlier = start.earlier.threads()[*place].start_ticks;
+            let earlier = start.earlier.threads[*place].start_ticks;
             earlier == thread.start_time_clock_ticks
         });
         match (same, thread.start_time_clock_ticks) {
@@ -181,11 +177,12 @@ impl<T: Threads> Join<T> {
     /// Adds a thread that was alive at both ends.
     fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
-        let earlier = &start.earlier.threads()[place];
+        let earlier = &start.earlier.threads[place];
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
-        self.subtract(start, place, &mut thread.metrics);
+        let count = |metric: &Metric| *self.backwards.entry(metric.id).or_default() += 1;
+        start.earlier.subtract(place, &mut thread.metrics, count);
         let mut work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         let is_comparable = !has_counters_of_another(earlier, &thread, work, start.clocks.ns_per_tick);
         if !is_comparable {
@@ -220,11 +217,6 @@ impl<T: Threads> Join<T> {
     pub(super) fn explain(&mut self, work: Work, party: Option<Party>) {
         let sum = if party == Some(Party::Ctprof) { &mut self.own_ns } else { &mut self.explained_ns };
         *sum = sum.saturating_add(work[MetricId::run_time_ns]);
-    }
-
-    /// Replaces the metrics by their increases since those of the earlier thread at `place`.
-    fn subtract(&mut self, start: &WindowStart, place: usize, later: &mut Metrics) {
-        start.earlier.subtract(place, later, |metric| *self.backwards.entry(metric.id).or_default() += 1);
     }
 
     /// Adds a thread that started in the window: its totals are of the window.

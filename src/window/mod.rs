@@ -6,7 +6,6 @@ mod boot;
 mod cpu_ticks;
 mod cpu_time;
 mod exit_records;
-mod exited;
 mod finish;
 mod fold;
 mod head;
@@ -23,18 +22,16 @@ use std::sync::atomic::AtomicBool;
 use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::CpuReadings;
-pub use self::exited::{EachExit, ExitedThread, Exits};
+pub use self::exit_records::{EachExit, Exits};
 pub use self::join::{Join, Joined};
 use self::join::{JoinedValues, WindowStart};
 use self::lineage::Lineage;
 pub use self::packed_threads::PackedThreads;
 use self::parents::{Living, Parents};
+pub use crate::model::ExitedThread;
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
-///
-/// # Errors
-/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
     recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, Recording::default())
 }
@@ -42,18 +39,13 @@ pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofS
 /// What a recorder knows of a window beyond its two captures.
 #[derive(Default)]
 pub struct Recording<'r> {
-    /// Records of threads that exited.
     pub exits: Exits<'r>,
-    /// Process id of the recorder.
+    /// Its process id.
     pub recorder: u32,
-    /// The command that it ran.
     pub command: Option<RecordedCommand>,
 }
 
 /// The window between two snapshots.
-///
-/// # Errors
-/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn recorded(
     earlier: &SnapshotHead,
     threads: PackedThreads,
@@ -87,9 +79,6 @@ fn living(leader: &ThreadState) -> Living {
 
 /// Joins the threads of `later` as they are added to those of `earlier`, and turns their values into those of
 /// the window.
-///
-/// # Errors
-/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn increases<T: Threads>(
     earlier: &SnapshotHead,
     threads: PackedThreads,
@@ -101,9 +90,6 @@ pub fn increases<T: Threads>(
 
 /// Joins the threads of `later` as they are added to those of `earlier`. Values stay totals: before those of
 /// threads that were alive at both ends, and after theirs, those of threads that started, and exited work.
-///
-/// # Errors
-/// [`NoWindow`] if the snapshots are not two captures of one boot, the earlier one first.
 pub fn totals<T: Threads>(
     earlier: &SnapshotHead,
     threads: PackedThreads,
@@ -121,7 +107,7 @@ fn join<T: Threads>(
     values: JoinedValues,
 ) -> Result<Join<T>, NoWindow> {
     let clocks = Clocks::between(earlier, later)?;
-    let found = (0..threads.len()).map(|_| AtomicBool::new(false)).collect();
+    let found = (0..threads.threads.len()).map(|_| AtomicBool::new(false)).collect();
     let start = WindowStart {
         earlier: threads,
         clocks,

@@ -1,6 +1,5 @@
 //! The threads of the earlier capture, packed: a million of them fit in memory while the later ones stream by.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
@@ -15,7 +14,7 @@ const _: () = assert!(METRICS.len() < 128);
 /// Threads of the earlier capture, by id.
 #[derive(Clone, Debug, Default)]
 pub struct PackedThreads {
-    threads: Vec<PackedThread>,
+    pub(super) threads: Vec<PackedThread>,
     /// The metrics of all threads: for each thread the number of values, then its values with the index of
     /// their metrics.
     bytes: Vec<u8>,
@@ -68,14 +67,6 @@ impl Words {
         self.values.push(value.clone());
         self.places.insert(value, place);
         place
-    }
-}
-
-fn borrowed<'v>(value: &'v Value<'static>) -> Value<'v> {
-    match value {
-        Value::Text(text) => Value::Text(Cow::Borrowed(text)),
-        Value::Cpus(cpus) => Value::Cpus(Cow::Borrowed(cpus)),
-        other => other.clone(),
     }
 }
 
@@ -132,30 +123,15 @@ impl Threads for PackedThreads {
 
 impl PackedThreads {
     /// The threads of a snapshot.
-    #[must_use]
     pub fn of_threads(threads: impl IntoIterator<Item = ThreadState>) -> Self {
         let mut earlier = Self::default();
         threads.into_iter().for_each(|thread| earlier.add(thread));
         earlier
     }
 
-    /// Number of threads.
-    pub(super) fn len(&self) -> usize {
-        self.threads.len()
-    }
-
-    pub(super) fn threads(&self) -> &[PackedThread] {
-        &self.threads
-    }
-
     /// The index of a thread.
     pub(super) fn find(&self, id: ThreadId) -> Option<usize> {
         self.threads.binary_search_by_key(&id, |thread| thread.id).ok()
-    }
-
-    /// Stores the metrics of the thread at `place`.
-    fn unpack(&self, place: usize, metrics: &mut Metrics) {
-        self.each_value(place, |metric, value| metric.set(metrics, value).expect("the metric had this value"));
     }
 
     /// Replaces the metrics in `later` by those of a window that started with the thread at `place`, and calls
@@ -170,9 +146,9 @@ impl PackedThreads {
         };
         self.each_value(place, |metric, value| {
             known[metric.id as usize] = true;
-            match (CPU_TICKS.iter().position(|id| *id == metric.id), &value) {
+            match (CPU_TICKS.iter().position(|id| *id == metric.id), value) {
                 (Some(part), Value::Unsigned(number)) => ticks[part] = Some(*number),
-                _ if metric.window != WindowRule::Later => subtract(metric, &value, later),
+                _ if metric.window != WindowRule::Later => subtract(metric, value, later),
                 _ => {}
             }
         });
@@ -190,17 +166,16 @@ impl PackedThreads {
     }
 
     /// Calls `found` for each value of the thread at `place`.
-    fn each_value<'e>(&'e self, place: usize, mut found: impl FnMut(&'static Metric, Value<'e>)) {
+    fn each_value(&self, place: usize, mut found: impl FnMut(&'static Metric, &Value<'static>)) {
         let mut reader = PackedReader { bytes: &self.bytes, at: self.threads[place].at };
         for _ in 0..reader.number() {
             let metric = &METRICS[index(reader.number())];
             let number = reader.number();
-            let value = match metric.shape {
-                Shape::Unsigned => Value::Unsigned(number),
-                Shape::Signed => Value::Signed(unfolded(number)),
-                _ => borrowed(&self.words.values[index(number)]),
-            };
-            found(metric, value);
+            match metric.shape {
+                Shape::Unsigned => found(metric, &Value::Unsigned(number)),
+                Shape::Signed => found(metric, &Value::Signed(unfolded(number))),
+                _ => found(metric, &self.words.values[index(number)]),
+            }
         }
     }
 
@@ -221,7 +196,9 @@ impl PackedThreads {
             smaps_rollup_kib: packed.smaps_rollup_kib.clone(),
             ..ThreadState::default()
         };
-        self.unpack(place, &mut thread.metrics);
+        self.each_value(place, |metric, value| {
+            metric.set(&mut thread.metrics, value.clone()).expect("the metric had this value");
+        });
         thread
     }
 
@@ -317,7 +294,7 @@ mod tests {
             let mut earlier = PackedThreads::of_threads(threads[..cut].to_vec());
             earlier.append(PackedThreads::of_threads(threads[cut..].iter().rev().cloned()));
             for place in 0..threads.len() {
-                let id = earlier.threads()[place].id;
+                let id = earlier.threads[place].id;
                 let original = threads.iter().find(|thread| thread.id() == id).unwrap();
                 let unpacked = earlier.thread(place, original);
                 assert_eq!(unpacked.metrics, original.metrics, "cut at {cut}");

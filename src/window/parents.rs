@@ -2,8 +2,9 @@
 //! by its id and its start.
 
 use super::boot::Clocks;
-use super::exited::{ExitedThread, Exits};
+use super::exit_records::Exits;
 use super::packed_threads::{PackedThread, PackedThreads};
+use crate::model::ExitedThread;
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Parents {
             is_living: false,
         };
         let mut all: Vec<_> = living.map(|process| KnownProcess { is_living: true, ..known(process) }).collect();
-        let before = earlier.threads().iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
+        let before = earlier.threads.iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
         all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
         exits.for_each(|exited| {
             let ExitedThread { state, ppid, .. } = exited;

@@ -241,7 +241,7 @@ const MOST_ANCESTORS: usize = 64;
 
 /// The counters that a process had in the earlier capture, when its threads were read and after all threads.
 fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
-    let leader = &earlier.threads()[earlier.find(ThreadId { tgid, tid: tgid })?];
+    let leader = &earlier.threads[earlier.find(ThreadId { tgid, tid: tgid })?];
     leader.process.as_deref().zip(leader.process_after())
 }
 

@@ -57,7 +57,7 @@ mod tests {
         let some = cpu.some.unwrap();
         assert_eq!((some.avg10.0, some.avg60.0, some.avg300.0, some.total_usec.0), (509, 99, 10_021, 707_667));
         assert_eq!(cpu.full, Some(PsiHalf::default()));
-        assert!((some.avg10_percent() - 5.09).abs() < 1e-9);
+        assert!((some.avg10.percent() - 5.09).abs() < 1e-9);
     }
 
     #[test]
