@@ -18,7 +18,7 @@ pub struct Census {
     pub started: u64,
     /// In a window, number of threads that exited in it. They are counted nowhere else.
     pub exited: u64,
-    present: Vec<&'static Metric>,
+    /// The metrics that no thread has a value of.
     absent: Vec<&'static Metric>,
     /// Process ids of the first and the last thread.
     ends: Option<(u32, u32)>,
@@ -26,10 +26,9 @@ pub struct Census {
 
 impl Default for Census {
     fn default() -> Self {
+        let (threads, processes, user_processes, kernel_threads, started, exited, ends) = Default::default();
         let absent = METRICS.iter().collect();
-        let present = Vec::new();
-        let (threads, processes, user_processes, kernel_threads, started, exited) = Default::default();
-        Self { threads, processes, user_processes, kernel_threads, started, exited, present, absent, ends: None }
+        Self { threads, processes, user_processes, kernel_threads, started, exited, absent, ends }
     }
 }
 
@@ -54,13 +53,12 @@ impl Census {
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
-        self.present.extend(self.absent.extract_if(.., |metric| metric.get(&thread.metrics).is_some()));
+        self.absent.retain(|metric| metric.get(&thread.metrics).is_none());
     }
 
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
-        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, absent: _, ends } =
-            next;
+        let Self { threads, processes, user_processes, kernel_threads, started, exited, absent, ends } = next;
         let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
         self.threads += threads;
         self.processes += processes - u64::from(shared);
@@ -68,8 +66,7 @@ impl Census {
         self.kernel_threads += kernel_threads;
         self.started = self.started.saturating_add(started);
         self.exited = self.exited.saturating_add(exited);
-        let is_new = |metric: &mut &'static Metric| present.iter().any(|one| std::ptr::eq(*one, *metric));
-        self.present.extend(self.absent.extract_if(.., is_new));
+        self.absent.retain(|metric| absent.iter().any(|other| other.id == metric.id));
         self.ends = match (self.ends, ends) {
             (Some((first, _)), Some((_, last))) => Some((first, last)),
             (before, after) => before.or(after),
@@ -78,12 +75,12 @@ impl Census {
 
     /// Whether any thread has a value of one of these metrics.
     pub fn has(&self, which: impl Fn(&'static Metric) -> bool) -> bool {
-        self.present.iter().any(|metric| which(metric))
+        self.present().any(which)
     }
 
     /// The metrics that any thread has a value of.
     pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
-        self.present.iter().copied()
+        METRICS.iter().filter(|metric| self.absent.iter().all(|absent| absent.id != metric.id))
     }
 }
 
@@ -112,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_was_counted_as_a_process_with_memory() {
+    fn a_zombie_is_no_process_with_memory() {
         let mut zombie = thread(1, 1);
         zombie.metrics.state = Some('Z');
         let census = Census::of(&[zombie, thread(7, 7)]);

@@ -21,14 +21,6 @@ optional_record! {
     }
 }
 
-/// The fields by name, with their units.
-macro_rules! by_name {
-    ($state:ident: $($field:ident $unit:ident),+) => {{
-        let HostHeapState { $($field),+ } = *$state;
-        [$((stringify!($field), Unit::$unit, $field.and_then(|value| u64::try_from(value).ok()))),+]
-    }};
-}
-
 impl HostHeapState {
     /// A state with a different value in every field.
     #[cfg(test)]
@@ -62,9 +54,14 @@ impl HostHeapState {
 
     /// The fields with their units and values, in the order of listings.
     pub fn fields(&self) -> [(&'static str, Unit, Option<u64>); 5] {
-        by_name!(
-            self: allocated_bytes Bytes, active_bytes Bytes, resident_bytes Bytes, mapped_bytes Bytes, narenas Count
-        )
+        let Self { allocated_bytes, active_bytes, resident_bytes, mapped_bytes, narenas } = *self;
+        [
+            ("allocated_bytes", Unit::Bytes, allocated_bytes),
+            ("active_bytes", Unit::Bytes, active_bytes),
+            ("resident_bytes", Unit::Bytes, resident_bytes),
+            ("mapped_bytes", Unit::Bytes, mapped_bytes),
+            ("narenas", Unit::Count, narenas.and_then(|arenas| u64::try_from(arenas).ok())),
+        ]
     }
 }
 

@@ -1,8 +1,5 @@
 //! Limits: a number or the kernel's word `max`.
 
-use std::fmt;
-
-use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::reduce::{Cell, Largest, Maxable, Minable, Smallest};
@@ -13,8 +10,8 @@ use super::value::{Mismatch, Value};
 const MAX: &str = "max";
 
 /// A limit. Numbers are smaller than `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(into = "Value<'static>")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "LimitJson", into = "Value<'static>")]
 pub enum Limit {
     /// The number.
     Number(u64),
@@ -53,27 +50,26 @@ impl TryFrom<Value<'_>> for Limit {
     }
 }
 
-impl<'de> Deserialize<'de> for Limit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LimitVisitor)
-    }
+/// The JSON of a limit.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number or \"max\"")]
+enum LimitJson {
+    Number(u64),
+    Word(NoLimit),
 }
 
-struct LimitVisitor;
+#[derive(Deserialize)]
+enum NoLimit {
+    #[serde(rename = "max")]
+    Max,
+}
 
-impl Visitor<'_> for LimitVisitor {
-    type Value = Limit;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number or \"max\"")
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Limit, E> {
-        Ok(Limit::Number(number))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
-        if text == MAX { Ok(Limit::Max) } else { Err(E::invalid_value(de::Unexpected::Str(text), &self)) }
+impl From<LimitJson> for Limit {
+    fn from(json: LimitJson) -> Self {
+        match json {
+            LimitJson::Number(number) => Self::Number(number),
+            LimitJson::Word(NoLimit::Max) => Self::Max,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! All per-thread metrics, one row each.
 //!
 //! A row is `/// meaning`, `name: Type, Direction = sources; at "field of the kernel" as form;`. If a
-//! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the scheduling class
-//! if not all classes count the metrics.
+//! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the
+//! scheduling class if not all classes count the metrics. `stats` is a member of `struct sched_statistics`, which has
+//! been in two places.
 //!
 //! The direction is `MoreIsWorse` for resources that were used up and time that was lost. Rows without one say how a thread
 //! worked (sleeps, wake-ups, calls) or how it is configured: more of it can be good or bad.
@@ -65,71 +66,62 @@ macro_rules! rows {
         }
         Primary ["SCHEDSTATS"] [] {
             /// Wake-ups.
-            nr_wakeups: MonotonicCount = Sched("nr_wakeups"); at "stats.nr_wakeups | se.statistics.nr_wakeups";
+            nr_wakeups: MonotonicCount = Sched("nr_wakeups"); stats "nr_wakeups";
             /// Wake-ups on the waker's CPU.
-            nr_wakeups_local: MonotonicCount = Sched("nr_wakeups_local");
-                at "stats.nr_wakeups_local | se.statistics.nr_wakeups_local";
+            nr_wakeups_local: MonotonicCount = Sched("nr_wakeups_local"); stats "nr_wakeups_local";
             /// Wake-ups on another CPU than the waker's.
-            nr_wakeups_remote: MonotonicCount = Sched("nr_wakeups_remote");
-                at "stats.nr_wakeups_remote | se.statistics.nr_wakeups_remote";
+            nr_wakeups_remote: MonotonicCount = Sched("nr_wakeups_remote"); stats "nr_wakeups_remote";
             /// Wake-ups with the sync hint.
-            nr_wakeups_sync: MonotonicCount = Sched("nr_wakeups_sync");
-                at "stats.nr_wakeups_sync | se.statistics.nr_wakeups_sync";
+            nr_wakeups_sync: MonotonicCount = Sched("nr_wakeups_sync"); stats "nr_wakeups_sync";
             /// Wake-ups that moved the thread.
-            nr_wakeups_migrate: MonotonicCount = Sched("nr_wakeups_migrate");
-                at "stats.nr_wakeups_migrate | se.statistics.nr_wakeups_migrate";
+            nr_wakeups_migrate: MonotonicCount = Sched("nr_wakeups_migrate"); stats "nr_wakeups_migrate";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] {
             /// Wake-ups that the cache-affine heuristic placed.
-            nr_wakeups_affine: MonotonicCount = Sched("nr_wakeups_affine");
-                at "stats.nr_wakeups_affine | se.statistics.nr_wakeups_affine";
+            nr_wakeups_affine: MonotonicCount = Sched("nr_wakeups_affine"); stats "nr_wakeups_affine";
             /// Times the cache-affine heuristic was tried.
             nr_wakeups_affine_attempts: MonotonicCount = Sched("nr_wakeups_affine_attempts");
-                at "stats.nr_wakeups_affine_attempts | se.statistics.nr_wakeups_affine_attempts";
+                stats "nr_wakeups_affine_attempts";
             /// Migrations forced by load balancing.
-            nr_forced_migrations: MonotonicCount = Sched("nr_forced_migrations");
-                at "stats.nr_forced_migrations | se.statistics.nr_forced_migrations";
+            nr_forced_migrations: MonotonicCount = Sched("nr_forced_migrations"); stats "nr_forced_migrations";
             /// Migrations refused by affinity.
             nr_failed_migrations_affine: MonotonicCount = Sched("nr_failed_migrations_affine");
-                at "stats.nr_failed_migrations_affine | se.statistics.nr_failed_migrations_affine";
+                stats "nr_failed_migrations_affine";
             /// Migrations refused because the thread was running.
             nr_failed_migrations_running: MonotonicCount = Sched("nr_failed_migrations_running");
-                at "stats.nr_failed_migrations_running | se.statistics.nr_failed_migrations_running";
+                stats "nr_failed_migrations_running";
             /// Migrations refused because its cache was still hot.
             nr_failed_migrations_hot: MonotonicCount = Sched("nr_failed_migrations_hot");
-                at "stats.nr_failed_migrations_hot | se.statistics.nr_failed_migrations_hot";
+                stats "nr_failed_migrations_hot";
         }
         Primary ["SCHEDSTATS"] [NonExt] {
             /// Total of run-queue waits.
-            wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum"); at "stats.wait_sum | se.statistics.wait_sum";
+            wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum"); stats "wait_sum";
             /// Run-queue waits.
-            wait_count: MonotonicCount = Sched("wait_count"); at "stats.wait_count | se.statistics.wait_count";
+            wait_count: MonotonicCount = Sched("wait_count"); stats "wait_count";
             /// Longest run-queue wait.
-            wait_max: PeakNs, MoreIsWorse = Sched("wait_max"); at "stats.wait_max | se.statistics.wait_max";
+            wait_max: PeakNs, MoreIsWorse = Sched("wait_max"); stats "wait_max";
             /// Time in voluntary sleep: the kernel's sleep sum minus blocked time.
             voluntary_sleep_ns: MonotonicNs = SchedDifference("sum_sleep_runtime", "sum_block_runtime");
                 at "stats.sum_sleep_runtime | se.statistics.sum_sleep_runtime" as LessField("stats.sum_block_runtime | se.statistics.sum_block_runtime");
             /// Longest sleep.
-            sleep_max: PeakNs = Sched("sleep_max"); at "stats.sleep_max | se.statistics.sleep_max";
+            sleep_max: PeakNs = Sched("sleep_max"); stats "sleep_max";
             /// Time blocked uninterruptibly (disk, swap, kernel locks).
-            block_sum: MonotonicNs, MoreIsWorse = Sched("sum_block_runtime");
-                at "stats.sum_block_runtime | se.statistics.sum_block_runtime";
+            block_sum: MonotonicNs, MoreIsWorse = Sched("sum_block_runtime"); stats "sum_block_runtime";
             /// Longest block.
-            block_max: PeakNs, MoreIsWorse = Sched("block_max"); at "stats.block_max | se.statistics.block_max";
+            block_max: PeakNs, MoreIsWorse = Sched("block_max"); stats "block_max";
             /// Part of block_sum spent on I/O.
-            iowait_sum: MonotonicNs, MoreIsWorse = Sched("iowait_sum");
-                at "stats.iowait_sum | se.statistics.iowait_sum";
+            iowait_sum: MonotonicNs, MoreIsWorse = Sched("iowait_sum"); stats "iowait_sum";
             /// I/O waits.
-            iowait_count: MonotonicCount, MoreIsWorse = Sched("iowait_count");
-                at "stats.iowait_count | se.statistics.iowait_count";
+            iowait_count: MonotonicCount, MoreIsWorse = Sched("iowait_count"); stats "iowait_count";
         }
         Primary ["SCHEDSTATS"] [] {
             /// Longest uninterrupted run.
-            exec_max: PeakNs = Sched("exec_max"); at "stats.exec_max | se.statistics.exec_max";
+            exec_max: PeakNs = Sched("exec_max"); stats "exec_max";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] {
             /// Longest slice before preemption.
-            slice_max: PeakNs = Sched("slice_max"); at "stats.slice_max | se.statistics.slice_max";
+            slice_max: PeakNs = Sched("slice_max"); stats "slice_max";
         }
         Primary ["SCHEDSTATS", "SCHED_CORE"] [] {
             /// Time it forced its SMT sibling idle.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
-use super::reduce::{Cell, Largest, Maxable, Reduce, Sum, Summable};
+use super::reduce::{Cell, Largest, Maxable, Reduce, Reduction, Sum, Summable};
 use super::section::Section;
 use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, StateWord, Unit, numbers};
 use super::value::{Mismatch, Value};

@@ -141,11 +141,6 @@ pub trait Reduce<T>: Clone {
 
     /// The result.
     fn cell(&self) -> Cell;
-
-    /// The value, or `None` if it means "no event".
-    fn measured(value: T) -> Option<T> {
-        Some(value)
-    }
 }
 
 /// Saturating sum.
@@ -219,10 +214,6 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
 
     fn cell(&self) -> Cell {
         self.0.into()
-    }
-
-    fn measured(value: T) -> Option<T> {
-        Some(value).filter(|value| Into::<Cell>::into(*value) != Cell::Number(0))
     }
 }
 

@@ -184,7 +184,8 @@ const fn only<T: Copy>(items: &[T]) -> Option<T> {
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
     ($($section:ident $gates:tt $classes:tt {
-        $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+; $(at $path:literal $(as $form:expr)?;)?)+
+        $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+;
+        $(at $path:literal $(as $form:expr)?;)? $(stats $stat:literal;)?)+
     })+) => {
         /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -232,7 +233,7 @@ macro_rules! define {
             type_name: <$type as Reading>::NAME, unit: <$type as Reading>::UNIT, shape: <$type as Reading>::SHAPE, window: <$type as Reading>::WINDOW,
             reduction: <<$type as Reading>::Reduced as Reduce<$type>>::REDUCTION,
             direction: [$(Direction::$direction,)? Direction::Neither][0],
-            sources: Sources { procfs: &[$($procfs),+], bpf: field(&[$($path)?], &[$($($form)?)?]) },
+            sources: Sources { procfs: &[$($procfs),+], bpf: field(&[$($path)? $(concat!("stats.", $stat, " | se.statistics.", $stat))?], &[$($($form)?)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),
             set: |m, value| Reading::from_value(value).map(|reading| m.$name = reading),

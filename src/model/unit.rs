@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::reduce::{
-    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Smallest, Sum, Summable,
+    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
 };
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
@@ -142,8 +142,10 @@ macro_rules! numbers {
             }
 
             fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+                // The kernel's smallest value of no event is 0.
+                let is_event = <$reduced<$name> as Reduce<$name>>::REDUCTION != Reduction::Min || value != Value::Unsigned(0);
                 let number = <$inner>::try_from(value)?;
-                Ok($reduced::<$name>::measured(number.into()))
+                Ok(is_event.then_some($name(number)))
             }
         }
     )+};

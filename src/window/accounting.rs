@@ -6,18 +6,8 @@ use crate::model::{Accounting, BusySource, HostCpuTime};
 /// Threads may have this many percent of the run time that the scheduler counts, as they are captured after it.
 const MOST_PERCENT: u64 = 101;
 
-/// What the threads of a window account for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Accounted {
-    /// Their CPU time, in nanoseconds.
-    pub(super) explained_ns: u64,
-    /// How many of them started.
-    pub(super) started: u64,
-}
-
-/// Accounts for the CPU time of the host in a window; `None` if it is unknown.
-pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, seen: Accounted) -> Option<Accounting> {
-    let Accounted { explained_ns, started: started_seen } = seen;
+/// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if it is unknown.
+pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64, started_seen: u64) -> Option<Accounting> {
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
     let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
@@ -50,9 +40,7 @@ mod tests {
             steal_ticks: Some(50),
             ..HostCpuTime::default()
         };
-        let of = |time: &HostCpuTime| {
-            account(&clocks, time, Accounted { explained_ns: 7, started: 0 }).map(|cpu| (cpu.source, cpu.busy_ns))
-        };
+        let of = |time: &HostCpuTime| account(&clocks, time, 7, 0).map(|cpu| (cpu.source, cpu.busy_ns));
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)));
         time.run_ns = Some(5_400_000_000);
         assert_eq!(of(&time), Some((BusySource::Schedstat, 5_400_000_000)));
@@ -72,8 +60,7 @@ mod tests {
             run_ns: Some(4_000_000_000),
             ..HostCpuTime::default()
         };
-        let source =
-            |explained_ns| account(&clocks, &time, Accounted { explained_ns, started: 0 }).map(|cpu| cpu.source);
+        let source = |explained_ns| account(&clocks, &time, explained_ns, 0).map(|cpu| cpu.source);
         assert_eq!(source(4_040_000_000), Some(BusySource::Schedstat));
         assert_eq!(source(4_041_000_000), Some(BusySource::Idle));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::accounting::{Accounted, account};
+use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
 use super::exit_records::{Exits, PlacedRecords};
@@ -124,10 +124,8 @@ impl<T: Threads> Join<T> {
         let Host { clocks, cpu_time, own_ns } = host;
         let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
-        let seen = Accounted {
-            explained_ns: self.explained_ns.saturating_add(own_ns.unwrap_or(self.own_ns)),
-            started: listed.saturating_add(self.started_and_exited),
-        };
+        let explained_ns = self.explained_ns.saturating_add(own_ns.unwrap_or(self.own_ns));
+        let started = listed.saturating_add(self.started_and_exited);
         let had_counters = start.earlier.threads.iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,
@@ -137,7 +135,7 @@ impl<T: Threads> Join<T> {
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,
-            cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, seen)),
+            cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, explained_ns, started)),
             command: None,
         }
     }
