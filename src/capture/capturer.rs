@@ -26,7 +26,7 @@ use super::walked::Walked;
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
 };
-use crate::process::{held, without_stops, workers};
+use crate::process::{held, with_file_capabilities, without_stops, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
 /// then needs no capability to load programs.
@@ -51,6 +51,10 @@ impl Capturer {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, captures: usize) -> Result<Self, CaptureError> {
+        with_file_capabilities(|| Self::prepare(options, captures))?
+    }
+
+    fn prepare(options: Options, captures: usize) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
         let procfs = Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?;
@@ -87,7 +91,7 @@ impl Capturer {
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
-        without_stops(|| self.read(smaps))
+        with_file_capabilities(|| without_stops(|| self.read(smaps)))?
     }
 
     fn read(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use super::procfs::folder::is_gone;
 use crate::diagnose::{Finding, MORE_OPEN_FILES, why_no_bpf};
 use crate::model::{CaptureInfo, NoBpf, ThreadId};
-use crate::process;
+use crate::process::{self, CannotDrop};
 
 /// Why nothing could be captured.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,9 @@ pub enum CaptureError {
     /// The BPF engine was requested, and is not available.
     #[error("the BPF engine is not available: {}", without_bpf(.0))]
     NoBpf(Box<Finding>),
+    /// The capabilities of the program's file cannot be set aside.
+    #[error(transparent)]
+    CannotDrop(#[from] CannotDrop),
     /// The requested id belongs to a thread.
     #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),

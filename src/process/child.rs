@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::command_end::{CommandEnd, SpawnError};
 use super::invocation::Invocation;
+use super::privileges::{CannotDrop, with_file_capabilities};
 use super::signals::{Received, Sender, Signals};
 use crate::sys::signals::inherit;
 use crate::sys::wait::{ExitCause, reap, zombie};
@@ -43,7 +44,7 @@ impl Child {
             tracing::debug!(%errno, "cannot become a subreaper");
         }
         let mut command = invocation.prepared();
-        command.envs(removed_variables());
+        command.envs(removed_variables()?);
         inherit(&mut command, signals.mask, signals.ignored.clone());
         let started = Instant::now();
         let child = command.spawn().map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
@@ -125,8 +126,10 @@ pub struct StorageIo {
 /// Variables that ctprof was started with and no longer has. If ctprof has file capabilities, glibc removes
 /// `LD_LIBRARY_PATH`, `TMPDIR` and others for its own protection (`unsecvars.h`), which the command, without
 /// these capabilities, does not need.
-fn removed_variables() -> Vec<(OsString, OsString)> {
-    let initial = std::fs::read("/proc/self/environ").unwrap_or_else(|error| {
+fn removed_variables() -> Result<Vec<(OsString, OsString)>, CannotDrop> {
+    // It belongs to root if ctprof has file capabilities.
+    let initial = with_file_capabilities(|| std::fs::read("/proc/self/environ"))?;
+    let initial = initial.unwrap_or_else(|error| {
         tracing::warn!(
             "cannot read /proc/self/environ ({error}): the command may lack variables such as LD_LIBRARY_PATH; \
              grant ctprof cap_dac_read_search, or run it as root"
@@ -135,7 +138,7 @@ fn removed_variables() -> Vec<(OsString, OsString)> {
     });
     let present: BTreeSet<_> = std::env::vars_os().map(|(name, _)| name).collect();
     let variables = initial.split(|&byte| byte == 0).filter_map(variable);
-    variables.filter(|(name, _)| !present.contains(name)).collect()
+    Ok(variables.filter(|(name, _)| !present.contains(name)).collect())
 }
 
 /// Name and value of `NAME=value`.

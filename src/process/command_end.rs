@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use nix::libc;
 
+use super::privileges::CannotDrop;
+
 /// Exit status of a program that runs a command, if the program itself fails. This one and the next two are
 /// those of timeout(1) and env(1).
 pub const RECORD_FAILED: u8 = 125;
@@ -72,6 +74,8 @@ pub enum SpawnError {
         /// The error of fork(2).
         source: io::Error,
     },
+    #[error(transparent)]
+    CannotDrop(#[from] CannotDrop),
     #[error("interrupted by signal {0} before the command started")]
     Interrupted(i32),
 }
@@ -99,7 +103,7 @@ impl SpawnError {
         match self {
             Self::NotFound { .. } | Self::NoInterpreter { .. } => NOT_FOUND,
             Self::CannotExecute { .. } => CANNOT_EXECUTE,
-            Self::NoProcess { .. } => RECORD_FAILED,
+            Self::NoProcess { .. } | Self::CannotDrop(_) => RECORD_FAILED,
             Self::Interrupted(signal) => killed(*signal),
         }
     }

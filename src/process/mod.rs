@@ -16,7 +16,7 @@ pub use self::invocation::{Invocation, Streams};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};
-pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held};
+pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, with_file_capabilities};
 pub use self::progress::Progress;
 pub(crate) use self::signals::without_stops;
 pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};

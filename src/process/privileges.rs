@@ -1,10 +1,11 @@
 //! Capabilities that this process has, and capabilities that a command needs.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::unistd::getuid;
+use nix::unistd::{getegid, geteuid, getgid, getuid};
 
 use crate::sys::capabilities::{Inheritable, keep, limit_effective, set_effective};
 
@@ -22,12 +23,21 @@ pub enum Privileges {
     Files,
 }
 
-/// The kernel, or a filter of system calls, refuses to drop capabilities.
+/// This process has rights that it cannot drop.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot drop capabilities ({0}): ctprof does not continue with them. Fix: allow capset(2) in the seccomp filter"
-)]
-pub struct CannotDrop(Errno);
+pub enum CannotDrop {
+    /// The kernel, or a filter of system calls, refuses.
+    #[error(
+        "cannot drop capabilities ({0}): ctprof does not continue with them. Fix: allow capset(2) in the seccomp filter"
+    )]
+    Capabilities(Errno),
+    /// The file system would take each access for one of the file's owner.
+    #[error(
+        "ctprof does not run setuid or setgid: every user could write files of its owner. Fix: chmod u-s,g-s its file, \
+         and grant capabilities with setcap (ctprof doctor)"
+    )]
+    OtherUser,
+}
 
 impl Privileges {
     fn include(self, name: &str) -> bool {
@@ -41,23 +51,27 @@ impl Privileges {
         }
     }
 
-    /// The capabilities to keep of the effective ones. `sys_admin` also loads BPF programs, and may do far more: it
+    /// The capabilities to keep of those that it may have. `sys_admin` also loads BPF programs, and may do far more: it
     /// is kept only where the others are missing.
-    fn kept(self, effective: u64, of_caller: u64) -> u64 {
+    fn kept(self, permitted: u64, of_caller: u64) -> u64 {
         let kept = mask(|name| self.include(name));
         if self == Self::Files {
             return kept & of_caller;
         }
         let suffices = mask(|name| ["bpf", "perfmon"].contains(&name));
-        if effective & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
+        if permitted & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
     }
 
-    /// Drops all other capabilities, in the calling thread and threads it starts later.
+    /// Drops all other capabilities, in the calling thread and threads it starts later. Those that only the file `ctprof` has
+    /// are set aside until [`with_file_capabilities`].
     ///
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.
     pub fn keep(self) -> Result<(), CannotDrop> {
-        self.limit(self.kept(effective(), of_caller()))
+        if getuid() != geteuid() || getgid() != getegid() {
+            return Err(CannotDrop::OtherUser);
+        }
+        self.limit(self.kept(permitted(), of_caller()))
     }
 
     /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that.
@@ -65,12 +79,12 @@ impl Privileges {
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.
     pub fn keep_after_loading(self) -> Result<(), CannotDrop> {
-        self.limit(self.kept(effective(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)))
+        self.limit(self.kept(permitted(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)))
     }
 
     fn limit(self, kept: u64) -> Result<(), CannotDrop> {
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        keep(kept, inheritable).map_err(CannotDrop)
+        keep(kept, inheritable).and_then(|()| limit_effective(of_caller())).map_err(CannotDrop::Capabilities).map(drop)
     }
 }
 
@@ -84,15 +98,29 @@ pub(crate) fn drop_file_capabilities() -> Result<(), CannotDrop> {
     Privileges::Record.limit(of_caller())
 }
 
+/// Does `work` with the capabilities of the file `ctprof` too, also in threads that it starts. They are for files of the kernel:
+/// no path of the user is opened here, nor a program executed.
+///
+/// # Errors
+/// [`CannotDrop`] if this thread still has them.
+pub(crate) fn with_file_capabilities<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
+    with_effective(set_effective(u64::MAX), work)
+}
+
 /// Does `work` with the rights of the user who started this process, and none that only its file has.
 ///
 /// # Errors
 /// [`CannotDrop`] if the capabilities cannot be set aside: then nothing is done.
 pub(crate) fn as_caller<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
-    let before = limit_effective(of_caller()).map_err(CannotDrop)?;
-    let done = work();
-    set_effective(before).map_err(CannotDrop)?;
-    Ok(done)
+    with_effective(limit_effective(of_caller()), work)
+}
+
+/// Does `work`, and makes what was effective before effective again.
+fn with_effective<T>(before: Result<u64, Errno>, work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
+    let before = before.map_err(CannotDrop::Capabilities)?;
+    let done = catch_unwind(AssertUnwindSafe(work));
+    set_effective(before).map_err(CannotDrop::Capabilities)?;
+    Ok(done.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 /// Capabilities that the caller has without those of the file: exec(2) of a file with capabilities clears the ambient set.
@@ -101,18 +129,18 @@ fn of_caller() -> u64 {
     if getuid().is_root() { u64::MAX } else { *AMBIENT.get_or_init(|| set("CapAmb:")) }
 }
 
-/// Names of the effective capabilities of this process.
+/// Names of the effective capabilities of this thread.
 pub(crate) fn held() -> Vec<String> {
-    named(effective())
+    named(set("CapEff:"))
 }
 
-fn effective() -> u64 {
-    set("CapEff:")
+fn permitted() -> u64 {
+    set("CapPrm:")
 }
 
-/// One of the sets in `/proc/self/status`.
+/// One of the sets of this thread.
 fn set(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(key));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
@@ -180,7 +208,7 @@ mod tests {
     fn cap_sys_admin_is_kept_only_where_cap_bpf_or_cap_perfmon_is_missing() {
         let (admin, perfmon, bpf) = (1 << 21, 1 << 38, 1 << 39);
         for privileges in [Privileges::Capture, Privileges::Record] {
-            let keeps_admin = |effective| privileges.kept(effective, 0) & admin == admin;
+            let keeps_admin = |permitted| privileges.kept(permitted, 0) & admin == admin;
             let cases = [admin, admin | bpf, admin | perfmon, admin | bpf | perfmon];
             assert_eq!(cases.map(keeps_admin), [true, true, true, false], "{privileges:?}");
             assert_eq!(privileges.kept(u64::MAX, 0) & (bpf | perfmon), bpf | perfmon);

@@ -4,7 +4,7 @@ use super::error::RecordError;
 use super::until::WindowEnd;
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
-use crate::process::without_stops;
+use crate::process::{with_file_capabilities, without_stops};
 use crate::window::{self, Exits, PackedThreads, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
@@ -29,7 +29,7 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
-        let listener = without_stops(|| ExitListener::start(&options, ring_bytes));
+        let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(&options, ring_bytes)))?;
         let listener = listener.inspect_err(|error| tracing::info!("{error}")).ok();
         Ok(Self { capturer: Capturer::new(options, windows.saturating_mul(2))?, listener })
     }

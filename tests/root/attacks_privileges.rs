@@ -1,10 +1,10 @@
-//! A ctprof that cannot drop its capabilities does not go on with them.
+//! A ctprof that has more rights than it may use does not go on with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::attacks_support::{attacked, finished, said};
+use crate::attacks_support::{Granted, attacked, finished, said, set_mode};
 use crate::support::{Missing, skipped};
 
 /// Runs programs under a filter with which capset(2) fails.
@@ -43,5 +43,17 @@ fn a_ctprof_that_cannot_drop_capabilities_ends_before_it_reads_anything() {
         assert!(said(&output).contains("capabilities"), "{command:?}: {}", said(&output));
         let left: Vec<_> = [&file, &executed].into_iter().filter(|path| fs::exists(path).unwrap()).collect();
         assert!(left.is_empty(), "{command:?}: {left:?}");
+    }
+}
+
+#[test]
+fn a_setuid_or_setgid_copy_does_not_run() {
+    let Some(granted) = Granted::new() else { return };
+    let file = granted.writable("own").join("file");
+    for mode in [0o4755, 0o2755] {
+        set_mode(&granted.program, mode);
+        let output = granted.run(["capture", "-o", file.to_str().unwrap()]);
+        assert!(!output.status.success() && said(&output).contains("setuid"), "{mode:o}: {output:?}");
+        assert!(!fs::exists(&file).unwrap());
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../support/alone.rs"]
 mod alone;
 mod attacks_memory;
+mod attacks_paths;
 mod attacks_privileges;
 mod attacks_stops;
 mod attacks_support;
