@@ -1,24 +1,24 @@
 //! Assembles a program. Each instruction can be marked with the column that it is for, so that one that the
 //! kernel refuses leads to the column to leave out.
 
-use std::fmt;
-
 use super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, MAP_DESCRIPTOR, MOVE,
-    MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, WIDE, atomic, load, store, store_immediate,
+    ADD, ATOMIC, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD,
+    MAP_DESCRIPTOR, MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, WIDE,
 };
-pub(in crate::capture) use super::instruction::{Helper, Register, Width};
+pub(super) use super::instruction::{Helper, Register, Width};
+
+/// The number of a register that an instruction does not have.
+const NONE: Register = Register::R0;
 
 /// A place to jump to, which [`Assembler::place`] sets once.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::capture) struct Label(usize);
+#[derive(Clone, Copy)]
+pub(super) struct Label(usize);
 
 /// A program in the making. Offsets are of 16 bits: a field that is further from its structure's start cannot
 /// be addressed.
-#[derive(Debug, Default)]
-pub(in crate::capture) struct Assembler {
-    code: Vec<Instruction>,
-    columns: Vec<Option<u16>>,
+#[derive(Default)]
+pub(super) struct Assembler {
+    code: Vec<(Instruction, Option<u16>)>,
     column: Option<u16>,
     /// Jumps, with the label that each leads to.
     jumps: Vec<(usize, Label)>,
@@ -26,99 +26,100 @@ pub(in crate::capture) struct Assembler {
     labels: Vec<Option<usize>>,
 }
 
+/// A program: words of code, and the column that each is for.
+#[derive(Debug)]
+pub(super) struct Assembled {
+    pub(super) code: Vec<u64>,
+    pub(super) columns: Vec<Option<u16>>,
+}
+
 impl Assembler {
     /// Sets the column that the following instructions are for.
-    pub(in crate::capture) fn mark(&mut self, column: Option<u16>) {
+    pub(super) fn mark(&mut self, column: Option<u16>) {
         self.column = column;
     }
 
-    pub(in crate::capture) fn mov(&mut self, to: Register, from: Register) {
-        self.push(Instruction { destination: to as u8, source: from as u8, ..opcode(MOVE_REGISTER) });
+    pub(super) fn mov(&mut self, to: Register, from: Register) {
+        self.push(MOVE_REGISTER, [to, from], 0, 0);
     }
 
     /// The value is extended to 64 bits with its sign.
-    pub(in crate::capture) fn mov_immediate(&mut self, to: Register, value: i32) {
-        self.push(Instruction { destination: to as u8, immediate: value, ..opcode(MOVE) });
+    pub(super) fn mov_immediate(&mut self, to: Register, value: i32) {
+        self.push(MOVE, [to, NONE], 0, value);
     }
 
-    pub(in crate::capture) fn add_immediate(&mut self, to: Register, value: i32) {
-        self.push(Instruction { destination: to as u8, immediate: value, ..opcode(ADD) });
+    pub(super) fn add_immediate(&mut self, to: Register, value: i32) {
+        self.push(ADD, [to, NONE], 0, value);
     }
 
     /// Extends the sign of the low `width` of a register to all of it.
-    pub(in crate::capture) fn sign_extend(&mut self, register: Register, width: Width) {
-        if width == Width::U64 {
-            return;
-        }
-        let immediate = (u64::BITS - width.bits()).cast_signed();
-        for shift in [SHIFT_LEFT, SHIFT_RIGHT_SIGNED] {
-            self.push(Instruction { destination: register as u8, immediate, ..opcode(shift) });
+    pub(super) fn sign_extend(&mut self, register: Register, width: Width) {
+        if width != Width::U64 {
+            let bits = (u64::BITS - width.bits()).cast_signed();
+            self.push(SHIFT_LEFT, [register, NONE], 0, bits);
+            self.push(SHIFT_RIGHT_SIGNED, [register, NONE], 0, bits);
         }
     }
 
     /// Loads the value at `base + offset`, without its sign.
-    pub(in crate::capture) fn load(&mut self, width: Width, to: Register, base: Register, offset: i16) {
-        self.push(Instruction { destination: to as u8, source: base as u8, offset, ..opcode(load(width)) });
+    pub(super) fn load(&mut self, width: Width, to: Register, base: Register, offset: i16) {
+        self.push(LOAD | width.code(), [to, base], offset, 0);
     }
 
-    pub(in crate::capture) fn store(&mut self, width: Width, base: Register, offset: i16, from: Register) {
-        self.push(Instruction { destination: base as u8, source: from as u8, offset, ..opcode(store(width)) });
+    pub(super) fn store(&mut self, width: Width, base: Register, offset: i16, from: Register) {
+        self.push(STORE | width.code(), [base, from], offset, 0);
     }
 
-    pub(in crate::capture) fn store_immediate(&mut self, width: Width, base: Register, offset: i16, value: i32) {
-        let opcode = opcode(store_immediate(width));
-        self.push(Instruction { destination: base as u8, offset, immediate: value, ..opcode });
+    pub(super) fn store_immediate(&mut self, width: Width, base: Register, offset: i16, value: i32) {
+        self.push(STORE_IMMEDIATE | width.code(), [base, NONE], offset, value);
     }
 
     /// Adds a register to the 64 bits at `base + offset`, atomically.
-    pub(in crate::capture) fn atomic_add(&mut self, base: Register, offset: i16, from: Register) {
-        let opcode = opcode(atomic(Width::U64));
-        self.push(Instruction { destination: base as u8, source: from as u8, offset, ..opcode });
+    pub(super) fn atomic_add(&mut self, base: Register, offset: i16, from: Register) {
+        self.push(ATOMIC | Width::U64.code(), [base, from], offset, 0);
     }
 
     /// Loads the address of the map with this descriptor of the loading process.
-    pub(in crate::capture) fn load_map(&mut self, to: Register, descriptor: i32) {
-        let source = MAP_DESCRIPTOR;
-        self.push(Instruction { destination: to as u8, source, immediate: descriptor, ..opcode(WIDE) });
-        self.push(Instruction::default());
+    pub(super) fn load_map(&mut self, to: Register, descriptor: i32) {
+        self.push(WIDE, [to, MAP_DESCRIPTOR], 0, descriptor);
+        self.push(0, [NONE; 2], 0, 0);
     }
 
-    pub(in crate::capture) fn call(&mut self, helper: Helper) {
-        self.push(Instruction { immediate: helper.number(), ..opcode(CALL) });
+    pub(super) fn call(&mut self, helper: Helper) {
+        self.push(CALL, [NONE; 2], 0, helper as i32);
     }
 
     /// Calls the function of the kernel ("kfunc") with this id in the kernel's BTF.
-    pub(in crate::capture) fn call_kernel_function(&mut self, btf_id: u32) {
-        self.push(Instruction { source: KERNEL_FUNCTION, immediate: btf_id.cast_signed(), ..opcode(CALL) });
+    pub(super) fn call_kernel_function(&mut self, btf_id: u32) {
+        self.push(CALL, [NONE, KERNEL_FUNCTION], 0, btf_id.cast_signed());
     }
 
-    pub(in crate::capture) fn exit(&mut self) {
-        self.push(opcode(EXIT));
+    pub(super) fn exit(&mut self) {
+        self.push(EXIT, [NONE; 2], 0, 0);
     }
 
     /// A new label, not yet placed.
-    pub(in crate::capture) fn label(&mut self) -> Label {
+    pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// Places a label before the next instruction.
-    pub(in crate::capture) fn place(&mut self, label: Label) {
+    pub(super) fn place(&mut self, label: Label) {
         let before = self.labels[label.0].replace(self.code.len());
         assert_eq!(before, None, "a label has one place");
     }
 
-    pub(in crate::capture) fn jump(&mut self, to: Label) {
-        self.push_jump(opcode(JUMP), to);
+    pub(super) fn jump(&mut self, to: Label) {
+        self.push_jump(JUMP, [NONE; 2], 0, to);
     }
 
-    pub(in crate::capture) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
-        self.push_jump(Instruction { destination: register as u8, immediate: value, ..opcode(JUMP_IF_EQUAL) }, to);
+    pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
+        self.push_jump(JUMP_IF_EQUAL, [register, NONE], value, to);
     }
 
-    pub(in crate::capture) fn jump_if_registers_differ(&mut self, one: Register, other: Register, to: Label) {
-        let opcode = opcode(JUMP_IF_REGISTERS_DIFFER);
-        self.push_jump(Instruction { destination: one as u8, source: other as u8, ..opcode }, to);
+    pub(super) fn jump_if_registers_differ(&mut self, one: Register, other: Register, to: Label) {
+        self.push_jump(JUMP_IF_REGISTERS_DIFFER, [one, other], 0, to);
     }
 
     /// The whole program.
@@ -126,72 +127,31 @@ impl Assembler {
     /// # Panics
     /// If a jump leads to a label without a place, or if the program has more than 32,767
     /// instructions.
-    pub(in crate::capture) fn finish(mut self) -> Assembled {
+    pub(super) fn finish(mut self) -> Assembled {
         for (jump, label) in self.jumps {
             let target = self.labels[label.0].expect("a label that is jumped to has a place");
             let [target, next] =
                 [target, jump + 1].map(|at| i16::try_from(at).expect("a program has fewer than 32,768 instructions"));
-            self.code[jump].offset = target - next;
+            self.code[jump].0.offset = target - next;
         }
-        Assembled { code: self.code.into_iter().map(Instruction::word).collect(), columns: self.columns }
+        let (code, columns) = self.code.into_iter().map(|(instruction, column)| (instruction.word(), column)).unzip();
+        Assembled { code, columns }
     }
 
-    fn push(&mut self, instruction: Instruction) {
-        self.code.push(instruction);
-        self.columns.push(self.column);
+    fn push(&mut self, opcode: u8, [destination, source]: [Register; 2], offset: i16, immediate: i32) {
+        let (destination, source) = (destination as u8, source as u8);
+        self.code.push((Instruction { opcode, destination, source, offset, immediate }, self.column));
     }
 
-    fn push_jump(&mut self, instruction: Instruction, to: Label) {
+    fn push_jump(&mut self, opcode: u8, registers: [Register; 2], immediate: i32, to: Label) {
         self.jumps.push((self.code.len(), to));
-        self.push(instruction);
-    }
-}
-
-fn opcode(opcode: u8) -> Instruction {
-    Instruction { opcode, ..Instruction::default() }
-}
-
-/// A program: words of code, and the column that each is for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::capture) struct Assembled {
-    pub(in crate::capture) code: Vec<u64>,
-    pub(in crate::capture) columns: Vec<Option<u16>>,
-}
-
-impl Assembled {
-    /// The program with one instruction per line, as in the verifier's log, with the names of columns.
-    pub(in crate::capture) fn listing<N: fmt::Display>(&self, name: impl Fn(u16) -> N) -> impl fmt::Display {
-        Listing { program: self, name }
-    }
-}
-
-struct Listing<'a, F> {
-    program: &'a Assembled,
-    name: F,
-}
-
-impl<N: fmt::Display, F: Fn(u16) -> N> fmt::Display for Listing<'_, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut code = self.program.code.iter().map(|&word| Instruction::from_word(word)).enumerate();
-        while let Some((number, instruction)) = code.next() {
-            write!(f, "{number}: ")?;
-            if instruction.is_wide() {
-                code.next();
-                f.write_str(&instruction.wide_text())?;
-            } else {
-                write!(f, "{instruction}")?;
-            }
-            if let Some(column) = self.program.columns.get(number).copied().flatten() {
-                write!(f, "  ; {}", (self.name)(column))?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
+        self.push(opcode, registers, 0, immediate);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::listing::listing;
     use super::Register::{Frame, R0, R1, R2, R6, R7};
     use super::*;
 
@@ -254,8 +214,7 @@ mod tests {
 
     #[test]
     fn a_listing_reads_like_the_log_of_the_verifier() {
-        let listing =
-            every_instruction().listing(|column| ["run_time_ns", "nice"][usize::from(column) - 3]).to_string();
+        let listing = listing(&every_instruction(), |column| ["run_time_ns", "nice"][usize::from(column) - 3]);
         let expected = "\
 0: (bf) r6 = r1
 1: (b7) r0 = -1

@@ -215,7 +215,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::type_builder::TypeBuilder;
+    use super::super::tests::type_builder::TypeBuilder;
     use super::*;
 
     #[test]

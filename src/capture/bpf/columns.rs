@@ -34,6 +34,9 @@ pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
     "signal->prev_cputime.stime",
 ];
 
+/// What every record has, whatever metrics there are.
+pub(super) const OF_THREADS: [&str; 7] = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
+
 /// Bytes of a name, `TASK_COMM_LEN`, in words.
 const COMM_WORDS: usize = 2;
 
@@ -43,8 +46,7 @@ pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
         let max_words = if field.form == FieldForm::Cpus { cpu_words } else { 1 };
         field.paths().map(move |path| FieldRequest { path, part: RecordScope::Thread, max_words })
     });
-    let of_threads = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
-    let threads = of_threads.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied());
+    let threads = OF_THREADS.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied());
     let counters = PROCESS.iter().map(|counter| counter.source.field);
     let processes = PROCESS_CPU_TIME.into_iter().chain(counters).chain([PARENT]);
     let comm = FieldRequest { path: COMM, part: RecordScope::Thread, max_words: COMM_WORDS };

@@ -2,11 +2,10 @@
 
 use super::super::ticks::Ticks;
 use super::columns;
-use super::exit_programs::ExitFields;
 use super::host_parameters::HostParameters;
-use super::layout::{Field, Record};
+use super::layout::{Field, Layout, Record};
 use super::read::Reader;
-use super::value::CpuTimeFields;
+use super::value::{CpuTimeFields, cpu_time};
 use crate::model::{ExitedThread, Metrics, ThreadState};
 
 /// Turns records into threads.
@@ -21,15 +20,14 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    pub(super) fn new(fields: &ExitFields, facts: &HostParameters) -> Self {
-        let ExitFields { layout, dropped } = fields;
-        let find = |path: &str| layout.find(path, dropped);
+    pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
+        let find = |path: &str| layout.find(path);
         Self {
-            reader: Reader::new(layout, dropped, facts),
+            reader: Reader::new(layout, facts),
             started: find(columns::START_MONOTONIC),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
-            cpu_time: CpuTimeFields::find(find, columns::CPU_TIME),
+            cpu_time: columns::CPU_TIME.map(find),
             user: Ticks::default(),
             system: Ticks::default(),
         }
@@ -49,7 +47,7 @@ impl Decoder {
 
     /// User and system time of threads that are shorter than a tick are not lost.
     fn split_cpu_time(&mut self, record: Record<'_>, metrics: &mut Metrics) {
-        let Some((time, printed)) = self.cpu_time.read(record) else { return };
+        let Some((time, printed)) = cpu_time(record, self.cpu_time) else { return };
         let (user, system) = time.adjusted(printed);
         metrics.utime_clock_ticks = Some(self.user.add(user));
         metrics.stime_clock_ticks = Some(self.system.add(system));

@@ -5,9 +5,8 @@
 //! waited for it, and after a grace period of RCU nothing refers to it. Some kernels free a few threads without this
 //! tracepoint, so that the record of the exit has the counters too.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::btf::{Btf, TypeId, TypeKind};
 use super::columns;
@@ -25,44 +24,36 @@ use crate::sys::bpf::ring::Ring;
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
     without_room: Counter,
-    exit: AttachedProgram,
-    _free: AttachedProgram,
-}
-
-/// A program that runs until this is dropped.
-struct AttachedProgram {
+    /// The program at the exit.
     program: OwnedFd,
-    _link: OwnedFd,
-}
-
-/// The fields of a record: those of both parts at the exit, those of [`RecordScope::Thread`] when the thread is freed.
-#[derive(Debug)]
-pub(super) struct ExitFields {
-    pub(super) layout: Layout,
-    /// Columns that the verifier refused.
-    pub(super) dropped: BTreeSet<u16>,
+    _links: [OwnedFd; 2],
 }
 
 impl ExitPrograms {
-    /// Loads the programs and attaches them, with a ring of at least so many bytes.
-    ///
-    /// # Errors
-    /// [`NoBpf`] says why BPF is not available.
-    pub(super) fn attach(ring_bytes: u32) -> Result<(Self, ExitFields), NoBpf> {
+    /// Loads the programs and attaches them, with a ring of at least so many bytes. Records of exits have both parts of
+    /// the layout, those of freed threads that of [`RecordScope::Thread`].
+    pub(super) fn attach(ring_bytes: u32) -> Result<(Self, Layout), NoBpf> {
         with_kernel(|btf, kernel| Self::attach_to(btf, kernel, ring_bytes))
     }
 
-    fn attach_to(btf: &Btf<'_>, kernel: Kernel, ring_bytes: u32) -> Result<(Self, ExitFields), NoBpf> {
+    fn attach_to(btf: &Btf<'_>, kernel: Kernel, ring_bytes: u32) -> Result<(Self, Layout), NoBpf> {
         let ring = Ring::new(ring_bytes).map_err(of_errno)?;
         let [without_room, freed_without_room] = [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
-        let layout = Layout::resolve(btf, kernel.task, columns::exits());
-        let mut fields = ExitFields { layout, dropped: BTreeSet::new() };
-        let mut attach = |tracepoint: Tracepoint, lost: &Counter| {
-            tracepoint.attach(btf, kernel, &mut fields, (ring.as_fd(), lost.as_fd()))
+        let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
+        // `typedef` is the type of the tracepoint's functions, whose first argument is a thread.
+        let mut attach = |name, typedef, parts: &[RecordScope], lost: &Counter| {
+            let TypeId(btf_id) = btf.find(TypeKind::Typedef, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
+            let spec = ProgramSpec { name, attach: Attach::Tracepoint, btf_id };
+            let (ring, lost) = (ring.as_fd().as_raw_fd(), lost.as_fd().as_raw_fd());
+            let program = load(&spec, &mut layout, |layout| Emitter { kernel, layout }.tracepoint(parts, ring, lost))?;
+            let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
+            Ok::<_, NoBpf>((program, link))
         };
         // In this order, no thread is freed whose exit had no record.
-        let (exit, free) = (attach(EXIT, &without_room)?, attach(FREE, &freed_without_room)?);
-        Ok((Self { ring, without_room, exit, _free: free }, fields))
+        let both = [RecordScope::Thread, RecordScope::Process];
+        let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &both, &without_room)?;
+        let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &both[..1], &freed_without_room)?;
+        Ok((Self { ring, without_room, program, _links: [exit, free] }, layout))
     }
 
     /// Threads whose exit had no room in the ring.
@@ -72,7 +63,7 @@ impl ExitPrograms {
 
     /// Threads for whose exit the kernel did not run the program.
     pub(super) fn not_run(&self) -> u64 {
-        let fdinfo = format!("/proc/self/fdinfo/{}", self.exit.program.as_raw_fd());
+        let fdinfo = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default())
     }
 }
@@ -84,47 +75,6 @@ fn recursion_misses(fdinfo: &str) -> u64 {
     misses.unwrap_or(0)
 }
 
-/// A tracepoint with a thread as its first argument.
-#[derive(Clone, Copy)]
-struct Tracepoint {
-    /// Of the program, as bpftool shows it.
-    name: &'static str,
-    /// The type of its functions.
-    typedef: &'static str,
-    parts: &'static [RecordScope],
-}
-
-const EXIT: Tracepoint = Tracepoint {
-    name: "ctprof_exits",
-    typedef: "btf_trace_sched_process_exit",
-    parts: &[RecordScope::Thread, RecordScope::Process],
-};
-const FREE: Tracepoint =
-    Tracepoint { name: "ctprof_freed", typedef: "btf_trace_sched_process_free", parts: &[RecordScope::Thread] };
-
-impl Tracepoint {
-    fn attach(
-        self,
-        btf: &Btf<'_>,
-        kernel: Kernel,
-        fields: &mut ExitFields,
-        (ring, lost): (BorrowedFd<'_>, BorrowedFd<'_>),
-    ) -> Result<AttachedProgram, NoBpf> {
-        let TypeId(btf_id) = btf.find(TypeKind::Typedef, self.typedef).ok_or(BpfObstacle::NoTaskIterator)?;
-        let spec = ProgramSpec { name: self.name, attach: Attach::Tracepoint, btf_id };
-        let layout = &fields.layout;
-        let loaded = load(&spec, |dropped| {
-            let emitter = Emitter { kernel, layout, dropped };
-            let program = emitter.tracepoint(self.parts, ring.as_raw_fd(), lost.as_raw_fd());
-            tracing::trace!("program at {}:\n{}", self.typedef, program.listing(|column| layout.path(column)));
-            program
-        })?;
-        fields.dropped.extend(loaded.dropped);
-        let link = attach_tracepoint(loaded.program.as_fd()).map_err(of_errno)?;
-        Ok(AttachedProgram { program: loaded.program, _link: link })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +82,7 @@ mod tests {
     use crate::skip::{Missing, skipped};
 
     #[test]
-    fn exits_for_which_the_kernel_did_not_run_the_program_were_not_counted_as_lost() {
+    fn exits_for_which_the_kernel_did_not_run_the_program_are_counted() {
         // Linux 6.18, `bpf_prog_show_fdinfo` of kernel/bpf/syscall.c.
         let fdinfo = "pos:\t0\nflags:\t02000002\nprog_type:\t17\nprog_jited:\t1\nrun_cnt:\t0\nrecursion_misses:\t7\n\
                       verified_insns:\t40\n";
@@ -146,7 +96,7 @@ mod tests {
             Ok((programs, _)) => programs,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
-        let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", programs.exit.program.as_raw_fd())).unwrap();
+        let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", programs.program.as_raw_fd())).unwrap();
         let says = fdinfo.lines().any(|line| line.starts_with("recursion_misses:"));
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         assert!(says || !at_least(Some(release.trim()), (5, 12)), "{fdinfo}");

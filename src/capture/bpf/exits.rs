@@ -1,12 +1,10 @@
 //! Records of threads that exit, from BPF programs.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
+use std::fmt;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,10 +15,10 @@ use super::super::options::Tree;
 use super::super::start::Start;
 use super::columns;
 use super::exit_decoder::Decoder;
-use super::exit_programs::{ExitFields, ExitPrograms};
+use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
-use super::layout::{FOLLOWED, Field, HEAD, Record, RecordScope, TIME, words_of};
-use super::packed_records::{MAX_BYTES, NotStored, PackedRecords};
+use super::layout::{FOLLOWED, Field, HEAD, Layout, Record, RecordScope, TIME, words_of};
+use super::packed_records::{MAX_BYTES, NotStored, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, ExitedThread, NoBpf};
 use crate::process::Privileges;
 use crate::sys::priority::raise_priority_of_this_thread;
@@ -39,73 +37,80 @@ const LONGEST_GRACE: Duration = Duration::from_millis(300);
 const QUIET: Duration = Duration::from_millis(60);
 
 /// Receives the records of all threads that exit on this host, in a thread of its own, until it is dropped.
-#[derive(Debug)]
 pub(in crate::capture) struct BpfListener {
-    /// A byte is a [`Request`]. The thread ends when this end is shut down.
-    requests: UnixStream,
-    answers: Receiver<Drained>,
-    listening: Option<JoinHandle<()>>,
-    fields: Arc<ExitFields>,
-}
-
-/// What the listening thread is asked for. The answer to each is what it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Request {
-    /// The records of threads that have exited, when those threads are freed.
-    Drain,
-    /// Forget all threads that have exited.
-    Restart,
-}
-
-/// Records, and how many were lost.
-#[derive(Debug)]
-struct Drained {
-    records: PackedRecords,
-    received: u64,
-    lost: u64,
-    not_run: u64,
+    inbox: Arc<Mutex<Inbox>>,
+    /// The thread ends when its pipe is closed.
+    listening: Option<(PipeWriter, JoinHandle<()>)>,
+    layout: Arc<Layout>,
 }
 
 impl BpfListener {
     /// Loads the programs, with a ring of at least so many bytes. Every thread that exits from now on has a record.
-    ///
-    /// # Errors
-    /// [`NoBpf`] says why BPF is not available.
     pub(in crate::capture) fn start(ring_bytes: u32) -> Result<Self, NoBpf> {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
-        let (requests, asked) = UnixStream::pair().map_err(failed)?;
-        let (answer, answers) = channel();
-        let (programs, fields) = ExitPrograms::attach(ring_bytes)?;
-        let received = Received::new(&fields);
+        let (ended, end) = pipe().map_err(failed)?;
+        let (programs, layout) = ExitPrograms::attach(ring_bytes)?;
+        let ring = programs.ring.as_fd().try_clone_to_owned().map_err(failed)?;
+        let inbox = Arc::new(Mutex::new(Inbox { programs, received: Received::new(&layout) }));
+        let shared = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
-        let listening = thread.spawn(move || received.listen(programs, &asked, &answer)).map_err(failed)?;
-        Ok(Self { requests, answers, listening: Some(listening), fields: Arc::new(fields) })
+        let thread = thread.spawn(move || listen(&shared, &ring, &ended)).map_err(failed)?;
+        Ok(Self { inbox, listening: Some((end, thread)), layout: Arc::new(layout) })
     }
 
     /// Forgets the threads that have exited before the call.
     pub(in crate::capture) fn restart(&mut self) {
-        drop(self.ask(Request::Restart));
+        let mut inbox = lock(&self.inbox);
+        inbox.take();
+        inbox.received.exiting.clear();
+        inbox.drain();
     }
 
     /// The records of threads that have exited since the start, or since the last call of this or of
     /// [`restart`](Self::restart). Waits until those threads are freed. Records depend on the `facts` of the host, and
     /// have the cgroups that captures have seen.
     pub(in crate::capture) fn drain(&mut self, facts: HostParameters, css_sets: Arc<CssSets>) -> BpfExits {
-        let Drained { records, received, lost, not_run } = self.ask(Request::Drain);
-        BpfExits { received, lost, not_run, records, facts, fields: Arc::clone(&self.fields), css_sets }
-    }
-
-    fn ask(&mut self, request: Request) -> Drained {
-        let asked = self.requests.write_all(&[request as u8]).map_err(|_| RecvError);
-        asked.and_then(|()| self.answers.recv()).expect("the listening thread ends when this is dropped")
+        let begin = Instant::now();
+        let begin_ns = Start::now(Tree::Live).monotonic_ns.unwrap_or(0);
+        lock(&self.inbox).received.last_freed = begin;
+        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(begin_ns) {
+            thread::sleep(PAUSE);
+        }
+        let Drained { records, received, lost, not_run } = lock(&self.inbox).drain();
+        BpfExits { received, lost, not_run, records, facts, layout: Arc::clone(&self.layout), css_sets }
     }
 }
 
 impl Drop for BpfListener {
     fn drop(&mut self) {
-        let _ = self.requests.shutdown(Shutdown::Both);
-        let _ = self.listening.take().map(JoinHandle::join);
+        if let Some((end, thread)) = self.listening.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for BpfListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BpfListener").finish_non_exhaustive()
+    }
+}
+
+fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
+    inbox.lock().expect("the listening thread has not panicked")
+}
+
+/// Receives records until the other end of the pipe is closed.
+fn listen(inbox: &Mutex<Inbox>, ring: &OwnedFd, ended: &PipeReader) {
+    raise_priority_of_this_thread();
+    Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
+    let mut files = [ended.as_fd(), ring.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
+    loop {
+        let _ = poll(&mut files, PollTimeout::NONE);
+        if matches!(poll(&mut files[..1], PAUSE_MS), Ok(1)) {
+            return;
+        }
+        lock(inbox).take();
     }
 }
 
@@ -115,48 +120,58 @@ pub(in crate::capture) struct BpfExits {
     pub(in crate::capture) received: u64,
     pub(in crate::capture) lost: u64,
     pub(in crate::capture) not_run: u64,
-    records: PackedRecords,
+    records: Vec<u8>,
     facts: HostParameters,
-    fields: Arc<ExitFields>,
+    layout: Arc<Layout>,
     css_sets: Arc<CssSets>,
 }
 
 impl BpfExits {
     /// The threads, in the order in which they were freed.
     pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = ExitedThread> {
-        let mut decoder = Decoder::new(&self.fields, &self.facts);
-        self.records.iter().filter_map(move |record| {
-            let (mut exit, css_set) = decoder.exit(Record::split(&words_of(&record).collect::<Vec<_>>())?.0)?;
+        let mut decoder = Decoder::new(&self.layout, &self.facts);
+        unpacked(&self.records).filter_map(move |record| {
+            let (mut exit, css_set) = decoder.exit(Record::split(&record)?.0)?;
             exit.state.cgroup = css_set.and_then(|address| self.css_sets.cgroup(address));
             Some(exit)
         })
     }
 }
 
-/// Why the listening thread continues.
-enum Woken {
-    Records,
-    Asked(Request),
-    Ended,
+/// The programs, and what was received from them.
+struct Inbox {
+    programs: ExitPrograms,
+    received: Received,
 }
 
-/// Waits for records and leaves them in the ring for a moment, or for a request.
-fn wait(mut asked: &UnixStream, programs: &ExitPrograms) -> Woken {
-    let request = PollFd::new(asked.as_fd(), PollFlags::POLLIN);
-    let mut files = [request, PollFd::new(programs.ring.as_fd(), PollFlags::POLLIN)];
-    let _ = poll(&mut files, PollTimeout::NONE);
-    if files[0].any() != Some(true) && !matches!(poll(&mut files[..1], PAUSE_MS), Ok(1)) {
-        return Woken::Records;
+impl Inbox {
+    fn take(&mut self) {
+        let Self { programs, received } = self;
+        if let Err(errno) = programs.ring.take(|record| received.add(&words_of(record).collect::<Vec<_>>())) {
+            tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
+        }
     }
-    let mut byte = [0];
-    match asked.read(&mut byte) {
-        Ok(1) if byte[0] == Request::Drain as u8 => Woken::Asked(Request::Drain),
-        Ok(1) => Woken::Asked(Request::Restart),
-        _ => Woken::Ended,
+
+    /// Whether a thread that exited before this time is not freed yet, and may be soon.
+    fn awaits_before(&mut self, monotonic_ns: u64) -> bool {
+        self.take();
+        self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns)
+    }
+
+    fn drain(&mut self) -> Drained {
+        self.received.drain([self.programs.without_room(), self.programs.not_run()])
     }
 }
 
-/// What the listening thread has so far.
+/// Records, and how many were lost.
+struct Drained {
+    records: Vec<u8>,
+    received: u64,
+    lost: u64,
+    not_run: u64,
+}
+
+/// What was received since the last [`Drained`].
 struct Received {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
@@ -174,13 +189,12 @@ struct Received {
 }
 
 impl Received {
-    fn new(fields: &ExitFields) -> Self {
-        let ExitFields { layout, dropped } = fields;
+    fn new(layout: &Layout) -> Self {
         Self {
             exiting: HashMap::new(),
             records: PackedRecords::new(MAX_BYTES),
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
-            start: layout.find(columns::START_TIME, dropped),
+            start: layout.find(columns::START_TIME),
             received: 0,
             not_stored: 0,
             counted: [0; 2],
@@ -188,61 +202,22 @@ impl Received {
         }
     }
 
-    /// Receives records, and answers requests until the other end of `asked` is shut down.
-    fn listen(mut self, mut programs: ExitPrograms, asked: &UnixStream, answer: &Sender<Drained>) {
-        raise_priority_of_this_thread();
-        Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
-        loop {
-            match wait(asked, &programs) {
-                Woken::Records => {
-                    self.take(&mut programs);
-                    continue;
-                }
-                Woken::Asked(Request::Drain) => self.await_freed(&mut programs),
-                Woken::Asked(Request::Restart) => {
-                    self.take(&mut programs);
-                    self.exiting.clear();
-                }
-                Woken::Ended => return,
-            }
-            let _ = answer.send(self.drain([programs.without_room(), programs.not_run()]));
-        }
-    }
-
-    /// Receives the records of the threads that have exited by now, until they are freed or will not be freed soon.
-    fn await_freed(&mut self, programs: &mut ExitPrograms) {
-        let stopped = Instant::now();
-        let stopped_ns = Start::now(Tree::Live).monotonic_ns.unwrap_or(0);
-        self.take(programs);
-        self.last_freed = stopped;
-        while stopped.elapsed() < LONGEST_GRACE && self.last_freed.elapsed() < QUIET && self.awaits_before(stopped_ns) {
-            thread::sleep(PAUSE);
-            self.take(programs);
-        }
-    }
-
     /// Takes out what was received, where the programs have `counted` so many threads.
     fn drain(&mut self, counted: [u64; 2]) -> Drained {
         // A capture that still lists such a thread counts it; of the others, this is all there is.
-        std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(&exiting));
+        std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(exiting));
         let [without_room, not_run] = [0, 1].map(|kind| counted[kind].saturating_sub(self.counted[kind]));
         self.counted = counted;
         Drained {
-            records: std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)),
+            records: std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)).finish(),
             received: std::mem::take(&mut self.received),
             lost: std::mem::take(&mut self.not_stored).saturating_add(without_room).saturating_add(not_run),
             not_run,
         }
     }
 
-    fn take(&mut self, programs: &mut ExitPrograms) {
-        if let Err(errno) = programs.ring.take(|record| self.add(&words_of(record).collect::<Vec<_>>())) {
-            tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
-        }
-    }
-
     /// Whether a thread that exited before this time is not freed yet.
-    fn awaits_before(&self, monotonic_ns: u64) -> bool {
+    fn has_before(&self, monotonic_ns: u64) -> bool {
         self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
@@ -252,26 +227,20 @@ impl Received {
         let before = self.exiting.remove(&thread);
         if record.len() == self.words[1] {
             // The kernel has freed the thread before, and used its memory for this one.
-            before.into_iter().for_each(|missed| self.store(&missed));
+            before.into_iter().for_each(|missed| self.store(missed));
             if self.exiting.len() < MAX_EXITING {
                 self.exiting.insert(thread, record.to_vec());
             } else {
-                self.store(record);
+                self.store(record.to_vec());
             }
-        } else if record.len() == self.words[0] {
-            self.add_freed(record, before);
-        }
-    }
-
-    fn add_freed(&mut self, freed: &[u64], exiting: Option<Vec<u64>>) {
-        match exiting {
-            Some(mut both) if self.start_of(&both) == self.start_of(freed) => {
+        } else if let Some(mut exiting) = before {
+            // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
+            // count it too.
+            if record.len() == self.words[0] && self.start_of(&exiting) == self.start_of(record) {
                 self.last_freed = Instant::now();
-                complete(&mut both, freed);
-                self.store(&both);
+                complete(&mut exiting, record);
             }
-            // Without its parent, the work of a thread would be counted twice: its ancestors count it too.
-            missed => missed.into_iter().for_each(|missed| self.store(&missed)),
+            self.store(exiting);
         }
     }
 
@@ -279,10 +248,8 @@ impl Received {
         Record::split(record)?.0.number(self.start)
     }
 
-    fn store(&mut self, record: &[u64]) {
-        let mut bytes: Vec<u8> = record.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        bytes.resize(8 * self.words[1], 0);
-        match self.records.push(&bytes) {
+    fn store(&mut self, record: Vec<u64>) {
+        match self.records.push(&record) {
             Ok(()) => self.received += 1,
             Err(NotStored) => self.not_stored += 1,
         }
@@ -299,13 +266,13 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{Column, Layout};
+    use super::super::layout::Column;
     use super::super::packed_records::MAX_WORDS;
     use super::super::path::FieldLocation;
     use super::*;
 
     /// A layout in which every field has a place, each with a pointer of its own if its path has one.
-    fn fields() -> ExitFields {
+    fn fields() -> Layout {
         let mut layout = Layout::default();
         let mut slot = HEAD;
         let mut wanted = columns::exits();
@@ -323,14 +290,14 @@ mod tests {
                 slot += words;
             }
         }
-        ExitFields { layout, dropped: std::collections::BTreeSet::new() }
+        layout
     }
 
     /// A record with fields by their paths, in which every pointer was followed, and the address of its thread.
-    fn record(fields: &ExitFields, (part, time, address): (RecordScope, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
-        let Layout { columns, pointers } = &fields.layout;
-        let mut words = vec![0; fields.layout.words(part) + 1];
-        words[0] = fields.layout.words(part).try_into().unwrap();
+    fn record(fields: &Layout, (part, time, address): (RecordScope, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
+        let Layout { columns, pointers, .. } = fields;
+        let mut words = vec![0; fields.words(part) + 1];
+        words[0] = fields.words(part).try_into().unwrap();
         for column in columns.iter().filter(|column| column.part <= part && !column.place.hops.is_empty()) {
             let pointer = pointers.iter().position(|way| *way == column.place.hops).unwrap();
             words[FOLLOWED + pointer / 8] |= 1 << (8 * (pointer % 8));
@@ -349,7 +316,7 @@ mod tests {
     }
 
     /// The record of thread 41, which started at second 2, at its exit.
-    fn exiting(fields: &ExitFields, run_ns: u64) -> Vec<u64> {
+    fn exiting(fields: &Layout, run_ns: u64) -> Vec<u64> {
         let values = [
             ("pid", 41),
             ("tgid", 40),
@@ -366,7 +333,7 @@ mod tests {
         record(fields, (RecordScope::Process, 5_000_000_000, 0xabc), &values)
     }
 
-    fn freed(fields: &ExitFields, start_ns: u64, run_ns: u64) -> Vec<u64> {
+    fn freed(fields: &Layout, start_ns: u64, run_ns: u64) -> Vec<u64> {
         let values = [
             ("pid", 41),
             ("tgid", 40),
@@ -401,7 +368,7 @@ mod tests {
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = HostParameters { delays: true, ..HostParameters::default() };
-        BpfExits { received, lost, not_run, records, facts, fields: Arc::new(fields()), css_sets }.threads().collect()
+        BpfExits { received, lost, not_run, records, facts, layout: Arc::new(fields()), css_sets }.threads().collect()
     }
 
     #[test]
@@ -433,7 +400,7 @@ mod tests {
     fn only_threads_that_exited_before_are_awaited() {
         let mut received = Received::new(&fields());
         received.add(&exiting(&fields(), 100));
-        assert!(received.awaits_before(5_000_000_001) && !received.awaits_before(5_000_000_000));
+        assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
     }
 
     #[test]
@@ -455,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_record_with_every_field_is_stored_whole() {
-        let words = fields().layout.words(RecordScope::Process);
+        let words = fields().words(RecordScope::Process);
         assert!(words <= MAX_WORDS, "{words}");
     }
 

@@ -1,7 +1,5 @@
 //! Types, programs and records, exposed to the fuzz target.
 
-use std::collections::BTreeSet;
-
 use super::btf::{Btf, TypeId, TypeKind};
 use super::columns;
 use super::host_parameters::HostParameters;
@@ -20,11 +18,11 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
         let Some(place) = resolve(&btf, task, path) else { continue };
         assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
     }
-    let (layout, dropped) = (Layout::resolve(&btf, task, wanted), BTreeSet::new());
+    let layout = Layout::resolve(&btf, task, wanted);
     if let Some(kernel) = Kernel::find(&btf) {
-        Emitter { kernel, layout: &layout, dropped: &dropped }.iterator(3);
+        Emitter { kernel, layout: &layout }.iterator(3);
     }
-    records(bytes, &mut Reader::new(&layout, &dropped, &HostParameters::default()));
+    records(bytes, &mut Reader::new(&layout, &HostParameters::default()));
 }
 
 fn records(bytes: &[u8], reader: &mut Reader) {

@@ -68,6 +68,8 @@ pub(super) struct Layout {
     pub(super) columns: Vec<Column>,
     /// The pointers on the way to fields: the offset of each in the structure that the one before leads to.
     pub(super) pointers: Vec<Vec<u32>>,
+    /// Columns that the verifier refused, by number: programs leave them out.
+    pub(super) dropped: BTreeSet<u16>,
 }
 
 impl Layout {
@@ -101,17 +103,16 @@ impl Layout {
         fits
     }
 
-    /// Where records have the field with this path, unless a program leaves it out.
-    pub(super) fn find(&self, path: &str, dropped: &BTreeSet<u16>) -> Option<Field> {
-        let is_wanted = |(number, column): &(u16, &Column)| column.path == path && !dropped.contains(number);
-        let (_, column) = (0..).zip(&self.columns).find(is_wanted)?;
-        let pointer = self.pointers.iter().position(|way| *way == column.place.hops);
-        Some(Field { slot: column.slot, words: column.words, pointer })
+    /// The columns that programs fill, with their numbers.
+    pub(super) fn filled(&self) -> impl Iterator<Item = (u16, &Column)> {
+        (0..).zip(&self.columns).filter(|(number, _)| !self.dropped.contains(number))
     }
 
-    /// The path of a column; empty if there is none.
-    pub(super) fn path(&self, column: u16) -> &'static str {
-        self.columns.get(usize::from(column)).map_or("", |column| column.path)
+    /// Where records have the field with this path.
+    pub(super) fn find(&self, path: &str) -> Option<Field> {
+        let (_, column) = self.filled().find(|(_, column)| column.path == path)?;
+        let pointer = self.pointers.iter().position(|way| *way == column.place.hops);
+        Some(Field { slot: column.slot, words: column.words, pointer })
     }
 
     /// Length of a record in words.
@@ -183,17 +184,13 @@ pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
 mod tests {
     use super::super::btf::TypeKind;
     use super::super::columns;
-    use super::super::recorded_types::each_kernel;
-    use super::super::type_builder::TypeBuilder;
+    use super::super::tests::recorded_types::each_kernel;
+    use super::super::tests::type_builder::TypeBuilder;
     use super::*;
 
     fn resolved(bytes: &[u8], wanted: Vec<FieldRequest>) -> Layout {
         let btf = Btf::parse(bytes).unwrap();
         Layout::resolve(&btf, btf.find(TypeKind::Struct, "task_struct").unwrap(), wanted)
-    }
-
-    fn find(layout: &Layout, path: &str) -> Option<Field> {
-        layout.find(path, &BTreeSet::new())
     }
 
     #[test]
@@ -208,8 +205,8 @@ mod tests {
             let paths: BTreeSet<_> = layout.columns.iter().map(|column| &column.path).collect();
             assert_eq!(paths.len(), layout.columns.len(), "{kernel}");
             assert!(layout.pointers.len() <= MAX_POINTERS, "{kernel}");
-            let cpus = find(&layout, "cpus_mask.bits | cpus_allowed.bits").unwrap();
-            assert_eq!((cpus.words, find(&layout, columns::COMM).unwrap().words), (3, 2), "{kernel}");
+            let cpus = layout.find("cpus_mask.bits | cpus_allowed.bits").unwrap();
+            assert_eq!((cpus.words, layout.find(columns::COMM).unwrap().words), (3, 2), "{kernel}");
         });
     }
 
@@ -222,9 +219,9 @@ mod tests {
         built.structure("task_struct", 40_008, &members);
         let wanted = members.map(|(name, ..)| FieldRequest::number(RecordScope::Thread, name)).to_vec();
         let layout = resolved(&built.finish(), wanted);
-        assert!(find(&layout, "last").is_some());
+        assert!(layout.find("last").is_some());
         for path in ["end", "far", "three"] {
-            assert_eq!(find(&layout, path), None, "{path}");
+            assert_eq!(layout.find(path), None, "{path}");
         }
         assert_eq!([RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)), [HEAD + 1; 2]);
     }
@@ -241,10 +238,10 @@ mod tests {
         let path = |name: &String| &*format!("{name}->value").leak();
         let wanted = names.iter().map(|name| FieldRequest::number(RecordScope::Thread, path(name))).collect();
         let layout = resolved(&built.finish(), wanted);
-        let found = names.iter().filter(|name| find(&layout, path(name)).is_some()).count();
+        let found = names.iter().filter(|name| layout.find(path(name)).is_some()).count();
         assert_eq!((found, layout.pointers.len()), (MAX_POINTERS, MAX_POINTERS));
         // The last pointer has the last byte before the time.
-        let last = find(&layout, path(&names[MAX_POINTERS - 1])).unwrap();
+        let last = layout.find(path(&names[MAX_POINTERS - 1])).unwrap();
         let mut words = vec![0; layout.words(RecordScope::Thread)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
         assert_eq!(Record { words: &words }.number(Some(last)), None);

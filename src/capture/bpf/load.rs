@@ -1,16 +1,14 @@
 //! Loads a program, without the columns that the running kernel's verifier refuses.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
-
 use super::assemble::Assembled;
+use super::layout::Layout;
 use super::obstacle;
 use super::verifier_log::Refusal;
 use crate::model::NoBpf;
 use crate::sys::bpf::program;
-pub(in crate::capture) use crate::sys::bpf::program::{Attach, ProgramSpec};
+pub(super) use crate::sys::bpf::program::{Attach, ProgramSpec};
 
 /// Columns that are left out, at most. A kernel that refuses more refuses nearly all.
 const MAX_DROPPED: usize = 32;
@@ -18,62 +16,50 @@ const MAX_DROPPED: usize = 32;
 /// The longest log that Linux 5.10 accepts. The pages that a log does not reach take no memory.
 const LOG_SIZE: usize = (16 << 20) - 1;
 
-/// A program in the kernel.
-#[derive(Debug)]
-pub(in crate::capture) struct Loaded {
-    pub(in crate::capture) program: OwnedFd,
-    /// The columns that it does not have, because the verifier refused their instructions.
-    pub(in crate::capture) dropped: BTreeSet<u16>,
-}
-
-/// Loads the program that `emit` returns, which leaves out the given columns. If the verifier refuses an
-/// instruction that is marked with a column, `emit` is called again without that column.
-///
-/// # Errors
-/// [`NoBpf`] says why it cannot be loaded.
-pub(in crate::capture) fn load(
+/// Loads the program that `emit` returns for a layout. If the verifier refuses an instruction that is marked with a
+/// column, the layout drops that column, and `emit` is called again.
+pub(super) fn load(
     spec: &ProgramSpec<'_>,
-    mut emit: impl FnMut(&BTreeSet<u16>) -> Assembled,
-) -> Result<Loaded, NoBpf> {
-    let mut dropped = BTreeSet::new();
+    layout: &mut Layout,
+    mut emit: impl FnMut(&Layout) -> Assembled,
+) -> Result<OwnedFd, NoBpf> {
     loop {
-        let code = emit(&dropped);
-        let (errno, log) = match load_or_log(spec, &code.code) {
-            Ok(program) => return Ok(Loaded { program, dropped }),
-            Err(refused) => refused,
+        let Assembled { code, columns } = emit(layout);
+        if let Ok(program) = program::load(spec, &code, None) {
+            return Ok(program);
+        }
+        // With a log, the kernel takes several times as long.
+        let mut log = vec![0; LOG_SIZE];
+        let errno = match program::load(spec, &code, Some(&mut log)) {
+            Ok(program) => return Ok(program),
+            Err(errno) => errno,
         };
-        let refusal = Refusal::parse(&log);
-        let column = refusal.instruction.and_then(|number| code.columns.get(number).copied().flatten());
+        let refusal = Refusal::parse(&text(&log));
+        let column = refusal.instruction.and_then(|number| columns.get(number).copied().flatten());
         // A column that is refused a second time is one that `emit` cannot leave out.
-        let is_new = column.is_some_and(|column| dropped.len() < MAX_DROPPED && dropped.insert(column));
+        let is_new = column.is_some_and(|column| layout.dropped.len() < MAX_DROPPED && layout.dropped.insert(column));
         if !is_new {
             return Err(obstacle::explain(errno, &refusal.reason));
         }
     }
 }
 
-/// Loads a program; if that fails, again with a log, with which the kernel takes several times as long.
-fn load_or_log(spec: &ProgramSpec<'_>, code: &[u64]) -> Result<OwnedFd, (Errno, String)> {
-    program::load(spec, code, None).or_else(|_| {
-        let mut log = vec![0; LOG_SIZE];
-        program::load(spec, code, Some(&mut log)).map_err(|errno| (errno, text(&log)))
-    })
-}
-
 /// The text before the terminating NUL.
-fn text(log: &[u8]) -> String {
-    String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+fn text(log: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};
+    use std::collections::BTreeSet;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
     use std::sync::{Arc, Barrier};
     use std::time::{Duration, Instant};
 
     use super::super::assemble::Register::{Frame, R0, R1, R2, R3, R6, R7, R8, R9};
     use super::super::assemble::{Assembler, Helper, Width};
+    use super::super::tests::listing::listing;
     use super::*;
     use crate::model::BpfObstacle;
     use crate::sys::bpf::iterator;
@@ -118,8 +104,8 @@ mod tests {
     }
 
     /// `None` prints why the test is skipped.
-    fn loaded(spec: &ProgramSpec<'_>, emit: impl FnMut(&BTreeSet<u16>) -> Assembled) -> Option<Loaded> {
-        match load(spec, emit) {
+    fn loaded(spec: &ProgramSpec<'_>, layout: &mut Layout, emit: impl FnMut(&Layout) -> Assembled) -> Option<OwnedFd> {
+        match load(spec, layout, emit) {
             Err(no_bpf) if no_bpf.cause != BpfObstacle::Verifier => {
                 skipped(Missing::Privilege(format!("BPF: {no_bpf:?}")));
                 None
@@ -177,9 +163,12 @@ mod tests {
     fn an_iterator_visits_each_thread() {
         let Some(spec) = task_iterator() else { return };
         let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
-        let Some(loaded) = loaded(&spec, |_| iterator_program(element.as_fd(), 1000, |_| ())) else { return };
+        let Some(program) = loaded(&spec, &mut Layout::default(), |_| iterator_program(element.as_fd(), 1000, |_| ()))
+        else {
+            return;
+        };
         let count = || {
-            let link = iterator::link(loaded.program.as_fd()).unwrap();
+            let link = iterator::link(program.as_fd()).unwrap();
             let pass = iterator::open(link.as_fd()).unwrap();
             let mut buffer = vec![0; iterator::CHUNK / 1000 * 1000];
             let mut count = 0;
@@ -202,8 +191,8 @@ mod tests {
         let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), Counter::new()) else {
             return skipped(Missing::Privilege("BPF maps"));
         };
-        let Some(loaded) = loaded(&spec, |_| exit_program(&ring, &lost)) else { return };
-        let link = attach_tracepoint(loaded.program.as_fd()).unwrap();
+        let Some(program) = loaded(&spec, &mut Layout::default(), |_| exit_program(&ring, &lost)) else { return };
+        let link = attach_tracepoint(program.as_fd()).unwrap();
         // The ring has room for 4096 / 1008 records.
         with_threads(20, || ());
         let begin = Instant::now();
@@ -257,7 +246,7 @@ mod tests {
                     3 => {
                         program.mov(R1, R8);
                         program.mov_immediate(R2, 0);
-                        program.call(Helper::RingbufDiscard);
+                        program.call(Helper::RingbufSubmit);
                     }
                     4 => {
                         program.mov(R1, R8);
@@ -275,8 +264,10 @@ mod tests {
     fn columns_that_the_verifier_refuses_are_left_out() {
         let Some(spec) = task_iterator() else { return };
         let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
-        let Some(loaded) = loaded(&spec, |dropped| some_refused(element.as_fd(), dropped)) else { return };
-        assert_eq!(loaded.dropped, [1, 3, 4].into());
+        let mut layout = Layout::default();
+        if loaded(&spec, &mut layout, |layout| some_refused(element.as_fd(), &layout.dropped)).is_some() {
+            assert_eq!(layout.dropped, [1, 3, 4].into());
+        }
     }
 
     #[test]
@@ -290,7 +281,7 @@ mod tests {
             program.finish()
         };
         let mut rounds = 0;
-        let result = load(&spec, |_| {
+        let result = load(&spec, &mut Layout::default(), |_| {
             rounds += 1;
             uninitialized()
         });
@@ -301,7 +292,10 @@ mod tests {
         assert_eq!(no_bpf.detail.as_deref(), Some("0: (bf) r0 = r9; R9 !read_ok"));
         assert_eq!(rounds, 2);
         let unknown = ProgramSpec { btf_id: u32::MAX >> 1, ..spec };
-        assert!(load(&unknown, |_| uninitialized()).is_err_and(|no_bpf| no_bpf.cause != BpfObstacle::Verifier));
+        assert!(
+            load(&unknown, &mut Layout::default(), |_| uninitialized())
+                .is_err_and(|no_bpf| no_bpf.cause != BpfObstacle::Verifier)
+        );
     }
 
     #[test]
@@ -309,8 +303,9 @@ mod tests {
         let Some(spec) = task_iterator() else { return };
         let Ok(element) = map::per_cpu_array(1000) else { return skipped(Missing::Privilege("BPF maps")) };
         let code = some_refused(element.as_fd(), &[1, 3].into());
-        let Err((_, log)) = load_or_log(&spec, &code.code) else { panic!("it is refused") };
-        let listing = code.listing(|_| "").to_string();
+        let mut log = vec![0; LOG_SIZE];
+        program::load(&spec, &code.code, Some(&mut log)).expect_err("it is refused");
+        let (log, listing) = (text(&log), listing(&code, |_| ""));
         let without_comment = |line: &str| line.split(';').next().unwrap().trim_end().to_owned();
         let same: Vec<_> = listing.lines().map(without_comment).filter(|line| log.contains(line.as_str())).collect();
         if log.is_empty() {

@@ -29,12 +29,4 @@ pub(in crate::capture) mod walk;
 pub(in crate::capture) mod fuzz;
 
 #[cfg(test)]
-mod emitted_programs;
-#[cfg(test)]
-mod machine;
-#[cfg(test)]
-mod record_builder;
-#[cfg(test)]
-mod recorded_types;
-#[cfg(test)]
-mod type_builder;
+mod tests;

@@ -110,7 +110,7 @@ impl PathResolver<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::super::btf::TypeKind;
-    use super::super::type_builder::TypeBuilder;
+    use super::super::tests::type_builder::TypeBuilder;
     use super::*;
 
     /// Structures with one case of each kind.

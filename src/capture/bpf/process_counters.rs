@@ -1,18 +1,19 @@
 //! Counters of whole processes: those that the kernel keeps of exited threads and of children, and those of the
 //! living threads.
 
+use super::columns;
 use super::cpu_time::{CpuTime, Printed};
 use super::layout::{Field, Record};
-use super::value::{CpuTimeFields, NS_PER_TICK};
+use super::value::{CpuTimeFields, NS_PER_TICK, cpu_time};
 use crate::model::{Includes, MetricId, Metrics, PROCESS, ProcessState, Value};
 
 /// Where records of first threads have the counters of their process.
 #[derive(Debug)]
 pub(super) struct ProcessFields {
     /// In the order of the table.
-    pub(super) counters: Vec<Option<Field>>,
-    pub(super) cpu_time: CpuTimeFields,
-    pub(super) parent: Option<Field>,
+    counters: Vec<Option<Field>>,
+    cpu_time: CpuTimeFields,
+    parent: Option<Field>,
 }
 
 /// The counters of a process, until those of its living threads are added.
@@ -23,10 +24,18 @@ pub(super) struct ProcessCounters {
 }
 
 impl ProcessFields {
+    pub(super) fn find(find: impl Fn(&str) -> Option<Field>) -> Self {
+        Self {
+            counters: PROCESS.iter().map(|counter| find(counter.source.field)).collect(),
+            cpu_time: columns::PROCESS_CPU_TIME.map(&find),
+            parent: find(columns::PARENT),
+        }
+    }
+
     pub(super) fn read(&self, record: Record<'_>) -> ProcessCounters {
         ProcessCounters {
             counters: self.counters.iter().map(|field| record.number(*field)).collect(),
-            cpu_time: self.cpu_time.read(record),
+            cpu_time: cpu_time(record, self.cpu_time),
             ppid: record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()),
         }
     }
@@ -67,18 +76,17 @@ impl ProcessCounters {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use super::super::columns;
     use super::super::host_parameters::HostParameters;
     use super::super::read::{ReadThread, Reader};
-    use super::super::record_builder::RecordBuilder;
+    use super::super::tests::record_builder::RecordBuilder;
     use super::*;
 
     const LEADER: [(&str, u64); 2] = [("pid", 700), ("tgid", 700)];
 
     fn read(record: &RecordBuilder) -> ReadThread {
-        Reader::new(&record.layout, &BTreeSet::new(), &HostParameters::default()).thread(record.record()).unwrap()
+        Reader::new(&record.layout, &HostParameters::default()).thread(record.record()).unwrap()
     }
 
     /// The counters of a process with these threads, the first of which is the leader.

@@ -4,8 +4,6 @@
 //! that `bpf_rdonly_cast` has made is not trusted, and the verifier needs a fiftieth of the time for pointers that are
 //! loaded from it.
 
-use std::collections::BTreeSet;
-
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, TypeKind};
 use super::layout::{Column, FOLLOWED, LENGTH, Layout, RecordScope, TIME};
@@ -19,7 +17,6 @@ const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
 const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
-/// Submits a record without waking up the reader.
 /// Words after the record of a tracepoint.
 const ADDRESS_WORDS: usize = 1;
 
@@ -53,8 +50,6 @@ impl Kernel {
 pub(super) struct Emitter<'a> {
     pub(super) kernel: Kernel,
     pub(super) layout: &'a Layout,
-    /// Columns to leave out, by number.
-    pub(super) dropped: &'a BTreeSet<u16>,
 }
 
 impl Emitter<'_> {
@@ -146,7 +141,7 @@ impl Emitter<'_> {
             assembler.call(Helper::KtimeGetNs);
             assembler.store(Width::U64, R8, byte(TIME), R0);
         }
-        let columns: Vec<_> = self.columns(part).collect();
+        let columns: Vec<_> = self.layout.filled().filter(|(_, column)| column.part == part).collect();
         for (_, column) in columns.iter().filter(|(_, column)| may_be_skipped(column)) {
             slots(column).for_each(|slot| assembler.store_immediate(Width::U64, R8, byte(slot), 0));
         }
@@ -157,11 +152,6 @@ impl Emitter<'_> {
             copy(assembler, column);
         }
         assembler.mark(None);
-    }
-
-    fn columns(&self, part: RecordScope) -> impl Iterator<Item = (u16, &Column)> {
-        let columns = (0u16..).zip(&self.layout.columns);
-        columns.filter(move |(number, column)| column.part == part && !self.dropped.contains(number))
     }
 
     /// Loads the columns behind these pointers, the last of which is in its register, and follows pointers from

@@ -1,6 +1,6 @@
 //! Records as threads, with the values that procfs would print.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
 use super::columns;
@@ -8,9 +8,9 @@ use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;
 use super::layout::{Field, Layout, Record};
 use super::process_counters::{ProcessCounters, ProcessFields};
-use super::value::{CpuTimeFields, MetricField, NS_PER_TICK, ThreadInputs, pages};
+use super::value::{CpuTimeFields, MetricField, NS_PER_TICK, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, PROCESS, RESIDENT, ThreadState, printable, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, RESIDENT, ThreadState, printable, read_time,
 };
 
 /// The policies for which the kernel prints the slice (`fair_policy` of kernel/sched/sched.h).
@@ -20,25 +20,15 @@ const FAIR: [&str; 3] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_EXT"];
 pub(super) struct Reader {
     facts: HostParameters,
     metrics: Vec<(&'static Metric, MetricField)>,
-    fields: Fields,
-    names: HashMap<[u64; 2], Name>,
-    cpus: HashMap<Box<[u64]>, CpuSet>,
-}
-
-/// Fields that are not metrics.
-struct Fields {
-    tid: Option<Field>,
-    tgid: Option<Field>,
+    /// In the order of [`columns::OF_THREADS`].
+    of_threads: [Option<Field>; columns::OF_THREADS.len()],
     comm: Option<Field>,
-    flags: Option<Field>,
-    exit_state: Option<Field>,
-    start_time: Option<Field>,
-    cgroups: Option<Field>,
     sched_class: Option<Field>,
-    thread_pointer: Option<Field>,
     cpu_time: CpuTimeFields,
     resident: Vec<Option<Field>>,
-    process: ProcessFields,
+    of_processes: ProcessFields,
+    names: HashMap<[u64; 2], Name>,
+    cpus: HashMap<Box<[u64]>, CpuSet>,
 }
 
 /// A thread as it was read.
@@ -66,12 +56,21 @@ pub(super) struct ThreadFacts {
 }
 
 impl Reader {
-    pub(super) fn new(layout: &Layout, dropped: &BTreeSet<u16>, facts: &HostParameters) -> Self {
-        let find = |path: &str| layout.find(path, dropped);
+    pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
+        let find = |path: &str| layout.find(path);
         let source = |metric: &'static Metric| Some((metric, MetricField::find(metric.sources.bpf?, find)?));
-        let counted = METRICS.iter().filter(|metric| facts.count(metric));
-        let metrics = counted.filter_map(source).collect();
-        Self { metrics, fields: Fields::find(find), facts: facts.clone(), names: HashMap::new(), cpus: HashMap::new() }
+        Self {
+            metrics: METRICS.iter().filter(|metric| facts.count(metric)).filter_map(source).collect(),
+            of_threads: columns::OF_THREADS.map(find),
+            comm: find(columns::COMM),
+            sched_class: find(columns::SCHED_CLASS),
+            cpu_time: columns::CPU_TIME.map(find),
+            resident: RESIDENT.iter().map(|path| find(path)).collect(),
+            of_processes: ProcessFields::find(find),
+            facts: facts.clone(),
+            names: HashMap::new(),
+            cpus: HashMap::new(),
+        }
     }
 
     /// Whether records can have a value of this metric.
@@ -81,44 +80,42 @@ impl Reader {
 
     /// The thread of a record; `None` if it has no id.
     pub(super) fn thread(&mut self, record: Record<'_>) -> Option<ReadThread> {
-        let fields = &self.fields;
-        let id = |field| u32::try_from(record.number(field)?).ok().filter(|&id| id > 0);
-        let (tid, tgid) = (id(fields.tid)?, id(fields.tgid)?);
-        let flags = record.number(fields.flags)?;
+        let [tid, tgid, flags, exit_state, start, cgroups, thread_pointer] =
+            self.of_threads.map(|field| record.number(field));
+        let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
+        let (tid, tgid, flags) = (id(tid)?, id(tgid)?, flags?);
         let kernel_thread = flags & PF_KTHREAD != 0;
         let is_first = tid == tgid && !kernel_thread;
-        let start = record.number(fields.start_time);
-        let cpu_time = fields.cpu_time.read(record);
+        let cpu_time = cpu_time(record, self.cpu_time);
         let common = ThreadInputs {
             cpu_time: cpu_time.map(|(time, printed)| time.adjusted(printed)),
-            exit_state: record.number(fields.exit_state),
+            exit_state,
             page_size: self.facts.page_size,
         };
         let mut state = ThreadState {
             tid,
             tgid,
-            comm: self.name(record, self.fields.comm),
+            comm: self.name(record, self.comm),
             start_time_clock_ticks: start.map(|ns| ns / NS_PER_TICK),
             kernel_thread,
             read_at_ns: self.facts.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
             ..ThreadState::default()
         };
         self.fill(record, common, &mut state);
-        let fields = &self.fields;
         let facts = ThreadFacts {
             flags,
-            cgroups: record.number(fields.cgroups),
-            sched_class: record.number(fields.sched_class),
-            thread_pointer: if has_own_thread_pointer(flags) { record.number(fields.thread_pointer) } else { None },
+            cgroups,
+            sched_class: record.number(self.sched_class),
+            thread_pointer: thread_pointer.filter(|_| has_own_thread_pointer(flags)),
             resident_bytes: if is_first { self.resident_bytes(record) } else { None },
             cpu_time: cpu_time.map(|(time, _)| time),
-            process: is_first.then(|| Box::new(fields.process.read(record))),
+            process: is_first.then(|| Box::new(self.of_processes.read(record))),
         };
         Some(ReadThread { state, facts })
     }
 
     fn resident_bytes(&self, record: Record<'_>) -> Option<u64> {
-        let counters = self.fields.resident.iter().map(|field| record.number(*field));
+        let counters = self.resident.iter().map(|field| record.number(*field));
         Some(pages(counters)?.saturating_mul(self.facts.page_size))
     }
 
@@ -185,33 +182,10 @@ fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -
     cpus
 }
 
-impl Fields {
-    fn find(find: impl Fn(&str) -> Option<Field>) -> Self {
-        Self {
-            tid: find(columns::TID),
-            tgid: find(columns::TGID),
-            comm: find(columns::COMM),
-            flags: find(columns::FLAGS),
-            exit_state: find(columns::EXIT_STATE),
-            start_time: find(columns::START_TIME),
-            cgroups: find(columns::CGROUPS),
-            sched_class: find(columns::SCHED_CLASS),
-            thread_pointer: find(columns::THREAD_POINTER),
-            cpu_time: CpuTimeFields::find(&find, columns::CPU_TIME),
-            resident: RESIDENT.iter().map(|path| find(path)).collect(),
-            process: ProcessFields {
-                counters: PROCESS.iter().map(|counter| find(counter.source.field)).collect(),
-                cpu_time: CpuTimeFields::find(&find, columns::PROCESS_CPU_TIME),
-                parent: find(columns::PARENT),
-            },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::layout::RecordScope;
-    use super::super::record_builder::RecordBuilder;
+    use super::super::tests::record_builder::RecordBuilder;
     use super::*;
     use crate::model::{CategoricalString, MetricId, Value};
 
@@ -228,7 +202,7 @@ mod tests {
     }
 
     fn read_by(facts: HostParameters, record: &RecordBuilder) -> Option<ReadThread> {
-        Reader::new(&record.layout, &BTreeSet::new(), &facts).thread(record.record())
+        Reader::new(&record.layout, &facts).thread(record.record())
     }
 
     fn read(record: &RecordBuilder) -> ReadThread {
@@ -363,8 +337,9 @@ mod tests {
         let record = leader();
         let column = |path: &str| record.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = |path| {
-            let dropped = BTreeSet::from([u16::try_from(column(path)).unwrap()]);
-            Reader::new(&record.layout, &dropped, &facts()).thread(record.record())
+            let mut record = leader();
+            record.layout.dropped = [u16::try_from(column(path)).unwrap()].into();
+            read_by(facts(), &record)
         };
         let thread = dropped("policy").unwrap();
         assert_eq!((value(&thread, "policy"), value(&thread, "fair_slice_ns")), (None, None));
@@ -390,7 +365,7 @@ mod tests {
 
     #[test]
     fn no_record_stops_the_capture() {
-        let mut reader = Reader::new(&leader().layout, &BTreeSet::new(), &facts());
+        let mut reader = Reader::new(&leader().layout, &facts());
         let mut read = |record: RecordBuilder| {
             let Some(mut thread) = reader.thread(record.record()) else { return 0 };
             let process = thread.facts.process.take();
@@ -413,7 +388,7 @@ mod tests {
     #[test]
     fn equal_names_share_one_allocation() {
         let record = leader();
-        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &facts());
+        let mut reader = Reader::new(&record.layout, &facts());
         let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
         assert!(Name::ptr_eq(&names[0], &names[1]));
     }

@@ -1,6 +1,5 @@
 //! Loads the program that reads threads, and runs it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +11,7 @@ use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns;
 use super::layout::{Layout, Record, RecordScope, records, words_of};
-use super::load::{Attach, Loaded, ProgramSpec, load};
+use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
@@ -27,33 +26,28 @@ pub(in crate::capture) struct BpfEngine {
     /// Iterators for the next captures: before Linux 5.19, opening one needs the capabilities that loading needs.
     iterators: Mutex<Vec<OwnedFd>>,
     pub(super) layout: Layout,
-    /// Columns that the verifier refused.
-    pub(super) dropped: BTreeSet<u16>,
     pub(in crate::capture) setup: Duration,
 }
 
 impl BpfEngine {
     /// Loads the program, and opens iterators for `captures` captures, which then need no capability.
-    ///
-    /// # Errors
-    /// [`NoBpf`] says why BPF is not available.
     pub(in crate::capture) fn load(captures: usize) -> Result<Self, NoBpf> {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
-            let layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
-            let Loaded { program, dropped } = iterator_program(kernel, &layout)?;
+            let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
+            let program = iterator_program(kernel, &mut layout)?;
             let link = iterator::link(program.as_fd()).map_err(obstacle::of_errno)?;
             let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>();
             let iterators = Mutex::new(iterators.map_err(obstacle::of_errno)?);
-            Ok(Self { link, iterators, layout, dropped, setup: begin.elapsed() })
+            Ok(Self { link, iterators, layout, setup: begin.elapsed() })
         })
     }
 
     /// Names of the metrics without values because the verifier refused a field. Where it refused those of
     /// [`FieldForm::PageCounter`], procfs has the values.
     pub(in crate::capture) fn dropped_metrics(&self) -> Vec<String> {
-        let dropped = self.dropped.iter().filter_map(|&column| self.layout.columns.get(usize::from(column)));
-        let paths: Vec<_> = dropped.map(|column| column.path).collect();
+        let paths: Vec<_> =
+            self.layout.dropped.iter().map(|&column| self.layout.columns[usize::from(column)].path).collect();
         let lacks_field = |metric: &&Metric| {
             let field = metric.sources.bpf.filter(|field| field.form != FieldForm::PageCounter);
             field.is_some_and(|field| field.paths().any(|path| paths.contains(&path)))
@@ -67,14 +61,19 @@ impl BpfEngine {
         *self.iterators.lock().unwrap_or_else(PoisonError::into_inner) = vec![file];
     }
 
-    /// Passes the records of all threads to `each`, many at once.
-    ///
-    /// # Errors
-    /// Errors of the iterator; `EIO` if it ends within a record, `EOVERFLOW` if it does not end. The records before are
-    /// passed.
-    pub(in crate::capture) fn read(&self, each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
+    /// Passes the records of all threads to `each`, many at once. The records before an error are passed: `EIO` if the
+    /// iterator ends within a record, `EOVERFLOW` if it does not end.
+    pub(in crate::capture) fn read(&self, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         let opened = self.iterators.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        read(&opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?, each)
+        let iterator = opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?;
+        let mut buffer = vec![0; iterator::CHUNK];
+        let mut pass = Pass::default();
+        loop {
+            match iterator::read(&iterator, &mut buffer)? {
+                0 => return if pass.rest.is_empty() { Ok(()) } else { Err(Errno::EIO) },
+                length => each(pass.whole_records(&buffer[..length])?),
+            }
+        }
     }
 }
 
@@ -89,27 +88,11 @@ pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, No
     body(&btf, kernel)
 }
 
-fn iterator_program(kernel: Kernel, layout: &Layout) -> Result<Loaded, NoBpf> {
+fn iterator_program(kernel: Kernel, layout: &mut Layout) -> Result<OwnedFd, NoBpf> {
     let bytes = u32::try_from(8 * layout.words(RecordScope::Process)).expect("a record has a few hundred words");
     let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
     let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
-    load(&spec, |dropped| {
-        let program = Emitter { kernel, layout, dropped }.iterator(record.as_raw_fd());
-        tracing::trace!("program of the BPF iterator:\n{}", program.listing(|column| layout.path(column)));
-        program
-    })
-}
-
-/// Passes whole records to `each`, many at once.
-fn read(iterator: &OwnedFd, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
-    let mut buffer = vec![0; iterator::CHUNK];
-    let mut pass = Pass::default();
-    loop {
-        match iterator::read(iterator, &mut buffer)? {
-            0 => return if pass.rest.is_empty() { Ok(()) } else { Err(Errno::EIO) },
-            length => each(pass.whole_records(&buffer[..length])?),
-        }
-    }
+    load(&spec, layout, |layout| Emitter { kernel, layout }.iterator(record.as_raw_fd()))
 }
 
 /// A pass over all threads. Its work is bounded, not its time: on a busy host, a capture can wait long for a CPU.
@@ -152,6 +135,8 @@ const MAX_CPU_WORDS: usize = 8192 / 64;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::skip::{Missing, skipped};
 
@@ -196,7 +181,7 @@ mod tests {
             Ok(engine) => engine,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
-        let field = engine.layout.find(columns::TID, &engine.dropped);
+        let field = engine.layout.find(columns::TID);
         let mut tids = BTreeSet::new();
         engine.read(|words| tids.extend(records(&words).filter_map(|record| record.number(field)))).unwrap();
         assert!(tids.contains(&u64::from(nix::unistd::gettid().as_raw().cast_unsigned())), "{tids:?}");
@@ -209,7 +194,7 @@ mod tests {
         let Ok(mut engine) = engine else { return skipped(Missing::Privilege(format!("BPF: {:?}", engine.err()))) };
         let number = |path| engine.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = ["nvcsw", "mm->total_vm"].map(|path| u16::try_from(number(path)).unwrap());
-        engine.dropped = dropped.into();
+        engine.layout.dropped = dropped.into();
         assert_eq!(engine.dropped_metrics(), ["voluntary_csw", "hiwater_vm_bytes"]);
     }
 

@@ -152,7 +152,7 @@ fn whole_member(bytes: &[u8], info: Info, outer: u32) -> Option<Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::type_builder::TypeBuilder;
+    use super::super::tests::type_builder::TypeBuilder;
     use super::*;
 
     #[test]

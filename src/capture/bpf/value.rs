@@ -82,44 +82,27 @@ fn state(state: u64, exit_state: u64) -> char {
     LETTERS[usize::try_from(u64::BITS - reported.leading_zeros()).expect("at most 64")]
 }
 
-/// CPU times of a thread or a process.
-#[derive(Debug)]
-pub(super) struct CpuTimeFields {
-    pub(super) user: Option<Field>,
-    pub(super) system: Option<Field>,
-    pub(super) run: Option<Field>,
-    pub(super) printed_user: Option<Field>,
-    pub(super) printed_system: Option<Field>,
-}
+/// The fields of [`CPU_TIME`](super::columns::CPU_TIME), or of a process.
+pub(super) type CpuTimeFields = [Option<Field>; 5];
 
-impl CpuTimeFields {
-    pub(super) fn find(find: impl Fn(&str) -> Option<Field>, paths: [&str; 5]) -> Self {
-        let [user, system, run, printed_user, printed_system] = paths.map(find);
-        Self { user, system, run, printed_user, printed_system }
-    }
-
-    pub(super) fn read(&self, record: Record<'_>) -> Option<(CpuTime, Printed)> {
-        let time = CpuTime {
-            user: record.number(self.user)?,
-            system: record.number(self.system)?,
-            run: record.number(self.run)?,
-        };
-        let printed = record.number(self.printed_user).zip(record.number(self.printed_system)).unwrap_or_default();
-        Some((time, Printed { user: printed.0, system: printed.1 }))
-    }
+/// The CPU time of a thread or a process, and what procfs printed last.
+pub(super) fn cpu_time(record: Record<'_>, fields: CpuTimeFields) -> Option<(CpuTime, Printed)> {
+    let [user, system, run, printed_user, printed_system] = fields.map(|field| record.number(field));
+    let (printed_user, printed_system) = printed_user.zip(printed_system).unwrap_or_default();
+    let printed = Printed { user: printed_user, system: printed_system };
+    Some((CpuTime { user: user?, system: system?, run: run? }, printed))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record_builder::RecordBuilder;
+    use super::super::tests::record_builder::RecordBuilder;
     use super::*;
     use crate::model::METRICS;
-    use std::collections::BTreeSet;
 
     /// The value of a metric.
     fn value(name: &str, record: &RecordBuilder, common: ThreadInputs) -> Option<Value<'static>> {
         let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
-        let find = |path: &str| record.layout.find(path, &BTreeSet::new());
+        let find = |path: &str| record.layout.find(path);
         MetricField::find(metric.sources.bpf.unwrap(), find).unwrap().value(metric, record.record(), common)
     }
 
@@ -256,7 +239,7 @@ mod tests {
     fn a_metric_of_two_fields_needs_both() {
         let metric = METRICS.iter().find(|metric| metric.name == "voluntary_sleep_ns").unwrap();
         let record = RecordBuilder::new();
-        let find = |path: &str| record.layout.find(path, &BTreeSet::new()).filter(|_| !path.contains("block"));
+        let find = |path: &str| record.layout.find(path).filter(|_| !path.contains("block"));
         assert!(MetricField::find(metric.sources.bpf.unwrap(), find).is_none());
     }
 }

@@ -39,7 +39,7 @@ impl BpfEngine {
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<BpfWalked, Errno> {
-        let reader = || Reader::new(&self.layout, &self.dropped, facts);
+        let reader = || Reader::new(&self.layout, facts);
         let mut tally = Tally::default();
         let parser = Parser::new(&reader, number_of_threads(walk.procfs));
         let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
@@ -172,7 +172,6 @@ fn count_missing_files(reader: &Reader, threads: usize, tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};
-    use std::collections::BTreeSet;
     use std::time::Instant;
 
     use super::super::super::css_sets::CssSets;
@@ -180,7 +179,7 @@ mod tests {
     use super::super::super::options::Tree;
     use super::super::super::procfs::folder::Folder;
     use super::super::super::procfs::task::WholeNames;
-    use super::super::record_builder::RecordBuilder;
+    use super::super::tests::record_builder::RecordBuilder;
     use super::*;
     use crate::process::{Progress, workers};
 
@@ -188,7 +187,7 @@ mod tests {
     fn thread(tgid: u32, tid: u32, start: u64) -> ReadThread {
         let fields = [("pid", tid.into()), ("tgid", tgid.into())];
         let record = RecordBuilder::new().with(fields);
-        let mut reader = Reader::new(&record.layout, &BTreeSet::new(), &HostParameters::default());
+        let mut reader = Reader::new(&record.layout, &HostParameters::default());
         let mut thread = reader.thread(record.record()).unwrap();
         thread.state.start_time_clock_ticks = Some(start);
         thread
@@ -210,12 +209,12 @@ mod tests {
 
     #[test]
     fn a_file_without_any_of_its_fields_is_missing_for_every_thread() {
-        let record = RecordBuilder::new();
         let missing = |is_absent: fn(&str) -> bool| {
-            let absent = (0..).zip(&record.layout.columns).filter(|(_, column)| is_absent(column.path));
-            let dropped: BTreeSet<_> = absent.map(|(number, _)| number).collect();
+            let mut layout = RecordBuilder::new().layout;
+            let absent = (0..).zip(&layout.columns).filter(|(_, column)| is_absent(column.path));
+            layout.dropped = absent.map(|(number, _)| number).collect();
             let mut tally = Tally::default();
-            count_missing_files(&Reader::new(&record.layout, &dropped, &HostParameters::default()), 3, &mut tally);
+            count_missing_files(&Reader::new(&layout, &HostParameters::default()), 3, &mut tally);
             tally.summary().read_failures_by_file
         };
         assert!(missing(|_| false).is_empty());

@@ -1,16 +1,16 @@
 //! Runs programs in tests, on structures that a test provides, by the rules of the verifier: no read of a
 //! register without a value, no load beyond a structure.
 
-use super::assemble::{Assembled, Helper};
-use super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, MOVE, MOVE_REGISTER,
-    SHIFT_LEFT, SHIFT_RIGHT_SIGNED, Width, load, store, store_immediate,
+use super::super::assemble::{Assembled, Helper};
+use super::super::instruction::{
+    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD, MOVE,
+    MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, Width,
 };
 
 /// What the clock of the machine shows.
-pub(super) const NOW: u64 = 1_234_567_890;
+pub(crate) const NOW: u64 = 1_234_567_890;
 /// What records are filled with before a program writes to them.
-pub(super) const STALE: u64 = 0xdead_dead_dead_dead;
+pub(crate) const STALE: u64 = 0xdead_dead_dead_dead;
 /// Distance of structures.
 const STRIDE: u64 = 1 << 20;
 const STACK: usize = 512;
@@ -18,30 +18,30 @@ const RECORD_WORDS: usize = 1024;
 
 /// Memory of structures, by address.
 #[derive(Default)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     structures: Vec<Vec<u8>>,
 }
 
 impl Machine {
     /// Adds a structure. Returns its address.
-    pub(super) fn add(&mut self, bytes: Vec<u8>) -> u64 {
+    pub(crate) fn add(&mut self, bytes: Vec<u8>) -> u64 {
         self.structures.push(bytes);
         STRIDE * u64::try_from(self.structures.len()).unwrap()
     }
 
     /// The bytes at an address.
-    pub(super) fn bytes(&mut self, address: u64, length: usize) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, address: u64, length: usize) -> &mut [u8] {
         let (structure, start) = self.find(address);
         &mut structure[start..start + length]
     }
 
     /// Writes a 64-bit number.
-    pub(super) fn write(&mut self, address: u64, number: u64) {
+    pub(crate) fn write(&mut self, address: u64, number: u64) {
         self.bytes(address, 8).copy_from_slice(&number.to_ne_bytes());
     }
 
     /// Runs the program of an iterator for the thread at an address. Returns its record.
-    pub(super) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
+    pub(crate) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
         let kept = self.structures.len();
         let meta = self.add(vec![0; 64]);
         let context = self.add([meta, task].map(u64::to_ne_bytes).concat());
@@ -90,9 +90,7 @@ impl Run<'_> {
         let Instruction { opcode, destination, source, offset, immediate } = instruction;
         let [to, from] = [destination, source].map(usize::from);
         let constant = i64::from(immediate).cast_unsigned();
-        let width = [Width::U8, Width::U16, Width::U32, Width::U64]
-            .into_iter()
-            .find(|&width| [load(width), store(width), store_immediate(width)].contains(&opcode));
+        let width = Width::ALL.into_iter().find(|width| width.code() == opcode & 0x18).unwrap();
         match opcode {
             JUMP => return true,
             JUMP_IF_EQUAL => return self.value(to) == constant,
@@ -107,12 +105,14 @@ impl Run<'_> {
             CALL => self.call(from, immediate),
             _ if instruction.is_wide() => self.registers[to] = Some(constant),
             _ => {
-                let bytes = usize::try_from(width.expect("a known instruction").bits() / 8).unwrap();
+                let bytes = usize::try_from(width.bits() / 8).unwrap();
+                let class = opcode & !width.code();
+                assert!([LOAD, STORE, STORE_IMMEDIATE].contains(&class), "a known instruction");
                 let address = |base: u64| base.checked_add_signed(offset.into()).expect("an address");
-                if opcode == load(width.unwrap()) {
+                if class == LOAD {
                     self.registers[to] = Some(self.load(address(self.value(from)), bytes));
                 } else {
-                    let number = if opcode == store(width.unwrap()) { self.value(from) } else { constant };
+                    let number = if class == STORE { self.value(from) } else { constant };
                     self.machine.bytes(address(self.value(to)), bytes).copy_from_slice(&number.to_le_bytes()[..bytes]);
                 }
             }
@@ -136,18 +136,18 @@ impl Run<'_> {
         let argument = |number: usize| arguments[number].expect("an argument is set");
         let length = |number: usize| usize::try_from(argument(number)).unwrap();
         self.registers[..6].fill(None);
-        let result = if kind == usize::from(KERNEL_FUNCTION) {
+        let result = if kind == KERNEL_FUNCTION as usize {
             argument(0)
-        } else if function == Helper::MapLookupElem.number() {
+        } else if function == Helper::MapLookupElem as i32 {
             self.record
-        } else if function == Helper::KtimeGetNs.number() {
+        } else if function == Helper::KtimeGetNs as i32 {
             NOW
-        } else if function == Helper::ProbeReadKernel.number() {
+        } else if function == Helper::ProbeReadKernel as i32 {
             let bytes = self.machine.bytes(argument(2), length(1)).to_vec();
             self.machine.bytes(argument(0), bytes.len()).copy_from_slice(&bytes);
             0
         } else {
-            assert_eq!(function, Helper::SeqWrite.number());
+            assert_eq!(function, Helper::SeqWrite as i32);
             let words = self.machine.bytes(argument(1), length(2)).chunks(8);
             let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
             assert!(self.written.replace(words.collect()).is_none(), "one record per thread");

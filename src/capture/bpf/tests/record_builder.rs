@@ -1,21 +1,21 @@
 //! Builds records for tests.
 
-use super::columns;
-use super::layout::{Column, FOLLOWED, LENGTH, Layout, Record, RecordScope, TIME};
-use super::path::FieldLocation;
+use super::super::columns;
+use super::super::layout::{Column, FOLLOWED, LENGTH, Layout, Record, RecordScope, TIME};
+use super::super::path::FieldLocation;
 
 /// Words of a mask of CPUs.
 const CPU_WORDS: usize = 2;
 
 /// A layout with every field, and a record of it.
-pub(super) struct RecordBuilder {
-    pub(super) layout: Layout,
+pub(crate) struct RecordBuilder {
+    pub(crate) layout: Layout,
     words: Vec<u64>,
 }
 
 impl RecordBuilder {
     /// All fields are 0, and all pointers are followed.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut layout = Layout::default();
         for wanted in columns::all(CPU_WORDS) {
             if layout.columns.iter().any(|column| column.path == wanted.path) {
@@ -36,19 +36,19 @@ impl RecordBuilder {
     }
 
     /// Sets a field.
-    pub(super) fn set(mut self, path: &str, words: &[u64]) -> Self {
+    pub(crate) fn set(mut self, path: &str, words: &[u64]) -> Self {
         let column = self.layout.columns.iter().find(|column| column.path == path).expect("a known path");
         self.words[column.slot..column.slot + words.len()].copy_from_slice(words);
         self
     }
 
     /// Sets fields of one word.
-    pub(super) fn with<const N: usize>(self, fields: [(&str, u64); N]) -> Self {
+    pub(crate) fn with<const N: usize>(self, fields: [(&str, u64); N]) -> Self {
         fields.into_iter().fold(self, |record, (path, number)| record.set(path, &[number]))
     }
 
     /// Makes a pointer, such as `mm`, NULL.
-    pub(super) fn null(mut self, pointer: &str) -> Self {
+    pub(crate) fn null(mut self, pointer: &str) -> Self {
         let hops = pointers(&format!("{pointer}->"));
         for (index, _) in self.layout.pointers.iter().enumerate().filter(|(_, way)| way.starts_with(&hops)) {
             let word = &mut self.words[FOLLOWED + index / 8];
@@ -60,25 +60,25 @@ impl RecordBuilder {
     }
 
     /// Sets the time of the record.
-    pub(super) fn at(mut self, time: u64) -> Self {
+    pub(crate) fn at(mut self, time: u64) -> Self {
         self.words[TIME] = time;
         self
     }
 
     /// Sets all words but the length.
-    pub(super) fn fill(mut self, mut word: impl FnMut() -> u64) -> Self {
+    pub(crate) fn fill(mut self, mut word: impl FnMut() -> u64) -> Self {
         self.words[FOLLOWED..].fill_with(&mut word);
         self
     }
 
     /// Cuts the record.
-    pub(super) fn cut(mut self, words: usize) -> Self {
+    pub(crate) fn cut(mut self, words: usize) -> Self {
         self.words.truncate(words);
         self.words[LENGTH] = u64::try_from(words).unwrap();
         self
     }
 
-    pub(super) fn record(&self) -> Record<'_> {
+    pub(crate) fn record(&self) -> Record<'_> {
         Record::split(&self.words).unwrap().0
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::btf::{Btf, TypeKind};
-use super::columns;
-use super::path::{FieldLocation, resolve};
+use super::super::btf::{Btf, TypeKind};
+use super::super::columns;
+use super::super::path::{FieldLocation, resolve};
 
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
@@ -30,7 +30,7 @@ const ABSENT: [(&str, &str); 10] = [
 const COPIED: [(&str, &str); 1] = [("rss_stat", "5.10 6.1")];
 
 /// Paths that are not in the recorded types of a kernel yet, after its version.
-const NOT_RECORDED: &str = include_str!("../../../tests/kernels/btf/not-recorded");
+const NOT_RECORDED: &str = include_str!("../../../../tests/kernels/btf/not-recorded");
 
 fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
     let is_in_path = |part: &str| part.strip_prefix('^').map_or(path.contains(part), |start| path.starts_with(start));
@@ -39,7 +39,7 @@ fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
 }
 
 /// Calls `check` with each kernel's version and types.
-pub(super) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
+pub(crate) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let types: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "btf")).collect();
@@ -62,7 +62,7 @@ fn paths() -> BTreeSet<&'static str> {
 #[test]
 fn recorded_paths_are_those_of_the_tables() {
     let paths: String = paths().into_iter().flat_map(|path| [path, "\n"]).collect();
-    let recorded = include_str!("../../../tests/kernels/btf/paths");
+    let recorded = include_str!("../../../../tests/kernels/btf/paths");
     assert!(recorded == paths, "write these paths to the file, and continue as README.md there says:\n{paths}");
 }
 

@@ -1,19 +1,19 @@
 //! The programs that are emitted for recorded kernels, run in a machine.
 #![cfg(target_endian = "little")]
 
-use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 
-use super::assemble::Assembled;
-use super::btf::{Btf, TypeId};
-use super::columns;
-use super::layout::{Column, FieldRequest, Layout, Record, RecordScope};
-use super::load::{Attach, ProgramSpec, load};
+use super::super::assemble::Assembled;
+use super::super::btf::{Btf, TypeId};
+use super::super::columns;
+use super::super::layout::{Column, FieldRequest, Layout, Record, RecordScope};
+use super::super::load::{Attach, ProgramSpec, load};
+use super::super::path::resolve;
+use super::super::program::{Emitter, Kernel};
+use super::super::shape::TypeShape;
+use super::listing::listing;
 use super::machine::{Machine, NOW, STALE};
-use super::path::resolve;
-use super::program::{Emitter, Kernel};
 use super::recorded_types::each_kernel;
-use super::shape::TypeShape;
 use super::type_builder::TypeBuilder;
 use crate::model::BpfObstacle;
 use crate::skip::{Missing, skipped};
@@ -97,15 +97,15 @@ impl Memory {
 }
 
 /// Calls `check` with the layout of each kernel.
-fn each_layout(mut check: impl FnMut(&str, &Btf<'_>, Kernel, &Layout)) {
+fn each_layout(mut check: impl FnMut(&str, &Btf<'_>, Kernel, &mut Layout)) {
     each_kernel(|version, btf| {
         let kernel = Kernel::find(btf).unwrap();
-        check(version, btf, kernel, &Layout::resolve(btf, kernel.task, columns::all(2)));
+        check(version, btf, kernel, &mut Layout::resolve(btf, kernel.task, columns::all(2)));
     });
 }
 
-fn emitted(kernel: Kernel, layout: &Layout, dropped: &BTreeSet<u16>) -> Assembled {
-    Emitter { kernel, layout, dropped }.iterator(3)
+fn emitted(kernel: Kernel, layout: &Layout) -> Assembled {
+    Emitter { kernel, layout }.iterator(3)
 }
 
 /// Runs the program and compares every column. Those behind `missing` must be absent, and their words 0.
@@ -113,7 +113,7 @@ fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: 
     let (record, rest) = Record::split(words).unwrap();
     assert_eq!((words.len(), rest.len(), record.time()), (layout.words(part), 0, NOW), "{name}");
     for column in &layout.columns {
-        let words = record.words(layout.find(column.path, &BTreeSet::new()).unwrap());
+        let words = record.words(layout.find(column.path).unwrap());
         let is_absent = column.part > part || missing.is_some_and(|way| column.place.hops.starts_with(way));
         let expected = (!is_absent).then(|| memory.expected(layout, column));
         let path = column.path;
@@ -125,7 +125,7 @@ fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: 
 fn records_have_the_values_of_every_column_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
         let mut memory = Memory::new(btf, kernel.task, layout);
-        let program = emitted(kernel, layout, &BTreeSet::new());
+        let program = emitted(kernel, layout);
         for (part, is_leader) in [(RecordScope::Thread, false), (RecordScope::Process, true)] {
             memory.set_leader(kernel, is_leader);
             let words = memory.machine.run(&program, memory.task);
@@ -138,7 +138,7 @@ fn records_have_the_values_of_every_column_on_every_kernel() {
 #[test]
 fn values_behind_a_null_pointer_are_absent_and_not_those_of_the_thread_before() {
     each_layout(|name, btf, kernel, layout| {
-        let program = emitted(kernel, layout, &BTreeSet::new());
+        let program = emitted(kernel, layout);
         for way in &layout.pointers {
             let mut memory = Memory::new(btf, kernel.task, layout);
             memory.set_leader(kernel, true);
@@ -156,18 +156,18 @@ fn a_dropped_column_leaves_all_others() {
     each_layout(|name, btf, kernel, layout| {
         let mut memory = Memory::new(btf, kernel.task, layout);
         memory.set_leader(kernel, true);
-        let all = BTreeSet::new();
-        for (number, column) in (0..).zip(&layout.columns) {
-            let dropped = BTreeSet::from([number]);
-            let program = emitted(kernel, layout, &dropped);
+        for (number, column) in (0..).zip(layout.columns.clone()) {
+            layout.dropped = [number].into();
+            let program = emitted(kernel, layout);
             assert!(!program.columns.contains(&Some(number)), "{name}: {}", column.path);
             let words = memory.machine.run(&program, memory.task);
             let slots = column.slot..column.slot + column.words;
             assert!(words[slots].iter().all(|&word| word == STALE), "{name}: {}", column.path);
-            assert_eq!(layout.find(column.path, &dropped), None);
+            assert_eq!(layout.find(column.path), None);
+            layout.dropped.clear();
             let (record, _) = Record::split(&words).unwrap();
             for other in layout.columns.iter().filter(|other| other.path != column.path) {
-                let words = record.words(layout.find(other.path, &all).unwrap());
+                let words = record.words(layout.find(other.path).unwrap());
                 let expected = memory.expected(layout, other);
                 assert_eq!(words, Some(&expected[..]), "{name}: {} without {}", other.path, column.path);
             }
@@ -180,9 +180,10 @@ fn a_pointer_without_columns_is_not_followed() {
     each_layout(|name, _, kernel, layout| {
         let is_behind = |column: &Column| !column.place.hops.is_empty();
         let dropped = (0..).zip(&layout.columns).filter(|(_, column)| is_behind(column)).map(|(number, _)| number);
-        let program = emitted(kernel, layout, &dropped.collect());
+        layout.dropped = dropped.collect();
+        let program = emitted(kernel, layout);
         // Of the thread and of the element; none of a pointer.
-        let jumps = program.listing(|_| "").to_string().matches("== 0x0").count();
+        let jumps = listing(&program, |_| "").matches("== 0x0").count();
         assert_eq!(jumps, 2, "{name}");
     });
 }
@@ -223,8 +224,8 @@ fn the_program_of_a_small_layout_is_this_one() {
         thread("pid", 1),
     ];
     let layout = Layout::resolve(&btf, kernel.task, wanted);
-    let program = emitted(kernel, &layout, &BTreeSet::new());
-    let listing = program.listing(|column| layout.columns[usize::from(column)].path).to_string();
+    let program = emitted(kernel, &layout);
+    let listing = listing(&program, |column| layout.columns[usize::from(column)].path);
     assert_eq!(listing, SMALL);
 }
 
@@ -238,14 +239,13 @@ fn the_kernel_loads_the_program() {
         Ok(record) => record,
         Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
     };
-    let layout = Layout::resolve(&btf, kernel.task, columns::all(2));
+    let mut layout = Layout::resolve(&btf, kernel.task, columns::all(2));
     for cast in [kernel.cast, None] {
         let mut kernel = kernel;
         kernel.cast = cast;
         let spec = ProgramSpec { name: "test_record", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
-        let emit = |dropped: &_| Emitter { kernel, layout: &layout, dropped }.iterator(record.as_raw_fd());
-        match load(&spec, emit) {
-            Ok(loaded) => assert_eq!(loaded.dropped, BTreeSet::new(), "{cast:?}"),
+        match load(&spec, &mut layout, |layout| Emitter { kernel, layout }.iterator(record.as_raw_fd())) {
+            Ok(_) => assert!(layout.dropped.is_empty(), "{cast:?}: {:?}", layout.dropped),
             Err(no_bpf) if no_bpf.cause == BpfObstacle::Verifier => panic!("{cast:?}: {no_bpf:?}"),
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         }
