@@ -135,7 +135,7 @@ mod tests {
     use super::super::super::options::Tree;
     use super::super::super::procfs::folder::Folder;
     use super::super::super::procfs::task::{PF_KTHREAD, WholeNames};
-    use super::super::read::ReadThread;
+    use super::super::read::BpfThread;
     use super::*;
     use crate::model::SourceFile;
     use crate::process::Progress;
@@ -151,7 +151,7 @@ mod tests {
         dir
     }
 
-    fn completed(dir: &TempDir, threads: &mut [ReadThread]) -> (BTreeSet<Name>, Tally) {
+    fn completed(dir: &TempDir, threads: &mut [BpfThread]) -> (BTreeSet<Name>, Tally) {
         let walk = Walk {
             procfs: &Folder::open(dir.path()).unwrap(),
             tree: Tree::Elsewhere,
@@ -164,32 +164,32 @@ mod tests {
             css_sets: &CssSets::default(),
         };
         let mut tally = Tally::default();
-        let take = |thread: &mut ReadThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
+        let take = |thread: &mut BpfThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
         let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
         let cgroups = complete_threads(&walk, &mut states, &facts, &mut tally);
         threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);
         (cgroups, tally)
     }
 
-    fn thread(tid: u32, comm: &str) -> ReadThread {
-        ReadThread {
+    fn thread(tid: u32, comm: &str) -> BpfThread {
+        BpfThread {
             state: ThreadState { tid, tgid: tid, comm: comm.into(), ..ThreadState::default() },
             facts: ThreadFacts { cgroups: Some(0xc0), sched_class: Some(0x5c), ..ThreadFacts::default() },
         }
     }
 
-    fn with(change: impl FnOnce(&mut ThreadFacts), mut thread: ReadThread) -> ReadThread {
+    fn with(change: impl FnOnce(&mut ThreadFacts), mut thread: BpfThread) -> BpfThread {
         change(&mut thread.facts);
         thread
     }
 
-    fn kernel_thread(tid: u32, comm: &str, flags: u64) -> ReadThread {
+    fn kernel_thread(tid: u32, comm: &str, flags: u64) -> BpfThread {
         let mut thread = with(|facts| facts.flags = PF_KTHREAD | flags, thread(tid, comm));
         thread.state.kernel_thread = true;
         thread
     }
 
-    fn cgroups_of(threads: &[ReadThread]) -> Vec<Option<&str>> {
+    fn cgroups_of(threads: &[BpfThread]) -> Vec<Option<&str>> {
         threads.iter().map(|thread| thread.state.cgroup.as_deref()).collect()
     }
 

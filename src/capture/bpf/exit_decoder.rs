@@ -3,14 +3,14 @@
 use super::super::ticks::Ticks;
 use super::columns;
 use super::host_parameters::HostParameters;
-use super::layout::{Field, Layout, Record};
-use super::read::Reader;
+use super::layout::{Field, Layout, ThreadRecord};
+use super::read::RecordReader;
 use super::value::{CpuTimeFields, cpu_time};
 use crate::model::{ExitedThread, Metrics, ThreadState};
 
 /// Turns records into threads.
 pub(super) struct Decoder {
-    reader: Reader,
+    reader: RecordReader,
     started: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
@@ -23,7 +23,7 @@ impl Decoder {
     pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
         let find = |path: &str| layout.find(path);
         Self {
-            reader: Reader::new(layout, facts),
+            reader: RecordReader::new(layout, facts),
             started: find(columns::START_MONOTONIC),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
@@ -34,7 +34,7 @@ impl Decoder {
     }
 
     /// The thread of a record, and the address of its `struct css_set`.
-    pub(super) fn exit(&mut self, record: Record<'_>) -> Option<(ExitedThread, Option<u64>)> {
+    pub(super) fn exit(&mut self, record: ThreadRecord<'_>) -> Option<(ExitedThread, Option<u64>)> {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
         self.split_cpu_time(record, &mut state.metrics);
@@ -46,7 +46,7 @@ impl Decoder {
     }
 
     /// User and system time of threads that are shorter than a tick are not lost.
-    fn split_cpu_time(&mut self, record: Record<'_>, metrics: &mut Metrics) {
+    fn split_cpu_time(&mut self, record: ThreadRecord<'_>, metrics: &mut Metrics) {
         let Some((time, printed)) = cpu_time(record, self.cpu_time) else { return };
         let (user, system) = time.adjusted(printed);
         metrics.utime_clock_ticks = Some(self.user.add(user));

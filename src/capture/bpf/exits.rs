@@ -17,7 +17,7 @@ use super::columns;
 use super::exit_decoder::Decoder;
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
-use super::layout::{FOLLOWED, Field, HEAD, Layout, Record, RecordScope, TIME, words_of};
+use super::layout::{FOLLOWED, Field, HEAD, Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::packed_records::{MAX_BYTES, NotStored, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, ExitedThread, NoBpf};
 use crate::process::Privileges;
@@ -51,7 +51,7 @@ impl BpfListener {
         let (ended, end) = pipe().map_err(failed)?;
         let (programs, layout) = ExitPrograms::attach(ring_bytes)?;
         let ring = programs.ring.as_fd().try_clone_to_owned().map_err(failed)?;
-        let inbox = Arc::new(Mutex::new(Inbox { programs, received: Received::new(&layout) }));
+        let inbox = Arc::new(Mutex::new(Inbox { programs, received: ExitReceiver::new(&layout) }));
         let shared = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
         let thread = thread.spawn(move || listen(&shared, &ring, &ended)).map_err(failed)?;
@@ -131,7 +131,7 @@ impl BpfExits {
     pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.facts);
         unpacked(&self.records).filter_map(move |record| {
-            let (mut exit, css_set) = decoder.exit(Record::split(&record)?.0)?;
+            let (mut exit, css_set) = decoder.exit(ThreadRecord::split(&record)?.0)?;
             exit.state.cgroup = css_set.and_then(|address| self.css_sets.cgroup(address));
             Some(exit)
         })
@@ -141,7 +141,7 @@ impl BpfExits {
 /// The programs, and what was received from them.
 struct Inbox {
     programs: ExitPrograms,
-    received: Received,
+    received: ExitReceiver,
 }
 
 impl Inbox {
@@ -172,7 +172,7 @@ struct Drained {
 }
 
 /// What was received since the last [`Drained`].
-struct Received {
+struct ExitReceiver {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
     records: PackedRecords,
@@ -188,7 +188,7 @@ struct Received {
     last_freed: Instant,
 }
 
-impl Received {
+impl ExitReceiver {
     fn new(layout: &Layout) -> Self {
         Self {
             exiting: HashMap::new(),
@@ -245,7 +245,7 @@ impl Received {
     }
 
     fn start_of(&self, record: &[u64]) -> Option<u64> {
-        Record::split(record)?.0.number(self.start)
+        ThreadRecord::split(record)?.0.number(self.start)
     }
 
     fn store(&mut self, record: Vec<u64>) {
@@ -266,7 +266,7 @@ fn complete(exiting: &mut [u64], freed: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Column;
+    use super::super::layout::RecordColumn;
     use super::super::packed_records::MAX_WORDS;
     use super::super::path::FieldLocation;
     use super::*;
@@ -286,7 +286,7 @@ mod tests {
             if layout.columns.iter().all(|column| column.path != wanted.path) {
                 let place = FieldLocation { hops, size: 8, ..FieldLocation::default() };
                 let words = wanted.max_words;
-                layout.columns.push(Column { path: wanted.path, part: wanted.part, place, slot, words });
+                layout.columns.push(RecordColumn { path: wanted.path, part: wanted.part, place, slot, words });
                 slot += words;
             }
         }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_was_drained_is_neither_received_nor_lost_again() {
         let fields = fields();
-        let mut received = Received::new(&fields);
+        let mut received = ExitReceiver::new(&fields);
         received.add(&exiting(&fields, 100));
         let Drained { received: first, lost, not_run, .. } = received.drain([4, 3]);
         assert_eq!((first, lost, not_run), (1, 7, 3));
@@ -362,7 +362,7 @@ mod tests {
 
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
-        let mut received = Received::new(&fields());
+        let mut received = ExitReceiver::new(&fields());
         records.iter().for_each(|record| received.add(record));
         let Drained { records, received, lost, not_run } = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn only_threads_that_exited_before_are_awaited() {
-        let mut received = Received::new(&fields());
+        let mut received = ExitReceiver::new(&fields());
         received.add(&exiting(&fields(), 100));
         assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
     }
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn more_zombies_than_fit_have_the_counters_of_their_exit() {
         let fields = fields();
-        let mut received = Received::new(&fields);
+        let mut received = ExitReceiver::new(&fields);
         for address in 0..=MAX_EXITING as u64 {
             let mut exit = exiting(&fields, 100);
             *exit.last_mut().unwrap() = address;

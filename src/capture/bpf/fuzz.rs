@@ -3,10 +3,10 @@
 use super::btf::{Btf, TypeId, TypeKind};
 use super::columns;
 use super::host_parameters::HostParameters;
-use super::layout::{Layout, Record, words_of};
+use super::layout::{Layout, ThreadRecord, words_of};
 use super::path::resolve;
 use super::program::{Emitter, Kernel};
-use super::read::Reader;
+use super::read::RecordReader;
 
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
 pub(in crate::capture) fn types(bytes: &[u8]) {
@@ -22,15 +22,15 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
     }
-    records(bytes, &mut Reader::new(&layout, &HostParameters::default()));
+    records(bytes, &mut RecordReader::new(&layout, &HostParameters::default()));
 }
 
-fn records(bytes: &[u8], reader: &mut Reader) {
+fn records(bytes: &[u8], reader: &mut RecordReader) {
     let mut words: Vec<_> = words_of(bytes).collect();
     if let Some(length) = words.len().try_into().ok().filter(|_| !words.is_empty()) {
         words[0] = length;
     }
-    let Some((record, _)) = Record::split(&words) else { return };
+    let Some((record, _)) = ThreadRecord::split(&words) else { return };
     let Some(mut thread) = reader.thread(record) else { return };
     let process = thread.facts.process.take();
     process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.facts.cpu_time)]));

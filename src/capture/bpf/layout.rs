@@ -43,7 +43,7 @@ impl FieldRequest {
 
 /// A field that the kernel has.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(super) struct RecordColumn {
     pub(super) path: &'static str,
     pub(super) part: RecordScope,
     pub(super) place: FieldLocation,
@@ -65,7 +65,7 @@ pub(super) struct Field {
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// Those of threads come first.
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<RecordColumn>,
     /// The pointers on the way to fields: the offset of each in the structure that the one before leads to.
     pub(super) pointers: Vec<Vec<u32>>,
     /// Columns that the verifier refused, by number: programs leave them out.
@@ -86,7 +86,7 @@ impl Layout {
                 continue;
             }
             let words = usize::try_from(place.size.div_ceil(8)).unwrap_or(usize::MAX).min(max_words);
-            layout.columns.push(Column { path, part, place, slot, words });
+            layout.columns.push(RecordColumn { path, part, place, slot, words });
             slot += words;
         }
         layout
@@ -104,7 +104,7 @@ impl Layout {
     }
 
     /// The columns that programs fill, with their numbers.
-    pub(super) fn filled(&self) -> impl Iterator<Item = (u16, &Column)> {
+    pub(super) fn filled(&self) -> impl Iterator<Item = (u16, &RecordColumn)> {
         (0..).zip(&self.columns).filter(|(number, _)| !self.dropped.contains(number))
     }
 
@@ -131,11 +131,11 @@ fn is_addressable(place: &FieldLocation) -> bool {
 
 /// One record.
 #[derive(Clone, Copy)]
-pub(super) struct Record<'r> {
+pub(super) struct ThreadRecord<'r> {
     words: &'r [u64],
 }
 
-impl<'r> Record<'r> {
+impl<'r> ThreadRecord<'r> {
     /// The first record of `words`, and the rest; `None` if it is not whole.
     pub(super) fn split(words: &'r [u64]) -> Option<(Self, &'r [u64])> {
         let length = usize::try_from(*words.get(LENGTH)?).ok().filter(|&length| length >= HEAD)?;
@@ -172,9 +172,9 @@ pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// The records in `words`. What follows the last whole one is left out.
-pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = Record<'_>> {
+pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = ThreadRecord<'_>> {
     std::iter::from_fn(move || {
-        let (record, rest) = Record::split(words)?;
+        let (record, rest) = ThreadRecord::split(words)?;
         words = rest;
         Some(record)
     })
@@ -244,19 +244,19 @@ mod tests {
         let last = layout.find(path(&names[MAX_POINTERS - 1])).unwrap();
         let mut words = vec![0; layout.words(RecordScope::Thread)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
-        assert_eq!(Record { words: &words }.number(Some(last)), None);
+        assert_eq!(ThreadRecord { words: &words }.number(Some(last)), None);
         words[TIME - 1] = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(Record { words: &words }.number(Some(last)), Some(0));
+        assert_eq!(ThreadRecord { words: &words }.number(Some(last)), Some(0));
     }
 
     #[test]
     fn a_record_that_is_not_whole_is_none() {
         for words in [&[][..], &[0; 9], &[4; 9], &[5], &[10; 9], &[u64::MAX; 9]] {
-            assert!(Record::split(words).is_none(), "{words:?}");
+            assert!(ThreadRecord::split(words).is_none(), "{words:?}");
         }
         let words = [6, 0, 0, 0, 77, 42, 5, 0, 0, 0, 78];
-        let (first, rest) = Record::split(&words).unwrap();
-        let (second, rest) = Record::split(rest).unwrap();
+        let (first, rest) = ThreadRecord::split(&words).unwrap();
+        let (second, rest) = ThreadRecord::split(rest).unwrap();
         assert_eq!((first.time(), second.time(), rest), (77, 78, &[][..]));
         let field = |slot, words| Some(Field { slot, words, pointer: None });
         assert_eq!(first.number(field(5, 1)), Some(42));

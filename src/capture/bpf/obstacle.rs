@@ -1,15 +1,13 @@
 //! Why bpf(2) failed: from its error and what the kernel says about this process.
 
-use std::path::Path;
 use std::{fs, io};
 
 use nix::errno::Errno;
 
-use super::super::host::context::line;
 use crate::model::{BpfObstacle, NoBpf, at_least};
 
 /// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct BpfRights {
     /// `/proc/thread-self/status`: capabilities belong to threads.
     status: String,
@@ -27,18 +25,16 @@ struct BpfRights {
 /// information megabytes.
 pub(super) fn before_loading() -> Result<(), NoBpf> {
     // Records have the ids and times of the initial namespaces. A kernel without namespaces has no link.
-    let is_other = |(namespace, initial): (&str, &str)| {
-        fs::read_link(format!("/proc/self/ns/{namespace}")).is_ok_and(|link| link.as_os_str() != initial)
-    };
+    let is_other = |(path, initial)| fs::read_link(path).is_ok_and(|link| link.as_os_str() != initial);
     if INITIAL_NAMESPACES.into_iter().any(is_other) {
         return Err(BpfObstacle::PidNamespace.into());
     }
-    BpfRights::of_process().privilege().map_or(Ok(()), |cause| Err(cause.into()))
+    BpfRights::read().privilege().map_or(Ok(()), |cause| Err(cause.into()))
 }
 
 /// Why bpf(2) failed. `reason` is what the verifier says, if it was asked.
 pub(super) fn explain(errno: Errno, reason: &str) -> NoBpf {
-    let no_bpf = BpfRights::all().explain(errno, reason);
+    let no_bpf = BpfRights::read().explain(errno, reason);
     tracing::info!(?errno, cause = %no_bpf.cause, reason, "BPF is not available");
     no_bpf
 }
@@ -57,22 +53,15 @@ pub(super) fn without_types(error: &io::Error) -> NoBpf {
 }
 
 impl BpfRights {
-    fn of_process() -> Self {
+    fn read() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
         let user_namespace = fs::read_link("/proc/self/ns/user").unwrap_or_default();
         Self {
-            status: fs::read_to_string("/proc/thread-self/status").unwrap_or_default(),
+            status: text("/proc/thread-self/status"),
             user_namespace: user_namespace.to_string_lossy().into_owned(),
-            ..Self::default()
-        }
-    }
-
-    fn all() -> Self {
-        let text = |path| line(Path::new(path)).unwrap_or_default();
-        Self {
             release: text("/proc/sys/kernel/osrelease"),
             lockdown: text("/sys/kernel/security/lockdown"),
-            limits: fs::read_to_string("/proc/self/limits").unwrap_or_default(),
-            ..Self::of_process()
+            limits: text("/proc/self/limits"),
         }
     }
 
@@ -132,7 +121,8 @@ impl BpfRights {
 /// `PROC_USER_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 /// `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`.
-const INITIAL_NAMESPACES: [(&str, &str); 2] = [("pid", "pid:[4026531836]"), ("time", "time:[4026531834]")];
+const INITIAL_NAMESPACES: [(&str, &str); 2] =
+    [("/proc/self/ns/pid", "pid:[4026531836]"), ("/proc/self/ns/time", "time:[4026531834]")];
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
@@ -235,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_about_this_process_is_found() {
-        let facts = BpfRights::all();
+        let facts = BpfRights::read();
         assert!(facts.field("CapEff:").is_some() && facts.field("Seccomp:").is_some(), "{}", facts.status);
         assert!(facts.is_since((5, 0)) && facts.user_namespace.starts_with("user:["), "{facts:?}");
         assert!(facts.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", facts.limits);

@@ -3,7 +3,7 @@
 
 use super::columns;
 use super::cpu_time::{CpuTime, Printed};
-use super::layout::{Field, Record};
+use super::layout::{Field, ThreadRecord};
 use super::value::{CpuTimeFields, NS_PER_TICK, cpu_time};
 use crate::model::{Includes, MetricId, Metrics, PROCESS, ProcessState, Value};
 
@@ -32,7 +32,7 @@ impl ProcessFields {
         }
     }
 
-    pub(super) fn read(&self, record: Record<'_>) -> ProcessCounters {
+    pub(super) fn read(&self, record: ThreadRecord<'_>) -> ProcessCounters {
         ProcessCounters {
             counters: self.counters.iter().map(|field| record.number(*field)).collect(),
             cpu_time: cpu_time(record, self.cpu_time),
@@ -79,14 +79,14 @@ mod tests {
 
     use super::super::columns;
     use super::super::host_parameters::HostParameters;
-    use super::super::read::{ReadThread, Reader};
+    use super::super::read::{BpfThread, RecordReader};
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
 
     const LEADER: [(&str, u64); 2] = [("pid", 700), ("tgid", 700)];
 
-    fn read(record: &RecordBuilder) -> ReadThread {
-        Reader::new(&record.layout, &HostParameters::default()).thread(record.record()).unwrap()
+    fn read(record: &RecordBuilder) -> BpfThread {
+        RecordReader::new(&record.layout, &HostParameters::default()).thread(record.record()).unwrap()
     }
 
     /// The counters of a process with these threads, the first of which is the leader.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::ThreadPool;
 
 use super::super::enrich::Enricher;
-use super::super::process;
+use super::super::process::Process;
 use super::super::procfs::folder::is_gone;
 use super::super::procfs::parsers::Parsers;
 use super::super::procfs::walk::Walk;
@@ -15,23 +15,20 @@ use super::read::ThreadFacts;
 use crate::model::{FieldForm, METRICS, Metric, Metrics, Party, ThreadState};
 
 /// The threads of one process, in the order of ids.
-struct Process<'t> {
+struct ProcessThreads<'t> {
     threads: &'t mut [ThreadState],
     facts: &'t mut [ThreadFacts],
 }
 
 /// Divides threads in the order of ids into processes.
-fn processes<'t>(mut threads: &'t mut [ThreadState], mut facts: &'t mut [ThreadFacts]) -> Vec<Process<'t>> {
-    let mut processes = Vec::new();
-    while let Some(first) = threads.first() {
-        let tgid = first.tgid;
-        let length = threads.partition_point(|thread| thread.tgid <= tgid);
-        let (of_process, rest) = threads.split_at_mut(length);
-        let (of_process_facts, rest_facts) = facts.split_at_mut(length);
-        processes.push(Process { threads: of_process, facts: of_process_facts });
-        (threads, facts) = (rest, rest_facts);
-    }
-    processes
+fn processes<'t>(
+    threads: &'t mut [ThreadState],
+    mut facts: &'t mut [ThreadFacts],
+) -> impl Iterator<Item = ProcessThreads<'t>> {
+    threads.chunk_by_mut(|one, other| one.tgid == other.tgid).map(move |threads| {
+        let facts = facts.split_off_mut(..threads.len()).expect("each thread has facts");
+        ProcessThreads { threads, facts }
+    })
 }
 
 /// Completes threads in the order of ids, in all workers. Returns what these have counted.
@@ -41,7 +38,7 @@ pub(super) fn complete(
     facts: &mut [ThreadFacts],
     pool: &ThreadPool,
 ) -> Vec<Walked> {
-    let processes = Mutex::new(processes(threads, facts).into_iter());
+    let processes = Mutex::new(processes(threads, facts));
     let next = || processes.lock().unwrap_or_else(PoisonError::into_inner).next();
     pool.broadcast(|_| {
         let mut enricher = Enricher::without_taskstats(walk.sources);
@@ -71,7 +68,7 @@ impl ResidentMemory {
     }
 
     /// Fills what a leader lacks. A process that is exiting has released its memory.
-    fn complete(&mut self, process: &process::Process, leader: &mut Metrics, tally: &mut Tally) {
+    fn complete(&mut self, process: &Process, leader: &mut Metrics, tally: &mut Tally) {
         if self.metrics.iter().all(|metric| metric.get(leader).is_some()) {
             return;
         }
@@ -89,7 +86,7 @@ impl ResidentMemory {
     }
 }
 
-impl Process<'_> {
+impl ProcessThreads<'_> {
     fn complete(self, walk: &Walk<'_>, memory: &mut ResidentMemory, enricher: &mut Enricher<'_>) {
         let Self { threads, facts } = self;
         let Some((tgid, kernel_thread)) = threads.first().map(|first| (first.tgid, first.kernel_thread)) else {
@@ -106,10 +103,10 @@ impl Process<'_> {
             threads.iter_mut().for_each(|thread| thread.party = Some(Party::Ctprof));
         }
         // Kernel threads have no memory of their own. A process that has exited meanwhile has none left.
-        let process = if kernel_thread { None } else { process::Process::open(walk.procfs, tgid).ok() };
+        let process = if kernel_thread { None } else { Process::open(walk.procfs, tgid).ok() };
         if let Some(leader) = leader {
             // Below Linux 6.2, a lockdown keeps the counters from BPF. An exiting process has released its memory.
-            let pages = || process.as_ref().and_then(process::Process::resident_pages).unwrap_or(0);
+            let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
             facts[leader].resident_bytes.get_or_insert_with(|| pages().saturating_mul(walk.page_size));
         }
         let Some(process) = process else { return };

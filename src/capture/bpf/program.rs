@@ -6,7 +6,7 @@
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, TypeKind};
-use super::layout::{Column, FOLLOWED, LENGTH, Layout, RecordScope, TIME};
+use super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME};
 use super::path;
 
 use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
@@ -156,11 +156,11 @@ impl Emitter<'_> {
 
     /// Loads the columns behind these pointers, the last of which is in its register, and follows pointers from
     /// there.
-    fn load_behind(&self, assembler: &mut Assembler, columns: &[(u16, &Column)], way: &[u32]) {
+    fn load_behind(&self, assembler: &mut Assembler, columns: &[(u16, &RecordColumn)], way: &[u32]) {
         let base = way.len().checked_sub(1).map(|depth| POINTERS[depth]);
         // Pointers of the thread itself come from the copy without trust.
         let (values, pointers) = (base.unwrap_or(R7), base.unwrap_or(R9));
-        let is_here = |column: &Column| !column.place.copied && column.place.hops == way;
+        let is_here = |column: &RecordColumn| !column.place.copied && column.place.hops == way;
         for (number, column) in columns.iter().filter(|(_, column)| is_here(column)) {
             assembler.mark(Some(*number));
             load(assembler, column, if column.place.pointer { pointers } else { values });
@@ -191,7 +191,7 @@ fn first_element(assembler: &mut Assembler, map: i32) {
 }
 
 /// Loads a column from the structure at `base`, word by word.
-fn load(assembler: &mut Assembler, column: &Column, base: Register) {
+fn load(assembler: &mut Assembler, column: &RecordColumn, base: Register) {
     let place = &column.place;
     let width = Width::from_bytes(place.size).unwrap_or(Width::U64);
     for (word, slot) in slots(column).enumerate() {
@@ -204,7 +204,7 @@ fn load(assembler: &mut Assembler, column: &Column, base: Register) {
 }
 
 /// Copies a column that cannot be loaded.
-fn copy(assembler: &mut Assembler, column: &Column) {
+fn copy(assembler: &mut Assembler, column: &RecordColumn) {
     let skip = assembler.label();
     assembler.mov(R3, R9);
     for &hop in &column.place.hops {
@@ -229,11 +229,11 @@ fn copy(assembler: &mut Assembler, column: &Column) {
 }
 
 /// Whether the program may skip it, so that a record must not have what the one before had.
-fn may_be_skipped(column: &Column) -> bool {
+fn may_be_skipped(column: &RecordColumn) -> bool {
     column.place.copied || !column.place.hops.is_empty()
 }
 
-fn slots(column: &Column) -> std::ops::Range<usize> {
+fn slots(column: &RecordColumn) -> std::ops::Range<usize> {
     column.slot..column.slot + column.words
 }
 

@@ -6,7 +6,7 @@ use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
 use super::columns;
 use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;
-use super::layout::{Field, Layout, Record};
+use super::layout::{Field, Layout, ThreadRecord};
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{CpuTimeFields, MetricField, NS_PER_TICK, ThreadInputs, cpu_time, pages};
 use crate::model::{
@@ -17,7 +17,7 @@ use crate::model::{
 const FAIR: [&str; 3] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_EXT"];
 
 /// Turns records into threads.
-pub(super) struct Reader {
+pub(super) struct RecordReader {
     facts: HostParameters,
     metrics: Vec<(&'static Metric, MetricField)>,
     /// In the order of [`columns::OF_THREADS`].
@@ -32,7 +32,7 @@ pub(super) struct Reader {
 }
 
 /// A thread as it was read.
-pub(super) struct ReadThread {
+pub(super) struct BpfThread {
     pub(super) state: ThreadState,
     pub(super) facts: ThreadFacts,
 }
@@ -55,7 +55,7 @@ pub(super) struct ThreadFacts {
     pub(super) process: Option<Box<ProcessCounters>>,
 }
 
-impl Reader {
+impl RecordReader {
     pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
         let find = |path: &str| layout.find(path);
         let source = |metric: &'static Metric| Some((metric, MetricField::find(metric.sources.bpf?, find)?));
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// The thread of a record; `None` if it has no id.
-    pub(super) fn thread(&mut self, record: Record<'_>) -> Option<ReadThread> {
+    pub(super) fn thread(&mut self, record: ThreadRecord<'_>) -> Option<BpfThread> {
         let [tid, tgid, flags, exit_state, start, cgroups, thread_pointer] =
             self.of_threads.map(|field| record.number(field));
         let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
@@ -111,16 +111,16 @@ impl Reader {
             cpu_time: cpu_time.map(|(time, _)| time),
             process: is_first.then(|| Box::new(self.of_processes.read(record))),
         };
-        Some(ReadThread { state, facts })
+        Some(BpfThread { state, facts })
     }
 
-    fn resident_bytes(&self, record: Record<'_>) -> Option<u64> {
+    fn resident_bytes(&self, record: ThreadRecord<'_>) -> Option<u64> {
         let counters = self.resident.iter().map(|field| record.number(*field));
         Some(pages(counters)?.saturating_mul(self.facts.page_size))
     }
 
     /// The name in a field. Threads with equal names share one allocation.
-    pub(super) fn name(&mut self, record: Record<'_>, field: Option<Field>) -> Name {
+    pub(super) fn name(&mut self, record: ThreadRecord<'_>, field: Option<Field>) -> Name {
         let mut words = [0; 2];
         let read = field.and_then(|field| record.words(field)).unwrap_or_default();
         words.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
@@ -131,7 +131,7 @@ impl Reader {
         self.names.entry(words).or_insert_with(name).clone()
     }
 
-    fn fill(&mut self, record: Record<'_>, common: ThreadInputs, thread: &mut ThreadState) {
+    fn fill(&mut self, record: ThreadRecord<'_>, common: ThreadInputs, thread: &mut ThreadState) {
         let is_first = thread.is_leader();
         let metrics = &mut *thread.metrics;
         for (metric, source) in &self.metrics {
@@ -201,11 +201,11 @@ mod tests {
         }
     }
 
-    fn read_by(facts: HostParameters, record: &RecordBuilder) -> Option<ReadThread> {
-        Reader::new(&record.layout, &facts).thread(record.record())
+    fn read_by(facts: HostParameters, record: &RecordBuilder) -> Option<BpfThread> {
+        RecordReader::new(&record.layout, &facts).thread(record.record())
     }
 
-    fn read(record: &RecordBuilder) -> ReadThread {
+    fn read(record: &RecordBuilder) -> BpfThread {
         read_by(facts(), record).unwrap()
     }
 
@@ -222,7 +222,7 @@ mod tests {
         leader().with([(columns::FLAGS, PF_KTHREAD)])
     }
 
-    fn value<'t>(thread: &'t ReadThread, name: &str) -> Option<Value<'t>> {
+    fn value<'t>(thread: &'t BpfThread, name: &str) -> Option<Value<'t>> {
         METRICS.iter().find(|metric| metric.name == name).unwrap().get(&thread.state.metrics)
     }
 
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn no_record_stops_the_capture() {
-        let mut reader = Reader::new(&leader().layout, &facts());
+        let mut reader = RecordReader::new(&leader().layout, &facts());
         let mut read = |record: RecordBuilder| {
             let Some(mut thread) = reader.thread(record.record()) else { return 0 };
             let process = thread.facts.process.take();
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn equal_names_share_one_allocation() {
         let record = leader();
-        let mut reader = Reader::new(&record.layout, &facts());
+        let mut reader = RecordReader::new(&record.layout, &facts());
         let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
         assert!(Name::ptr_eq(&names[0], &names[1]));
     }

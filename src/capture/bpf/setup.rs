@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::columns;
-use super::layout::{Layout, Record, RecordScope, records, words_of};
+use super::layout::{Layout, RecordScope, ThreadRecord, records, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
 use super::program::{Emitter, Kernel};
@@ -112,7 +112,7 @@ impl Pass {
     /// The records that are whole with these bytes.
     fn whole_records(&mut self, bytes: &[u8]) -> Result<Vec<u64>, Errno> {
         self.rest.extend(words_of(bytes));
-        let rest = self.rest.split_off(records(&self.rest).map(Record::len).sum());
+        let rest = self.rest.split_off(records(&self.rest).map(ThreadRecord::len).sum());
         let whole = std::mem::replace(&mut self.rest, rest);
         self.threads += records(&whole).count();
         match self {
@@ -166,7 +166,7 @@ mod tests {
         for length in (8..=bytes.len()).step_by(8) {
             let (mut pass, mut times) = (Pass::default(), Vec::new());
             for part in bytes.chunks(length) {
-                times.extend(records(&pass.whole_records(part).unwrap()).map(Record::time));
+                times.extend(records(&pass.whole_records(part).unwrap()).map(ThreadRecord::time));
             }
             assert_eq!((times, pass.rest.len()), ((0..5).collect(), 0), "{length}");
         }

@@ -50,7 +50,7 @@ impl TypeShape {
 
 /// A member of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct StructMember {
     /// Bytes from the start of the structure.
     pub(super) offset: u32,
     pub(super) id: TypeId,
@@ -94,9 +94,9 @@ impl Btf<'_> {
     }
 
     /// A member of a structure by name, also in anonymous members. `None` for bit fields.
-    pub(super) fn member(&self, structure: TypeId, name: &str) -> Option<Member> {
+    pub(super) fn member(&self, structure: TypeId, name: &str) -> Option<StructMember> {
         let mut left = MAX_MEMBERS;
-        let mut pending = vec![Member { offset: 0, id: structure }];
+        let mut pending = vec![StructMember { offset: 0, id: structure }];
         while let Some(outer) = pending.pop() {
             let Some(Type { info, tail, .. }) = self.without_modifiers(outer.id) else { continue };
             if !matches!(info.kind(), kind::STRUCT | kind::UNION) {
@@ -143,11 +143,11 @@ fn integer(size: u32, flags: u32) -> Option<TypeShape> {
 }
 
 /// The member that `bytes` describe, in a structure at offset `outer`; `None` for bit fields.
-fn whole_member(bytes: &[u8], info: Info, outer: u32) -> Option<Member> {
+fn whole_member(bytes: &[u8], info: Info, outer: u32) -> Option<StructMember> {
     let (id, place) = (TypeId(word(bytes, 4)?), word(bytes, 8)?);
     let (width, bits) = if info.flag() { (place >> 24, place & 0xff_ffff) } else { (0, place) };
     let offset = outer.checked_add(bits / 8)?;
-    (width == 0 && bits % 8 == 0).then_some(Member { offset, id })
+    (width == 0 && bits % 8 == 0).then_some(StructMember { offset, id })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::super::procfs::parsers::policy;
 use super::cpu_time::{CpuTime, Printed};
-use super::layout::{Field, Record};
+use super::layout::{Field, ThreadRecord};
 use crate::model::{FieldForm, KernelField, Metric, Shape, Value};
 
 pub(super) use super::super::ticks::NS_PER_TICK;
@@ -34,7 +34,12 @@ impl MetricField {
     }
 
     /// `None` if the kernel had no pointer to a field.
-    pub(super) fn value(&self, metric: &Metric, record: Record<'_>, common: ThreadInputs) -> Option<Value<'static>> {
+    pub(super) fn value(
+        &self,
+        metric: &Metric,
+        record: ThreadRecord<'_>,
+        common: ThreadInputs,
+    ) -> Option<Value<'static>> {
         let number = record.number(Some(self.field))?;
         let other = |field: &Field| record.number(Some(*field));
         Some(match self.form {
@@ -86,7 +91,7 @@ fn state(state: u64, exit_state: u64) -> char {
 pub(super) type CpuTimeFields = [Option<Field>; 5];
 
 /// The CPU time of a thread or a process, and what procfs printed last.
-pub(super) fn cpu_time(record: Record<'_>, fields: CpuTimeFields) -> Option<(CpuTime, Printed)> {
+pub(super) fn cpu_time(record: ThreadRecord<'_>, fields: CpuTimeFields) -> Option<(CpuTime, Printed)> {
     let [user, system, run, printed_user, printed_system] = fields.map(|field| record.number(field));
     let (printed_user, printed_system) = printed_user.zip(printed_system).unwrap_or_default();
     let printed = Printed { user: printed_user, system: printed_system };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -16,7 +16,7 @@ use super::super::tally::{File, Tally};
 use super::super::walked::Walked;
 use super::host_parameters::HostParameters;
 use super::layout::records;
-use super::read::{ReadThread, Reader, ThreadFacts};
+use super::read::{BpfThread, RecordReader, ThreadFacts};
 use super::setup::BpfEngine;
 use super::{complete, processes};
 use crate::model::{METRICS, SourceFile, ThreadState};
@@ -39,12 +39,10 @@ impl BpfEngine {
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<BpfWalked, Errno> {
-        let reader = || Reader::new(&self.layout, facts);
-        let mut tally = Tally::default();
-        let parser = Parser::new(&reader, number_of_threads(walk.procfs));
-        let (mut threads, mut thread_facts) = self.threads(parser, pool, &mut tally)?;
+        let (threads, mut tally) = self.threads(facts, number_of_threads(walk.procfs), pool)?;
+        let (mut threads, mut thread_facts) = in_order(threads);
         tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
-        count_missing_files(&reader(), threads.len(), &mut tally);
+        count_missing_files(&RecordReader::new(&self.layout, facts), threads.len(), &mut tally);
         let cgroups = complete::complete_threads(walk, &mut threads, &thread_facts, &mut tally);
         let missed = missed(pids, &threads);
         // The walk by procfs announces those that it reads itself.
@@ -62,69 +60,42 @@ impl BpfEngine {
         Ok(BpfWalked { walked: walked.in_order(), missed_processes })
     }
 
-    /// The threads of one pass in the order of processes, and what later steps need of each. Workers parse records while
-    /// the kernel writes the next ones.
+    /// The threads of one pass. Workers parse records while the kernel writes the next ones. A panic loses the threads of
+    /// its part of the pass, and is counted.
     fn threads(
         &self,
-        parser: Parser<'_>,
+        facts: &HostParameters,
+        expected_threads: usize,
         pool: &ThreadPool,
-        tally: &mut Tally,
-    ) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
-        let shared = &parser;
+    ) -> Result<(Vec<BpfThread>, Tally), Errno> {
+        let (parts, queue) = sync_channel(MAX_QUEUED);
+        let queue = Mutex::new(queue);
+        let all = Mutex::new((Vec::with_capacity(expected_threads), Tally::default()));
         pool.in_place_scope(|scope| {
-            self.read(|words| {
-                if shared.queued.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED {
-                    scope.spawn(move |_| shared.parse(&words));
-                } else {
-                    shared.parse(&words);
+            scope.spawn_broadcast(|_, _| {
+                let (mut reader, mut tally) = (RecordReader::new(&self.layout, facts), Tally::default());
+                while let Some(words) = next(&queue) {
+                    guarded(format_args!("records of the BPF iterator"), &mut tally, |_| {
+                        let read: Vec<_> = records(&words).filter_map(|record| reader.thread(record)).collect();
+                        lock(&all).0.extend(read);
+                    });
                 }
-            })
+                lock(&all).1.merge(tally);
+            });
+            let parts = parts;
+            self.read(|words| parts.send(words).expect("workers take parts until there are no more"))
         })?;
-        let Parser { threads, tally: counts, .. } = parser;
-        tally.merge(counts.into_inner().unwrap_or_else(PoisonError::into_inner));
-        Ok(in_order(threads.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Parses the records of a pass, in any number of workers.
-struct Parser<'a> {
-    reader: &'a (dyn Fn() -> Reader + Sync),
-    /// Readers that no worker uses.
-    readers: Mutex<Vec<Reader>>,
-    threads: Mutex<Vec<ReadThread>>,
-    tally: Mutex<Tally>,
-    /// Parts of the pass that are not parsed yet.
-    queued: AtomicUsize,
-}
-
-impl<'a> Parser<'a> {
-    fn new(reader: &'a (dyn Fn() -> Reader + Sync), expected_threads: usize) -> Self {
-        Self {
-            reader,
-            readers: Mutex::default(),
-            threads: Mutex::new(Vec::with_capacity(expected_threads)),
-            tally: Mutex::default(),
-            queued: AtomicUsize::new(0),
-        }
-    }
-
-    /// Parses a part of the pass. A panic loses its threads, and is counted.
-    fn parse(&self, words: &[u64]) {
-        let mut counts = Tally::default();
-        guarded(format_args!("records of the BPF iterator"), &mut counts, |_| {
-            let free = lock(&self.readers).pop();
-            let mut reader = free.unwrap_or_else(self.reader);
-            let read: Vec<_> = records(words).filter_map(|record| reader.thread(record)).collect();
-            lock(&self.threads).extend(read);
-            lock(&self.readers).push(reader);
-        });
-        lock(&self.tally).merge(counts);
-        self.queued.fetch_sub(1, Ordering::Relaxed);
-    }
+/// The next part of a pass, once it is read.
+fn next(queue: &Mutex<Receiver<Vec<u64>>>) -> Option<Vec<u64>> {
+    lock(queue).recv().ok()
 }
 
 /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
-fn in_order(mut threads: Vec<ReadThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
+fn in_order(mut threads: Vec<BpfThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
     threads.sort_unstable_by_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
     threads.dedup_by_key(|thread| thread.state.id());
     let facts = threads.iter_mut().map(|thread| std::mem::take(&mut thread.facts)).collect();
@@ -144,8 +115,7 @@ fn number_of_threads(procfs: &Folder) -> usize {
     all.and_then(text::unsigned).and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0).min(MAX_RESERVED)
 }
 
-/// Parts of a pass, of [`CHUNK`](crate::sys::bpf::iterator::CHUNK) bytes, that may wait for a worker. The next ones are
-/// parsed by the thread that reads.
+/// Parts of a pass, of [`CHUNK`](crate::sys::bpf::iterator::CHUNK) bytes, that may wait for a worker.
 const MAX_QUEUED: usize = 16;
 
 /// Room for more threads is made when they are read.
@@ -159,7 +129,7 @@ fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
 
 /// Counts the files of procfs with values that the kernel does not have, as procfs does, so that the same causes
 /// are found.
-fn count_missing_files(reader: &Reader, threads: usize, tally: &mut Tally) {
+fn count_missing_files(reader: &RecordReader, threads: usize, tally: &mut Tally) {
     for file in [File::Stat, File::Schedstat, File::Io, File::Status, File::Sched] {
         let name = SourceFile::from(file);
         let mut of_file = METRICS.iter().filter(|metric| metric.file() == name.name() && metric.sources.bpf.is_some());
@@ -184,10 +154,10 @@ mod tests {
     use crate::process::{Progress, workers};
 
     /// A thread that started at a tick.
-    fn thread(tgid: u32, tid: u32, start: u64) -> ReadThread {
+    fn thread(tgid: u32, tid: u32, start: u64) -> BpfThread {
         let fields = [("pid", tid.into()), ("tgid", tgid.into())];
         let record = RecordBuilder::new().with(fields);
-        let mut reader = Reader::new(&record.layout, &HostParameters::default());
+        let mut reader = RecordReader::new(&record.layout, &HostParameters::default());
         let mut thread = reader.thread(record.record()).unwrap();
         thread.state.start_time_clock_ticks = Some(start);
         thread
@@ -214,7 +184,7 @@ mod tests {
             let absent = (0..).zip(&layout.columns).filter(|(_, column)| is_absent(column.path));
             layout.dropped = absent.map(|(number, _)| number).collect();
             let mut tally = Tally::default();
-            count_missing_files(&Reader::new(&layout, &HostParameters::default()), 3, &mut tally);
+            count_missing_files(&RecordReader::new(&layout, &HostParameters::default()), 3, &mut tally);
             tally.summary().read_failures_by_file
         };
         assert!(missing(|_| false).is_empty());

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 
-use super::mapping::{Access, Mapping};
+use super::mapping::{Access, SharedMemory};
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -20,7 +20,7 @@ pub(crate) struct KernelBtf(Bytes);
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Mapping),
+    Mapped(SharedMemory),
     Read(Vec<u8>),
 }
 
@@ -37,7 +37,7 @@ impl KernelBtf {
         }
         let size = usize::try_from(file.metadata()?.len()).ok().filter(|&size| size <= MAX_SIZE);
         let size = size.ok_or_else(|| io::Error::other(format!("larger than {} MiB", MAX_SIZE >> 20)))?;
-        match Mapping::new(file.as_fd(), 0, size, Access::Constant) {
+        match SharedMemory::new(file.as_fd(), 0, size, Access::Constant) {
             Ok(mapping) => Ok(Self(Bytes::Mapped(mapping))),
             Err(_) => read(file, size).map(|bytes| Self(Bytes::Read(bytes))),
         }

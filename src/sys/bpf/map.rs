@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::errno::Errno;
 
 use super::command::{self, MAP_CREATE};
-use super::mapping::{Access, Mapping, page_size};
+use super::mapping::{Access, SharedMemory, page_size};
 
 /// `enum bpf_map_type`.
 const ARRAY: u32 = 2;
@@ -51,7 +51,7 @@ pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
 #[derive(Debug)]
 pub(crate) struct Counter {
     map: OwnedFd,
-    value: Mapping,
+    value: SharedMemory,
 }
 
 impl Counter {
@@ -60,7 +60,7 @@ impl Counter {
     /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
     pub(crate) fn new() -> Result<Self, Errno> {
         let map = create(CreateMap { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1, flags: MAPPABLE })?;
-        let value = Mapping::new(map.as_fd(), 0, page_size()?, Access::Read)?;
+        let value = SharedMemory::new(map.as_fd(), 0, page_size()?, Access::Read)?;
         Ok(Self { map, value })
     }
 

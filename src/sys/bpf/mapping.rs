@@ -20,17 +20,17 @@ pub(super) enum Access {
 
 /// A range of a file in memory, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct SharedMemory {
     address: NonNull<u8>,
     length: usize,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread; whoever reads it orders accesses itself.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above; a shared mapping gives out an address only.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMemory {}
 
-impl Mapping {
+impl SharedMemory {
     /// Maps `length` bytes from `offset`, a multiple of the page size.
     pub(super) fn new(file: BorrowedFd<'_>, offset: usize, length: usize, access: Access) -> Result<Self, Errno> {
         let (protection, flags) = match access {
@@ -57,7 +57,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `new`, and what was borrowed from this value no longer exists.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use nix::errno::Errno;
 
 use super::map::ring_buffer;
-use super::mapping::{Access, Mapping, page_size};
+use super::mapping::{Access, SharedMemory, page_size};
 
 /// `BPF_RINGBUF_HDR_SZ`: the length of a record with two flags, and a number of the kernel's own.
 const HEADER: usize = 8;
@@ -20,10 +20,10 @@ const DISCARDED: u32 = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// Starts with this reader's position, an `unsigned long`.
-    consumer: Mapping,
+    consumer: SharedMemory,
     /// Starts with the programs' position. The records follow from the second page on, twice, so that
     /// one that wraps around is in one piece.
-    producer: Mapping,
+    producer: SharedMemory,
     page: usize,
     /// A power of two.
     size: usize,
@@ -45,8 +45,8 @@ impl Ring {
 
     fn map(map: OwnedFd, size: usize, page: usize) -> Result<Self, Errno> {
         Ok(Self {
-            consumer: Mapping::new(map.as_fd(), 0, page, Access::ReadWrite)?,
-            producer: Mapping::new(map.as_fd(), page, page + 2 * size, Access::Read)?,
+            consumer: SharedMemory::new(map.as_fd(), 0, page, Access::ReadWrite)?,
+            producer: SharedMemory::new(map.as_fd(), page, page + 2 * size, Access::Read)?,
             page,
             size,
             map,
@@ -118,7 +118,7 @@ impl AsFd for Ring {
 }
 
 /// The `unsigned long` at the start of a mapping.
-fn position(mapping: &Mapping) -> &AtomicUsize {
+fn position(mapping: &SharedMemory) -> &AtomicUsize {
     // SAFETY: a mapping has at least one page and starts at a page; the kernel accesses it atomically too.
     // Nothing stores to the read-only one.
     unsafe { &*mapping.address().cast::<AtomicUsize>() }

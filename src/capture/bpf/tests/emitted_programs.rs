@@ -6,13 +6,13 @@ use std::os::fd::AsRawFd;
 use super::super::assemble::Assembled;
 use super::super::btf::{Btf, TypeId};
 use super::super::columns;
-use super::super::layout::{Column, FieldRequest, Layout, Record, RecordScope};
+use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, ThreadRecord};
 use super::super::load::{Attach, ProgramSpec, load};
 use super::super::path::resolve;
 use super::super::program::{Emitter, Kernel};
 use super::super::shape::TypeShape;
 use super::listing::listing;
-use super::machine::{Machine, NOW, STALE};
+use super::machine::{BpfMachine, NOW, STALE};
 use super::recorded_types::each_kernel;
 use super::type_builder::TypeBuilder;
 use crate::model::BpfObstacle;
@@ -21,14 +21,14 @@ use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::per_cpu_array;
 
 /// A kernel's structures in memory, and the addresses of those that pointers lead to.
-struct Memory {
-    machine: Machine,
+struct KernelMemory {
+    machine: BpfMachine,
     task: u64,
     addresses: Vec<u64>,
 }
 
 /// The structure that each pointer on the way to a column leads to.
-fn structures(btf: &Btf<'_>, task: TypeId, column: &Column) -> Vec<TypeId> {
+fn structures(btf: &Btf<'_>, task: TypeId, column: &RecordColumn) -> Vec<TypeId> {
     let is_used = |path: &&str| resolve(btf, task, path).as_ref() == Some(&column.place);
     let path = column.path.split('|').map(str::trim).find(is_used).unwrap();
     let (pointers, _) = path.rsplit_once("->").unwrap_or_default();
@@ -40,10 +40,10 @@ fn structures(btf: &Btf<'_>, task: TypeId, column: &Column) -> Vec<TypeId> {
     pointers.scan(task, |at, member| Some(std::mem::replace(at, target(*at, member))).map(|_| *at)).collect()
 }
 
-impl Memory {
+impl KernelMemory {
     /// Every structure has other bytes, and every pointer of `layout` leads to one.
     fn new(btf: &Btf<'_>, task: TypeId, layout: &Layout) -> Self {
-        let mut machine = Machine::default();
+        let mut machine = BpfMachine::default();
         let mut add = |id: TypeId, seed: usize| {
             let declared = usize::try_from(btf.size(id).unwrap()).unwrap();
             machine.add((0..declared).map(|at| u8::try_from((at * 7 + seed * 31 + 128) % 251).unwrap()).collect())
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     /// The words that a record has to have of a column.
-    fn expected(&mut self, layout: &Layout, column: &Column) -> Vec<u64> {
+    fn expected(&mut self, layout: &Layout, column: &RecordColumn) -> Vec<u64> {
         let at = self.structure(layout, &column.place.hops) + u64::from(column.place.offset);
         let size = usize::try_from(column.place.size).unwrap().min(8 * column.words);
         let bytes = self.machine.bytes(at, size).to_vec();
@@ -109,8 +109,15 @@ fn emitted(kernel: Kernel, layout: &Layout) -> Assembled {
 }
 
 /// Runs the program and compares every column. Those behind `missing` must be absent, and their words 0.
-fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: RecordScope, missing: Option<&[u32]>) {
-    let (record, rest) = Record::split(words).unwrap();
+fn check(
+    name: &str,
+    memory: &mut KernelMemory,
+    layout: &Layout,
+    words: &[u64],
+    part: RecordScope,
+    missing: Option<&[u32]>,
+) {
+    let (record, rest) = ThreadRecord::split(words).unwrap();
     assert_eq!((words.len(), rest.len(), record.time()), (layout.words(part), 0, NOW), "{name}");
     for column in &layout.columns {
         let words = record.words(layout.find(column.path).unwrap());
@@ -124,7 +131,7 @@ fn check(name: &str, memory: &mut Memory, layout: &Layout, words: &[u64], part: 
 #[test]
 fn records_have_the_values_of_every_column_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
-        let mut memory = Memory::new(btf, kernel.task, layout);
+        let mut memory = KernelMemory::new(btf, kernel.task, layout);
         let program = emitted(kernel, layout);
         for (part, is_leader) in [(RecordScope::Thread, false), (RecordScope::Process, true)] {
             memory.set_leader(kernel, is_leader);
@@ -140,7 +147,7 @@ fn values_behind_a_null_pointer_are_absent_and_not_those_of_the_thread_before() 
     each_layout(|name, btf, kernel, layout| {
         let program = emitted(kernel, layout);
         for way in &layout.pointers {
-            let mut memory = Memory::new(btf, kernel.task, layout);
+            let mut memory = KernelMemory::new(btf, kernel.task, layout);
             memory.set_leader(kernel, true);
             let at = memory.pointer(layout, way);
             memory.machine.write(at, 0);
@@ -154,7 +161,7 @@ fn values_behind_a_null_pointer_are_absent_and_not_those_of_the_thread_before() 
 #[test]
 fn a_dropped_column_leaves_all_others() {
     each_layout(|name, btf, kernel, layout| {
-        let mut memory = Memory::new(btf, kernel.task, layout);
+        let mut memory = KernelMemory::new(btf, kernel.task, layout);
         memory.set_leader(kernel, true);
         for (number, column) in (0..).zip(layout.columns.clone()) {
             layout.dropped = [number].into();
@@ -165,7 +172,7 @@ fn a_dropped_column_leaves_all_others() {
             assert!(words[slots].iter().all(|&word| word == STALE), "{name}: {}", column.path);
             assert_eq!(layout.find(column.path), None);
             layout.dropped.clear();
-            let (record, _) = Record::split(&words).unwrap();
+            let (record, _) = ThreadRecord::split(&words).unwrap();
             for other in layout.columns.iter().filter(|other| other.path != column.path) {
                 let words = record.words(layout.find(other.path).unwrap());
                 let expected = memory.expected(layout, other);
@@ -178,7 +185,7 @@ fn a_dropped_column_leaves_all_others() {
 #[test]
 fn a_pointer_without_columns_is_not_followed() {
     each_layout(|name, _, kernel, layout| {
-        let is_behind = |column: &Column| !column.place.hops.is_empty();
+        let is_behind = |column: &RecordColumn| !column.place.hops.is_empty();
         let dropped = (0..).zip(&layout.columns).filter(|(_, column)| is_behind(column)).map(|(number, _)| number);
         layout.dropped = dropped.collect();
         let program = emitted(kernel, layout);

@@ -18,11 +18,11 @@ const RECORD_WORDS: usize = 1024;
 
 /// Memory of structures, by address.
 #[derive(Default)]
-pub(crate) struct Machine {
+pub(crate) struct BpfMachine {
     structures: Vec<Vec<u8>>,
 }
 
-impl Machine {
+impl BpfMachine {
     /// Adds a structure. Returns its address.
     pub(crate) fn add(&mut self, bytes: Vec<u8>) -> u64 {
         self.structures.push(bytes);
@@ -61,7 +61,7 @@ impl Machine {
 }
 
 struct Run<'m> {
-    machine: &'m mut Machine,
+    machine: &'m mut BpfMachine,
     code: &'m [u64],
     registers: [Option<u64>; 11],
     record: u64,

@@ -1,7 +1,7 @@
 //! Builds records for tests.
 
 use super::super::columns;
-use super::super::layout::{Column, FOLLOWED, LENGTH, Layout, Record, RecordScope, TIME};
+use super::super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME, ThreadRecord};
 use super::super::path::FieldLocation;
 
 /// Words of a mask of CPUs.
@@ -27,7 +27,13 @@ impl RecordBuilder {
             }
             let place = FieldLocation { hops, ..FieldLocation::default() };
             let slot = layout.words(RecordScope::Process);
-            layout.columns.push(Column { path: wanted.path, part: wanted.part, place, slot, words: wanted.max_words });
+            layout.columns.push(RecordColumn {
+                path: wanted.path,
+                part: wanted.part,
+                place,
+                slot,
+                words: wanted.max_words,
+            });
         }
         let mut words = vec![0; layout.words(RecordScope::Process)];
         words[LENGTH] = u64::try_from(words.len()).unwrap();
@@ -78,8 +84,8 @@ impl RecordBuilder {
         self
     }
 
-    pub(crate) fn record(&self) -> Record<'_> {
-        Record::split(&self.words).unwrap().0
+    pub(crate) fn record(&self) -> ThreadRecord<'_> {
+        ThreadRecord::split(&self.words).unwrap().0
     }
 }
 
