@@ -50,7 +50,7 @@ type Files = &'static [CgroupFile];
 // (`cpu_cfs_stat_show` of kernel/sched/core.c), as it does with CPU time.
 record! {
     /// `cpu.stat`, `cpu.max`, `cpu.weight`.
-    pub struct CgroupCpuStats, "cpu." in CGROUP_CPU: Files {
+    pub struct CgroupCpuStats, "cpu." in pub(crate) CGROUP_CPU: Files {
         /// CPU time.
         usage_usec: CounterUs =
             &[v2("cpu.stat").key("usage_usec"), v1("cpuacct", "cpuacct.usage").converted(Nanoseconds)];
@@ -83,7 +83,7 @@ record! {
 
 record! {
     /// `memory.*`.
-    pub struct CgroupMemoryStats, "memory." in CGROUP_MEMORY: Files {
+    pub struct CgroupMemoryStats, "memory." in pub(crate) CGROUP_MEMORY: Files {
         /// Memory in use.
         current: CurrentBytes = &[v2("memory.current"), v1("memory", "memory.usage_in_bytes")];
         /// Most memory in use at any time.
@@ -112,7 +112,7 @@ record! {
 
 record! {
     /// `pids.*`.
-    pub struct CgroupPidsStats, "pids." in CGROUP_PIDS: Files {
+    pub struct CgroupPidsStats, "pids." in pub(crate) CGROUP_PIDS: Files {
         /// Threads and processes.
         current: CurrentCount = &[v2("pids.current"), v1("pids", "pids.current")];
         /// Limit of threads and processes.
@@ -129,14 +129,14 @@ optional_record! {
 }
 
 /// A file of version 1 that has one number per device and operation, and the operation.
-pub type DeviceFile = (&'static str, &'static str);
+pub(crate) type DeviceFile = (&'static str, &'static str);
 
 const BYTES: &str = "blkio.throttle.io_service_bytes_recursive";
 const REQUESTS: &str = "blkio.throttle.io_serviced_recursive";
 
 record! {
     /// A device's line of `io.stat`: `rbytes=…`, or the same in the `blkio` hierarchy of version 1.
-    pub struct CgroupDeviceStats, "" in CGROUP_DEVICE: DeviceFile {
+    pub struct CgroupDeviceStats, "" in pub(crate) CGROUP_DEVICE: DeviceFile {
         /// Bytes read.
         rbytes: CounterBytes = (BYTES, "Read");
         /// Bytes written.
@@ -154,7 +154,7 @@ record! {
 
 /// The types of the values of `memory.stat`, by the first pattern that matches a key without `total_`,
 /// the prefix of version 1 for values that include descendants.
-pub static MEMORY_STAT: &[KeyPattern] = &[
+pub(crate) static MEMORY_STAT: &[KeyPattern] = &[
     KeyPattern::new::<LimitBytes>("hierarchical_*", "Limit with those of the ancestors (version 1)."),
     KeyPattern::new::<CounterEvents>("pg*", "Page faults, pages scanned, reclaimed, moved between lists or nodes."),
     KeyPattern::new::<CounterEvents>("pswp*", "Pages swapped in or out."),
@@ -168,11 +168,11 @@ pub static MEMORY_STAT: &[KeyPattern] = &[
 ];
 
 /// The types of `memory.events`' values.
-pub static MEMORY_EVENTS: &[KeyPattern] =
+pub(crate) static MEMORY_EVENTS: &[KeyPattern] =
     &[KeyPattern::new::<CounterEvents>("*", "Times that a limit or a protection was crossed, and OOM kills.")];
 
 /// The values of `memory.events` that version 1 has in other files.
-pub static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
+pub(crate) static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
     &[("max", v1("memory", "memory.failcnt")), ("oom_kill", v1("memory", "memory.oom_control").key("oom_kill"))];
 
 /// Version 1 puts this before keys of `memory.stat` whose values include descendants.
@@ -204,7 +204,7 @@ impl CgroupStats {
 }
 
 /// The type of the value of a key of `memory.stat`.
-pub fn memory_stat_type(key: &str) -> Option<&'static ValueType> {
+pub(crate) fn memory_stat_type(key: &str) -> Option<&'static ValueType> {
     let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
     MEMORY_STAT.iter().find(|pattern| pattern.matches(plain)).map(|pattern| &pattern.value_type)
 }

@@ -2,22 +2,17 @@
 
 /// A file of a cgroup, and the position of a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CgroupFile {
+pub(crate) struct CgroupFile {
     /// The hierarchy of version 1; `None` for version 2.
-    pub controller: Option<&'static str>,
-    /// Its name.
-    pub file: &'static str,
-    /// The position of the value.
-    pub place: Place,
-    /// The conversion to the value of version 2.
-    pub conversion: Conversion,
+    pub(crate) controller: Option<&'static str>,
+    pub(crate) file: &'static str,
+    pub(crate) place: Place,
+    pub(crate) conversion: Conversion,
 }
 
 /// The position of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Place {
+pub(crate) enum Place {
     /// It is the whole file.
     Whole,
     /// After a key and a blank, on a line of their own.
@@ -28,9 +23,7 @@ pub enum Place {
 
 /// The conversion of a number of version 1 to the value of version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Conversion {
-    /// None.
+pub(crate) enum Conversion {
     Same,
     /// Nanoseconds become microseconds.
     Nanoseconds,
@@ -69,7 +62,7 @@ impl CgroupFile {
     }
 
     /// The file and the position in it, as text.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let place = match self.place {
             Place::Whole => String::new(),
             Place::Key(key) => format!(" {key}"),

@@ -2,19 +2,16 @@
 
 /// A field that is reached from a thread's `struct task_struct`, described by the kernel's BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KernelField {
+pub(crate) struct KernelField {
     /// Members from `task_struct` on, with `.`, `->` and `[n]`. After ` | `, names of other kernel versions, newest
     /// first. The first that the kernel has counts.
-    pub path: &'static str,
-    /// How the value comes from the field.
-    pub form: FieldForm,
+    pub(crate) path: &'static str,
+    pub(crate) form: FieldForm,
 }
 
 /// How a value comes from a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FieldForm {
+pub(crate) enum FieldForm {
     /// It is the field.
     Plain,
     /// The field less a constant.
@@ -42,7 +39,7 @@ pub enum FieldForm {
 }
 
 /// Resident pages of a process: of files, anonymous, and of shared memory (`get_mm_rss` of include/linux/mm.h).
-pub const RESIDENT: &[&str] = &[
+pub(crate) const RESIDENT: &[&str] = &[
     "mm->rss_stat[0].count | mm->rss_stat.count[0].counter",
     "mm->rss_stat[1].count | mm->rss_stat.count[1].counter",
     "mm->rss_stat[3].count | mm->rss_stat.count[3].counter",
@@ -50,7 +47,7 @@ pub const RESIDENT: &[&str] = &[
 
 impl KernelField {
     /// All paths that the value is made from.
-    pub fn paths(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn paths(self) -> impl Iterator<Item = &'static str> {
         let others: &'static [&'static str] = match self.form {
             FieldForm::Pages(others) => others,
             _ => &[],
@@ -60,12 +57,12 @@ impl KernelField {
     }
 
     /// The path in the newest kernels.
-    pub fn newest_path(self) -> &'static str {
+    pub(crate) fn newest_path(self) -> &'static str {
         self.path.split(" | ").next().unwrap_or_default()
     }
 
     /// The field and what is done with it, as text.
-    pub fn place(self) -> String {
+    pub(crate) fn place(self) -> String {
         let path = self.path.replace(" | ", ", else ");
         match self.form {
             FieldForm::Plain | FieldForm::Policy | FieldForm::State | FieldForm::Cpus => path,

@@ -21,7 +21,6 @@ mod delay;
 mod derived;
 mod direction;
 mod engine;
-mod exited_thread;
 mod failure;
 mod heap;
 mod host;
@@ -31,6 +30,7 @@ mod metrics;
 mod name;
 mod process;
 mod psi;
+#[doc(hidden)]
 mod record;
 mod record_listing;
 mod record_types;
@@ -51,29 +51,28 @@ mod window;
 mod window_rule;
 
 pub use census::Census;
-pub use cgroup::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupCpuStats, CgroupDeviceStats, CgroupIoStats,
-    CgroupMemoryStats, CgroupPidsStats, CgroupStats, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
-    memory_stat_type,
+pub(crate) use cgroup::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, MEMORY_EVENTS, MEMORY_EVENTS_V1, memory_stat_type,
 };
-pub use cgroup_source::{CgroupFile, Conversion, Place};
+pub use cgroup::{CgroupCpuStats, CgroupDeviceStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats};
+pub(crate) use cgroup_source::{CgroupFile, Conversion, Place};
 pub use cpu_time::HostCpuTime;
 pub use cpus::{CpuSet, CpuSets, cpu_ranges};
 pub use derived::{Context, DERIVED, Derived, Formula};
 pub use direction::Direction;
 pub use engine::{BpfObstacle, BpfUse, NoBpf};
-pub use exited_thread::ExitedThread;
 pub use failure::{Errno, ProbeFailure, SourceFile};
 pub use heap::HostHeapState;
 pub(crate) use host::at_least;
 pub use host::{Built, CgroupLayout, HostContext, Switch};
-pub use kernel_field::{FieldForm, KernelField, RESIDENT};
+pub(crate) use kernel_field::{FieldForm, KernelField, RESIDENT};
 pub use limit::{Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 pub use name::{Name, kernel_bytes, may_be_cut, printable};
 pub use process::{Includes, PROCESS, ProcessSource, ProcessState};
-pub use psi::{PSI_HALF, Psi, PsiHalf, PsiResource};
-pub use record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType};
-pub use record_listing::{RecordRow, record_rows};
+pub(crate) use psi::PSI_HALF;
+pub use psi::{Psi, PsiHalf, PsiResource};
+pub use record::{RecordField, RecordValue, ValueScope, ValueType};
+pub(crate) use record_listing::{RecordRow, record_rows};
 pub use record_types::{
     CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, PeriodUs, Recorded, SwitchNumber,
     ValueKind, Weight,
@@ -81,7 +80,8 @@ pub use record_types::{
 pub use reduce::{
     Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
 };
-pub use sched_ext::{SCHED_EXT, SchedExtSysfs};
+pub(crate) use sched_ext::SCHED_EXT;
+pub use sched_ext::SchedExtSysfs;
 pub use section::Section;
 pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost, SnapshotHead};
 pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
@@ -90,7 +90,7 @@ pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, domi
 pub(crate) use table::METRIC_COUNT;
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
 pub(crate) use thread::read_time;
-pub use thread::{ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
+pub use thread::{ExitedThread, ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;
 pub(crate) use unit::NS_PER_TICK;

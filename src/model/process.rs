@@ -46,7 +46,7 @@ const fn both(key: &'static str, metric: MetricId, field: &'static str) -> Proce
 // kernel/exit.c, which adds the counters of a child to those of the process that waits for it.
 record! {
     /// Counters of a whole process since its start.
-    pub struct ProcessState, "" in PROCESS: ProcessSource {
+    pub struct ProcessState, "" in pub PROCESS: ProcessSource {
         /// User CPU time of all threads.
         utime_clock_ticks: ClockTicks = threads(Stat(14), M::utime_clock_ticks, "signal->utime");
         /// Kernel CPU time of all threads.

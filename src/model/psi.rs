@@ -39,7 +39,7 @@ macro_rules! psi_half {
         pub struct PsiHalf { $($(#[doc = $doc])+ pub $name: $type,)+ }
 
         /// The values of [`PsiHalf`], with their keys in the file.
-        pub static PSI_HALF: &[RecordField<PsiHalf, &str>] = &[$(RecordField {
+        pub(crate) static PSI_HALF: &[RecordField<PsiHalf, &str>] = &[$(RecordField {
             name: stringify!($name),
             doc: concat!($($doc),+).trim_ascii(),
             value_type: ValueType::of::<$type>(),

@@ -13,19 +13,12 @@ use super::window_rule::{InWindow, WindowRule};
 
 /// A type of values, as data.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct ValueType {
-    /// Its name.
     pub name: &'static str,
-    /// The unit.
     pub unit: Unit,
-    /// The form of a value.
     pub shape: Shape,
-    /// How a value changes over time.
     pub kind: ValueKind,
-    /// How a value of a window comes from those of its captures.
     pub window: WindowRule,
-    /// How the values of several cgroups are combined.
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
 }
@@ -73,17 +66,11 @@ pub enum ValueScope {
 
 /// A row of a record's table.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct RecordField<R: 'static, S: 'static> {
-    /// Name in reports.
     pub name: &'static str,
-    /// The meaning.
     pub doc: &'static str,
-    /// The type of its values.
     pub value_type: ValueType,
-    /// Which cgroups it covers.
     pub scope: ValueScope,
-    /// The source in the kernel.
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
@@ -129,15 +116,10 @@ impl<R, S> RecordField<R, S> {
 
 /// A value of a record, described by its table.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct RecordValue<'r> {
-    /// Name in reports.
     pub name: Cow<'static, str>,
-    /// The type of the value.
     pub value_type: &'static ValueType,
-    /// Which cgroups it covers.
     pub scope: ValueScope,
-    /// The value.
     pub value: Value<'r>,
 }
 
@@ -150,14 +132,11 @@ impl RecordValue<'_> {
 
 /// The type of the values in a map whose keys the kernel names.
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct KeyPattern {
+pub(crate) struct KeyPattern {
     /// The key; a `*` at the end matches any suffix.
-    pub pattern: &'static str,
-    /// The meaning.
-    pub doc: &'static str,
-    /// The type of its values.
-    pub value_type: ValueType,
+    pub(crate) pattern: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) value_type: ValueType,
 }
 
 impl KeyPattern {
@@ -166,7 +145,7 @@ impl KeyPattern {
     }
 
     /// Whether `key` matches the pattern.
-    pub fn matches(&self, key: &str) -> bool {
+    pub(crate) fn matches(&self, key: &str) -> bool {
         self.pattern.strip_suffix('*').map_or(key == self.pattern, |front| key.starts_with(front))
     }
 }
@@ -174,7 +153,7 @@ impl KeyPattern {
 /// Turns rows into a record, whose values are all optional, and the table of its values. After its
 /// rows, a record may have maps.
 macro_rules! record {
-    ($(#[$meta:meta])* pub struct $record:ident, $prefix:literal in $table:ident: $source:ty {
+    ($(#[$meta:meta])* pub struct $record:ident, $prefix:literal in $visibility:vis $table:ident: $source:ty {
         $(#[doc = $doc:literal] $name:ident: $type:ty = $from:expr $(, $scope:ident)?;)+
         $(and $(#[$part_meta:meta])* $part:ident: $part_type:ty;)*
     }) => {
@@ -187,7 +166,7 @@ macro_rules! record {
         }
 
         #[doc = concat!("The values of [`", stringify!($record), "`].")]
-        pub static $table: &[RecordField<$record, $source>] = &[$(RecordField {
+        $visibility static $table: &[RecordField<$record, $source>] = &[$(RecordField {
             name: concat!($prefix, stringify!($name)),
             doc: $doc.trim_ascii(),
             value_type: ValueType::of::<$type>(),

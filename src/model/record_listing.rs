@@ -11,22 +11,18 @@ use super::section::Section;
 
 /// A value of a record, as documentation lists it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RecordRow {
-    /// The section that shows it.
-    pub section: Section,
+pub(crate) struct RecordRow {
+    pub(crate) section: Section,
     /// The name in reports; variable parts are in capitals, or a `*`.
-    pub name: String,
-    /// Its type: name, unit, kind and reduction.
-    pub value_type: ValueType,
+    pub(crate) name: String,
+    pub(crate) value_type: ValueType,
     /// The file, and the position in it.
-    pub source: String,
-    /// What it means.
-    pub meaning: &'static str,
+    pub(crate) source: String,
+    pub(crate) meaning: &'static str,
 }
 
 /// Every value that records can have, in the order of sections and tables.
-pub fn record_rows() -> impl Iterator<Item = RecordRow> {
+pub(crate) fn record_rows() -> impl Iterator<Item = RecordRow> {
     let cgroups = cgroup_fields(CGROUP_CPU).chain(cgroup_fields(CGROUP_MEMORY)).chain(cgroup_fields(CGROUP_PIDS));
     let mut values: Vec<_> = cgroups.collect();
     values.extend(keys(Section::MemoryStat, MEMORY_STAT, "memory.stat", &[]));

@@ -6,7 +6,7 @@ use super::unit::{Reading, StateWord};
 
 record! {
     /// `/sys/kernel/sched_ext/`. The source of a value is its file there.
-    pub struct SchedExtSysfs, "" in SCHED_EXT: &str {
+    pub struct SchedExtSysfs, "" in pub(crate) SCHED_EXT: &str {
         /// `enabled`, `disabled` or a state in between.
         state: StateWord = "state";
         /// Name of the loaded scheduler.

@@ -109,7 +109,7 @@ pub struct Sources {
     /// Sources of the procfs engine: the first with a value counts.
     pub procfs: &'static [Source],
     /// The field that the BPF engine reads. What has none is read otherwise.
-    pub bpf: Option<KernelField>,
+    pub(crate) bpf: Option<KernelField>,
 }
 
 /// The scheduling classes that count a metric, if not all do.
