@@ -10,26 +10,7 @@ use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
-use crate::model::{ExitRecords, ExitedThread, Includes, Party, ThreadId, ThreadSpan, ThreadState};
-
-/// Calls its argument for each record, in the order of the exits.
-pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
-
-/// Records of exited threads, as a recorder passes them.
-#[derive(Default)]
-pub struct Exits<'r> {
-    /// Where they came from, and how many there are; `None` without records.
-    pub summary: Option<ExitRecords>,
-    pub each: Option<EachExit<'r>>,
-}
-
-impl Exits<'_> {
-    pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
-        if let Some(each) = self.each {
-            each(&mut found);
-        }
-    }
-}
+use crate::model::{ExitedThread, Includes, Party, ThreadId, ThreadSpan, ThreadState};
 
 /// Where records belong in a window.
 pub(super) struct PlacedRecords<'s> {

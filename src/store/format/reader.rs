@@ -10,7 +10,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess
 
 use super::defaults::Defaults;
 use super::ktstr;
-use super::thread::ThreadReader;
+use super::thread::{ThreadReader, without_ids};
 use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SnapshotHead, ThreadState};
 use crate::store::error::SnapshotRefusal;
 
@@ -75,6 +75,13 @@ impl SnapshotReader {
 impl<'de> Deserialize<'de> for CtprofSnapshot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         SnapshotReader::new(PID_MAX_LIMIT).deserialize(deserializer).map(|content| content.snapshot)
+    }
+}
+
+impl<'de> Deserialize<'de> for Defaults {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (thread, columns) = without_ids(deserializer)?;
+        Ok(Self { cgroup: thread.cgroup, metrics: *thread.metrics, columns })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::defaults::Defaults;
-use super::thread::ThreadLine;
-use crate::model::{CtprofSnapshot, FORMAT_VERSION, SnapshotHead};
+use super::thread::{ThreadLine, present};
+use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead};
 
 /// Writes a snapshot in less space: threads leave out their default values, unless the format is older than those.
 pub(in crate::store) struct SnapshotWriter<'s> {
@@ -15,7 +15,7 @@ pub(in crate::store) struct SnapshotWriter<'s> {
 }
 
 /// What precedes the threads: readers need it before them.
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct SnapshotStart<'s> {
     #[serde(flatten)]
     head: &'s SnapshotHead,
@@ -52,9 +52,22 @@ impl<'s> SnapshotWriter<'s> {
     }
 }
 
+impl Serialize for Defaults {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        present(&mut map, "cgroup", self.cgroup.as_ref())?;
+        for metric in METRICS {
+            present(&mut map, metric.name, metric.get(&self.metrics).as_ref())?;
+        }
+        present(&mut map, "columns", Some(&self.columns).filter(|columns| !columns.0.is_empty()))?;
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadState;
 
     #[test]
     fn a_snapshot_of_version_1_is_written_without_default_values() {
@@ -68,5 +81,65 @@ mod tests {
         assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read default values as absent");
         snapshot.head.format_version = Some(2);
         assert!(has_usual(&snapshot));
+    }
+
+    fn lines(threads: &[ThreadState], defaults: &Defaults) -> serde_json::Value {
+        threads.iter().map(|thread| serde_json::to_value(ThreadLine { thread, defaults }).unwrap()).collect()
+    }
+
+    fn thread(tid: u32, cgroup: &str, minflt: Option<u64>) -> ThreadState {
+        let mut thread = ThreadState { tid, tgid: 1, cgroup: Some(cgroup.into()), ..ThreadState::default() };
+        thread.metrics.minflt = minflt.map(Into::into);
+        thread.metrics.majflt = Some(0.into());
+        thread
+    }
+
+    #[test]
+    fn threads_leave_out_their_default_values_and_say_what_they_lack() {
+        let threads = [("/a", Some(7)), ("/a", None), ("/b", Some(7)), ("/a", Some(7))];
+        let threads: Vec<_> = (1..).zip(threads).map(|(tid, (cgroup, minflt))| thread(tid, cgroup, minflt)).collect();
+        let defaults = Defaults::of(&threads);
+        assert_eq!(serde_json::to_string(&defaults).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
+        let json = lines(&threads, &defaults);
+        let expected = serde_json::json!([
+            {"tid": 1, "tgid": 1, "pcomm": "", "comm": ""},
+            {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "minflt": null},
+            {"tid": 3, "tgid": 1, "pcomm": "", "comm": "", "cgroup": "/b"},
+            {"tid": 4, "tgid": 1, "pcomm": "", "comm": ""},
+        ]);
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<Defaults>(&serde_json::to_string(&defaults).unwrap()).unwrap(), defaults);
+        assert!(Defaults::of(&[]).is_empty());
+    }
+
+    /// A thread that waited for CPUs this long, and how often.
+    fn waiting(tid: u32, total: u64, count: u64) -> ThreadState {
+        let mut thread = ThreadState { tid, tgid: 1, read_at_ns: Some(10 * u64::from(tid)), ..ThreadState::default() };
+        thread.metrics.wait_time_ns = Some(total.into());
+        thread.metrics.cpu_delay_count = Some(count.into());
+        thread.metrics.cpu_delay_total_ns = Some(total.into());
+        thread
+    }
+
+    #[test]
+    fn threads_have_their_values_in_the_order_of_the_columns() {
+        let mut threads: Vec<_> = (1..=8).map(|tid| waiting(tid, u64::from(tid) * 100, 2)).collect();
+        threads[1].metrics.wait_time_ns = None;
+        threads[2].metrics.cpu_delay_total_ns = None;
+        threads[3].read_at_ns = None;
+        threads[4].metrics.cpu_delay_count = Some(3.into());
+        let defaults = Defaults::of(&threads);
+        let columns = r#"{"cpu_delay_count":2,"columns":[["read_at_ns"],["wait_time_ns","cpu_delay_total_ns"]]}"#;
+        assert_eq!(serde_json::to_string(&defaults).unwrap(), columns);
+        assert_eq!(serde_json::from_str::<Defaults>(columns).unwrap(), defaults);
+        let json = lines(&threads[..5], &defaults);
+        let expected = serde_json::json!([
+            {"tid": 1, "tgid": 1, "pcomm": "", "comm": "", "values": [10, 100]},
+            {"tid": 2, "tgid": 1, "pcomm": "", "comm": "", "values": [20, null], "cpu_delay_total_ns": 200},
+            {"tid": 3, "tgid": 1, "pcomm": "", "comm": "", "values": [30, 300], "cpu_delay_total_ns": null},
+            {"tid": 4, "tgid": 1, "pcomm": "", "comm": "", "values": [null, 400]},
+            {"tid": 5, "tgid": 1, "pcomm": "", "comm": "", "values": [50, 500], "cpu_delay_count": 3},
+        ]);
+        assert_eq!(json, expected);
     }
 }
