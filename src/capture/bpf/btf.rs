@@ -37,20 +37,11 @@ pub(super) mod kind {
 
 /// The id of a type, which is its number in the file; 0 is `void`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) struct TypeId(pub u32);
-
-/// Kinds of types that are found by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) enum TypeKind {
-    Struct,
-    Function,
-    /// Tracepoints are the typedefs `btf_trace_*`.
-    Typedef,
-}
+pub(super) struct TypeId(pub u32);
 
 /// The types of a kernel.
 #[derive(Debug)]
-pub(in crate::capture) struct Btf<'a> {
+pub(super) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     /// Where each type starts in its section, from type 1 on.
@@ -62,7 +53,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// What is wrong with the bytes.
-    pub(in crate::capture) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let cut_off = || format!("the header is cut off after {} bytes", bytes.len());
         let magic = bytes.first_chunk().map(|&magic| u16::from_ne_bytes(magic)).ok_or_else(cut_off)?;
         if magic != MAGIC {
@@ -82,28 +73,20 @@ impl<'a> Btf<'a> {
         Ok(Self { types, strings, starts: starts(types, layout.unwrap_or_default())? })
     }
 
-    /// The first type of that kind and name.
-    pub(in crate::capture) fn find(&self, kind: TypeKind, name: &str) -> Option<TypeId> {
-        let wanted = match kind {
-            TypeKind::Struct => kind::STRUCT,
-            TypeKind::Function => kind::FUNC,
-            TypeKind::Typedef => kind::TYPEDEF,
-        };
-        // The section has each string once.
-        let name = self.string_offset(name)?;
-        let is_wanted = |found: &Type<'_>| found.name == name && found.info.kind() == wanted;
-        let index = self.starts.iter().position(|&start| self.starting(start).as_ref().is_some_and(is_wanted))?;
+    /// The first type of that [`kind`] and name. Tracepoints are the typedefs `btf_trace_*`.
+    pub(super) fn find(&self, kind: u32, name: &str) -> Option<TypeId> {
+        // The section has each string once. The NUL in front excludes strings that only end alike.
+        let wanted = ["\0", name, "\0"].concat();
+        let name = u32::try_from(memmem::find(self.strings, wanted.as_bytes())? + 1).ok()?;
+        let is_wanted = |found: Type<'_>| found.name == name && found.kind() == kind;
+        let index = self.starts.iter().position(|&start| Type::read(self.types, start).is_some_and(is_wanted))?;
         Some(TypeId(u32::try_from(index + 1).ok()?))
     }
 
     /// A type by its id; `None` for `void`.
     pub(super) fn at(&self, id: TypeId) -> Option<Type<'a>> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
-        self.starting(*self.starts.get(index)?)
-    }
-
-    fn starting(&self, start: u32) -> Option<Type<'a>> {
-        Type::read(self.types.get(usize::try_from(start).ok()?..)?)
+        Type::read(self.types, *self.starts.get(index)?)
     }
 
     /// Whether `text` is the string at an offset.
@@ -112,20 +95,14 @@ impl<'a> Btf<'a> {
         let end = rest.and_then(|rest| rest.strip_prefix(text.as_bytes()));
         end.is_some_and(|end| end.first() == Some(&0))
     }
-
-    /// The offset of a string in its section.
-    fn string_offset(&self, text: &str) -> Option<u32> {
-        // The NUL in front excludes strings that only end alike.
-        let wanted = ["\0", text, "\0"].concat();
-        let found = memmem::find(self.strings, wanted.as_bytes())?;
-        u32::try_from(found + 1).ok()
-    }
 }
 
 /// `struct btf_type`.
+#[derive(Clone, Copy)]
 pub(super) struct Type<'a> {
     name: u32,
-    pub(super) info: Info,
+    /// Older kernels use 5 of the 7 bits of the kind and 16 of the 24 of the number of entries; the others are zero.
+    info: u32,
     /// The size, or the id of the type that it refers to.
     pub(super) size: u32,
     /// The bytes that follow: those of this type, then all later types.
@@ -133,32 +110,27 @@ pub(super) struct Type<'a> {
 }
 
 impl<'a> Type<'a> {
-    fn read(bytes: &'a [u8]) -> Option<Self> {
+    fn read(types: &'a [u8], start: u32) -> Option<Self> {
+        let bytes = types.get(usize::try_from(start).ok()?..)?;
         let (_, tail) = bytes.split_at_checked(TYPE_BYTES)?;
-        Some(Self { name: word(bytes, 0)?, info: Info(word(bytes, 4)?), size: word(bytes, 8)?, tail })
+        Some(Self { name: word(bytes, 0)?, info: word(bytes, 4)?, size: word(bytes, 8)?, tail })
     }
-}
 
-/// `btf_type.info`. Older kernels use 5 of the 7 bits of the kind and 16 of the 24 of the number of entries; the
-/// others are zero.
-#[derive(Clone, Copy)]
-pub(super) struct Info(u32);
-
-impl Info {
     pub(super) fn kind(self) -> u32 {
-        self.0 >> 24 & 0x7f
+        self.info >> 24 & 0x7f
     }
 
     /// Members, enumerators or parameters that follow.
     pub(super) fn entries(self) -> usize {
-        usize::try_from(self.0 & 0xff_ffff).unwrap_or(usize::MAX)
+        usize::try_from(self.info & 0xff_ffff).unwrap_or(usize::MAX)
     }
 
     /// `kind_flag`: bit fields in a structure, or a signed enumeration.
     pub(super) fn flag(self) -> bool {
-        self.0 >> 31 == 1
+        self.info >> 31 == 1
     }
 
+    /// Whether it is another name of a type, or has qualifiers or tags.
     pub(super) fn is_modifier(self) -> bool {
         matches!(self.kind(), kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG)
     }
@@ -189,10 +161,10 @@ fn starts(types: &[u8], layout: &[u8]) -> Result<Vec<u32>, String> {
     while start < types.len() {
         let id = starts.len() + 1;
         let cut_off = || format!("type {id} is cut off");
-        let info = word(types, start + 4).map(Info).ok_or_else(cut_off)?;
-        let unknown = || format!("type {id} has the unknown kind {}", info.kind());
-        let bytes = info.bytes(layout).ok_or_else(unknown)?;
-        starts.push(u32::try_from(start).expect("the header has the length of the section in 32 bits"));
+        let offset = u32::try_from(start).expect("the header has the length of the section in 32 bits");
+        let found = Type::read(types, offset).ok_or_else(cut_off)?;
+        let bytes = found.bytes(layout).ok_or_else(|| format!("type {id} has the unknown kind {}", found.kind()))?;
+        starts.push(offset);
         start = start.checked_add(bytes).filter(|&end| end <= types.len()).ok_or_else(cut_off)?;
     }
     Ok(starts)
@@ -227,12 +199,12 @@ mod tests {
         let of_function = built.add(12, "a_function", 0, 0, &[]);
         let bytes = built.finish();
         let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(btf.find(TypeKind::Struct, "task"), Some(TypeId(of_structure)));
-        assert_eq!(btf.find(TypeKind::Typedef, "task"), Some(TypeId(of_typedef)));
-        assert_eq!(btf.find(TypeKind::Function, "a_function"), Some(TypeId(of_function)));
-        assert_eq!(btf.find(TypeKind::Function, "task"), None);
-        assert_eq!(btf.find(TypeKind::Function, "function"), None, "the end of another name");
-        assert_eq!(btf.find(TypeKind::Function, "a_func"), None, "the start of another name");
+        assert_eq!(btf.find(kind::STRUCT, "task"), Some(TypeId(of_structure)));
+        assert_eq!(btf.find(kind::TYPEDEF, "task"), Some(TypeId(of_typedef)));
+        assert_eq!(btf.find(kind::FUNC, "a_function"), Some(TypeId(of_function)));
+        assert_eq!(btf.find(kind::FUNC, "task"), None);
+        assert_eq!(btf.find(kind::FUNC, "function"), None, "the end of another name");
+        assert_eq!(btf.find(kind::FUNC, "a_func"), None, "the start of another name");
     }
 
     /// Every kind, so that the last type is only found if all sizes are right.
@@ -255,7 +227,7 @@ mod tests {
         built.add(19, "e64", 1, 8, &[0, 1, 0]);
         let last = built.structure("last", 0, &[]);
         let bytes = built.finish();
-        assert_eq!(Btf::parse(&bytes).unwrap().find(TypeKind::Struct, "last"), Some(TypeId(last)));
+        assert_eq!(Btf::parse(&bytes).unwrap().find(kind::STRUCT, "last"), Some(TypeId(last)));
     }
 
     #[test]
@@ -272,7 +244,7 @@ mod tests {
         assert_eq!(Btf::parse(&new_kind().with_layout(&layout[..80])).unwrap_err(), unknown);
         layout[80..82].copy_from_slice(&[4, 4]);
         let bytes = new_kind().with_layout(&layout);
-        assert_eq!(Btf::parse(&bytes).unwrap().find(TypeKind::Struct, "last"), Some(TypeId(2)));
+        assert_eq!(Btf::parse(&bytes).unwrap().find(kind::STRUCT, "last"), Some(TypeId(2)));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::btf::{Btf, TypeId, TypeKind};
+use super::btf::{Btf, TypeId, kind};
 use super::columns;
 use super::layout::{Layout, RecordScope};
 use super::load::{Attach, ProgramSpec, load};
@@ -42,7 +42,7 @@ impl ExitPrograms {
         let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
         // `typedef` is the type of the tracepoint's functions, whose first argument is a thread.
         let mut attach = |name, typedef, parts: &[RecordScope], lost: &Counter| {
-            let TypeId(btf_id) = btf.find(TypeKind::Typedef, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
+            let TypeId(btf_id) = btf.find(kind::TYPEDEF, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
             let spec = ProgramSpec { name, attach: Attach::Tracepoint, btf_id };
             let (ring, lost) = (ring.as_fd().as_raw_fd(), lost.as_fd().as_raw_fd());
             let program = load(&spec, &mut layout, |layout| Emitter { kernel, layout }.tracepoint(parts, ring, lost))?;

@@ -1,6 +1,6 @@
 //! Types, programs and records, exposed to the fuzz target.
 
-use super::btf::{Btf, TypeId, TypeKind};
+use super::btf::{Btf, TypeId, kind};
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, ThreadRecord, words_of};
@@ -11,8 +11,8 @@ use super::read::RecordReader;
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
 pub(in crate::capture) fn types(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes) else { return };
-    btf.find(TypeKind::Typedef, "btf_trace_sched_process_free");
-    let task = btf.find(TypeKind::Struct, "task_struct").unwrap_or(TypeId(1));
+    btf.find(kind::TYPEDEF, "btf_trace_sched_process_free");
+    let task = btf.find(kind::STRUCT, "task_struct").unwrap_or(TypeId(1));
     let wanted = columns::all(2);
     for path in wanted.iter().map(|wanted| wanted.path) {
         let Some(place) = resolve(&btf, task, path) else { continue };

@@ -1,4 +1,4 @@
-//! HostParameters of the host that values depend on.
+//! What values of threads depend on: settings of the host.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::super::procfs::text::cpu_list;
 use super::super::start::Start;
 use crate::model::{HostContext, Metric, Switch, TaskstatsFamily};
 
-/// HostParameters of the host that values depend on.
+/// Settings of the host that values of threads depend on.
 #[derive(Clone, Debug, Default)]
 pub(in crate::capture) struct HostParameters {
     /// CPUs online: `sched_getaffinity` returns no others. Empty if unknown.

@@ -182,7 +182,7 @@ pub(super) fn records(mut words: &[u64]) -> impl Iterator<Item = ThreadRecord<'_
 
 #[cfg(test)]
 mod tests {
-    use super::super::btf::TypeKind;
+    use super::super::btf::kind;
     use super::super::columns;
     use super::super::tests::recorded_types::each_kernel;
     use super::super::tests::type_builder::TypeBuilder;
@@ -190,13 +190,13 @@ mod tests {
 
     fn resolved(bytes: &[u8], wanted: Vec<FieldRequest>) -> Layout {
         let btf = Btf::parse(bytes).unwrap();
-        Layout::resolve(&btf, btf.find(TypeKind::Struct, "task_struct").unwrap(), wanted)
+        Layout::resolve(&btf, btf.find(kind::STRUCT, "task_struct").unwrap(), wanted)
     }
 
     #[test]
     fn each_word_of_a_record_has_one_column() {
         each_kernel(|kernel, btf| {
-            let task = btf.find(TypeKind::Struct, "task_struct").unwrap();
+            let task = btf.find(kind::STRUCT, "task_struct").unwrap();
             let layout = Layout::resolve(btf, task, columns::all(3));
             let words = layout.columns.iter().flat_map(|column| column.slot..column.slot + column.words);
             assert!(words.eq(HEAD..layout.words(RecordScope::Process)), "{kernel}");

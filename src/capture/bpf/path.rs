@@ -1,49 +1,49 @@
 //! Where the kernel keeps a value: a path such as `signal->nr_threads`, resolved to offsets.
 
-use super::btf::{Btf, TypeId};
+use super::btf::{Btf, Type, TypeId};
 use super::shape::TypeShape;
 
 /// Pointers to follow from the first structure, then one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::capture) struct FieldLocation {
+pub(super) struct FieldLocation {
     /// The offset in bytes of each pointer to follow, in the structure reached so far.
-    pub hops: Vec<u32>,
+    pub(super) hops: Vec<u32>,
     /// The offset in bytes of the value, in the structure after the last hop.
-    pub offset: u32,
+    pub(super) offset: u32,
     /// Bytes of the value, or of the whole array.
-    pub size: u32,
+    pub(super) size: u32,
     /// Whether the value, or each element, is a signed integer.
-    pub signed: bool,
+    pub(super) signed: bool,
     /// Whether the value, or each element, is a pointer.
-    pub pointer: bool,
+    pub(super) pointer: bool,
     /// Whether a verifier may refuse to load it, so that `bpf_probe_read_kernel` has to copy it.
-    pub copied: bool,
+    pub(super) copied: bool,
 }
 
 /// Resolves the first of several paths that this kernel has, for example `__state | state`.
 ///
 /// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` for an element
 /// of an array. It leads to an integer, a pointer or an array of those. Bit fields are not supported.
-pub(in crate::capture) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<FieldLocation> {
+pub(super) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<FieldLocation> {
     paths.split('|').find_map(|path| resolve_one(btf, from, path.trim()))
 }
 
 fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<FieldLocation> {
-    let mut walk = PathResolver { btf, id: from, place: FieldLocation::default() };
-    let mut rest = walk.member(path)?;
+    let mut resolver = PathResolver { btf, id: from, place: FieldLocation::default() };
+    let mut rest = resolver.member(path)?;
     while !rest.is_empty() {
         rest = if let Some(after) = rest.strip_prefix("->") {
-            walk.hop()?;
-            walk.member(after)?
+            resolver.hop()?;
+            resolver.member(after)?
         } else if let Some(after) = rest.strip_prefix('.') {
-            walk.member(after)?
+            resolver.member(after)?
         } else {
             let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
-            walk.element(index.parse().ok()?)?;
+            resolver.element(index.parse().ok()?)?;
             after
         };
     }
-    walk.value()
+    resolver.value()
 }
 
 /// The part of a path that is resolved so far.
@@ -58,7 +58,7 @@ impl PathResolver<'_, '_> {
     fn member<'p>(&mut self, path: &'p str) -> Option<&'p str> {
         let (name, rest) = path.split_at(path.find(['.', '-', '[']).unwrap_or(path.len()));
         let member = self.btf.member(self.id, name)?;
-        self.advance(member.offset)?;
+        self.place.offset = self.place.offset.checked_add(member.offset)?;
         self.id = member.id;
         Some(rest)
     }
@@ -83,8 +83,9 @@ impl PathResolver<'_, '_> {
         }
         // Up to Linux 6.1, verifiers do not recognize a structure by another name: "Type 'atomic_long_t' is not a struct".
         let is_structure = matches!(self.btf.shape(element)?, TypeShape::Structure { .. });
-        self.place.copied |= is_structure && self.btf.is_modified(element);
-        self.advance(self.btf.size(element)?.checked_mul(index)?)?;
+        self.place.copied |= is_structure && self.btf.at(element).is_some_and(Type::is_modifier);
+        let offset = self.btf.size(element)?.checked_mul(index)?;
+        self.place.offset = self.place.offset.checked_add(offset)?;
         self.id = element;
         Some(())
     }
@@ -100,16 +101,11 @@ impl PathResolver<'_, '_> {
         // A flexible array has no size.
         (self.place.size > 0).then_some(self.place)
     }
-
-    fn advance(&mut self, bytes: u32) -> Option<()> {
-        self.place.offset = self.place.offset.checked_add(bytes)?;
-        Some(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::btf::TypeKind;
+    use super::super::btf::kind;
     use super::super::tests::type_builder::TypeBuilder;
     use super::*;
 
@@ -147,7 +143,7 @@ mod tests {
     fn found(path: &str) -> Option<FieldLocation> {
         let bytes = task();
         let btf = Btf::parse(&bytes).unwrap();
-        resolve(&btf, btf.find(TypeKind::Struct, "task").unwrap(), path)
+        resolve(&btf, btf.find(kind::STRUCT, "task").unwrap(), path)
     }
 
     fn place(offset: u32, size: u32) -> FieldLocation {
@@ -224,7 +220,7 @@ mod tests {
         let bytes = built.finish();
         let btf = Btf::parse(&bytes).unwrap();
         for structure in ["flagged", "old"] {
-            let structure = btf.find(TypeKind::Struct, structure).unwrap();
+            let structure = btf.find(kind::STRUCT, structure).unwrap();
             assert_eq!(resolve(&btf, structure, "whole"), Some(place(4, 4)));
             assert_eq!(resolve(&btf, structure, "bits"), None);
         }

@@ -5,7 +5,7 @@
 //! loaded from it.
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
-use super::btf::{Btf, TypeId, TypeKind};
+use super::btf::{Btf, TypeId, kind};
 use super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME};
 use super::path;
 
@@ -37,11 +37,11 @@ pub(super) struct Kernel {
 impl Kernel {
     /// `None` for a kernel without task iterators.
     pub(super) fn find(btf: &Btf<'_>) -> Option<Self> {
-        let task = btf.find(TypeKind::Struct, "task_struct")?;
-        let iterator = btf.find(TypeKind::Function, "bpf_iter_task")?;
+        let task = btf.find(kind::STRUCT, "task_struct")?;
+        let iterator = btf.find(kind::FUNC, "bpf_iter_task")?;
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
-        let cast = btf.find(TypeKind::Function, "bpf_rdonly_cast");
-        let seq = offset(btf.find(TypeKind::Struct, "bpf_iter_meta")?, "seq")?;
+        let cast = btf.find(kind::FUNC, "bpf_rdonly_cast");
+        let seq = offset(btf.find(kind::STRUCT, "bpf_iter_meta")?, "seq")?;
         Some(Self { task, iterator, cast, seq, pid: offset(task, "pid")?, tgid: offset(task, "tgid")? })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Types may be damaged and refer to themselves, so every walk has a limit.
 
-use super::btf::{Btf, Info, Type, TypeId, kind, word};
+use super::btf::{Btf, Type, TypeId, kind, word};
 
 /// Bytes of `struct btf_member`.
 const MEMBER_BYTES: usize = 12;
@@ -59,20 +59,16 @@ pub(super) struct StructMember {
 impl Btf<'_> {
     /// What a type is; `None` for types without values, such as `void`, and for those that no register holds.
     pub(super) fn shape(&self, id: TypeId) -> Option<TypeShape> {
-        let Type { info, size, tail, .. } = self.without_modifiers(id)?;
-        match info.kind() {
+        let found = self.without_modifiers(id)?;
+        let Type { size, tail, .. } = found;
+        match found.kind() {
             kind::INT => whole_integer(size, word(tail, 0)?),
-            kind::ENUM | kind::ENUM64 => integer(size, if info.flag() { SIGNED } else { 0 }),
+            kind::ENUM | kind::ENUM64 => integer(size, found.flag()),
             kind::PTR => Some(TypeShape::Pointer(TypeId(size))),
             kind::ARRAY => Some(TypeShape::Array { element: TypeId(word(tail, 0)?), length: word(tail, 8)? }),
             kind::STRUCT | kind::UNION => Some(TypeShape::Structure { size }),
             _ => None,
         }
-    }
-
-    /// Whether a type is another name of one, or has qualifiers or tags.
-    pub(super) fn is_modified(&self, id: TypeId) -> bool {
-        self.at(id).is_some_and(|found| found.info.is_modifier())
     }
 
     /// The elements of an array, which may be of arrays, and their number; for other types, the type and 1.
@@ -98,19 +94,19 @@ impl Btf<'_> {
         let mut left = MAX_MEMBERS;
         let mut pending = vec![StructMember { offset: 0, id: structure }];
         while let Some(outer) = pending.pop() {
-            let Some(Type { info, tail, .. }) = self.without_modifiers(outer.id) else { continue };
-            if !matches!(info.kind(), kind::STRUCT | kind::UNION) {
+            let found = self.without_modifiers(outer.id);
+            let Some(found) = found.filter(|found| [kind::STRUCT, kind::UNION].contains(&found.kind())) else {
                 continue;
-            }
-            for bytes in tail.chunks_exact(MEMBER_BYTES).take(info.entries()) {
+            };
+            for bytes in found.tail.chunks_exact(MEMBER_BYTES).take(found.entries()) {
                 left = left.checked_sub(1)?;
                 let string = word(bytes, 0)?;
                 if string == 0 || self.is_string(string, name) {
-                    let found = whole_member(bytes, info, outer.offset);
+                    let member = whole_member(bytes, found.flag(), outer.offset);
                     if string > 0 {
-                        return found;
+                        return member;
                     }
-                    pending.extend(found);
+                    pending.extend(member);
                 }
             }
         }
@@ -121,7 +117,7 @@ impl Btf<'_> {
     fn without_modifiers(&self, mut id: TypeId) -> Option<Type<'_>> {
         for _ in 0..MAX_MODIFIERS {
             let found = self.at(id)?;
-            if !found.info.is_modifier() {
+            if !found.is_modifier() {
                 return Some(found);
             }
             id = TypeId(found.size);
@@ -134,18 +130,18 @@ impl Btf<'_> {
 fn whole_integer(size: u32, encoding: u32) -> Option<TypeShape> {
     let (flags, offset, bits) = (encoding >> 24, encoding >> 16 & 0xff, encoding & 0xff);
     let is_whole = offset == 0 && size.checked_mul(8) == Some(bits);
-    integer(size, flags & SIGNED).filter(|_| is_whole)
+    integer(size, flags & SIGNED != 0).filter(|_| is_whole)
 }
 
 /// An integer that a register holds.
-fn integer(size: u32, flags: u32) -> Option<TypeShape> {
-    matches!(size, 1 | 2 | 4 | 8).then_some(TypeShape::Integer { size, signed: flags & SIGNED != 0 })
+fn integer(size: u32, signed: bool) -> Option<TypeShape> {
+    matches!(size, 1 | 2 | 4 | 8).then_some(TypeShape::Integer { size, signed })
 }
 
-/// The member that `bytes` describe, in a structure at offset `outer`; `None` for bit fields.
-fn whole_member(bytes: &[u8], info: Info, outer: u32) -> Option<StructMember> {
+/// The member that `bytes` describe, in a structure at offset `outer` that may have bit fields; `None` for those.
+fn whole_member(bytes: &[u8], has_bit_fields: bool, outer: u32) -> Option<StructMember> {
     let (id, place) = (TypeId(word(bytes, 4)?), word(bytes, 8)?);
-    let (width, bits) = if info.flag() { (place >> 24, place & 0xff_ffff) } else { (0, place) };
+    let (width, bits) = if has_bit_fields { (place >> 24, place & 0xff_ffff) } else { (0, place) };
     let offset = outer.checked_add(bits / 8)?;
     (width == 0 && bits % 8 == 0).then_some(StructMember { offset, id })
 }

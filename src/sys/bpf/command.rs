@@ -16,35 +16,21 @@ pub(super) const ITER_CREATE: u32 = 33;
 /// The verifier returns `EAGAIN` if a signal is pending; libbpf tries as often (`PROG_LOAD_ATTEMPTS`).
 const TRIES: u32 = 5;
 
-/// Runs a command. `attributes` is the command's part of `union bpf_attr`, `repr(C)` and without padding;
+/// Runs a command that returns a new descriptor. `attributes` is the command's part of `union bpf_attr`, without padding;
 /// the kernel takes what is beyond it for zero.
 ///
 /// # Safety
 /// The addresses in `attributes` are valid for what the command reads and writes there.
-pub(super) unsafe fn run<T>(command: u32, attributes: &mut T) -> Result<libc::c_long, Errno> {
+pub(super) unsafe fn open<T>(command: u32, attributes: &mut T) -> Result<OwnedFd, Errno> {
     let mut once = || {
         let arguments = [command.into(), super::super::address(std::ptr::from_mut(attributes)), length(size_of::<T>())];
         // SAFETY: the kernel reads and writes at most the given number of bytes at the address, which is a
         // structure of integers of that size; its addresses are the caller's promise.
         unsafe { call(libc::SYS_bpf, arguments) }
     };
-    for _ in 1..TRIES {
-        match once() {
-            Err(Errno::EAGAIN | Errno::EINTR) => {}
-            result => return result,
-        }
-    }
-    once()
-}
-
-/// As [`run`], for commands that return a new descriptor.
-///
-/// # Safety
-/// As for [`run`].
-pub(super) unsafe fn open<T>(command: u32, attributes: &mut T) -> Result<OwnedFd, Errno> {
-    // SAFETY: the caller's promise.
-    let descriptor = unsafe { run(command, attributes) }?;
-    let descriptor = i32::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+    let is_final = |result: &Result<_, _>| !matches!(result, Err(Errno::EAGAIN | Errno::EINTR));
+    let result = (1..TRIES).map(|_| once()).find(is_final).unwrap_or_else(once);
+    let descriptor = i32::try_from(result?).map_err(|_| Errno::EBADF)?;
     // SAFETY: the kernel has just opened it, and nothing else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -15,46 +15,26 @@ pub(crate) const CHUNK: usize = 128 << 10;
 /// at most four million.
 const TRIES: u32 = 16;
 
-/// The fields for `BPF_LINK_CREATE`.
-#[repr(C)]
-struct CreateLink {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
 /// Links an iterator program to all threads.
 pub(crate) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let attach_type = Attach::TaskIterator.number();
-    let mut attributes = CreateLink { program: number(program), target: 0, attach_type, flags: 0 };
+    let (target, flags) = (0, 0);
     // SAFETY: the attributes have no addresses.
-    unsafe { command::open(LINK_CREATE, &mut attributes) }
-}
-
-/// The fields for `BPF_ITER_CREATE`.
-#[repr(C)]
-struct CreateIterator {
-    link: u32,
-    flags: u32,
+    unsafe { command::open(LINK_CREATE, &mut [number(program), target, Attach::TaskIterator as u32, flags]) }
 }
 
 /// A new pass over the threads of a link.
 pub(crate) fn open(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let mut attributes = CreateIterator { link: number(link), flags: 0 };
+    let flags = 0;
     // SAFETY: the attributes have no addresses.
-    unsafe { command::open(ITER_CREATE, &mut attributes) }
+    unsafe { command::open(ITER_CREATE, &mut [number(link), flags]) }
 }
 
 /// Fills the front of `buffer` with the next records of an iterator, and returns their bytes: less than the
 /// buffer has only at the end of the pass, and 0 after it. A buffer whose length is a multiple of a record's
 /// gets whole records.
 ///
-/// One read(2) returns at most 32 KiB, the kernel's own buffer (`bpf_seq_read`), so a short one means nothing.
-///
-/// # Errors
-/// Errors of read(2), `E2BIG` if a record is longer than the kernel's buffer. Records that were read before an
-/// error are returned first; the next call meets the error again, or continues.
+/// One read(2) returns at most 32 KiB, the kernel's own buffer (`bpf_seq_read`), so a short one means nothing. Records that
+/// were read before an error are returned first; the next call meets the error again, or continues.
 pub(crate) fn read(iterator: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (mut filled, mut tries) = (0, 0);
     while filled < buffer.len() {

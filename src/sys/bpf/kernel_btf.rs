@@ -25,11 +25,8 @@ enum Bytes {
 }
 
 impl KernelBtf {
-    /// Maps the file (Linux 6.16), or reads it.
-    ///
-    /// # Errors
-    /// Errors of the system calls: `ENOENT` for a kernel without `CONFIG_DEBUG_INFO_BTF`. Errors without a number if
-    /// the file is not the kernel's.
+    /// Maps the file (Linux 6.16), or reads it. `ENOENT` for a kernel without `CONFIG_DEBUG_INFO_BTF`. Errors without a
+    /// number if the file is not the kernel's.
     pub(crate) fn open() -> io::Result<Self> {
         let file = File::open(PATH)?;
         if fstatfs(&file)?.filesystem_type() != SYSFS_MAGIC {

@@ -13,37 +13,25 @@ const ARRAY: u32 = 2;
 const PER_CPU_ARRAY: u32 = 6;
 const RING_BUFFER: u32 = 27;
 
-/// The fields for `BPF_MAP_CREATE`.
-#[repr(C)]
-struct CreateMap {
-    kind: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    flags: u32,
-}
-
 /// `BPF_F_MMAPABLE` (Linux 5.5).
 const MAPPABLE: u32 = 1 << 10;
 
-fn create(mut attributes: CreateMap) -> Result<OwnedFd, Errno> {
+/// A map of so many entries, with sizes of their keys and values. `EPERM`: denied, or above the limit of locked memory.
+fn create(kind: u32, [key, value]: [u32; 2], entries: u32, flags: u32) -> Result<OwnedFd, Errno> {
     // SAFETY: the attributes have no addresses.
-    unsafe { command::open(MAP_CREATE, &mut attributes) }
+    unsafe { command::open(MAP_CREATE, &mut [kind, key, value, entries, flags]) }
 }
 
 /// One element per CPU, of `value_size` bytes rounded up to a multiple of 8: room for what does not fit the
-/// stack of a program.
-///
-/// # Errors
-/// `EPERM`: denied, or above the limit of locked memory; `E2BIG` above 32 KiB; `ENOMEM`.
+/// stack of a program. `E2BIG` above 32 KiB.
 pub(crate) fn per_cpu_array(value_size: u32) -> Result<OwnedFd, Errno> {
     let value_size = value_size.checked_next_multiple_of(8).ok_or(Errno::E2BIG)?;
-    create(CreateMap { kind: PER_CPU_ARRAY, key_size: 4, value_size, max_entries: 1, flags: 0 })
+    create(PER_CPU_ARRAY, [4, value_size], 1, 0)
 }
 
 /// A map for [`Ring`](super::ring::Ring), of `size` bytes.
 pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
-    create(CreateMap { kind: RING_BUFFER, key_size: 0, value_size: 0, max_entries: size, flags: 0 })
+    create(RING_BUFFER, [0; 2], size, 0)
 }
 
 /// An array of one `u64`, which a program adds to. It is read from memory, which needs no capability: before Linux
@@ -55,11 +43,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    ///
-    /// # Errors
-    /// `EPERM`: denied, or above the limit of locked memory; `ENOMEM`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        let map = create(CreateMap { kind: ARRAY, key_size: 4, value_size: 8, max_entries: 1, flags: MAPPABLE })?;
+        let map = create(ARRAY, [4, 8], 1, MAPPABLE)?;
         let value = SharedMemory::new(map.as_fd(), 0, page_size()?, Access::Read)?;
         Ok(Self { map, value })
     }

@@ -14,27 +14,18 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 /// Log of the instructions on the path to a fault, without the states in between.
 const LOG_LEVEL: u32 = 1;
 
-/// When the kernel runs a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When the kernel runs a program: `enum bpf_attach_type`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
 pub(crate) enum Attach {
-    /// For each thread that an iterator visits.
-    TaskIterator,
     /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
-    Tracepoint,
-}
-
-impl Attach {
-    /// `enum bpf_attach_type`.
-    pub(super) const fn number(self) -> u32 {
-        match self {
-            Self::Tracepoint => 23,
-            Self::TaskIterator => 28,
-        }
-    }
+    Tracepoint = 23,
+    /// For each thread that an iterator visits.
+    TaskIterator = 28,
 }
 
 /// A program but for its code.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct ProgramSpec<'a> {
     /// Shown by bpftool: at most 15 letters, digits, `_` and `.`.
     pub(crate) name: &'a str,
@@ -60,22 +51,12 @@ struct LoadAttributes {
     name: [u8; 16],
     interface: u32,
     attach_type: u32,
-    btf: u32,
-    function_info_size: u32,
-    function_info: u64,
-    function_infos: u32,
-    line_info_size: u32,
-    line_info: u64,
-    line_infos: u32,
+    debug_information: [u32; 9],
     attach_btf_id: u32,
 }
 
 /// Loads a program. The verifier writes a text with a terminating NUL into `log`; kernels before 6.4 keep its
 /// start if it does not fit, later ones its end. The kernel is much faster without a log.
-///
-/// # Errors
-/// `EPERM`: denied, or above the limit of locked memory; `EINVAL`, `EACCES`, `E2BIG` and others of the
-/// verifier; `ENOSPC` if the log does not fit.
 pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>) -> Result<OwnedFd, Errno> {
     let mut name = [0; 16];
     let length = spec.name.len().min(name.len() - 1);
@@ -86,7 +67,7 @@ pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>)
         code: address(code.as_ptr()),
         license: address(LICENSE.as_ptr()),
         name,
-        attach_type: spec.attach.number(),
+        attach_type: spec.attach as u32,
         attach_btf_id: spec.btf_id,
         ..LoadAttributes::default()
     };
@@ -100,18 +81,10 @@ pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>)
     unsafe { command::open(PROG_LOAD, &mut attributes) }
 }
 
-/// The fields for `BPF_RAW_TRACEPOINT_OPEN`.
-#[repr(C)]
-struct OpenTracepoint {
-    /// NULL: the program names its tracepoint.
-    name: u64,
-    program: u32,
-    reserved: u32,
-}
-
 /// Runs a program of [`Attach::Tracepoint`] at its tracepoint until the returned descriptor is closed.
 pub(crate) fn attach_tracepoint(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let mut attributes = OpenTracepoint { name: 0, program: number(program), reserved: 0 };
+    // The program names its tracepoint: the address of a name, of 64 bits, is NULL.
+    let (name, reserved) = ([0; 2], 0);
     // SAFETY: the attributes have no address but NULL.
-    unsafe { command::open(RAW_TRACEPOINT_OPEN, &mut attributes) }
+    unsafe { command::open(RAW_TRACEPOINT_OPEN, &mut [name[0], name[1], number(program), reserved]) }
 }

@@ -31,11 +31,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `size` bytes: a power of two and at least a page.
-    ///
-    /// # Errors
-    /// `EPERM`: denied, or above the limit of locked memory; `EINVAL` for a kernel without ring buffers (before
-    /// 5.8); `E2BIG`, `ENOMEM`.
+    /// A ring of at least `size` bytes: a power of two and at least a page. `EINVAL` for a kernel without ring buffers
+    /// (before 5.8).
     pub(crate) fn new(size: u32) -> Result<Self, Errno> {
         let page = page_size()?;
         let size = usize::try_from(size).ok().and_then(|size| size.max(page).checked_next_power_of_two());
@@ -53,10 +50,8 @@ impl Ring {
         })
     }
 
-    /// Calls `each` with every record that was complete when this started, in order, and frees its space.
-    ///
-    /// # Errors
-    /// `EBADMSG` if positions or lengths do not fit the ring.
+    /// Calls `each` with every record that was complete when this started, in order, and frees its space. `EBADMSG` if
+    /// positions or lengths do not fit the ring.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         let end = acquire(|| position(&self.producer).load(Ordering::Relaxed));
         let mut start = position(&self.consumer).load(Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::super::btf::{Btf, TypeKind};
+use super::super::btf::{Btf, kind};
 use super::super::columns;
 use super::super::path::{FieldLocation, resolve};
 
@@ -51,7 +51,7 @@ pub(crate) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
 }
 
 fn in_task(btf: &Btf<'_>, path: &str) -> Option<FieldLocation> {
-    resolve(btf, btf.find(TypeKind::Struct, "task_struct").unwrap(), path)
+    resolve(btf, btf.find(kind::STRUCT, "task_struct").unwrap(), path)
 }
 
 /// Every path that programs can read.
@@ -93,12 +93,12 @@ fn a_new_path_needs_the_types_of_one_kernel() {
 #[test]
 fn every_kernel_has_what_programs_attach_to() {
     each_kernel(|kernel, btf| {
-        assert!(btf.find(TypeKind::Function, "bpf_iter_task").is_some(), "{kernel}");
-        assert!(btf.find(TypeKind::Struct, "bpf_iter_meta").is_some(), "{kernel}");
+        assert!(btf.find(kind::FUNC, "bpf_iter_task").is_some(), "{kernel}");
+        assert!(btf.find(kind::STRUCT, "bpf_iter_meta").is_some(), "{kernel}");
         for tracepoint in ["btf_trace_sched_process_exit", "btf_trace_sched_process_free"] {
-            assert!(btf.find(TypeKind::Typedef, tracepoint).is_some(), "{kernel}: {tracepoint}");
+            assert!(btf.find(kind::TYPEDEF, tracepoint).is_some(), "{kernel}: {tracepoint}");
         }
-        let has_cast = btf.find(TypeKind::Function, "bpf_rdonly_cast").is_some();
+        let has_cast = btf.find(kind::FUNC, "bpf_rdonly_cast").is_some();
         assert_eq!(has_cast, !["5.10", "6.1"].contains(&kernel), "{kernel}: added in Linux 6.2");
     });
 }
