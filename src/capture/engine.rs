@@ -4,18 +4,18 @@ use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
 use super::bpf::setup::BpfEngine;
-use super::bpf::walk::BpfWalked;
+use super::bpf::walk::BpfThreads;
+use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
 use super::procfs::folder::Folder;
-use super::procfs::pids;
-use super::procfs::walk::Walk;
+use super::procfs::{pids, walk};
+use super::read_threads::ReadThreads;
 use super::start::{Start, nanoseconds};
-use super::walked::Walked;
 use crate::model::{BpfObstacle, BpfUse, HostContext, NoBpf};
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
-pub(super) enum Chosen {
+pub(super) enum SelectedEngine {
     /// BPF, loaded.
     Bpf(Box<BpfEngine>),
     /// procfs, and why not BPF, if that was wanted.
@@ -23,16 +23,15 @@ pub(super) enum Chosen {
 }
 
 /// What a snapshot says about the engine.
-pub(super) struct Used {
-    /// Its name.
+pub(super) struct EngineReport {
     pub(super) engine: &'static str,
     pub(super) no_bpf: Option<NoBpf>,
     pub(super) bpf: Option<BpfUse>,
 }
 
-impl Chosen {
+impl SelectedEngine {
     /// BPF if it is wanted and available, for so many captures.
-    pub(super) fn by(options: &Options, procfs: &Folder, captures: usize) -> Result<Self, CaptureError> {
+    pub(super) fn select(options: &Options, procfs: &Folder, captures: usize) -> Result<Self, CaptureError> {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
@@ -51,23 +50,24 @@ impl Chosen {
     }
 
     /// Reads the threads of the processes that procfs has listed.
-    pub(super) fn walk(
+    pub(super) fn read(
         &self,
-        walk: &Walk<'_>,
+        context: &CaptureContext<'_>,
         (host, start): (&HostContext, Start),
         pids: &[u32],
         pool: &ThreadPool,
-    ) -> (Walked, Used) {
-        let by_procfs = |no_bpf| (walk.run(pids, pool), Used { engine: "procfs", no_bpf, bpf: None });
+    ) -> (ReadThreads, EngineReport) {
+        let by_procfs =
+            |no_bpf| (walk::read(context, pids, pool), EngineReport { engine: "procfs", no_bpf, bpf: None });
         let engine = match self {
             Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
             Self::Bpf(engine) => engine,
         };
-        match engine.walk(walk, &HostParameters::read(host, start), pids, pool) {
-            Ok(BpfWalked { walked, missed_processes }) => {
-                let used =
-                    BpfUse { setup_ns: nanoseconds(engine.setup), dropped: engine.dropped_metrics(), missed_processes };
-                (walked, Used { engine: "bpf", no_bpf: None, bpf: Some(used) })
+        match engine.walk(context, &HostParameters::read(host, start), pids, pool) {
+            Ok(BpfThreads { read, missed_processes }) => {
+                let (setup_ns, dropped) = (nanoseconds(engine.setup), engine.dropped_metrics());
+                let bpf = Some(BpfUse { setup_ns, dropped, missed_processes });
+                (read, EngineReport { engine: "bpf", no_bpf: None, bpf })
             }
             Err(errno) => {
                 tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
@@ -85,24 +85,24 @@ mod tests {
 
     use super::super::capturer::Capturer;
     use super::super::enrich::smaps::Smaps;
-    use super::super::options::Ask;
+    use super::super::options::Use;
     use super::*;
 
-    fn chosen(engine: Engine, procfs: &Path) -> Result<Chosen, CaptureError> {
+    fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
-        Chosen::by(&options, &Folder::open(procfs).unwrap(), 1)
+        SelectedEngine::select(&options, &Folder::open(procfs).unwrap(), 1)
     }
 
     #[test]
     fn processes_are_read_by_procfs_if_the_iterator_fails() {
         // The search for jemalloc in all programs of this host takes long.
-        let options = Options { engine: Engine::Bpf, jemalloc: Ask::No, ..Options::default() };
+        let options = Options { engine: Engine::Bpf, jemalloc: Use::Disabled, ..Options::default() };
         let mut capturer = match Capturer::new(options, 1) {
             Ok(capturer) => capturer,
             Err(error) => return skipped(Missing::Privilege(error)),
         };
-        let Chosen::Bpf(engine) = &capturer.engine else { panic!("the options demand it") };
+        let SelectedEngine::Bpf(engine) = &capturer.engine else { panic!("the options demand it") };
         let unreadable = File::open("/").unwrap();
         engine.replace_iterators(unreadable.into());
         let snapshot = capturer.capture(Smaps::Never).unwrap();
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn selected_processes_are_read_by_procfs() {
         let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
-        let by = |options: &Options| Chosen::by(options, &Folder::open("/proc".as_ref()).unwrap(), 1);
-        let Ok(Chosen::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
+        let by = |options: &Options| SelectedEngine::select(options, &Folder::open("/proc".as_ref()).unwrap(), 1);
+        let Ok(SelectedEngine::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
         assert_eq!(no_bpf, BpfObstacle::SelectedProcesses.into());
         options.engine = Engine::Bpf;
         assert!(by(&options).is_err_and(|error| error.to_string().contains("--pid")));
@@ -126,9 +126,11 @@ mod tests {
     fn a_recorded_tree_is_read_by_procfs() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(std::process::id().to_string(), dir.path().join("self")).unwrap();
-        let Ok(Chosen::Procfs(Some(no_bpf))) = chosen(Engine::Auto, dir.path()) else { panic!("it has no threads") };
+        let Ok(SelectedEngine::Procfs(Some(no_bpf))) = chosen(Engine::Auto, dir.path()) else {
+            panic!("it has no threads")
+        };
         assert_eq!(no_bpf, BpfObstacle::NotLive.into());
-        assert!(matches!(chosen(Engine::Procfs, dir.path()), Ok(Chosen::Procfs(None))), "BPF was not wanted");
+        assert!(matches!(chosen(Engine::Procfs, dir.path()), Ok(SelectedEngine::Procfs(None))), "BPF was not wanted");
         let Err(error) = chosen(Engine::Bpf, dir.path()) else { panic!("it has no threads") };
         let error = error.to_string();
         assert!(error.contains("another procfs") && error.contains("Fix: use --engine auto"), "{error}");

@@ -2,7 +2,9 @@
 //! absent, and counted by reason. A capture fails only if nothing useful can be read.
 
 mod bpf;
+mod capture_info;
 mod capturer;
+mod context;
 mod css_sets;
 mod engine;
 mod enrich;
@@ -11,23 +13,23 @@ mod exits;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
-mod myself;
 mod options;
 mod process;
 mod procfs;
+mod read_threads;
 mod start;
 mod tally;
+mod thread_flags;
 mod ticks;
-mod walked;
 
 pub use self::capturer::Capturer;
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
-use self::host::context::{self, BootConstants};
+use self::host::context::BootConstants;
 use self::host::mounts::Mounts;
-pub use self::options::{Ask, Engine, Options, Roots};
+pub use self::options::{Engine, Options, Roots, Use};
 use crate::model::{BpfObstacle, CtprofSnapshot, HostContext, NoBpf};
 
 /// Captures every thread of every process.
@@ -69,7 +71,7 @@ pub fn bpf_pass() -> Result<(), CaptureError> {
 /// The host, without a capture.
 #[must_use]
 pub fn host(roots: &Roots) -> HostContext {
-    context::read(roots, &Mounts::read(roots), &BootConstants::read(roots))
+    host::context::read(roots, &Mounts::read(roots), &BootConstants::read(roots))
 }
 
 #[cfg(test)]

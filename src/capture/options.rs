@@ -58,9 +58,9 @@ pub struct Options {
     /// When to read `smaps_rollup`.
     pub smaps: Smaps,
     /// Whether to use taskstats.
-    pub taskstats: Ask,
+    pub taskstats: Use,
     /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
-    pub jemalloc: Ask,
+    pub jemalloc: Use,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
 }
@@ -99,12 +99,12 @@ impl Engine {
 
 /// Whether to use an optional source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ask {
+pub enum Use {
     /// Use it.
     #[default]
-    Yes,
+    Enabled,
     /// Do not use it.
-    No,
+    Disabled,
 }
 
 /// Worker threads beyond this wait for each other.

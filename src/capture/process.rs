@@ -4,18 +4,17 @@ use std::sync::OnceLock;
 
 use nix::errno::Errno;
 
+use super::context::CaptureContext;
 use super::enrich::jemalloc::Attachment;
-use super::procfs::folder::{Folder, IdName, Numbered, is_gone};
+use super::procfs::folder::{Folder, Numbered, is_gone};
 use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
 use super::procfs::text;
-use super::tally::{File, Tally};
-use crate::model::{Name, printable};
+use super::tally::Tally;
+use crate::model::{Name, SourceFile, printable};
 
 /// One process, shared by the workers that read parts of it.
 pub(super) struct Process {
-    /// Process id.
     pub(super) id: u32,
-    /// Its directory.
     pub(super) folder: Folder,
     name: OnceLock<Name>,
     /// Its jemalloc, once searched for.
@@ -23,9 +22,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the directory of process `id`.
-    pub(super) fn open(procfs: &Folder, id: u32) -> Result<Self, Errno> {
-        Ok(Self::new(id, procfs.folder(IdName::new(id).as_c_str())?))
+    /// Opens the directory of process `id`; `None` if it has exited. Another error is counted as one of `file`.
+    pub(super) fn open(context: &CaptureContext<'_>, id: u32, file: SourceFile) -> Option<Self> {
+        match context.procfs.folder(&id.to_string()) {
+            Ok(folder) => return Some(Self::new(id, folder)),
+            Err(errno) if is_gone(errno) => {}
+            Err(errno) => {
+                tracing::debug!(pid = id, ?errno, "cannot open the process's directory");
+                context.tally.failed(file, errno, 1);
+            }
+        }
+        None
     }
 
     pub(super) fn new(id: u32, folder: Folder) -> Self {
@@ -36,7 +43,7 @@ impl Process {
     pub(super) fn name(&self) -> &Name {
         self.name.get_or_init(|| {
             let mut buffer = Vec::new();
-            let comm = self.folder.read(c"comm", &mut buffer).unwrap_or_default();
+            let comm = self.folder.read("comm", &mut buffer).unwrap_or_default();
             printable(comm.strip_suffix(b"\n").unwrap_or(comm)).into()
         })
     }
@@ -48,7 +55,7 @@ impl Process {
 
     /// Whether the process has not exited. A zombie has.
     pub(super) fn is_alive(&self) -> bool {
-        alive(self.folder.read(File::Stat.name(), &mut Vec::new()))
+        alive(self.folder.read("stat", &mut Vec::new()))
     }
 
     /// When it started, in ticks; `None` if that cannot be read.
@@ -64,40 +71,39 @@ impl Process {
     /// A field of `stat` by number.
     fn stat(&self, wanted: u8) -> Option<u64> {
         let mut buffer = Vec::new();
-        let (_, mut fields) = text::stat(self.folder.read(File::Stat.name(), &mut buffer).ok()?)?;
+        let (_, mut fields) = text::stat(self.folder.read("stat", &mut buffer).ok()?)?;
         fields.find(|(number, _)| *number == wanted).and_then(|(_, value)| text::unsigned(value))
     }
 
     /// Whether its thread `tid` has not exited.
     pub(super) fn has_thread(&self, tid: u32) -> bool {
         let mut stat = Vec::new();
-        match self.folder.folder(c"task") {
-            Ok(tasks) => alive(Numbered::new(&tasks, tid).read(File::Stat.name(), &mut stat)),
+        match self.folder.folder("task") {
+            Ok(tasks) => alive(Numbered::new(&tasks, tid).read("stat", &mut stat)),
             Err(errno) => alive(Err(errno)),
         }
     }
 
     /// The id of its thread `tid` in the PID namespace that the process is in.
     pub(super) fn innermost_id(&self, tid: u32) -> Option<u32> {
-        let (tasks, mut status) = (self.folder.folder(c"task").ok()?, Vec::new());
-        let status = Numbered::new(&tasks, tid).read(File::Status.name(), &mut status).ok()?;
+        let (tasks, mut status) = (self.folder.folder("task").ok()?, Vec::new());
+        let status = Numbered::new(&tasks, tid).read("status", &mut status).ok()?;
         let ids = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
         let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(text::unsigned);
         last.and_then(|id| u32::try_from(id).ok())
     }
 
     /// Counts and logs a file that could not be read, of a thread or (with the leader's id) of the process.
-    pub(super) fn unread(&self, tid: u32, file: File, errno: Errno, tally: &mut Tally) {
-        let name = file.name().to_str().expect("names of files are ASCII");
-        tracing::debug!(file = name, pid = self.id, tid, process = ?self.name(), errno = ?errno, "cannot read");
-        tally.failed(file, errno);
+    pub(super) fn unread(&self, tid: u32, file: SourceFile, errno: Errno, tally: &Tally) {
+        tracing::debug!(file = file.name(), pid = self.id, tid, process = ?self.name(), errno = ?errno, "cannot read");
+        tally.failed(file.clone(), errno, 1);
         tally.name_unread(file, self.name(), || self.is_alive());
     }
 
     /// Panics in test builds, for process ids that no kernel has (`PID_MAX_LIMIT`).
     #[cfg(test)]
     pub(super) fn panic_in(&self, stage: &str) {
-        let stages = ["reader", "enricher", "listing"];
+        let stages = ["reader", "sources", "listing"];
         let panics = (4_000_000_001..).zip(stages).any(|panics| panics == (self.id, stage));
         assert!(!panics, "on purpose, in the {stage}");
     }
@@ -118,7 +124,6 @@ fn alive(stat: Result<&[u8], Errno>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::SourceFile;
 
     /// A process of a recorded tree, with a name and a state.
     fn process(dir: &tempfile::TempDir, name: &str, state: char) -> Process {
@@ -131,13 +136,10 @@ mod tests {
     fn processes_that_exited_meanwhile_are_not_named() {
         for (state, names) in [('S', &["postgres".to_owned()][..]), ('Z', &[])] {
             let dir = tempfile::tempdir().unwrap();
-            let (process, mut tally) = (process(&dir, "postgres", state), Tally::default());
-            process.unread(901, File::Io, Errno::EACCES, &mut tally);
-            assert_eq!(
-                tally.summary().unread_names.get(&SourceFile::Io).map_or(&[][..], Vec::as_slice),
-                names,
-                "{state}"
-            );
+            let (process, tally) = (process(&dir, "postgres", state), Tally::default());
+            process.unread(901, SourceFile::Io, Errno::EACCES, &tally);
+            let unread = &tally.lock().parse.unread_names;
+            assert_eq!(unread.get(&SourceFile::Io).map_or(&[][..], Vec::as_slice), names, "{state}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::values::{
     COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of, ring_size, size,
     threshold, variant,
 };
-use crate::capture::{Ask, Engine, Smaps};
+use crate::capture::{Engine, Smaps, Use};
 use crate::compare::{
     Flatten, Form, Gate, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, Sides, SortKey, Threshold,
 };
@@ -271,12 +271,12 @@ enum SmapsWhen {
 }
 
 impl Sources {
-    pub(super) fn jemalloc(&self) -> Ask {
-        if self.no_jemalloc { Ask::No } else { Ask::Yes }
+    pub(super) fn jemalloc(&self) -> Use {
+        if self.no_jemalloc { Use::Disabled } else { Use::Enabled }
     }
 
-    pub(super) fn taskstats(&self) -> Ask {
-        if self.no_taskstats { Ask::No } else { Ask::Yes }
+    pub(super) fn taskstats(&self) -> Use {
+        if self.no_taskstats { Use::Disabled } else { Use::Enabled }
     }
 
     pub(super) fn smaps(&self) -> Smaps {

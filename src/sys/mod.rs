@@ -5,7 +5,6 @@ pub(crate) mod affinity;
 pub(crate) mod bpf;
 pub(crate) mod capabilities;
 pub(crate) mod descriptor;
-pub(crate) mod directory;
 pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod priority;

@@ -5,48 +5,46 @@ use std::hash::Hash;
 
 use nix::errno::Errno;
 
+use super::super::context::CaptureContext;
 use super::super::procfs::cgroup_paths::CgroupPaths;
 use super::super::procfs::folder::Numbered;
 use super::super::procfs::parsers::Parsers;
-use super::super::procfs::task::{PF_EXITING, PF_WQ_WORKER};
-use super::super::procfs::walk::Walk;
-use super::super::tally::{File, Tally};
+use super::super::thread_flags::{PF_EXITING, PF_WQ_WORKER};
 use super::read::ThreadFacts;
-use crate::model::{Metrics, Name, ThreadState, may_be_cut, printable};
+use crate::model::{Metrics, Name, SourceFile, ThreadState, may_be_cut, printable};
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
 pub(super) fn complete_threads(
-    walk: &Walk<'_>,
+    context: &CaptureContext<'_>,
     threads: &mut [ThreadState],
     facts: &[ThreadFacts],
-    tally: &mut Tally,
 ) -> BTreeSet<Name> {
     let mut buffer = Vec::new();
-    threads.iter_mut().zip(facts).for_each(|(thread, facts)| name(walk, thread, facts.flags, &mut buffer));
-    sched_ext(walk, threads, facts, &mut buffer);
-    cgroups(walk, threads, facts, &mut buffer, tally)
+    threads.iter_mut().zip(facts).for_each(|(thread, facts)| name(context, thread, facts.flags, &mut buffer));
+    sched_ext(context, threads, facts, &mut buffer);
+    cgroups(context, threads, facts, &mut buffer)
 }
 
 /// Kernel threads have longer names in procfs than in the kernel's `comm` (`proc_task_name` of fs/proc/array.c).
-fn name(walk: &Walk<'_>, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<u8>) {
+fn name(context: &CaptureContext<'_>, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<u8>) {
     let may_be_longer = flags & PF_WQ_WORKER != 0 || may_be_cut(&thread.comm);
     if thread.kernel_thread
         && may_be_longer
-        && let Ok(text) = Numbered::new(walk.procfs, thread.tid).read(c"comm", buffer)
+        && let Ok(text) = Numbered::new(context.procfs, thread.tid).read("comm", buffer)
     {
         thread.comm = printable(text.strip_suffix(b"\n").unwrap_or(text)).into();
     }
-    thread.name_complete = walk.whole_names.include(flags, &thread.comm);
+    thread.name_complete = context.whole_names.include(flags, &thread.comm);
 }
 
 /// Whether a thread is under sched_ext depends on its scheduling class.
-fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
+fn sched_ext(context: &CaptureContext<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
     let mut parsers = Parsers::new();
     let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread, facts.sched_class));
     let of_class = read_by_key(keys, |thread| {
         let mut metrics = Metrics::default();
-        if let Ok(text) = file_of(walk, thread.tid, File::Sched, buffer)? {
-            parsers.put_all(File::Sched, text, &mut metrics);
+        if let Ok(text) = file_of(context, thread.tid, &SourceFile::Sched, buffer)? {
+            parsers.put_all(&SourceFile::Sched, text, &mut metrics);
         }
         Some(metrics.ext_enabled)
     });
@@ -59,15 +57,15 @@ fn sched_ext(walk: &Walk<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts]
 /// Threads with one `css_set` were in the same cgroups when BPF read them. One of them can have moved since, so two
 /// processes have to agree. If they do not, each process has its own.
 fn cgroups(
-    walk: &Walk<'_>,
+    context: &CaptureContext<'_>,
     threads: &mut [ThreadState],
     facts: &[ThreadFacts],
     buffer: &mut Vec<u8>,
-    tally: &mut Tally,
 ) -> BTreeSet<Name> {
     let mut paths = CgroupPaths::default();
-    let mut read =
-        |thread: &ThreadState| Some(file_of(walk, thread.tid, File::Cgroup, buffer)?.map(|text| paths.identify(text)));
+    let mut read = |thread: &ThreadState| {
+        Some(file_of(context, thread.tid, &SourceFile::Cgroup, buffer)?.map(|text| paths.identify(text)))
+    };
     // procfs shows a thread that is exiting in the root of hierarchies of version 1 (`proc_cgroup_show`).
     let key = |facts: &ThreadFacts| Some((facts.cgroups?, facts.flags & PF_EXITING));
     let keyed = || threads.iter().zip(facts).filter_map(|(thread, facts)| Some((thread, key(facts)?)));
@@ -82,7 +80,7 @@ fn cgroups(
     let uncertain = keyed().filter(|(_, set)| !is_certain(set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
     let of_process = read_by_key(uncertain, &mut read);
     let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(set));
-    walk.css_sets.learn(living.filter_map(|((set, _), (_, read))| Some((*set, read.as_ref().ok()?.clone()?))));
+    context.css_sets.learn(living.filter_map(|((set, _), (_, read))| Some((*set, read.as_ref().ok()?.clone()?))));
     for (thread, facts) in threads.iter_mut().zip(facts) {
         let Some(set) = key(facts) else { continue };
         let read = match is_certain(&set) {
@@ -91,7 +89,7 @@ fn cgroups(
         };
         match read {
             Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),
-            Some(Err(errno)) => tally.failed(File::Cgroup, *errno),
+            Some(Err(errno)) => context.tally.failed(SourceFile::Cgroup, *errno, 1),
             None => {}
         }
     }
@@ -99,11 +97,16 @@ fn cgroups(
 }
 
 /// A file of a thread; `None` if the thread has exited.
-fn file_of<'b>(walk: &Walk<'_>, tid: u32, file: File, buffer: &'b mut Vec<u8>) -> Option<Result<&'b [u8], Errno>> {
-    let mut files = Numbered::new(walk.procfs, tid);
+fn file_of<'b>(
+    context: &CaptureContext<'_>,
+    tid: u32,
+    file: &SourceFile,
+    buffer: &'b mut Vec<u8>,
+) -> Option<Result<&'b [u8], Errno>> {
+    let mut files = Numbered::new(context.procfs, tid);
     match files.read(file.name(), buffer) {
         Err(Errno::ESRCH) => None,
-        Err(Errno::ENOENT) if !files.has(File::Stat.name()) => None,
+        Err(Errno::ENOENT) if !files.has("stat") => None,
         result => Some(result),
     }
 }
@@ -126,19 +129,14 @@ fn read_by_key<'t, K: Copy + Eq + Hash, T>(
 mod tests {
     use std::fs;
     use std::mem;
-    use std::time::Instant;
 
     use tempfile::TempDir;
 
-    use super::super::super::css_sets::CssSets;
-    use super::super::super::enrich::Sources;
-    use super::super::super::options::Tree;
-    use super::super::super::procfs::folder::Folder;
-    use super::super::super::procfs::task::{PF_KTHREAD, WholeNames};
+    use super::super::super::context::in_context;
+    use super::super::super::thread_flags::{PF_KTHREAD, WholeNames};
     use super::super::read::BpfThread;
     use super::*;
-    use crate::model::SourceFile;
-    use crate::process::Progress;
+    use crate::model::CtprofParseSummary;
 
     /// A recorded procfs with these files.
     fn recorded(files: &[(&str, &str)]) -> TempDir {
@@ -151,24 +149,16 @@ mod tests {
         dir
     }
 
-    fn completed(dir: &TempDir, threads: &mut [BpfThread]) -> (BTreeSet<Name>, Tally) {
-        let walk = Walk {
-            procfs: &Folder::open(dir.path()).unwrap(),
-            tree: Tree::Elsewhere,
-            whole_names: WholeNames { kthreads: true, workqueue_workers: true },
-            sources: &Sources { taskstats: None, jemalloc: None },
-            page_size: 4096,
-            start: Instant::now(),
-            capturing_process: None,
-            progress: &Progress::default(),
-            css_sets: &CssSets::default(),
-        };
-        let mut tally = Tally::default();
+    fn completed(dir: &TempDir, threads: &mut [BpfThread]) -> (BTreeSet<Name>, CtprofParseSummary) {
         let take = |thread: &mut BpfThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
         let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
-        let cgroups = complete_threads(&walk, &mut states, &facts, &mut tally);
+        let whole_names = WholeNames { kthreads: true, workqueue_workers: true };
+        let completed = in_context(dir.path(), |context| {
+            let cgroups = complete_threads(&CaptureContext { whole_names, ..*context }, &mut states, &facts);
+            (cgroups, mem::take(&mut context.tally.lock().parse).concluded())
+        });
         threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);
-        (cgroups, tally)
+        completed
     }
 
     fn thread(tid: u32, comm: &str) -> BpfThread {
@@ -201,12 +191,12 @@ mod tests {
         let mut threads: Vec<_> = (1..=51).map(|tid| thread(tid, "x")).collect();
         threads.push(with(|facts| facts.cgroups = Some(0xc1), thread(60, "y")));
         threads.push(with(|facts| facts.cgroups = None, thread(61, "unknown")));
-        let (cgroups, tally) = completed(&dir, &mut threads);
+        let (cgroups, summary) = completed(&dir, &mut threads);
         let mut expected = vec![Some("/a"); 51];
         expected.extend([Some("/z"), None]);
         assert_eq!(cgroups_of(&threads), expected);
         assert_eq!(cgroups, ["/a", "/z"].map(Name::from).into());
-        assert_eq!(tally.summary().read_failures, 0);
+        assert_eq!(summary.read_failures, 0);
     }
 
     #[test]
@@ -242,8 +232,8 @@ mod tests {
     fn a_file_that_cannot_be_read_is_counted_for_each_thread_like_by_procfs() {
         let dir = recorded(&[("7/stat", ""), ("8/stat", ""), ("9/stat", ""), ("9/cgroup/is-a-directory", "")]);
         let mut threads = [thread(7, "a"), thread(8, "b"), with(|facts| facts.cgroups = Some(1), thread(9, "c"))];
-        let (_, tally) = completed(&dir, &mut threads);
-        let failures = &tally.summary().read_failures_by_errno[&SourceFile::Cgroup];
+        let (_, summary) = completed(&dir, &mut threads);
+        let failures = &summary.read_failures_by_errno[&SourceFile::Cgroup];
         let counts: Vec<_> = failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect();
         assert_eq!(counts, [("EISDIR".to_owned(), 1), ("ENOENT".to_owned(), 2)]);
     }

@@ -1,18 +1,13 @@
-//! The threads of each process together: counters of the process, and the values of other sources.
-
-use std::sync::{Mutex, PoisonError};
+//! The threads of each process together: counters and memory of the process.
 
 use rayon::ThreadPool;
 
-use super::super::enrich::Enricher;
+use super::super::context::{CaptureContext, in_all_workers};
 use super::super::process::Process;
 use super::super::procfs::folder::is_gone;
 use super::super::procfs::parsers::Parsers;
-use super::super::procfs::walk::Walk;
-use super::super::tally::{File, Tally};
-use super::super::walked::Walked;
 use super::read::ThreadFacts;
-use crate::model::{FieldForm, METRICS, Metric, Metrics, Party, ThreadState};
+use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile, ThreadState};
 
 /// The threads of one process, in the order of ids.
 struct ProcessThreads<'t> {
@@ -31,25 +26,17 @@ fn processes<'t>(
     })
 }
 
-/// Completes threads in the order of ids, in all workers. Returns what these have counted.
+/// Completes threads in the order of ids, in all workers.
 pub(super) fn complete(
-    walk: &Walk<'_>,
+    context: &CaptureContext<'_>,
     threads: &mut [ThreadState],
     facts: &mut [ThreadFacts],
     pool: &ThreadPool,
-) -> Vec<Walked> {
-    let processes = Mutex::new(processes(threads, facts));
-    let next = || processes.lock().unwrap_or_else(PoisonError::into_inner).next();
-    pool.broadcast(|_| {
-        let mut enricher = Enricher::without_taskstats(walk.sources);
+) {
+    in_all_workers(pool, processes(threads, facts), |processes| {
         let mut memory = ResidentMemory::new();
-        while let Some(process) = next() {
-            process.complete(walk, &mut memory, &mut enricher);
-            walk.progress.advance(1);
-        }
-        enricher.release();
-        enricher.finish()
-    })
+        processes.for_each(|process| process.complete(context, &mut memory));
+    });
 }
 
 /// Reads the kinds of resident memory that BPF cannot read, from `status`.
@@ -68,55 +55,39 @@ impl ResidentMemory {
     }
 
     /// Fills what a leader lacks. A process that is exiting has released its memory.
-    fn complete(&mut self, process: &Process, leader: &mut Metrics, tally: &mut Tally) {
-        if self.metrics.iter().all(|metric| metric.get(leader).is_some()) {
+    fn complete(&mut self, context: &CaptureContext<'_>, leader: &mut ThreadState, resident_bytes: &mut Option<u64>) {
+        if resident_bytes.is_some() && self.metrics.iter().all(|metric| metric.get(&leader.metrics).is_some()) {
             return;
         }
+        // A process that has exited meanwhile has no memory left.
+        let process = context.procfs.folder(&leader.tgid.to_string()).ok();
+        let process = process.map(|folder| Process::new(leader.tgid, folder));
+        // Below Linux 6.2, a lockdown keeps the counters from BPF.
+        let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
+        resident_bytes.get_or_insert_with(|| pages().saturating_mul(context.page_size));
+        let Some(process) = process else { return };
         let mut read = Metrics::default();
-        match process.folder.read(File::Status.name(), &mut self.buffer) {
-            Ok(text) => self.parsers.put_all(File::Status, text, &mut read),
+        match process.folder.read("status", &mut self.buffer) {
+            Ok(text) => self.parsers.put_all(&SourceFile::Status, text, &mut read),
             Err(errno) if is_gone(errno) => {}
-            Err(errno) => process.unread(process.id, File::Status, errno, tally),
+            Err(errno) => process.unread(process.id, SourceFile::Status, errno, context.tally),
         }
         for metric in &self.metrics {
             if let Some(value) = metric.get(&read) {
-                metric.set(leader, value).expect("a metric holds its own values");
+                metric.set(&mut leader.metrics, value).expect("a metric holds its own values");
             }
         }
     }
 }
 
 impl ProcessThreads<'_> {
-    fn complete(self, walk: &Walk<'_>, memory: &mut ResidentMemory, enricher: &mut Enricher<'_>) {
+    fn complete(self, context: &CaptureContext<'_>, memory: &mut ResidentMemory) {
         let Self { threads, facts } = self;
-        let Some((tgid, kernel_thread)) = threads.first().map(|first| (first.tgid, first.kernel_thread)) else {
-            return;
-        };
-        let leader = facts.iter().position(|facts| facts.process.is_some());
-        if let Some(leader) = leader {
-            let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
-            let living: Vec<_> = living.collect();
-            let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
-            threads[leader].process = process.map(Box::new);
-        }
-        if Some(tgid) == walk.capturing_process {
-            threads.iter_mut().for_each(|thread| thread.party = Some(Party::Ctprof));
-        }
-        // Kernel threads have no memory of their own. A process that has exited meanwhile has none left.
-        let process = if kernel_thread { None } else { Process::open(walk.procfs, tgid).ok() };
-        if let Some(leader) = leader {
-            // Below Linux 6.2, a lockdown keeps the counters from BPF. An exiting process has released its memory.
-            let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
-            facts[leader].resident_bytes.get_or_insert_with(|| pages().saturating_mul(walk.page_size));
-        }
-        let Some(process) = process else { return };
-        if let Some(leader) = leader {
-            memory.complete(&process, &mut threads[leader].metrics, enricher.tally());
-        }
-        if let Some(leader) = threads.iter().find(|thread| thread.is_leader()) {
-            process.learn_name(&leader.comm);
-        }
-        let pointers: Vec<_> = facts.iter().map(|facts| facts.thread_pointer).collect();
-        enricher.complete(&process, threads, &pointers);
+        let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
+        let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
+        let living: Vec<_> = living.collect();
+        let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
+        threads[leader].process = process.map(Box::new);
+        memory.complete(context, &mut threads[leader], &mut facts[leader].resident_bytes);
     }
 }

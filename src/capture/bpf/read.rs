@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::procfs::task::{PF_EXITING, PF_KTHREAD};
+use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::columns;
 use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;

@@ -2,18 +2,17 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
-use super::super::enrich::guarded;
+use super::super::context::CaptureContext;
 use super::super::procfs::folder::Folder;
-use super::super::procfs::text;
-use super::super::procfs::walk::Walk;
-use super::super::tally::{File, Tally};
-use super::super::walked::Walked;
+use super::super::procfs::{self, text};
+use super::super::read_threads::ReadThreads;
+use super::super::tally::Tally;
 use super::host_parameters::HostParameters;
 use super::layout::records;
 use super::read::{BpfThread, RecordReader, ThreadFacts};
@@ -22,8 +21,8 @@ use super::{complete, processes};
 use crate::model::{METRICS, SourceFile, ThreadState};
 
 /// All threads, and how many processes procfs had to read.
-pub(in crate::capture) struct BpfWalked {
-    pub(in crate::capture) walked: Walked,
+pub(in crate::capture) struct BpfThreads {
+    pub(in crate::capture) read: ReadThreads,
     pub(in crate::capture) missed_processes: u64,
 }
 
@@ -34,56 +33,62 @@ impl BpfEngine {
     /// Errors of the iterator, which visits threads in the order of their ids, so that any process can lack some.
     pub(in crate::capture) fn walk(
         &self,
-        walk: &Walk<'_>,
+        context: &CaptureContext<'_>,
         facts: &HostParameters,
         pids: &[u32],
         pool: &ThreadPool,
-    ) -> Result<BpfWalked, Errno> {
-        let (threads, mut tally) = self.threads(facts, number_of_threads(walk.procfs), pool)?;
-        let (mut threads, mut thread_facts) = in_order(threads);
-        tally.walked = u64::try_from(threads.len()).unwrap_or(u64::MAX);
-        count_missing_files(&RecordReader::new(&self.layout, facts), threads.len(), &mut tally);
-        let cgroups = complete::complete_threads(walk, &mut threads, &thread_facts, &mut tally);
+    ) -> Result<BpfThreads, Errno> {
+        let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
+        let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
+        context.tally.lock().parse.tids_walked = number;
+        count_missing_files(&RecordReader::new(&self.layout, facts), number, context.tally);
+        let cgroups = complete::complete_threads(context, &mut threads, &thread_facts);
         let missed = missed(pids, &threads);
-        // The walk by procfs announces those that it reads itself.
-        walk.progress.announce(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
-        let counts = processes::complete(walk, &mut threads, &mut thread_facts, pool);
-        let resident =
-            threads.iter().zip(&thread_facts).filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?)));
-        let resident_bytes = resident.collect();
-        let mut walked = Walked { threads, cgroups, resident_bytes, tally, ..Walked::default() };
-        counts.into_iter().for_each(|counts| walked.merge(counts));
-        let by_procfs = if missed.is_empty() { Walked::default() } else { walk.run(&missed, pool) };
+        context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
+        processes::complete(context, &mut threads, &mut thread_facts, pool);
+        let facts = || threads.iter().zip(&thread_facts);
+        let resident_bytes = facts().filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?))).collect();
+        let pointers = facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))).collect();
+        let mut read = ReadThreads { threads, cgroups, resident_bytes, pointers };
+        let by_procfs =
+            if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };
         let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
-        walked.merge(by_procfs);
+        read.merge(by_procfs);
         let missed_processes = u64::try_from(processes).unwrap_or(u64::MAX);
-        Ok(BpfWalked { walked: walked.in_order(), missed_processes })
+        Ok(BpfThreads { read: read.in_order(), missed_processes })
     }
 
     /// The threads of one pass. Workers parse records while the kernel writes the next ones. A panic loses the threads of
     /// its part of the pass, and is counted.
     fn threads(
         &self,
+        context: &CaptureContext<'_>,
         facts: &HostParameters,
-        expected_threads: usize,
         pool: &ThreadPool,
-    ) -> Result<(Vec<BpfThread>, Tally), Errno> {
+    ) -> Result<Vec<BpfThread>, Errno> {
         let (parts, queue) = sync_channel(MAX_QUEUED);
         let queue = Mutex::new(queue);
-        let all = Mutex::new((Vec::with_capacity(expected_threads), Tally::default()));
+        let all = Mutex::new(Vec::with_capacity(number_of_threads(context.procfs)));
+        let new_reader = || RecordReader::new(&self.layout, facts);
+        let parse = |reader: &mut RecordReader, words: &[u64]| {
+            context.guarded(format_args!("records of the BPF iterator"), || {
+                let read: Vec<_> = records(words).filter_map(|record| reader.thread(record)).collect();
+                lock(&all).extend(read);
+            });
+        };
         pool.in_place_scope(|scope| {
             scope.spawn_broadcast(|_, _| {
-                let (mut reader, mut tally) = (RecordReader::new(&self.layout, facts), Tally::default());
+                let mut reader = new_reader();
                 while let Some(words) = next(&queue) {
-                    guarded(format_args!("records of the BPF iterator"), &mut tally, |_| {
-                        let read: Vec<_> = records(&words).filter_map(|record| reader.thread(record)).collect();
-                        lock(&all).0.extend(read);
-                    });
+                    parse(&mut reader, &words);
                 }
-                lock(&all).1.merge(tally);
             });
-            let parts = parts;
-            self.read(|words| parts.send(words).expect("workers take parts until there are no more"))
+            // A pool of the calling thread alone takes no part before the end of the pass.
+            let (parts, mut reader) = (parts, new_reader());
+            self.read(|words| match parts.try_send(words) {
+                Ok(()) => {}
+                Err(TrySendError::Full(words) | TrySendError::Disconnected(words)) => parse(&mut reader, &words),
+            })
         })?;
         Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -110,7 +115,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The number of threads on this host, from `/proc/loadavg`: the last of `runnable/all`.
 fn number_of_threads(procfs: &Folder) -> usize {
     let mut buffer = Vec::new();
-    let text = procfs.read(c"loadavg", &mut buffer).unwrap_or_default();
+    let text = procfs.read("loadavg", &mut buffer).unwrap_or_default();
     let all = text.split(|&byte| byte == b' ').nth(3).and_then(|field| field.split(|&byte| byte == b'/').nth(1));
     all.and_then(text::unsigned).and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0).min(MAX_RESERVED)
 }
@@ -129,12 +134,11 @@ fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
 
 /// Counts the files of procfs with values that the kernel does not have, as procfs does, so that the same causes
 /// are found.
-fn count_missing_files(reader: &RecordReader, threads: usize, tally: &mut Tally) {
-    for file in [File::Stat, File::Schedstat, File::Io, File::Status, File::Sched] {
-        let name = SourceFile::from(file);
-        let mut of_file = METRICS.iter().filter(|metric| metric.file() == name.name() && metric.sources.bpf.is_some());
+fn count_missing_files(reader: &RecordReader, threads: u64, tally: &Tally) {
+    for file in [SourceFile::Stat, SourceFile::Schedstat, SourceFile::Io, SourceFile::Status, SourceFile::Sched] {
+        let mut of_file = METRICS.iter().filter(|metric| metric.file() == file.name() && metric.sources.bpf.is_some());
         if !of_file.any(|metric| reader.has(metric)) {
-            (0..threads).for_each(|_| tally.failed(file, Errno::ENOENT));
+            tally.failed(file, Errno::ENOENT, threads);
         }
     }
 }
@@ -142,16 +146,12 @@ fn count_missing_files(reader: &RecordReader, threads: usize, tally: &mut Tally)
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};
-    use std::time::Instant;
 
-    use super::super::super::css_sets::CssSets;
-    use super::super::super::enrich::Sources;
+    use super::super::super::context::in_context;
     use super::super::super::options::Tree;
-    use super::super::super::procfs::folder::Folder;
-    use super::super::super::procfs::task::WholeNames;
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
-    use crate::process::{Progress, workers};
+    use crate::process::workers;
 
     /// A thread that started at a tick.
     fn thread(tgid: u32, tid: u32, start: u64) -> BpfThread {
@@ -183,9 +183,9 @@ mod tests {
             let mut layout = RecordBuilder::new().layout;
             let absent = (0..).zip(&layout.columns).filter(|(_, column)| is_absent(column.path));
             layout.dropped = absent.map(|(number, _)| number).collect();
-            let mut tally = Tally::default();
-            count_missing_files(&RecordReader::new(&layout, &HostParameters::default()), 3, &mut tally);
-            tally.summary().read_failures_by_file
+            let tally = Tally::default();
+            count_missing_files(&RecordReader::new(&layout, &HostParameters::default()), 3, &tally);
+            std::mem::take(&mut tally.lock().parse).concluded().read_failures_by_file
         };
         assert!(missing(|_| false).is_empty());
         assert!(missing(|path| path == "ioac.rchar").is_empty());
@@ -200,22 +200,15 @@ mod tests {
         };
         // An iterator that visits no thread.
         engine.replace_iterators(tempfile::tempfile().unwrap().into());
-        let walk = Walk {
-            procfs: &Folder::open("/proc".as_ref()).unwrap(),
-            tree: Tree::Live,
-            whole_names: WholeNames::default(),
-            sources: &Sources { taskstats: None, jemalloc: None },
-            page_size: 4096,
-            start: Instant::now(),
-            capturing_process: None,
-            progress: &Progress::default(),
-            css_sets: &CssSets::default(),
-        };
         // The second process does not exist.
         let pids = [std::process::id(), u32::MAX >> 1];
-        let BpfWalked { walked, missed_processes } =
-            engine.walk(&walk, &HostParameters::default(), &pids, &workers(2)).unwrap();
-        assert!(walked.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
-        assert_eq!((missed_processes, walked.threads.is_empty(), walked.tally.ghosts), (1, false, 0));
+        in_context("/proc".as_ref(), |context| {
+            let context = CaptureContext { tree: Tree::Live, ..*context };
+            let BpfThreads { read, missed_processes } =
+                engine.walk(&context, &HostParameters::default(), &pids, &workers(2)).unwrap();
+            assert!(read.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
+            let ghosts = context.tally.lock().parse.ghosts;
+            assert_eq!((missed_processes, read.threads.is_empty(), ghosts), (1, false, 0));
+        });
     }
 }

@@ -13,8 +13,8 @@ pub(super) fn complete(process: &Process, leader: &mut ThreadState) {
     let is_the_name = |path: &[u8]| printable(base_name(path)) == *leader.comm;
     // The kernel marks the link if the file was replaced or removed.
     let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
-    leader.name_complete = process.folder.link(c"exe").is_ok_and(|exe| program(&exe))
-        || process.folder.read(c"cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)));
+    leader.name_complete = process.folder.link("exe").is_ok_and(|exe| program(&exe))
+        || process.folder.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)));
 }
 
 /// The first of the NUL-terminated strings of `cmdline`.

@@ -2,21 +2,18 @@
 //! time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
+use super::super::context::CaptureContext;
 use super::super::process::Process;
-use super::super::procfs::folder::{Folder, is_gone};
 use super::super::procfs::text;
-use super::super::start::nanoseconds;
-use super::super::tally::{File, Tally};
-use super::super::walked::Walked;
-use super::guarded;
+use super::super::read_threads::ReadThreads;
 use super::smaps::Smaps;
-use crate::model::{ThreadState, printable};
+use crate::model::{SourceFile, ThreadState, printable};
 
 /// How many processes may be read.
 #[derive(Clone, Copy)]
@@ -26,109 +23,68 @@ struct Limits {
 }
 
 /// Adds the memory of processes to their leaders.
-pub(in crate::capture) fn read(when: Smaps, procfs: &Folder, walked: &mut Walked, pool: &ThreadPool) {
+pub(crate) fn read(context: &CaptureContext<'_>, when: Smaps, read: &mut ReadThreads, pool: &ThreadPool) {
     let limits = match when {
         Smaps::Never => return,
         Smaps::Always => Limits { max_rss_bytes: u64::MAX, time: Duration::MAX },
         Smaps::Auto { max_rss_bytes } => Limits { max_rss_bytes, time: Smaps::TIME },
     };
-    read_within(limits, procfs, walked, pool);
+    read_within(context, limits, read, pool);
 }
 
-fn read_within(limits: Limits, procfs: &Folder, walked: &mut Walked, pool: &ThreadPool) {
-    let Walked { threads, resident_bytes, tally, .. } = walked;
+fn read_within(context: &CaptureContext<'_>, limits: Limits, read: &mut ReadThreads, pool: &ThreadPool) {
+    let ReadThreads { threads, resident_bytes, .. } = read;
     // Kernel threads and exited processes have no memory map. A process of unknown size may be of any.
-    let leaders = threads.iter().enumerate().filter(|(_, thread)| thread.is_leader() && thread.has_memory());
-    let sized = leaders.map(|(place, leader)| (resident_bytes.get(&leader.tgid).copied().unwrap_or(u64::MAX), place));
+    let leaders = threads.iter_mut().filter(|thread| thread.is_leader() && thread.has_memory());
+    let sized = leaders.map(|leader| (resident_bytes.get(&leader.tgid).copied().unwrap_or(u64::MAX), leader));
     let (mut chosen, too_large): (Vec<_>, Vec<_>) = sized.partition(|(bytes, _)| *bytes <= limits.max_rss_bytes);
-    tally.smaps_too_large += count(&too_large);
-    chosen.sort_unstable();
-    let queue = Queue { chosen: &chosen, next: AtomicUsize::new(0), left_ns: AtomicU64::new(nanoseconds(limits.time)) };
-    for (read, counts) in pool.broadcast(|_| queue.work(procfs, threads)) {
-        tally.merge(counts);
-        for (place, map) in read {
-            threads[place].smaps_rollup_kib = Some(map);
-        }
-    }
-    tally.smaps_out_of_time += count(queue.rest());
-}
-
-fn count<T>(items: &[T]) -> u64 {
-    u64::try_from(items.len()).unwrap_or(u64::MAX)
-}
-
-/// Processes to read, shared by all workers.
-struct Queue<'c> {
-    /// Resident bytes and the place of the leader, smallest first.
-    chosen: &'c [(u64, usize)],
-    next: AtomicUsize,
-    left_ns: AtomicU64,
-}
-
-/// What one worker has read, by the place of the leader.
-type Read = Vec<(usize, BTreeMap<String, u64>)>;
-
-impl Queue<'_> {
-    /// Reads processes until the time is not enough for the next one.
-    fn work(&self, procfs: &Folder, threads: &[ThreadState]) -> (Read, Tally) {
-        let (mut read, mut tally, mut buffer) = (Vec::new(), Tally::default(), Vec::new());
-        while let Some(place) = self.take() {
-            let leader = &threads[place];
+    context.tally.lock().parse.smaps_skipped += count(too_large.len());
+    chosen.sort_unstable_by_key(|(bytes, leader)| (*bytes, leader.tgid));
+    let queue = Mutex::new((chosen.into_iter().peekable(), limits.time));
+    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
+    // The next leader, if the time is enough for its process. All further processes are at least as large.
+    let take = || {
+        let (rest, left) = &mut *lock();
+        rest.next_if(|(resident_bytes, _)| *left > reading_time(*resident_bytes))
+    };
+    pool.broadcast(|_| {
+        let mut buffer = Vec::new();
+        while let Some((_, leader)) = take() {
             let begin = Instant::now();
-            guarded(format_args!("smaps_rollup of process {}", leader.tgid), &mut tally, |tally| {
-                let map = rollup(procfs, leader, &mut buffer, tally);
-                read.extend(map.filter(|map| !map.is_empty()).map(|map| (place, map)));
-            });
+            leader.smaps_rollup_kib = rollup(context, leader, &mut buffer).filter(|map| !map.is_empty());
             let time = begin.elapsed();
-            tally.smaps_time += time;
-            let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
-            let _ = self.left_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            context.tally.lock().smaps_time += time;
+            let left = &mut lock().1;
+            *left = left.saturating_sub(time);
         }
-        (read, tally)
-    }
+    });
+    context.tally.lock().parse.smaps_out_of_time += count(lock().0.len());
+}
 
-    /// The place of the next leader. All further processes are at least as large.
-    fn take(&self) -> Option<usize> {
-        let is_enough = |next: usize| {
-            let (resident_bytes, _) = self.chosen.get(next)?;
-            (self.left_ns.load(Ordering::Relaxed) > reading_ns(*resident_bytes)).then_some(next + 1)
-        };
-        let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_enough);
-        taken.ok().map(|next| self.chosen[next].1)
-    }
-
-    /// The processes that were not taken.
-    fn rest(&self) -> &[(u64, usize)] {
-        &self.chosen[self.next.load(Ordering::Relaxed)..]
-    }
+fn count(processes: usize) -> u64 {
+    u64::try_from(processes).unwrap_or(u64::MAX)
 }
 
 /// How long reading takes: about 6 ms per GiB.
-fn reading_ns(resident_bytes: u64) -> u64 {
-    resident_bytes / 1024 * 6
+fn reading_time(resident_bytes: u64) -> Duration {
+    Duration::from_nanos(resident_bytes / 1024 * 6)
 }
 
 /// The memory of the process of `leader`; `None` if it has exited since the walk, or if the file cannot be read.
-fn rollup(
-    procfs: &Folder,
-    leader: &ThreadState,
-    buffer: &mut Vec<u8>,
-    tally: &mut Tally,
-) -> Option<BTreeMap<String, u64>> {
-    let process = Process::open(procfs, leader.tgid);
-    let process = process.map_err(|errno| (!is_gone(errno)).then(|| tally.failed(File::SmapsRollup, errno))).ok()?;
+fn rollup(context: &CaptureContext<'_>, leader: &ThreadState, buffer: &mut Vec<u8>) -> Option<BTreeMap<String, u64>> {
+    let process = Process::open(context, leader.tgid, SourceFile::SmapsRollup)?;
     process.learn_name(&leader.comm);
     // The kernel may have given its id to another process.
     let started = leader.start_time_clock_ticks.zip(process.start_time());
     if started.is_some_and(|(walked, now)| walked != now) {
         return None;
     }
-    match process.folder.read(File::SmapsRollup.name(), buffer) {
+    match process.folder.read("smaps_rollup", buffer) {
         // It has exited, or has freed its memory while exiting.
         Err(Errno::ESRCH) => None,
-        Err(Errno::ENOENT) if !process.folder.has(File::Stat.name()) => None,
+        Err(Errno::ENOENT) if !process.folder.has("stat") => None,
         Err(errno) => {
-            process.unread(process.id, File::SmapsRollup, errno, tally);
+            process.unread(process.id, SourceFile::SmapsRollup, errno, context.tally);
             None
         }
         Ok(text) => Some(parse(text)),
@@ -149,6 +105,8 @@ fn parse(text: &[u8]) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::context::in_context;
+    use crate::model::CtprofParseSummary;
     use crate::process::workers;
 
     /// Linux 7.3.
@@ -169,20 +127,22 @@ Some_Future_Key:       7 kB
     /// A recorded tree with processes of that many resident MiB, which are also their `Rss`.
     struct Tree {
         root: tempfile::TempDir,
-        walked: Walked,
+        read: ReadThreads,
+        summary: CtprofParseSummary,
     }
 
     impl Tree {
         fn new(resident_mib: &[(u32, Option<u64>)]) -> Self {
-            let mut tree = Self { root: tempfile::tempdir().unwrap(), walked: Walked::default() };
+            let (root, read) = (tempfile::tempdir().unwrap(), ReadThreads::default());
+            let mut tree = Self { root, read, summary: CtprofParseSummary::default() };
             for &(pid, mib) in resident_mib {
                 let rss = mib.unwrap_or(0) * 1024;
                 std::fs::create_dir(tree.path(pid, "")).unwrap();
                 std::fs::write(tree.path(pid, "stat"), format!("{pid} (x) S{} 77", " 0".repeat(18))).unwrap();
                 std::fs::write(tree.path(pid, "smaps_rollup"), format!("Rss: {rss} kB\n")).unwrap();
-                tree.walked.resident_bytes.extend(mib.map(|mib| (pid, mib << 20)));
+                tree.read.resident_bytes.extend(mib.map(|mib| (pid, mib << 20)));
                 let leader = ThreadState { tgid: pid, tid: pid, ..ThreadState::default() };
-                tree.walked.threads.push(ThreadState { start_time_clock_ticks: Some(77), ..leader });
+                tree.read.threads.push(ThreadState { start_time_clock_ticks: Some(77), ..leader });
             }
             tree
         }
@@ -192,16 +152,18 @@ Some_Future_Key:       7 kB
         }
 
         fn leader(&mut self, pid: u32) -> &mut ThreadState {
-            self.walked.threads.iter_mut().find(|thread| thread.tid == pid).unwrap()
+            self.read.threads.iter_mut().find(|thread| thread.tid == pid).unwrap()
         }
 
         /// The processes that were read, and how many were too large and out of time.
         fn read(&mut self, limits: Limits) -> (Vec<u32>, u64, u64) {
-            let procfs = Folder::open(self.root.path()).unwrap();
-            read_within(limits, &procfs, &mut self.walked, &workers(2));
-            let Walked { threads, tally, .. } = &self.walked;
-            let read = threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some()).map(|thread| thread.tid);
-            (read.collect(), tally.smaps_too_large, tally.smaps_out_of_time)
+            self.summary = in_context(self.root.path(), |context| {
+                read_within(context, limits, &mut self.read, &workers(2));
+                context.tally.lock().parse.clone().concluded()
+            });
+            let read = self.read.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some());
+            let read = read.map(|thread| thread.tid).collect();
+            (read, self.summary.smaps_skipped, self.summary.smaps_out_of_time)
         }
     }
 
@@ -230,7 +192,6 @@ Some_Future_Key:       7 kB
         assert_eq!(tree.read(Limits { time, ..ALL }), (vec![7, 8, 10], 0, 2));
         let mut tree = Tree::new(&[(7, Some(3)), (8, Some(1))]);
         assert_eq!(tree.read(Limits { time: Duration::ZERO, ..ALL }), (vec![], 0, 2));
-        assert_eq!(tree.walked.tally.smaps_time, Duration::ZERO);
     }
 
     #[test]
@@ -238,7 +199,7 @@ Some_Future_Key:       7 kB
         let mut tree = Tree::new(&[(7, Some(4)), (8, Some(4))]);
         tree.leader(7).start_time_clock_ticks = Some(76);
         assert_eq!(tree.read(ALL), (vec![8], 0, 0));
-        assert_eq!(tree.walked.tally.summary().read_failures, 0);
+        assert_eq!(tree.summary.read_failures, 0);
     }
 
     #[test]
@@ -250,7 +211,7 @@ Some_Future_Key:       7 kB
         std::fs::remove_dir_all(tree.path(9, "")).unwrap();
         tree.leader(7).kernel_thread = true;
         assert_eq!(tree.read(ALL), (vec![], 0, 0));
-        assert_eq!(tree.walked.tally.summary().read_failures, 1, "of process 8, which has a map and has not exited");
+        assert_eq!(tree.summary.read_failures, 1, "of process 8, which has a map and has not exited");
     }
 
     #[test]
@@ -260,6 +221,6 @@ Some_Future_Key:       7 kB
             std::fs::remove_file(tree.path(7, file)).unwrap();
         }
         assert_eq!(tree.read(ALL), (vec![8], 0, 0));
-        assert_eq!(tree.walked.tally.summary().read_failures, 0);
+        assert_eq!(tree.summary.read_failures, 0);
     }
 }

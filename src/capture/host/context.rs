@@ -9,8 +9,8 @@ use std::str::FromStr;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::super::options::{Roots, Tree};
-use super::super::procfs::task::WholeNames;
 use super::super::procfs::text::cpu_list;
+use super::super::thread_flags::WholeNames;
 use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;

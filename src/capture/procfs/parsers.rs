@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::super::tally::File;
 use super::cgroup_paths::CgroupPaths;
 use super::text::{self, Keyed};
-use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, Value, printable, procfs_sources};
+use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, SourceFile, Value, printable, procfs_sources};
 
 /// Fields of `stat` that are not metrics (proc_pid_stat(5)).
 pub(super) const STAT_FLAGS: u8 = 9;
@@ -113,13 +112,13 @@ impl Parsers {
     }
 
     /// Stores the values of any file but `stat` and `cgroup`.
-    pub(in crate::capture) fn put_all(&mut self, file: File, text: &[u8], metrics: &mut Metrics) {
+    pub(in crate::capture) fn put_all(&mut self, file: &SourceFile, text: &[u8], metrics: &mut Metrics) {
         match file {
-            File::Status => self.status(text, metrics),
-            File::Schedstat => self.schedstat(text, metrics),
-            File::Sched => self.sched(text, metrics),
-            File::Io => self.io(text, metrics),
-            File::Stat | File::Cgroup | File::SmapsRollup => {}
+            SourceFile::Status => self.status(text, metrics),
+            SourceFile::Schedstat => self.schedstat(text, metrics),
+            SourceFile::Sched => self.sched(text, metrics),
+            SourceFile::Io => self.io(text, metrics),
+            _ => {}
         }
     }
 
@@ -191,12 +190,12 @@ pub(in crate::capture) fn policy(number: u64) -> Value<'static> {
 mod tests {
     use super::*;
 
-    fn metrics(files: &[(File, &[u8])]) -> (Metrics, u64) {
+    fn metrics(files: &[(SourceFile, &[u8])]) -> (Metrics, u64) {
         let (mut parsers, mut metrics) = (Parsers::new(), Metrics::default());
         for (file, text) in files {
             match file {
-                File::Stat => drop(parsers.stat(text, &mut metrics)),
-                _ => parsers.put_all(*file, text, &mut metrics),
+                SourceFile::Stat => drop(parsers.stat(text, &mut metrics)),
+                _ => parsers.put_all(file, text, &mut metrics),
             }
         }
         (metrics, parsers.negative_times)
@@ -215,7 +214,7 @@ mod tests {
     #[test]
     fn each_negative_time_is_absent_and_counted() {
         let sched = b"wait_max : -5.000001\nwait_sum : -0.000001\nexec_max : 1.000000\nse.exec_start : -1.0\n";
-        let (metrics, negative_times) = metrics(&[(File::Sched, sched)]);
+        let (metrics, negative_times) = metrics(&[(SourceFile::Sched, sched)]);
         assert_eq!((metrics.wait_max, metrics.wait_sum), (None, None));
         assert_eq!(metrics.exec_max, Some(1_000_000.into()));
         assert_eq!(negative_times, 2);
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn voluntary_sleep_is_sleep_less_blocking_and_needs_both() {
-        let sleep = |sched: &[u8]| metrics(&[(File::Sched, sched)]).0.voluntary_sleep_ns;
+        let sleep = |sched: &[u8]| metrics(&[(SourceFile::Sched, sched)]).0.voluntary_sleep_ns;
         let both = b"sum_sleep_runtime : 50.751655\nsum_block_runtime : 4.867026\n";
         assert_eq!(sleep(both), Some(MonotonicNs(45_884_629)));
         // Linux 5.10 prints the sleep sum only.
@@ -235,15 +234,15 @@ mod tests {
     fn io_is_read_whole_or_not_at_all() {
         let whole: &[u8] =
             b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
-        assert_eq!(metrics(&[(File::Io, whole)]).0.cancelled_write_bytes, Some(7.into()));
-        assert_eq!(metrics(&[(File::Io, &whole[..30])]).0.rchar, None);
+        assert_eq!(metrics(&[(SourceFile::Io, whole)]).0.cancelled_write_bytes, Some(7.into()));
+        assert_eq!(metrics(&[(SourceFile::Io, &whole[..30])]).0.rchar, None);
     }
 
     #[test]
     fn policies_have_the_kernels_names() {
         let policy_name = |number: &str| {
             let stat = format!("7 (x) S{} {number} 0", " 0".repeat(37));
-            metrics(&[(File::Stat, stat.as_bytes())]).0.policy.unwrap().0
+            metrics(&[(SourceFile::Stat, stat.as_bytes())]).0.policy.unwrap().0
         };
         // include/uapi/linux/sched.h, Linux 6.12.
         let names = ["SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_UNKNOWN(4)", "SCHED_IDLE"];
@@ -270,7 +269,7 @@ mod tests {
     #[test]
     fn columns_of_schedstat_after_those_that_are_known_are_ignored() {
         let times = |text: &[u8]| {
-            let metrics = metrics(&[(File::Schedstat, text)]).0;
+            let metrics = metrics(&[(SourceFile::Schedstat, text)]).0;
             (metrics.run_time_ns, metrics.wait_time_ns, metrics.timeslices)
         };
         let known = (Some(11.into()), Some(22.into()), Some(33.into()));

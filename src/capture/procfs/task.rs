@@ -4,43 +4,18 @@ use std::collections::BTreeSet;
 
 use nix::errno::Errno;
 
+use super::super::context::CaptureContext;
 use super::super::options::Tree;
 use super::super::process::Process;
-use super::super::tally::{File, Tally};
+use super::super::thread_flags::PF_KTHREAD;
 use super::folder::{Folder, Numbered, is_gone};
-use super::parsers::{Parsers, Stat};
-use crate::model::{CpuSet, METRICS, Metrics, Name, ThreadId, ThreadState, may_be_cut};
+use super::parsers::Parsers;
+use crate::model::{CpuSet, METRICS, Metrics, Name, SourceFile, ThreadId, ThreadState};
 use crate::sys::affinity;
 
-/// Flags of `include/linux/sched.h`.
-pub(in crate::capture) const PF_WQ_WORKER: u64 = 0x20;
-pub(in crate::capture) const PF_KTHREAD: u64 = 0x0020_0000;
-pub(in crate::capture) const PF_EXITING: u64 = 0x4;
-
-/// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::capture) struct WholeNames {
-    /// Linux 5.17: `get_kthread_comm` knows the full name of all but workqueue workers.
-    pub(in crate::capture) kthreads: bool,
-    /// Linux 6.11: `wq_worker_comm` knows the full names of workqueue workers.
-    pub(in crate::capture) workqueue_workers: bool,
-}
-
-impl WholeNames {
-    /// Whether the name of a thread with these `PF_` flags may be longer than the kernel's own field, and is complete.
-    pub(in crate::capture) fn include(self, flags: u64, comm: &str) -> bool {
-        let printed_whole = match flags {
-            flags if flags & PF_WQ_WORKER != 0 => self.workqueue_workers,
-            flags => flags & PF_KTHREAD != 0 && self.kthreads,
-        };
-        printed_whole && may_be_cut(comm)
-    }
-}
-
 /// Reads threads, with the buffers and parsers of one worker.
-pub(in crate::capture) struct Reader {
-    tree: Tree,
-    whole_names: WholeNames,
+pub(crate) struct Reader<'c> {
+    context: &'c CaptureContext<'c>,
     input: Input,
     parsers: Parsers,
     cpu_mask: Vec<u64>,
@@ -51,56 +26,44 @@ pub(in crate::capture) struct Reader {
 struct Input {
     buffer: Vec<u8>,
     /// Failures of the current thread: they count only if it is still alive at the end.
-    failures: Vec<(File, Errno)>,
+    failures: Vec<(SourceFile, Errno)>,
 }
 
 impl Input {
-    fn read(&mut self, files: &mut Numbered<'_>, file: File) -> Option<&[u8]> {
+    fn read(&mut self, files: &mut Numbered<'_>, file: SourceFile) -> Option<&[u8]> {
         let Self { buffer, failures } = self;
         files.read(file.name(), buffer).map_err(|errno| failures.push((file, errno))).ok()
     }
 }
 
-/// A thread, and the resident pages of its process.
-pub(in crate::capture) struct ReadThread {
-    pub(in crate::capture) state: ThreadState,
-    /// Resident pages of the process.
-    pub(in crate::capture) rss_pages: Option<u64>,
-}
-
-impl Reader {
-    pub(in crate::capture) fn new(tree: Tree, whole_names: WholeNames) -> Self {
-        Self { tree, whole_names, input: Input::default(), parsers: Parsers::new(), cpu_mask: Vec::new() }
+impl<'c> Reader<'c> {
+    pub(crate) fn new(context: &'c CaptureContext<'c>) -> Self {
+        Self { context, input: Input::default(), parsers: Parsers::new(), cpu_mask: Vec::new() }
     }
 
-    /// Reads thread `tid`, one of `tasks` of `process`; `None` if it exited first.
-    pub(in crate::capture) fn thread(
-        &mut self,
-        process: &Process,
-        tasks: &Folder,
-        tid: u32,
-        tally: &mut Tally,
-    ) -> Option<ReadThread> {
+    /// Reads thread `tid`, one of `tasks` of `process`, and the resident pages of the process; `None` if it exited first.
+    pub(crate) fn thread(&mut self, process: &Process, tasks: &Folder, tid: u32) -> Option<(ThreadState, Option<u64>)> {
         let id = ThreadId { tgid: process.id, tid };
         let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
         self.input.failures.clear();
-        let mut stat = self.stat(&mut files, &mut metrics);
+        let stat = self.input.read(&mut files, SourceFile::Stat);
+        let mut stat = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
         let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
-            self.lost(process, tid, tally);
+            self.lost(process, tid);
             return None;
         };
         if tid == process.id {
             process.learn_name(&comm);
         }
         self.fill(id, &mut files, &mut metrics);
-        let cgroup = self.input.read(&mut files, File::Cgroup).and_then(|text| self.parsers.cgroups.identify(text));
-        self.settle_failures(process, tid, &mut files, tally);
-        tally.negative_times += std::mem::take(&mut self.parsers.negative_times);
+        let cgroup = self.input.read(&mut files, SourceFile::Cgroup);
+        let cgroup = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
+        self.settle_failures(process, tid, &mut files);
         let state = ThreadState {
             tid,
             tgid: id.tgid,
-            name_complete: self.whole_names.include(stat.flags, &comm),
+            name_complete: self.context.whole_names.include(stat.flags, &comm),
             comm,
             cgroup,
             start_time_clock_ticks: stat.start_time,
@@ -108,32 +71,27 @@ impl Reader {
             metrics,
             ..ThreadState::default()
         };
-        Some(ReadThread { state, rss_pages: stat.rss_pages })
+        Some((state, stat.rss_pages))
     }
 
-    /// Every cgroup of the threads read, in any hierarchy with values.
-    pub(in crate::capture) fn into_cgroups(self) -> BTreeSet<Name> {
-        self.parsers.cgroups.seen
-    }
-
-    fn stat(&mut self, files: &mut Numbered<'_>, metrics: &mut Metrics) -> Stat {
-        let text = self.input.read(files, File::Stat);
-        text.map(|text| self.parsers.stat(text, metrics)).unwrap_or_default()
+    /// The cgroups of the threads read since the last call, in any hierarchy with values.
+    pub(crate) fn take_cgroups(&mut self) -> BTreeSet<Name> {
+        std::mem::take(&mut self.parsers.cgroups.seen)
     }
 
     fn comm(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
-        let text = files.read(c"comm", &mut self.input.buffer).ok()?;
+        let text = files.read("comm", &mut self.input.buffer).ok()?;
         Some(self.parsers.name(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
     /// Stores the values of all files but `stat`.
     fn fill(&mut self, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
-        if self.tree == Tree::Live {
+        if self.context.tree == Tree::Live {
             metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(CpuSet);
         }
-        for file in [File::Status, File::Schedstat, File::Sched, File::Io] {
-            if let Some(text) = self.input.read(files, file) {
-                self.parsers.put_all(file, text, metrics);
+        for file in [SourceFile::Status, SourceFile::Schedstat, SourceFile::Sched, SourceFile::Io] {
+            if let Some(text) = self.input.read(files, file.clone()) {
+                self.parsers.put_all(&file, text, metrics);
             }
         }
         if id.tid != id.tgid {
@@ -142,46 +100,58 @@ impl Reader {
     }
 
     /// Counts a thread without a name: it has exited, unless the errno of `stat` says otherwise.
-    fn lost(&self, process: &Process, tid: u32, tally: &mut Tally) {
-        let stat = self.input.failures.iter().find(|(file, _)| *file == File::Stat);
+    fn lost(&self, process: &Process, tid: u32) {
+        let stat = self.input.failures.iter().find(|(file, _)| *file == SourceFile::Stat);
         match stat.map(|(_, errno)| *errno) {
-            Some(errno) if !is_gone(errno) => process.unread(tid, File::Stat, errno, tally),
-            _ => tally.ghosts += 1,
+            Some(errno) if !is_gone(errno) => process.unread(tid, SourceFile::Stat, errno, self.context.tally),
+            _ => self.context.tally.lock().parse.ghosts += 1,
         }
     }
 
-    /// Counts the failures of the thread, unless it has exited meanwhile.
-    fn settle_failures(&self, process: &Process, tid: u32, files: &mut Numbered<'_>, tally: &mut Tally) {
-        let failures = &self.input.failures;
-        if failures.iter().any(|&(_, errno)| is_gone(errno)) && !files.has(File::Stat.name()) {
+    /// Counts the failures of the thread, unless it has exited meanwhile, and its negative times.
+    fn settle_failures(&mut self, process: &Process, tid: u32, files: &mut Numbered<'_>) {
+        let tally = self.context.tally;
+        if self.parsers.negative_times > 0 {
+            tally.lock().parse.negative_dotted_values += std::mem::take(&mut self.parsers.negative_times);
+        }
+        let failures = &mut self.input.failures;
+        if failures.iter().any(|&(_, errno)| is_gone(errno)) && !files.has("stat") {
             return;
         }
-        let failures = failures.iter().filter(|&&(_, errno)| errno != Errno::ESRCH);
-        failures.for_each(|&(file, errno)| process.unread(tid, file, errno, tally));
+        failures.retain(|&(_, errno)| errno != Errno::ESRCH);
+        failures.drain(..).for_each(|(file, errno)| process.unread(tid, file, errno, tally));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::thread_flags::WholeNames;
     use super::*;
-    use crate::model::{self, SourceFile};
+    use crate::capture::context::in_context;
+    use crate::model::{self, CtprofParseSummary};
 
     /// Reads thread `tid` of process 7 from a recorded tree with the given files.
-    fn read_with(whole_names: WholeNames, tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
+    fn read_with(
+        whole_names: WholeNames,
+        tid: u32,
+        files: &[(&str, &[u8])],
+    ) -> (Option<ThreadState>, CtprofParseSummary) {
         let dir = tempfile::tempdir().unwrap();
         let thread = dir.path().join(tid.to_string());
         std::fs::create_dir(&thread).unwrap();
         for (name, content) in files {
             std::fs::write(thread.join(name), content).unwrap();
         }
-        let mut tally = Tally::default();
         let tasks = Folder::open(dir.path()).unwrap();
         let process = Process::new(7, Folder::open(&thread).unwrap());
-        let read = Reader::new(Tree::Elsewhere, whole_names).thread(&process, &tasks, tid, &mut tally);
-        (read.map(|read| read.state), tally)
+        in_context(dir.path(), |context| {
+            let context = CaptureContext { whole_names, ..*context };
+            let read = Reader::new(&context).thread(&process, &tasks, tid);
+            (read.map(|(thread, _)| thread), context.tally.lock().parse.clone().concluded())
+        })
     }
 
-    fn read(tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, Tally) {
+    fn read(tid: u32, files: &[(&str, &[u8])]) -> (Option<ThreadState>, CtprofParseSummary) {
         read_with(WholeNames::default(), tid, files)
     }
 
@@ -189,30 +159,30 @@ mod tests {
 
     #[test]
     fn an_exited_thread_is_a_ghost_and_its_failures_do_not_count() {
-        let (thread, tally) = read(7, &[]);
+        let (thread, summary) = read(7, &[]);
         assert!(thread.is_none());
-        assert_eq!((tally.ghosts, tally.summary().read_failures), (1, 0));
+        assert_eq!((summary.ghosts, summary.read_failures), (1, 0));
     }
 
     #[test]
     fn a_thread_lost_to_a_limit_is_not_a_ghost() {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(7, Folder::open(dir.path()).unwrap());
-        let mut reader = Reader::new(Tree::Elsewhere, WholeNames::default());
-        let mut tally = Tally::default();
-        for errno in [Errno::ESRCH, Errno::EMFILE] {
-            reader.input.failures = vec![(File::Stat, errno)];
-            reader.lost(&process, 8, &mut tally);
-        }
-        let summary = tally.summary();
-        assert_eq!(summary.ghosts, 1);
-        assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], [(model::Errno::EMFILE, 1)].into());
+        in_context(dir.path(), |context| {
+            let mut reader = Reader::new(context);
+            for errno in [Errno::ESRCH, Errno::EMFILE] {
+                reader.input.failures = vec![(SourceFile::Stat, errno)];
+                reader.lost(&process, 8);
+            }
+            let summary = &context.tally.lock().parse;
+            assert_eq!(summary.ghosts, 1);
+            assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], [(model::Errno::EMFILE, 1)].into());
+        });
     }
 
     #[test]
     fn missing_files_of_a_live_thread_are_counted_with_their_errno() {
-        let (_, tally) = read(7, &[("stat", STAT), ("status", b""), ("sched", b""), ("cgroup", b"0::/\n")]);
-        let summary = tally.summary();
+        let (_, summary) = read(7, &[("stat", STAT), ("status", b""), ("sched", b""), ("cgroup", b"0::/\n")]);
         assert_eq!(summary.read_failures_by_file, [("io".into(), 1), ("schedstat".into(), 1)].into());
         assert!(summary.kernel_config_dominant);
         assert_eq!(summary.unread_names[&SourceFile::Io], ["init"]);

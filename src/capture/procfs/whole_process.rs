@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::super::tally::File;
-use super::folder::{Folder, IdName, is_gone};
+use super::super::thread_flags::PF_KTHREAD;
+use super::folder::{Folder, is_gone};
 use super::parsers::{STAT_FLAGS, STAT_START_TIME};
-use super::task::PF_KTHREAD;
 use super::text::{self, unsigned};
 use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
 
@@ -22,11 +21,11 @@ pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessSt
 
 /// Also the start time of the process, in ticks since boot.
 fn read_with_start(directory: &Folder, buffer: &mut Vec<u8>) -> Option<(ProcessState, Option<u64>)> {
-    let Stat { process, flags, start } = stat(directory.read(File::Stat.name(), buffer).ok()?)?;
+    let Stat { process, flags, start } = stat(directory.read("stat", buffer).ok()?)?;
     if flags & PF_KTHREAD != 0 {
         return None;
     }
-    let io = directory.read(File::Io.name(), buffer).ok();
+    let io = directory.read("io", buffer).ok();
     Some((io.and_then(|text| with_io(&process, text)).unwrap_or(process), start))
 }
 
@@ -46,7 +45,7 @@ pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadS
         if !parents.contains(&leader.tgid) && !has_waited(before) {
             continue;
         }
-        let directory = procfs.folder(IdName::new(leader.tgid).as_c_str());
+        let directory = procfs.folder(&leader.tgid.to_string());
         let after = directory.ok().and_then(|directory| read_with_start(&directory, &mut buffer));
         let after = after.filter(|(_, start)| *start == leader.start_time_clock_ticks).map(|(after, _)| after);
         leader.process_after = after.filter(|after| !after.has_same_children_as(before)).map(Box::new);
@@ -55,7 +54,7 @@ pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadS
     for leader in threads {
         let parent = leader.process.as_ref().and_then(|process| process.ppid);
         if parent.is_some_and(|parent| waited.contains(&parent))
-            && procfs.folder(IdName::new(leader.tgid).as_c_str()).is_err_and(is_gone)
+            && procfs.folder(&leader.tgid.to_string()).is_err_and(is_gone)
         {
             leader.process = None;
         }
@@ -165,7 +164,7 @@ mod tests {
         let procfs = Folder::open(dir.path()).unwrap();
         let leader = |pid: u32, text: &[u8]| {
             write(pid, text);
-            let process = read(&procfs.folder(IdName::new(pid).as_c_str()).unwrap(), &mut Vec::new());
+            let process = read(&procfs.folder(&pid.to_string()).unwrap(), &mut Vec::new());
             ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
         };
         let waited = |cutime: u32| format!("7 (sh) S 1 7 7 0 -1 0 92 10 1 2 3 4 {cutime} 6 20").into_bytes();
@@ -206,7 +205,7 @@ mod tests {
             std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
         };
         let leader = |pid: u32| {
-            let process = read(&procfs.folder(IdName::new(pid).as_c_str()).unwrap(), &mut Vec::new());
+            let process = read(&procfs.folder(&pid.to_string()).unwrap(), &mut Vec::new());
             ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
         };
         // 7 is the parent of 8, which has waited for a child, as has 10. 9 never had one.
@@ -234,7 +233,7 @@ mod tests {
         let procfs = Folder::open(dir.path()).unwrap();
         let is_same = |parent, start| {
             write(1, 5, 800);
-            let process = read(&procfs.folder(c"7").unwrap(), &mut Vec::new()).map(Box::new);
+            let process = read(&procfs.folder("7").unwrap(), &mut Vec::new()).map(Box::new);
             let leader =
                 ThreadState { tid: 7, tgid: 7, start_time_clock_ticks: Some(800), process, ..ThreadState::default() };
             let mut threads = [leader];

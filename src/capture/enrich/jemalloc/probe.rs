@@ -332,7 +332,7 @@ mod tests {
             return skipped(Missing::Tool("examples/heap (cargo build --example heap)"));
         };
         let id = heap.program.id();
-        let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), id).unwrap();
+        let process = Process::new(id, Folder::open(format!("/proc/{id}").as_ref()).unwrap());
         let thread = |&tid: &u32| ThreadState { tgid: id, tid, ..ThreadState::default() };
         let mut threads: Vec<_> = heap.counters.keys().map(thread).collect();
         // A thread that has not stopped in time is attached to until this one exits, so that `heap` cannot be reaped.

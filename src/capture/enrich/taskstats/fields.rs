@@ -6,18 +6,18 @@ use crate::model::{
 
 /// The families of fields that the kernel counts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::capture) struct Kept {
+pub(crate) struct CountedFamilies {
     cpu: bool,
     delay: bool,
     watermarks: bool,
 }
 
-impl Kept {
+impl CountedFamilies {
     #[cfg(any(test, fuzzing))]
-    pub(in crate::capture) const ALL: Self = Self { cpu: true, delay: true, watermarks: true };
+    pub(crate) const ALL: Self = Self { cpu: true, delay: true, watermarks: true };
 
     /// Disabled families are zero in the struct. Unknown counts as enabled.
-    pub(in crate::capture) fn by(host: &HostContext) -> Self {
+    pub(crate) fn of(host: &HostContext) -> Self {
         let is_built = host.task_delayacct != Some(Switch::ConfigOff);
         let watermarks = host.config_task_xacct != Some(Built::Off);
         let delay = is_built && host.task_delayacct != Some(Switch::RuntimeOff);
@@ -35,7 +35,7 @@ impl Kept {
 
 /// Whether the thread of a struct has user memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capture) enum Threads {
+pub(crate) enum Threads {
     User,
     Kernel,
 }
@@ -46,18 +46,18 @@ const BESIDE_BYTES: usize = 560;
 
 /// Reads fields from any bytes.
 #[cfg(fuzzing)]
-pub(in crate::capture) fn fuzz(stats: &[u8]) {
-    fill(stats, Kept::ALL, Threads::User, &mut Metrics::default());
+pub(crate) fn fuzz(stats: &[u8]) {
+    fill(stats, CountedFamilies::ALL, Threads::User, &mut Metrics::default());
 }
 
-pub(in crate::capture) fn version(stats: &[u8]) -> Option<u16> {
+pub(crate) fn version(stats: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?))
 }
 
 /// Stores the values of the metrics that are read from the struct.
-pub(in crate::capture) fn fill(stats: &[u8], kept: Kept, threads: Threads, metrics: &mut Metrics) {
+pub(crate) fn fill(stats: &[u8], counted: CountedFamilies, threads: Threads, metrics: &mut Metrics) {
     for metric in METRICS {
-        let Some(field) = metric.taskstats().filter(|field| kept.covers(field.family, threads)) else { continue };
+        let Some(field) = metric.taskstats().filter(|field| counted.covers(field.family, threads)) else { continue };
         if let Some(value) = value(stats, field) {
             // A number that the metric cannot hold is absent.
             let _ = metric.set(metrics, value);
@@ -125,7 +125,7 @@ mod tests {
 
     fn filled(version: u16, length: usize) -> Metrics {
         let mut metrics = Metrics::default();
-        fill(&numbered(version, length), Kept::ALL, Threads::User, &mut metrics);
+        fill(&numbered(version, length), CountedFamilies::ALL, Threads::User, &mut metrics);
         metrics
     }
 
@@ -201,20 +201,20 @@ mod tests {
         assert_eq!(stored(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
         assert_eq!(stored(&filled(16, 440), "cpu_delay_min_ns"), None);
         assert_eq!(present(&filled(16, 8)), 0);
-        fill(&[1], Kept::ALL, Threads::User, &mut Metrics::default());
+        fill(&[1], CountedFamilies::ALL, Threads::User, &mut Metrics::default());
     }
 
     #[test]
     fn a_family_that_the_kernel_does_not_keep_is_absent_not_zero() {
-        let with = |kept, threads| {
+        let with = |counted, threads| {
             let mut metrics = Metrics::default();
-            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), kept, threads, &mut metrics);
+            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), counted, threads, &mut metrics);
             (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
-        assert_eq!(with(Kept::ALL, Threads::User), (zero, zero, None, None));
-        assert_eq!(with(Kept::ALL, Threads::Kernel), (zero, zero, None, None));
-        let off = Kept { delay: false, watermarks: false, ..Kept::ALL };
+        assert_eq!(with(CountedFamilies::ALL, Threads::User), (zero, zero, None, None));
+        assert_eq!(with(CountedFamilies::ALL, Threads::Kernel), (zero, zero, None, None));
+        let off = CountedFamilies { delay: false, watermarks: false, ..CountedFamilies::ALL };
         assert_eq!(with(off, Threads::User), (zero, None, None, None));
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let mut stats = numbered(16, 560);
         stats[200..216].fill(0);
         let mut metrics = Metrics::default();
-        fill(&stats, Kept::ALL, Threads::User, &mut metrics);
+        fill(&stats, CountedFamilies::ALL, Threads::User, &mut metrics);
         assert_eq!((metrics.hiwater_rss_bytes, metrics.hiwater_vm_bytes), (None, None));
     }
 
@@ -232,15 +232,15 @@ mod tests {
         let mut stats = numbered(16, 560);
         stats[200..208].fill(0xff);
         let mut metrics = Metrics::default();
-        fill(&stats, Kept::ALL, Threads::User, &mut metrics);
+        fill(&stats, CountedFamilies::ALL, Threads::User, &mut metrics);
         assert_eq!(stored(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
     }
 
     #[test]
     fn families_are_those_that_the_kernel_keeps_and_kernel_threads_have_no_memory() {
-        let kept = |task_delayacct, config_task_xacct| {
-            let Kept { cpu, delay, watermarks } =
-                Kept::by(&HostContext { task_delayacct, config_task_xacct, ..HostContext::default() });
+        let counted = |task_delayacct, config_task_xacct| {
+            let CountedFamilies { cpu, delay, watermarks } =
+                CountedFamilies::of(&HostContext { task_delayacct, config_task_xacct, ..HostContext::default() });
             [cpu, delay, watermarks]
         };
         for (delayacct, [cpu, delay]) in [
@@ -250,15 +250,15 @@ mod tests {
             (Some(Switch::RuntimeOff), [true, false]),
             (Some(Switch::ConfigOff), [false, false]),
         ] {
-            assert_eq!(kept(delayacct, None), [cpu, delay, true], "{delayacct:?}");
-            assert_eq!(kept(delayacct, Some(Built::Off)), [cpu, delay, false], "{delayacct:?}");
+            assert_eq!(counted(delayacct, None), [cpu, delay, true], "{delayacct:?}");
+            assert_eq!(counted(delayacct, Some(Built::Off)), [cpu, delay, false], "{delayacct:?}");
         }
-        let peak = |kept, threads| {
+        let peak = |counted, threads| {
             let mut metrics = Metrics::default();
-            fill(&numbered(16, 560), kept, threads, &mut metrics);
+            fill(&numbered(16, 560), counted, threads, &mut metrics);
             metrics.hiwater_rss_bytes.is_some()
         };
-        assert!(peak(Kept::ALL, Threads::User) && !peak(Kept::ALL, Threads::Kernel));
-        assert!(!peak(Kept { watermarks: false, ..Kept::ALL }, Threads::User));
+        assert!(peak(CountedFamilies::ALL, Threads::User) && !peak(CountedFamilies::ALL, Threads::Kernel));
+        assert!(!peak(CountedFamilies { watermarks: false, ..CountedFamilies::ALL }, Threads::User));
     }
 }

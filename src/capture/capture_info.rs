@@ -5,20 +5,19 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::engine::Used;
+use super::engine::EngineReport;
 use super::start;
-use super::walked::Walked;
-use super::{Ask, Options, Roots, Smaps};
+use super::tally::Counts;
+use super::{Options, Roots, Smaps, Use};
 use crate::model::{CaptureInfo, CaptureOptions, SelfCost};
 
-/// All but the times and the capabilities.
-pub(super) fn info(
+/// How a capture was made, but for the times and the capabilities.
+pub(super) fn capture_info(
     (options, smaps): (&Options, Smaps),
     pool: &rayon::ThreadPool,
-    walked: &Walked,
-    used: Used,
+    counts: &Counts,
+    EngineReport { engine, no_bpf, bpf }: EngineReport,
 ) -> CaptureInfo {
-    let Used { engine, no_bpf, bpf } = used;
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -28,7 +27,7 @@ pub(super) fn info(
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
         options: chosen(options, smaps),
-        self_cost: Some(cost(walked)),
+        self_cost: Some(cost(counts)),
         ..CaptureInfo::default()
     }
 }
@@ -40,8 +39,8 @@ fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
         procfs: other(procfs, "/proc"),
         sysfs: other(sysfs, "/sys"),
         cgroupfs: cgroupfs.as_ref().map(|path| path.display().to_string()),
-        no_jemalloc: options.jemalloc == Ask::No,
-        no_taskstats: options.taskstats == Ask::No,
+        no_jemalloc: options.jemalloc == Use::Disabled,
+        no_taskstats: options.taskstats == Use::Disabled,
         redacted: false,
         pids: options.pids.clone(),
         engine: options.engine.requested().map(str::to_owned),
@@ -53,15 +52,15 @@ fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
     }
 }
 
-fn cost(walked: &Walked) -> SelfCost {
+fn cost(counts: &Counts) -> SelfCost {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
     SelfCost {
         user_ns: usage.and_then(|usage| nanoseconds(usage.user_time())),
         system_ns: usage.and_then(|usage| nanoseconds(usage.system_time())),
         // The kernel reports KiB.
         peak_rss_bytes: usage.and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib * 1024),
-        smaps_ns: Some(start::nanoseconds(walked.tally.smaps_time)),
-        probe_ns: Some(start::nanoseconds(walked.probe_time)),
+        smaps_ns: Some(start::nanoseconds(counts.smaps_time)),
+        probe_ns: Some(start::nanoseconds(counts.probe_time)),
     }
 }
 

@@ -1,0 +1,83 @@
+//! What engines and sources know about the capture that they are part of.
+
+use std::fmt::Arguments;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use rayon::ThreadPool;
+
+#[cfg(test)]
+pub(crate) use self::tests::in_context;
+use super::css_sets::CssSets;
+use super::enrich::{jemalloc, taskstats::CountedFamilies};
+use super::options::Tree;
+use super::procfs::folder::Folder;
+use super::tally::Tally;
+use super::thread_flags::WholeNames;
+use crate::process::Progress;
+
+/// Constants of a capture, and its counts, shared by the workers.
+pub(crate) struct CaptureContext<'a> {
+    pub(crate) procfs: &'a Folder,
+    pub(crate) tree: Tree,
+    pub(crate) whole_names: WholeNames,
+    /// The families that taskstats provides; `None` to disable taskstats.
+    pub(crate) taskstats: Option<CountedFamilies>,
+    /// jemalloc layouts by file; `None` to disable the probe.
+    pub(crate) jemalloc: Option<&'a jemalloc::Files>,
+    /// In bytes.
+    pub(crate) page_size: u64,
+    /// Times of threads count from this moment.
+    pub(crate) start: Instant,
+    /// The id of the capturing process, if it is among the processes.
+    pub(crate) capturing_process: Option<u32>,
+    pub(crate) progress: &'a Progress,
+    pub(crate) css_sets: &'a CssSets,
+    pub(crate) tally: &'a Tally,
+}
+
+impl CaptureContext<'_> {
+    /// Runs code that reads `what`. If it panics, the values are lost and the panic is counted.
+    pub(crate) fn guarded(&self, what: Arguments<'_>, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            tracing::error!("a panic while reading {what}: some values are missing; please report it");
+            self.tally.lock().parse.worker_panics += 1;
+        }
+    }
+}
+
+/// Runs `work` in every worker of a pool. Each takes the next of `items` when it needs one.
+pub(crate) fn in_all_workers<T, R: Send>(
+    pool: &ThreadPool,
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(&mut dyn Iterator<Item = T>) -> R + Sync,
+) -> Vec<R> {
+    let items = Mutex::new(items);
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    pool.broadcast(|_| work(&mut std::iter::from_fn(next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Calls `body` with the context of a capture of a recorded tree, without other sources.
+    pub(crate) fn in_context<T>(procfs: &Path, body: impl FnOnce(&CaptureContext<'_>) -> T) -> T {
+        body(&CaptureContext {
+            procfs: &Folder::open(procfs).unwrap(),
+            tree: Tree::Elsewhere,
+            whole_names: WholeNames::default(),
+            taskstats: None,
+            jemalloc: None,
+            page_size: 4096,
+            start: Instant::now(),
+            capturing_process: None,
+            progress: &Progress::default(),
+            css_sets: &CssSets::default(),
+            tally: &Tally::default(),
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The threads that an engine has read.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::ticks::NS_PER_TICK;
+use crate::model::{Name, ThreadState};
+
+/// Threads, of one worker or of all.
+#[derive(Default)]
+pub(crate) struct ReadThreads {
+    /// Sorted by process and thread id after [`in_order`](Self::in_order).
+    pub(crate) threads: Vec<ThreadState>,
+    /// The cgroups of the threads, in all hierarchies with values.
+    pub(crate) cgroups: BTreeSet<Name>,
+    /// Resident bytes of processes by id, where they are known.
+    pub(crate) resident_bytes: HashMap<u32, u64>,
+    /// Thread pointers by thread id, where the engine knows them.
+    pub(crate) pointers: HashMap<u32, u64>,
+}
+
+impl ReadThreads {
+    /// Adds what another worker has read.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let Self { mut threads, mut cgroups, resident_bytes, pointers } = other;
+        self.threads.append(&mut threads);
+        self.cgroups.append(&mut cgroups);
+        self.resident_bytes.extend(resident_bytes);
+        self.pointers.extend(pointers);
+    }
+
+    /// Removes delays that are longer than their thread has lived, where `boottime_ns` is after all threads were read.
+    /// Returns the number of threads with such delays.
+    pub(crate) fn remove_impossible_delays(&mut self, boottime_ns: u64) -> u64 {
+        let has_removed = |thread: &mut ThreadState| {
+            let start_ns = thread.start_time_clock_ticks?.saturating_mul(NS_PER_TICK);
+            Some(thread.metrics.remove_impossible_delays(boottime_ns.saturating_sub(start_ns)))
+        };
+        self.threads.iter_mut().filter_map(has_removed).map(u64::from).sum()
+    }
+
+    /// Sorts the threads and names their processes.
+    pub(crate) fn in_order(mut self) -> Self {
+        self.threads.sort_unstable_by_key(ThreadState::id);
+        name_processes(&mut self.threads);
+        self
+    }
+}
+
+/// Gives all threads of a process the name of its leader, or of its first thread if the leader
+/// could not be read.
+fn name_processes(threads: &mut [ThreadState]) {
+    for process in threads.chunk_by_mut(|a, b| a.tgid == b.tgid) {
+        let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);
+        let (name, complete) = (Name::clone(&leader.comm), leader.name_complete);
+        for thread in process {
+            // A new thread inherits the name of the thread that creates it.
+            thread.name_complete |= complete && thread.comm == name;
+            thread.pcomm = Name::clone(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_longer_than_a_thread_has_lived_are_absent_and_counted() {
+        let mut thread = ThreadState { start_time_clock_ticks: Some(100), ..ThreadState::default() };
+        thread.metrics.blkio_delay_total_ns = Some(2_000_000_000.into());
+        let mut read = ReadThreads { threads: vec![thread], ..ReadThreads::default() };
+        assert_eq!(read.remove_impossible_delays(3_000_000_000), 0);
+        assert!(read.threads[0].metrics.blkio_delay_total_ns.is_some());
+        assert_eq!(read.remove_impossible_delays(2_500_000_000), 1);
+        assert_eq!(read.threads[0].metrics.blkio_delay_total_ns, None);
+    }
+
+    #[test]
+    fn a_thread_that_kept_its_leaders_whole_name_has_a_whole_name() {
+        let thread = |tid, comm: &str| ThreadState { tgid: 7, tid, comm: comm.into(), ..ThreadState::default() };
+        let leader = ThreadState { name_complete: true, ..thread(7, "fifteen-bytes-x") };
+        let threads = vec![thread(9, "fifteen-bytes-y"), thread(8, "fifteen-bytes-x"), leader];
+        let read = ReadThreads { threads, ..ReadThreads::default() }.in_order();
+        let names: Vec<_> = read.threads.iter().map(|thread| (thread.tid, thread.name_complete)).collect();
+        assert_eq!(names, [(7, true), (8, true), (9, false)]);
+        assert!(read.threads.iter().all(|thread| &*thread.pcomm == "fifteen-bytes-x"));
+    }
+}
