@@ -6,15 +6,16 @@ pub(super) mod renamed;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use self::renamed::{Kinds, Renamed, renamed};
-use super::digest::TaskNames;
+use super::digest::ThreadNames;
 use super::options::{Names, Options};
 use super::sides::Sides;
+use crate::diagnose::Side;
 use crate::names::{Keys, Kind, pattern_key};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
-pub(super) struct CgroupKeys<'n> {
-    keys: HashMap<&'n str, String>,
+pub(super) struct CgroupKeys {
+    keys: HashMap<String, String>,
     /// The baseline's key of each renamed cgroup, by the candidate's.
     renamed: HashMap<String, String>,
     /// The keys under which renamed cgroups are shown.
@@ -22,19 +23,19 @@ pub(super) struct CgroupKeys<'n> {
     pub(super) list: Vec<Renamed>,
 }
 
-impl<'n> CgroupKeys<'n> {
+impl CgroupKeys {
     /// Decides the keys of both sides together, for the cgroups of threads and for the cgroups with
     /// recorded values (`recorded`).
-    pub(super) fn learn(
-        threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>,
-        recorded: Sides<impl Iterator<Item = &'n str>>,
+    pub(super) fn learn<'n>(
+        threads: &Sides<Vec<&'n ThreadNames>>,
+        recorded: impl Iterator<Item = &'n str>,
         options: &Options,
     ) -> Self {
         if !options.group_by.is_by_cgroup() {
             return Self::default();
         }
-        let occupied = threads.clone().into_iter().flatten().filter_map(|(_, _, cgroup)| cgroup);
-        let paths: BTreeSet<&str> = occupied.chain(recorded.into_iter().flatten()).collect();
+        let occupied = threads.iter().flatten().filter_map(|names| names.cgroup.as_deref());
+        let paths: BTreeSet<&str> = occupied.chain(recorded).collect();
         let flattened = |path: &str| options.flatten.iter().find_map(|glob| glob.apply(path));
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
@@ -42,32 +43,22 @@ impl<'n> CgroupKeys<'n> {
             Names::Patterns => Keys::learn(Kind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
-        let mut keys =
-            Self { keys: paths.map(|(path, flattened)| (path, patterns.key(flattened))).collect(), ..Self::default() };
-        if options.renamed_cgroups == Names::Patterns {
-            keys.match_renamed(threads);
+        let keys = paths.map(|(path, flattened)| (path.to_owned(), patterns.key(flattened))).collect();
+        let mut keys = Self { keys, ..Self::default() };
+        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (options.renamed_cgroups, threads) {
+            let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
+            keys.list = renamed(&keys.kinds(baseline, &numbers), &keys.kinds(candidate, &numbers));
+            keys.renamed = keys.list.iter().map(|pair| (pair.candidate.clone(), pair.baseline.clone())).collect();
+            keys.matched = keys.list.iter().map(|pair| pair.baseline.clone()).collect();
         }
         keys
     }
 
-    fn match_renamed(&mut self, threads: Sides<impl Iterator<Item = TaskNames<'n>> + Clone>) {
-        let numbers = pattern_numbers(threads.clone().into_iter().flatten());
-        let kinds = threads.map(|threads| self.kinds(threads, &numbers));
-        let Some((baseline, candidate)) = kinds.both() else { return };
-        self.list = renamed(&baseline, &candidate);
-        self.renamed = self.list.iter().map(|r| (r.candidate.clone(), r.baseline.clone())).collect();
-        self.matched = self.list.iter().map(|r| r.baseline.clone()).collect();
-    }
-
-    /// The key of a cgroup of the baseline.
-    pub(super) fn baseline(&self, path: &str) -> String {
-        self.keys.get(path).map_or(path, String::as_str).to_owned()
-    }
-
-    /// The key of a cgroup of the candidate.
-    pub(super) fn candidate(&self, path: &str) -> String {
+    /// The key of a cgroup of a side.
+    pub(super) fn key(&self, side: Side, path: &str) -> String {
         let key = self.keys.get(path).map_or(path, String::as_str);
-        self.renamed.get(key).map_or(key, String::as_str).to_owned()
+        let renamed = self.renamed.get(key).filter(|_| side == Side::Candidate);
+        renamed.map_or(key, String::as_str).to_owned()
     }
 
     /// Whether a key belongs to a renamed cgroup.
@@ -76,20 +67,21 @@ impl<'n> CgroupKeys<'n> {
     }
 
     /// The kinds of threads under each key.
-    fn kinds(&self, threads: impl Iterator<Item = TaskNames<'n>>, numbers: &HashMap<&str, u32>) -> Kinds {
-        let mut kinds: HashMap<&str, BTreeSet<_>> = HashMap::new();
-        for (process, thread, cgroup) in threads {
-            if let Some(key) = cgroup.and_then(|path| self.keys.get(path)) {
-                kinds.entry(key).or_default().insert((numbers[process], numbers[thread]));
+    fn kinds(&self, threads: &[&ThreadNames], numbers: &HashMap<&str, u32>) -> Kinds {
+        let mut kinds = Kinds::new();
+        for ThreadNames { process, thread, cgroup } in threads {
+            if let Some(key) = cgroup.as_deref().and_then(|path| self.keys.get(path)) {
+                let kinds = kinds.entry(key.clone()).or_default();
+                kinds.insert((numbers[&**process], numbers[&**thread]));
             }
         }
-        kinds.into_iter().map(|(key, kinds)| (key.to_owned(), kinds)).collect()
+        kinds
     }
 }
 
 /// A number for the pattern of each process and thread name.
-fn pattern_numbers<'n>(threads: impl Iterator<Item = TaskNames<'n>>) -> HashMap<&'n str, u32> {
-    let names: BTreeSet<&str> = threads.flat_map(|(process, thread, _)| [process, thread]).collect();
+fn pattern_numbers<'n>(threads: impl Iterator<Item = &'n ThreadNames>) -> HashMap<&'n str, u32> {
+    let names: BTreeSet<&str> = threads.flat_map(|names| [&*names.process, &*names.thread]).collect();
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
     let mut unused = 0..;
     let mut number =

@@ -66,8 +66,7 @@ impl Serialize for Change {
 
 impl Change {
     /// The name in JSON and CSV.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Changed => "changed",
             Self::BaselineOnly => "baseline_only",

@@ -15,60 +15,45 @@ use crate::model::{
 
 /// One snapshot, reduced to totals by the exact names that an axis looks at.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Digest {
     /// Everything but the threads.
-    pub head: SnapshotHead,
-    /// Numbers of threads and processes, and the metrics that any thread has a value of.
-    pub census: Census,
+    pub(crate) head: SnapshotHead,
+    pub(super) threads: ThreadTotals,
     /// What is between the baseline and this snapshot, if they are of one boot.
-    pub window: Option<WindowInfo>,
-    /// The command that ran in a window.
-    pub(super) command: GroupTotals,
-    pub(super) by_names: HashMap<ThreadNames, GroupTotals>,
-    /// The names of all threads, where renamed cgroups are matched by them.
-    pub(super) tasks: HashSet<ThreadNames>,
-    /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
-    pub(super) memory: BTreeMap<String, Memory>,
+    pub(super) window: Option<WindowInfo>,
 }
 
 impl Digest {
     /// Combines the head of a snapshot with the totals of its threads.
-    #[must_use]
     pub fn new(head: SnapshotHead, threads: ThreadTotals) -> Self {
-        let ThreadTotals { command, census, by_names, tasks, memory, .. } = threads;
-        Self { head, census, window: None, command, by_names, tasks, memory }
+        Self { head, threads, window: None }
     }
 
     /// With the window since the baseline that it is compared with.
-    #[must_use]
     pub fn since_baseline(self, window: WindowInfo) -> Self {
         Self { window: Some(window), ..self }
     }
 
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
-    #[must_use]
     pub fn narrowed(&self, axis: GroupBy) -> Self {
-        let mut by_names: HashMap<ThreadNames, GroupTotals> = HashMap::new();
-        for (ThreadNames { process, thread, cgroup }, members) in &self.by_names {
-            let names = ThreadNames::seen_by(axis, (process, thread, cgroup.as_ref()));
-            by_names.entry(names).or_default().merge(members);
-        }
-        let tasks = if axis == GroupBy::Cgroup { self.by_names.keys().cloned().collect() } else { HashSet::new() };
-        let Self { head, census, window, command, by_names: _, tasks: _, memory } = self;
-        Self {
-            head: head.clone(),
-            census: census.clone(),
-            window: window.clone(),
+        let ThreadTotals { group_by: _, names, scope, command, census, by_names, tasks: _, memory } = &self.threads;
+        let mut threads = ThreadTotals {
             command: command.clone(),
-            by_names,
-            tasks,
+            census: census.clone(),
             memory: memory.clone(),
+            ..ThreadTotals::empty(axis, *names, *scope)
+        };
+        for (ThreadNames { process, thread, cgroup }, members) in by_names {
+            let names = ThreadNames::seen_by(axis, (process, thread, cgroup.as_ref()));
+            threads.by_names.entry(names).or_default().merge(members);
         }
+        if axis == GroupBy::Cgroup {
+            threads.tasks = by_names.keys().cloned().collect();
+        }
+        Self { head: self.head.clone(), threads, window: self.window.clone() }
     }
 
     /// Reduces a snapshot without changing it.
-    #[must_use]
     pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &Options) -> Self {
         let empty = ThreadTotals::new(options);
         let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
@@ -93,9 +78,6 @@ pub(super) struct ThreadNames {
     pub(super) cgroup: Option<Name>,
 }
 
-/// The process name, the thread name and the cgroup of a thread; several threads may share them.
-pub(super) type TaskNames<'n> = (&'n str, &'n str, Option<&'n str>);
-
 impl ThreadNames {
     /// The names that an axis looks at.
     fn seen_by(axis: GroupBy, (process, thread, cgroup): (&Name, &Name, Option<&Name>)) -> Self {
@@ -112,11 +94,6 @@ impl ThreadNames {
             cgroup: cgroup.filter(|_| by_cgroup).cloned(),
         }
     }
-
-    /// The names, borrowed.
-    pub(super) fn as_task(&self) -> TaskNames<'_> {
-        (&self.process, &self.thread, self.cgroup.as_deref())
-    }
 }
 
 /// Totals of threads by names, and of processes' memory: what reports with some options need of threads.
@@ -126,11 +103,13 @@ pub struct ThreadTotals {
     names: Names,
     scope: Scope,
     /// Totals of the command that ran in a window, whatever the scope is.
-    command: GroupTotals,
-    census: Census,
-    by_names: HashMap<ThreadNames, GroupTotals>,
-    tasks: HashSet<ThreadNames>,
-    memory: BTreeMap<String, Memory>,
+    pub(super) command: GroupTotals,
+    pub(super) census: Census,
+    pub(super) by_names: HashMap<ThreadNames, GroupTotals>,
+    /// The names of all threads, where renamed cgroups are matched by them.
+    pub(super) tasks: HashSet<ThreadNames>,
+    /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
+    pub(super) memory: BTreeMap<String, Memory>,
 }
 
 impl Threads for ThreadTotals {
@@ -161,7 +140,6 @@ impl Threads for ThreadTotals {
 
 impl ThreadTotals {
     /// No threads yet.
-    #[must_use]
     pub fn new(options: &Options) -> Self {
         Self::empty(options.digest_axis(), options.names, options.scope)
     }
@@ -233,18 +211,11 @@ pub(super) struct GroupTotals {
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
     /// How many of them have a name that is known not to be cut, though it is as long as any can be.
     whole_names: u64,
-    /// Those of them that have the name of their process.
-    leaders: Leaders,
+    /// How many are the first threads of processes, and how many of those have such a name.
+    leaders: u64,
+    leaders_with_whole_names: u64,
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
-}
-
-/// The first threads of processes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Leaders {
-    threads: u64,
-    /// How many have a name that is known not to be cut.
-    whole_names: u64,
 }
 
 impl GroupTotals {
@@ -267,8 +238,8 @@ impl GroupTotals {
         self.threads += 1;
         self.blocked_of += u64::from(blocked_ns.is_some());
         self.whole_names += u64::from(thread.name_complete);
-        self.leaders.threads += u64::from(thread.is_leader());
-        self.leaders.whole_names += u64::from(thread.is_leader() && thread.name_complete);
+        self.leaders += u64::from(thread.is_leader());
+        self.leaders_with_whole_names += u64::from(thread.is_leader() && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
     }
@@ -294,7 +265,7 @@ impl GroupTotals {
     /// Whether every name that decides the group is known to be whole.
     pub(super) fn has_whole_names(&self, axis: GroupBy) -> bool {
         let (named, whole) = match axis {
-            GroupBy::Pcomm => (self.leaders.threads, self.leaders.whole_names),
+            GroupBy::Pcomm => (self.leaders, self.leaders_with_whole_names),
             _ => (self.threads, self.whole_names),
         };
         named > 0 && named == whole
@@ -311,6 +282,7 @@ impl GroupTotals {
             exited_work,
             whole_names,
             leaders,
+            leaders_with_whole_names,
             lifetimes,
             totals,
         } = other;
@@ -324,8 +296,8 @@ impl GroupTotals {
             self.exited_work.entry(*kind).or_default().merge(totals);
         }
         self.whole_names += *whole_names;
-        self.leaders.threads += leaders.threads;
-        self.leaders.whole_names += leaders.whole_names;
+        self.leaders += *leaders;
+        self.leaders_with_whole_names += *leaders_with_whole_names;
         self.lifetimes.merge(*lifetimes);
         self.totals.merge(totals);
     }
@@ -348,11 +320,9 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
 
 /// How many threads started and exited in a window. A thread can do both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Turnover {
-    /// Number of threads that started.
-    pub started: u64,
-    /// Number of threads that exited.
-    pub exited: u64,
+pub(crate) struct Turnover {
+    pub(crate) started: u64,
+    pub(crate) exited: u64,
 }
 
 impl Turnover {

@@ -4,9 +4,7 @@ use glob::{MatchOptions, Pattern, PatternError};
 
 /// A glob that merges all cgroups whose paths match.
 #[derive(Clone, Debug)]
-pub struct Flatten {
-    pattern: Pattern,
-}
+pub struct Flatten(Pattern);
 
 /// `PATH_MAX` of `include/uapi/linux/limits.h`: the kernel gives no longer ones, and each front part costs
 /// a match.
@@ -22,7 +20,7 @@ impl Flatten {
     /// # Errors
     /// If the glob is invalid.
     pub fn new(glob: &str) -> Result<Self, PatternError> {
-        Pattern::new(glob).map(|pattern| Self { pattern })
+        Pattern::new(glob).map(Self)
     }
 
     /// The path, with the longest prefix that the glob matches replaced by the glob.
@@ -33,8 +31,8 @@ impl Flatten {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();
         fronts.reverse();
-        let end = fronts.into_iter().find(|end| self.pattern.matches_with(&path[..*end], SEGMENTS))?;
-        Some(format!("{}{}", self.pattern, &path[end..]))
+        let end = fronts.into_iter().find(|end| self.0.matches_with(&path[..*end], SEGMENTS))?;
+        Some(format!("{}{}", self.0, &path[end..]))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
+use super::cgroup_keys::CgroupKeys;
 use super::digest::{GroupTotals, ThreadNames};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
+use crate::diagnose::Side;
 use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
 use crate::names::{Keys, Kind};
 
@@ -22,13 +24,15 @@ pub(super) struct Naming<'k> {
     pub(super) by: GroupBy,
     pub(super) process: &'k Keys,
     pub(super) thread: &'k Keys,
-    pub(super) cgroup: &'k (dyn Fn(&str) -> String + Sync),
+    pub(super) cgroups: &'k CgroupKeys,
+    pub(super) side: Side,
 }
 
 impl Naming<'_> {
     /// The path of the group for these names, from the top of the tree.
     fn path(&self, names: &ThreadNames) -> Vec<String> {
-        let cgroup = || names.cgroup.as_ref().map_or_else(|| NO_CGROUP.to_owned(), |path| (self.cgroup)(path));
+        let known = |path| self.cgroups.key(self.side, path);
+        let cgroup = || names.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), known);
         match self.by {
             GroupBy::Pcomm => vec![self.process.key(&names.process)],
             GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&names.thread)],
@@ -99,8 +103,7 @@ pub(super) fn add_total(groups: &mut Groups, options: &Options) {
 }
 
 /// Drops the only child of a process: a process of one kind of threads is one line.
-pub(super) fn drop_only_children<'g>(all: impl IntoIterator<Item = &'g mut Groups>) {
-    let mut all: Vec<_> = all.into_iter().collect();
+pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
     let mut children: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
     for path in all.iter().flat_map(|groups| groups.keys()) {
         if let [cgroup, process, thread] = path.as_slice() {

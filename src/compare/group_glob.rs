@@ -12,9 +12,7 @@ const SUGGESTIONS: usize = 3;
 
 /// A glob over names of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupGlob {
-    pattern: Pattern,
-}
+pub struct GroupGlob(Pattern);
 
 impl GroupGlob {
     /// A glob: `*` matches any characters, also `/`.
@@ -22,12 +20,12 @@ impl GroupGlob {
     /// # Errors
     /// If the glob is invalid.
     pub fn new(glob: &str) -> Result<Self, PatternError> {
-        Pattern::new(glob).map(|pattern| Self { pattern })
+        Pattern::new(glob).map(Self)
     }
 
     /// Whether it is a name: no character of it stands for others.
     pub(super) fn is_exact(&self) -> bool {
-        !self.pattern.as_str().contains(['*', '?', '['])
+        !self.0.as_str().contains(['*', '?', '['])
     }
 
     /// Whether it matches the name of a group: the last part of its path.
@@ -40,41 +38,30 @@ impl GroupGlob {
         path.iter().any(|name| self.is_match(name))
     }
 
-    /// Whether it matches a name.
     pub(super) fn is_match(&self, name: &str) -> bool {
-        self.pattern.matches(name)
+        self.0.matches(name)
     }
 }
 
 impl fmt::Display for GroupGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.pattern.as_str())
+        f.write_str(self.0.as_str())
     }
 }
 
 /// A glob that matches no group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no group matches `{glob}`{}", suggestion(nearest))]
-#[non_exhaustive]
-pub struct NoSuchGroup {
-    /// The glob.
-    pub glob: String,
-    /// The most similar names of groups.
-    pub nearest: Vec<String>,
-}
-
-fn suggestion(nearest: &[String]) -> String {
-    let names: Vec<_> = nearest.iter().map(|name| format!("`{name}`")).collect();
-    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
-}
+#[error("{0}")]
+pub struct NoSuchGroup(String);
 
 impl NoSuchGroup {
     /// The error about a glob that matches none of these names.
     pub(super) fn new<'n>(glob: &GroupGlob, names: impl IntoIterator<Item = &'n str>) -> Self {
-        let glob = glob.to_string();
         let distinct: BTreeSet<&str> = names.into_iter().collect();
-        let nearest = similar(&glob, distinct, SUGGESTIONS).into_iter().map(str::to_owned).collect();
-        Self { glob, nearest }
+        let nearest = similar(&glob.to_string(), distinct, SUGGESTIONS);
+        let nearest = nearest.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        let suggestion = if nearest.is_empty() { nearest } else { format!("; did you mean {nearest}?") };
+        Self(format!("no group matches `{glob}`{suggestion}"))
     }
 }
 

@@ -12,71 +12,53 @@ use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
 use crate::model::{HostContext, SnapshotHead, WindowInfo};
 
-/// What a side of a report is.
+/// What a side of a report is. As JSON, docs/report.md describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct SideSummary {
-    /// The file.
-    pub file: String,
-    /// Host name.
-    pub hostname: Option<String>,
-    /// Release of the kernel.
-    pub kernel_release: Option<String>,
-    /// Architecture, as `uname -m` prints it.
-    pub arch: Option<String>,
-    /// Start of the capture, in nanoseconds since 1970.
-    pub captured_at_unix_ns: u64,
-    /// Number of threads.
-    pub threads: u64,
-    /// Number of processes.
-    pub processes: u64,
+    pub(crate) file: String,
+    pub(crate) hostname: Option<String>,
+    pub(crate) kernel_release: Option<String>,
+    pub(crate) arch: Option<String>,
+    pub(crate) captured_at_unix_ns: u64,
+    pub(crate) threads: u64,
+    pub(crate) processes: u64,
     /// The engine that read the threads.
-    pub engine: Option<String>,
-    /// The program that wrote it, and its version.
-    pub tool: Option<String>,
+    pub(crate) engine: Option<String>,
+    /// The program that wrote the file, and its version.
+    pub(crate) tool: Option<String>,
     /// The runs, if there are several of which this is the first; `None` for a single capture.
     #[serde(flatten)]
-    pub runs: Option<RunCount>,
+    pub(crate) runs: Option<RunCount>,
     /// The window, if it is one; of the candidate, the window since a baseline of the same boot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<WindowSide>,
+    pub(crate) window: Option<WindowSide>,
 }
 
 /// A window: what it covers, and what happened to threads in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct WindowSide {
-    /// The window.
+pub(crate) struct WindowSide {
     #[serde(flatten)]
-    pub info: WindowInfo,
+    pub(crate) info: WindowInfo,
     /// Whether the values are those since the baseline, not those of the file.
     #[serde(skip)]
-    pub since_baseline: bool,
-    /// Threads that started in it.
-    pub started: u64,
-    /// Threads that exited in it.
-    pub exited: u64,
-    /// Totals of the command that ran; `None` if there was none.
+    pub(crate) since_baseline: bool,
+    pub(crate) started: u64,
+    pub(crate) exited: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub command_totals: Option<CommandTotals>,
+    pub(crate) command_totals: Option<CommandTotals>,
 }
 
-/// What the threads of a command did.
+/// What the threads of the command did that ran in a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CommandTotals {
-    /// Number of threads.
-    pub threads: u64,
-    /// CPU time in nanoseconds.
-    pub run_time_ns: Option<u64>,
-    /// Time runnable but waiting for a CPU, in nanoseconds.
-    pub wait_time_ns: Option<u64>,
+pub(crate) struct CommandTotals {
+    pub(crate) threads: u64,
+    pub(crate) run_time_ns: Option<u64>,
+    pub(crate) wait_time_ns: Option<u64>,
 }
 
 fn window_of(digest: &Digest) -> Option<WindowSide> {
     let info = digest.head.window.as_ref().or(digest.window.as_ref())?.clone();
-    let census = &digest.census;
-    let members = &digest.command;
+    let (census, members) = (&digest.threads.census, &digest.threads.command);
     let command_totals = info.command.is_some().then(|| CommandTotals {
         threads: members.threads.saturating_add(members.turnover.exited),
         run_time_ns: members.totals.run_time_ns.sum(),
@@ -148,7 +130,7 @@ impl Header {
             let (baseline, candidate) = difference.values.clone().both()?;
             Warning::for_host_field(&difference.field, baseline, candidate)
         }));
-        self.warnings.extend(Warning::one_sided_sources(&before.census, &after.census));
+        self.warnings.extend(Warning::one_sided_sources(&before.threads.census, &after.threads.census));
         self.warnings.extend(Warning::different_options(baseline, candidate));
     }
 }
@@ -163,8 +145,8 @@ fn side(digest: &Digest, file: &str) -> SideSummary {
         kernel_release: host.and_then(|host| host.kernel_release.clone()),
         arch: host.and_then(|host| host.arch.clone()),
         captured_at_unix_ns: snapshot.captured_at_unix_ns,
-        threads: digest.census.threads,
-        processes: digest.census.processes,
+        threads: digest.threads.census.threads,
+        processes: digest.threads.census.processes,
         engine: capture.map(|capture| capture.engine.clone()).filter(|engine| !engine.is_empty()),
         tool: capture.map(|capture| format!("{} {}", capture.tool, capture.version)),
         runs: None,

@@ -12,7 +12,6 @@ use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Scale, Verdict, est
 
 /// The values of a row in several runs.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct RowRuns {
     /// The value in each run, in the order of the runs; NaN where it is unknown.
     pub values: Sides<Box<[f64]>>,
@@ -21,20 +20,18 @@ pub struct RowRuns {
     /// The ratio of the medians, with its interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
     /// known values on a side, if more than half of the runs of a side lack the value, or with negative values.
     pub estimate: Option<Estimate>,
-    /// What the interval says about the threshold; `None` without an interval.
+    /// What the interval says about the threshold.
     pub verdict: Option<Verdict>,
-    /// What would make an unclear verdict clear; `None` if that cannot be estimated, or the verdict is clear.
-    pub needed: Option<RunsNeeded>,
+    /// What would make an unclear verdict clear, if that can be estimated.
+    pub(crate) needed: Option<RunsNeeded>,
 }
 
 /// About how many runs per side have an interval of a width.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct RunsNeeded {
-    /// Runs per side.
-    pub runs: usize,
+pub(crate) struct RunsNeeded {
+    pub(crate) runs: usize,
     /// Half the width of the interval, relative to the ratio.
-    pub half_width: f64,
+    pub(crate) half_width: f64,
 }
 
 impl RunsNeeded {
@@ -50,12 +47,6 @@ impl RunsNeeded {
 }
 
 impl RowRuns {
-    /// The known values.
-    #[must_use]
-    pub fn known(&self) -> Sides<Vec<f64>> {
-        known(Design::Independent, self.values.as_ref().map(|side| &**side)).1
-    }
-
     fn new(values: Sides<Box<[f64]>>, quantum: f64, design: Design, threshold: Threshold) -> Self {
         let mut runs = Self { values, quantum, estimate: None, verdict: None, needed: None };
         let (design, known) = known(design, runs.values.as_ref().map(|side| &**side));

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::digest::Turnover;
 use super::quantity::Quantity;
 use crate::model::{Cell, ExitedWork, Unit};
@@ -49,19 +47,18 @@ impl Measurement {
 }
 
 /// How many members a group has, and how long they have existed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Population {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Population {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
-    pub members: u64,
+    pub(super) members: u64,
     /// In a window, how many threads started and exited.
-    pub turnover: Turnover,
+    pub(super) turnover: Turnover,
     /// The average share of the time since boot that its threads have existed, 0 to 1.
-    pub uptime: Option<f64>,
+    pub(super) uptime: Option<f64>,
     /// Whether all are threads of the capturing process.
-    pub own: bool,
+    pub(super) own: bool,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
-    pub exited_work: Option<ExitedWork>,
+    pub(super) exited_work: Option<ExitedWork>,
 }
 
 impl Population {

@@ -27,7 +27,6 @@ mod runs;
 mod select;
 mod sides;
 mod smaps;
-mod word;
 
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
@@ -35,27 +34,30 @@ use crate::statistics::Design;
 
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
-pub use self::digest::{Digest, ThreadTotals, Turnover};
+pub(crate) use self::digest::Turnover;
+pub use self::digest::{Digest, ThreadTotals};
 pub use self::flatten::Flatten;
 pub use self::gate::{Gate, GateError};
 pub(crate) use self::gate_outcome::GateChange;
 pub use self::gate_outcome::{GateOutcome, GateResult};
 pub use self::group_glob::{GroupGlob, NoSuchGroup};
-pub use self::host::{CommandTotals, Difference, Header, SideSummary, WindowSide};
-pub use self::judge::{RowRuns, RunsNeeded};
-pub use self::measurement::Population;
+pub(crate) use self::host::{CommandTotals, WindowSide};
+pub use self::host::{Difference, Header, SideSummary};
+pub use self::judge::RowRuns;
+pub(crate) use self::judge::RunsNeeded;
 use self::notes::Noted;
 pub use self::options::{Form, GroupBy, Names, Options, Per, Scope, Threshold};
-pub use self::overview::{OVERVIEW, OverviewColumn};
+pub(crate) use self::overview::{OVERVIEW, OverviewColumn, word};
 use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
-pub use self::rows::{ALL_GROUPS, Group, HiddenReason, ReportSection, Row};
-pub use self::runs::{Elapsed, RunCount, Runs, RunsError};
+pub(crate) use self::rows::ALL_GROUPS;
+pub use self::rows::{Group, HiddenReason, ReportSection, Row};
+pub(crate) use self::runs::{Elapsed, RunCount};
+pub use self::runs::{Runs, RunsError};
 pub(crate) use self::select::unknown;
 pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
-pub use self::word::word;
 
 /// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]
@@ -89,20 +91,17 @@ pub struct Report {
 
 impl Report {
     /// Whether it has two sides.
-    #[must_use]
-    pub fn is_comparison(&self) -> bool {
+    pub(crate) fn is_comparison(&self) -> bool {
         self.runs.candidate.is_some()
     }
 
     /// Whether a side has several runs, so that rows have the values of each.
-    #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.runs.into_iter().any(|runs| runs > 1)
     }
 
     /// Whether there are enough runs for verdicts.
-    #[must_use]
-    pub fn has_verdicts(&self) -> bool {
+    pub(crate) fn has_verdicts(&self) -> bool {
         self.is_repeated() && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())
     }
 }
@@ -141,31 +140,31 @@ fn groups(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
     let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
     let sorted =
         Options { sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] }, ..options.clone() };
-    pipeline::with_groups(sides.map(|side| side.digests), &sorted, |digests, captures| {
-        let first = digests.as_ref().map(|digests| digests.first().expect("a side has a capture"));
-        let findings = first.map(|digest| findings_of(&digest.head, &digest.census));
-        let judged = if captures.are_repeated() { Judged::Yes } else { Judged::No };
-        let mut sections = captures.sections(per, &sorted, judged);
-        for section in &mut sections {
-            finish(section, first, findings.as_ref(), (per, options));
-        }
-        Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
-        let is_comparison = first.candidate.is_some();
-        Report {
-            header: options.wants(Section::Host).then(|| Header::new(first, counts, options)),
-            group_by: options.group_by,
-            per,
-            runs: digests.as_ref().map(Vec::len),
-            design: captures.design,
-            threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
-            sections,
-            renamed: if options.group_by.is_by_cgroup() { captures.renamed(options) } else { Vec::new() },
-            unmatched: captures.unmatched(options),
-            gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },
-            gaps: findings.baseline.into_iter().filter(|finding| !is_comparison && finding.is_gap()).collect(),
-            tree: None,
-        }
-    })
+    let captures = &Captures::new(sides.map(|side| side.digests), &sorted);
+    let digests = captures.sides.as_ref().map(|side| &side.digests);
+    let first = digests.map(|digests| digests.first().expect("a side has a capture"));
+    let findings = first.map(|digest| findings_of(&digest.head, &digest.threads.census));
+    let judged = if captures.are_repeated() { Judged::Yes } else { Judged::No };
+    let mut sections = captures.sections(per, &sorted, judged);
+    for section in &mut sections {
+        finish(section, first, findings.as_ref(), (per, options));
+    }
+    Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
+    let is_comparison = first.candidate.is_some();
+    Report {
+        header: options.wants(Section::Host).then(|| Header::new(first, counts, options)),
+        group_by: options.group_by,
+        per,
+        runs: digests.map(Vec::len),
+        design: captures.design,
+        threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
+        sections,
+        renamed: captures.renamed(options),
+        unmatched: captures.unmatched(options),
+        gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },
+        gaps: findings.baseline.into_iter().filter(|finding| !is_comparison && finding.is_gap()).collect(),
+        tree: None,
+    }
 }
 
 /// Sorts an overview, and adds notes.
@@ -189,7 +188,7 @@ fn finish(
 }
 
 /// The results of the gates. The rows that they look at need not be among those that are reported.
-fn gate_results(captures: &Captures<'_>, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
+fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
     let rows = |of_gates: Per| {
         let gates = gates.iter().filter(|gate| gate.per(per) == of_gates);
         let metrics: Vec<_> = gates.flat_map(|gate| &gate.metrics).collect();

@@ -32,8 +32,7 @@ pub enum GroupBy {
 
 impl GroupBy {
     /// Whether this grouping includes the sections about cgroups.
-    #[must_use]
-    pub fn is_by_cgroup(self) -> bool {
+    pub(crate) fn is_by_cgroup(self) -> bool {
         matches!(self, Self::Cgroup | Self::All)
     }
 }

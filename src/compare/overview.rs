@@ -8,6 +8,7 @@ use super::digest::GroupTotals;
 use super::group::{Groups, cell, context, population};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Options, Per};
+use super::quantity::Quantity;
 use super::rank::is_own_name;
 use super::rows::{ReportSection, Row};
 use super::runs::Runs;
@@ -15,7 +16,7 @@ use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
-use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
+use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
 
 /// What an amount counts.
@@ -49,14 +50,11 @@ enum Amount {
 
 /// A column of the overview.
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct OverviewColumn {
-    /// Name of the value.
-    pub name: &'static str,
-    /// The meaning.
-    pub doc: &'static str,
+pub(crate) struct OverviewColumn {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
     /// Whether a larger value is worse.
-    pub direction: Direction,
+    pub(crate) direction: Direction,
     kind: AmountKind,
     amount: Amount,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
@@ -116,7 +114,7 @@ const fn neither(column: OverviewColumn) -> OverviewColumn {
 }
 
 /// The columns, in order.
-pub static OVERVIEW: &[OverviewColumn] = &[
+pub(crate) static OVERVIEW: &[OverviewColumn] = &[
     column("run", AmountKind::Time, (1.0, 0.0), Amount::Run, "Time on a CPU."),
     column(
         "wait",
@@ -187,7 +185,7 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
     let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.count().is_none());
     if let Some([digest]) = only.map(|side| &side.digests[..]) {
         let lived = |members: &GroupTotals| members.lifetimes.lived(&digest.head).is_some();
-        let is_known = digest.head.window.is_some() || digest.by_names.values().any(lived);
+        let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
         return if is_known { Per::Second } else { Per::Run };
     }
     let windows: Vec<_> =
@@ -469,4 +467,43 @@ impl HostSize {
 fn changed(row: &Row) -> f64 {
     let side = |cell: Option<&Cell>| cell.and_then(number).unwrap_or(0.0);
     (side(row.values.of_candidate()) - side(row.values.baseline.as_ref())).abs()
+}
+
+impl Row {
+    /// Whether a larger value is worse.
+    pub(crate) fn direction(&self) -> Direction {
+        direction(self.section, &self.name, self.quantity)
+    }
+}
+
+fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
+    let column = || OVERVIEW.iter().find(|column| section == Section::Overview && column.name == name);
+    quantity.map(Quantity::direction).or_else(|| column().map(|column| column.direction)).unwrap_or_default()
+}
+
+/// The word for a verdict: `worse` or `better` where the value has a direction, else the verdict's name.
+pub(crate) fn word(verdict: Verdict, direction: Direction) -> &'static str {
+    match (verdict, direction) {
+        (Verdict::More, Direction::MoreIsWorse) | (Verdict::Less, Direction::LessIsWorse) => "worse",
+        (Verdict::More, Direction::LessIsWorse) | (Verdict::Less, Direction::MoreIsWorse) => "better",
+        _ => verdict.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_time_is_worse_and_more_sleep_is_more() {
+        let words = |section, name: &str| {
+            let direction = direction(section, name, Quantity::named(name));
+            [Verdict::More, Verdict::Less, Verdict::Same, Verdict::Unclear].map(|verdict| word(verdict, direction))
+        };
+        assert_eq!(words(Section::Overview, "run"), ["worse", "better", "same", "unclear"]);
+        assert_eq!(words(Section::Overview, "sleep"), ["more", "less", "same", "unclear"]);
+        assert_eq!(words(Section::Derived, "cpu_efficiency"), ["better", "worse", "same", "unclear"]);
+        assert_eq!(words(Section::Primary, "voluntary_csw")[0], "more");
+        assert_eq!(words(Section::MemoryStat, "read")[0], "more", "another value of the same name");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
-use super::digest::{Digest, Memory, ThreadNames};
+use super::digest::{Digest, ThreadNames};
 use super::group::{self, Groups, Naming};
 use super::group_glob::{GroupGlob, NoSuchGroup};
 use super::judge::{Judge, KnownValues};
@@ -15,33 +15,26 @@ use super::rows::ReportSection;
 use super::runs;
 use super::sides::{Sides, joined};
 use super::{captures, overview, records, smaps};
+use crate::diagnose::Side;
 use crate::model::Section;
-use crate::names::Keys;
 use crate::statistics::Design;
-
-/// Every section of one capture.
-type Sections = BTreeMap<Section, SideSection>;
 
 /// Every section of a side, and which values each of its runs has.
 type SideSections = BTreeMap<Section, (SideSection, KnownValues)>;
 
 /// The captures of a report, grouped.
-pub(super) struct Captures<'d> {
-    sides: Sides<GroupedSide<'d>>,
-    cgroups: &'d CgroupKeys<'d>,
+pub(super) struct Captures {
+    pub(super) sides: Sides<GroupedSide>,
+    cgroups: CgroupKeys,
     pub(super) design: Design,
 }
 
 /// The captures of one side, grouped.
-struct GroupedSide<'d> {
-    digests: &'d [Digest],
+pub(super) struct GroupedSide {
+    side: Side,
+    pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
-    memory: &'d [BTreeMap<String, Memory>],
-    key: Key<'d>,
 }
-
-/// Maps the path of a cgroup to the key of its group.
-type Key<'k> = &'k (dyn Fn(&str) -> String + Sync);
 
 /// Whether sections have the values of each run, and what runs say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,69 +43,30 @@ pub(super) enum Judged {
     No,
 }
 
-/// Groups every capture, and applies `report`. The keys of names depend on the names of all captures together.
-pub(super) fn with_groups<R>(
-    mut digests: Sides<Vec<Digest>>,
-    options: &Options,
-    report: impl FnOnce(&Sides<Vec<Digest>>, &Captures<'_>) -> R,
-) -> R {
-    let design = runs::pair(&mut digests);
-    let threads = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.by_names));
-    let memory = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.memory));
-    let tasks = digests.as_mut().map(|side| take_each(side, |digest| &mut digest.tasks));
-    let names = threads.as_ref().map(|side| side.iter().flat_map(|by_names| by_names.keys().cloned()).collect());
-    let tasks = match options.group_by {
-        GroupBy::Cgroup => tasks.map(|side| side.into_iter().flatten().collect()),
-        _ => Sides::clone(&names),
-    };
-    let keys = NameKeys::learn(&digests, &names, &tasks, options);
-    let (baseline, candidate) = (|path: &str| keys.cgroups.baseline(path), |path: &str| keys.cgroups.candidate(path));
-    let key = Sides::<Key<'_>>::two(&baseline, &candidate);
-    let mut groups = threads.zip(key).par_map(|(threads, cgroup)| -> Vec<Groups> {
-        let naming = Naming { by: options.group_by, process: &keys.process, thread: &keys.thread, cgroup };
-        threads.into_iter().map(|by_names| group::groups(by_names, &naming)).collect()
-    });
-    if options.group_by == GroupBy::All {
-        group::drop_only_children(groups.as_mut().into_iter().flatten());
+impl Captures {
+    /// Groups every capture. The keys of names depend on the names of all captures together.
+    pub(super) fn new(mut digests: Sides<Vec<Digest>>, options: &Options) -> Self {
+        let design = runs::pair(&mut digests);
+        let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
+        let process = &group::keys(names().map(|names| &*names.process), options);
+        let thread = &group::keys(names().map(|names| &*names.thread), options);
+        let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
+        let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
+        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), options);
+        let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
+        let mut sides = sides.par_map(|(mut digests, side)| {
+            let naming = Naming { by: options.group_by, process, thread, cgroups: &cgroups, side };
+            let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
+            GroupedSide { groups: threads.map(|by_names| group::groups(by_names, &naming)).collect(), side, digests }
+        });
+        let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
+        if options.group_by == GroupBy::All {
+            group::drop_only_children(&mut all);
+        }
+        all.into_iter().for_each(|groups| group::add_total(groups, options));
+        Self { sides, cgroups, design }
     }
-    groups.as_mut().into_iter().flatten().for_each(|groups| group::add_total(groups, options));
-    let sides = groups.zip(digests.as_ref()).zip(memory.as_ref()).zip(key);
-    let sides = sides.map(|(((groups, digests), memory), key)| GroupedSide { digests, groups, memory, key });
-    report(&digests, &Captures { sides, cgroups: &keys.cgroups, design })
-}
 
-fn take_each<T: Default>(digests: &mut [Digest], part: fn(&mut Digest) -> &mut T) -> Vec<T> {
-    digests.iter_mut().map(|digest| std::mem::take(part(digest))).collect()
-}
-
-/// The keys of all names.
-struct NameKeys<'n> {
-    process: Keys,
-    thread: Keys,
-    cgroups: CgroupKeys<'n>,
-}
-
-impl<'n> NameKeys<'n> {
-    /// Learns the keys of the names of groups; `tasks` tell cgroups that have another name in the candidate.
-    fn learn(
-        digests: &'n Sides<Vec<Digest>>,
-        names: &'n Sides<Vec<ThreadNames>>,
-        tasks: &'n Sides<Vec<ThreadNames>>,
-        options: &Options,
-    ) -> Self {
-        let recorded = digests.as_ref().map(|side| side.iter().flat_map(|digest| digest.head.cgroup_stats.keys()));
-        let cgroups = CgroupKeys::learn(
-            tasks.as_ref().map(|tasks| tasks.iter().map(ThreadNames::as_task)),
-            recorded.map(|paths| paths.map(String::as_str)),
-            options,
-        );
-        let process = group::keys(names.iter().flatten().map(|names| &*names.process), options);
-        let thread = group::keys(names.iter().flatten().map(|names| &*names.thread), options);
-        Self { process, thread, cgroups }
-    }
-}
-
-impl Captures<'_> {
     /// Whether a side has several runs.
     pub(super) fn are_repeated(&self) -> bool {
         self.sides.iter().any(|side| side.digests.len() > 1)
@@ -120,7 +74,7 @@ impl Captures<'_> {
 
     /// The sections that the options select, of each side.
     pub(super) fn sections(&self, per: Per, options: &Options, judged: Judged) -> Vec<ReportSection> {
-        let mut sides = self.sides.as_ref().par_map(|side| side.sections(per, options, judged));
+        let mut sides = self.sides.as_ref().par_map(|side| side.sections(&self.cgroups, per, options, judged));
         self.mark_renamed(&mut sides);
         let table = |(section, sides): (Section, Sides<Option<(SideSection, KnownValues)>>)| {
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
@@ -155,10 +109,11 @@ impl Captures<'_> {
             return Vec::new();
         }
         let mut names: BTreeSet<String> = BTreeSet::new();
-        for GroupedSide { digests, groups, key, .. } in self.sides.iter() {
+        for GroupedSide { digests, groups, side } in self.sides.iter() {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
             if options.group_by.is_by_cgroup() {
-                names.extend(digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys()).map(|path| key(path)));
+                let paths = digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys());
+                names.extend(paths.map(|path| self.cgroups.key(*side, path)));
             }
         }
         let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
@@ -167,10 +122,18 @@ impl Captures<'_> {
     }
 }
 
-impl GroupedSide<'_> {
+/// The names of all threads of a digest, which tell cgroups that have another name in the candidate.
+fn tasks<'d>(digest: &'d Digest, options: &Options) -> Vec<&'d ThreadNames> {
+    match options.group_by {
+        GroupBy::Cgroup => digest.threads.tasks.iter().collect(),
+        _ => digest.threads.by_names.keys().collect(),
+    }
+}
+
+impl GroupedSide {
     /// The sections of the side. Of several runs, each is reduced when its turn comes.
-    fn sections(&self, per: Per, options: &Options, judged: Judged) -> SideSections {
-        let mut runs = (0..self.digests.len()).map(|run| self.sections_of_run(run, per, options));
+    fn sections(&self, cgroups: &CgroupKeys, per: Per, options: &Options, judged: Judged) -> SideSections {
+        let mut runs = (0..self.digests.len()).map(|run| self.sections_of_run(run, cgroups, per, options));
         if judged == Judged::No {
             let sections = runs.next().unwrap_or_default().into_iter();
             let wanted =
@@ -191,19 +154,25 @@ impl GroupedSide<'_> {
         all.into_iter().map(merged).collect()
     }
 
-    fn sections_of_run(&self, run: usize, per: Per, options: &Options) -> Sections {
-        let (snapshot, groups) = (&self.digests[run].head, &self.groups[run]);
-        let mut sections = group::sections(snapshot, groups, options);
+    fn sections_of_run(
+        &self,
+        run: usize,
+        cgroups: &CgroupKeys,
+        per: Per,
+        options: &Options,
+    ) -> BTreeMap<Section, SideSection> {
+        let Digest { head, threads, .. } = &self.digests[run];
+        let mut sections = group::sections(head, &self.groups[run], options);
         for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
             let groups = match section {
                 section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
-                    records::cgroup_section(snapshot, section, self.key, options)
+                    records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
                 }
-                Section::Overview => overview::section(snapshot, groups, per, options),
-                Section::HostPressure => records::host_pressure(snapshot),
-                Section::SchedExt => records::sched_ext(snapshot),
-                Section::SmapsRollup => smaps::section(&self.memory[run], options),
-                Section::Capture => captures::section(snapshot),
+                Section::Overview => overview::section(head, &self.groups[run], per, options),
+                Section::HostPressure => records::host_pressure(head),
+                Section::SchedExt => records::sched_ext(head),
+                Section::SmapsRollup => smaps::section(&threads.memory, options),
+                Section::Capture => captures::section(head),
                 _ => continue,
             };
             sections.insert(section, groups);

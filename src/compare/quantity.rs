@@ -21,13 +21,11 @@ impl Quantity {
     }
 
     /// The quantity of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|quantity| quantity.name() == name)
     }
 
     /// Public name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::ThreadCount => "thread_count",
@@ -36,9 +34,7 @@ impl Quantity {
         }
     }
 
-    /// The meaning.
-    #[must_use]
-    pub fn doc(self) -> &'static str {
+    pub(crate) fn doc(self) -> &'static str {
         match self {
             Self::ThreadCount => "Number of threads.",
             Self::Metric(metric) => metric.doc,
@@ -46,9 +42,7 @@ impl Quantity {
         }
     }
 
-    /// The unit.
-    #[must_use]
-    pub fn unit(self) -> Unit {
+    pub(crate) fn unit(self) -> Unit {
         match self {
             Self::ThreadCount => Unit::Count,
             Self::Metric(metric) => metric.unit,
@@ -56,9 +50,7 @@ impl Quantity {
         }
     }
 
-    /// Whether a larger value is worse.
-    #[must_use]
-    pub fn direction(self) -> Direction {
+    pub(crate) fn direction(self) -> Direction {
         match self {
             Self::ThreadCount => Direction::Neither,
             Self::Metric(metric) => metric.direction,
@@ -75,9 +67,7 @@ impl Quantity {
         }
     }
 
-    /// The section that reports it.
-    #[must_use]
-    pub fn section(self) -> Section {
+    pub(crate) fn section(self) -> Section {
         match self {
             Self::ThreadCount => Section::Primary,
             Self::Metric(metric) => metric.section,
@@ -86,8 +76,7 @@ impl Quantity {
     }
 
     /// Kernel options and scheduling class that it depends on.
-    #[must_use]
-    pub fn tags(self) -> Vec<&'static str> {
+    pub(crate) fn tags(self) -> Vec<&'static str> {
         match self {
             Self::Metric(metric) => metric.tags().collect(),
             Self::ThreadCount | Self::Derived(_) => Vec::new(),
@@ -95,8 +84,7 @@ impl Quantity {
     }
 
     /// Whether groups can be sorted by it. Categories have no order.
-    #[must_use]
-    pub fn has_order(self) -> bool {
+    pub(crate) fn has_order(self) -> bool {
         !matches!(self, Self::Metric(metric) if metric.reduction == Reduction::Mode)
     }
 }

@@ -31,7 +31,7 @@ pub struct ReportSection {
 }
 
 /// The label of all groups of a section together.
-pub const ALL_GROUPS: &str = "all groups";
+pub(crate) const ALL_GROUPS: &str = "all groups";
 
 /// A group of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,43 +46,37 @@ pub struct Group {
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
     /// The members; `None` on a side where the group does not exist.
-    pub population: Sides<Option<Population>>,
+    pub(super) population: Sides<Option<Population>>,
 }
 
 impl Group {
     /// Whether it stands for all groups of the section together.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.key.is_empty()
     }
 
     /// The label; in a tree, after those of the groups above it.
-    #[must_use]
-    pub fn full_label(&self) -> String {
+    pub(crate) fn full_label(&self) -> String {
         if self.is_all() { self.label.clone() } else { self.key.join(" » ") }
     }
 
     /// The number of members; `None` on a side where the group does not exist.
-    #[must_use]
     pub fn members(&self) -> Sides<Option<u64>> {
         self.population.map(|side| side.map(|population| population.members))
     }
 
     /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
-    #[must_use]
-    pub fn turnover(&self) -> Sides<Option<Turnover>> {
+    pub(crate) fn turnover(&self) -> Sides<Option<Turnover>> {
         self.population.map(|side| side.map(|population| population.turnover))
     }
 
     /// The average share of the time since boot that its threads have existed.
-    #[must_use]
-    pub fn uptime(&self) -> Sides<Option<f64>> {
+    pub(crate) fn uptime(&self) -> Sides<Option<f64>> {
         self.population.map(|side| side.and_then(|population| population.uptime))
     }
 
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
-    #[must_use]
-    pub fn exited_work(&self) -> Option<ExitedWork> {
+    pub(crate) fn exited_work(&self) -> Option<ExitedWork> {
         self.population.iter().flatten().find_map(|population| population.exited_work)
     }
 
@@ -140,12 +134,11 @@ pub enum HiddenReason {
 }
 
 impl HiddenReason {
-    /// All reasons, in display order.
-    pub const ALL: [Self; 4] = [Self::Unchanged, Self::Same, Self::Zero, Self::Absent];
+    /// All, in display order.
+    pub(crate) const ALL: [Self; 4] = [Self::Unchanged, Self::Same, Self::Zero, Self::Absent];
 
     /// The word after a count: "12 unchanged".
-    #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Unchanged => "unchanged",
             Self::Same => "same",
@@ -195,7 +188,6 @@ impl Row {
     }
 
     /// What several runs say of the threshold.
-    #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.runs.as_ref()?.verdict
     }
@@ -206,7 +198,6 @@ impl Row {
     }
 
     /// Why tables hide the row, if they do.
-    #[must_use]
     pub fn hidden_reason(&self) -> Option<HiddenReason> {
         let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0);
         let zero = || self.values.iter().flatten().all(is_zero).then_some(HiddenReason::Zero);
@@ -230,8 +221,7 @@ impl Row {
     }
 
     /// Whether tables hide the row, or it has only percentages that are shown as 0.
-    #[must_use]
-    pub fn is_next_to_nothing(&self) -> bool {
+    pub(crate) fn is_next_to_nothing(&self) -> bool {
         let is_zero = |cell: &Cell| matches!(cell, Cell::Ratio(percent) if *percent < LEAST_PERCENT);
         let are_zero = self.unit == Unit::Percent && self.values.iter().flatten().all(is_zero);
         are_zero || self.hidden_reason().is_some()

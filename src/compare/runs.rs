@@ -13,15 +13,8 @@ pub struct Runs {
     pub(super) digests: Vec<Digest>,
     /// How many runs were left out because their command failed.
     excluded: usize,
-    repetition: Repetition,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repetition {
-    /// One capture or window, whatever its command did.
-    One,
-    /// Runs that are repetitions of one another.
-    Repeated,
+    /// Whether they are repetitions of one another, not one capture or window, whatever its command did.
+    are_repeated: bool,
 }
 
 /// Why the runs of a side cannot be compared.
@@ -31,14 +24,9 @@ pub enum RunsError {
     /// There is no run.
     #[error("no runs")]
     None,
-    /// More than a tenth of the commands failed.
-    #[error("the command failed in {failed} of {all} runs; at most a tenth may fail")]
-    Failed {
-        /// Number of runs with an exit status other than 0.
-        failed: usize,
-        /// Number of all runs.
-        all: usize,
-    },
+    /// More than a tenth of the commands failed: so many, and the number of all runs.
+    #[error("the command failed in {0} of {1} runs; at most a tenth may fail")]
+    Failed(usize, usize),
 }
 
 /// One run in so many may fail.
@@ -46,14 +34,14 @@ const RUNS_PER_FAILURE: usize = 10;
 
 impl From<Digest> for Runs {
     fn from(digest: Digest) -> Self {
-        Self { digests: vec![digest], excluded: 0, repetition: Repetition::One }
+        Self { digests: vec![digest], excluded: 0, are_repeated: false }
     }
 }
 
 impl Default for Runs {
     /// Repeated runs, none yet.
     fn default() -> Self {
-        Self { digests: Vec::new(), excluded: 0, repetition: Repetition::Repeated }
+        Self { digests: Vec::new(), excluded: 0, are_repeated: true }
     }
 }
 
@@ -90,14 +78,14 @@ impl Runs {
         let (failed, all) = (self.excluded, self.excluded + self.digests.len());
         match () {
             () if all == 0 => Err(RunsError::None),
-            () if failed * RUNS_PER_FAILURE > all => Err(RunsError::Failed { failed, all }),
+            () if failed * RUNS_PER_FAILURE > all => Err(RunsError::Failed(failed, all)),
             () => Ok(self),
         }
     }
 
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
-        (self.repetition == Repetition::Repeated).then(|| RunCount::new(&self.digests, self.excluded))
+        self.are_repeated.then(|| RunCount::new(&self.digests, self.excluded))
     }
 }
 
@@ -122,28 +110,23 @@ pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
 
 /// The repeated runs of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct RunCount {
+pub(crate) struct RunCount {
     /// Number of runs that are compared.
-    pub runs: usize,
+    pub(crate) runs: usize,
     /// Number of runs left out because their command failed.
-    pub excluded: usize,
+    pub(crate) excluded: usize,
     /// How long they took, in nanoseconds: the commands, or the windows without a command; `None` for snapshots.
-    pub elapsed_ns: Option<Elapsed>,
+    pub(crate) elapsed_ns: Option<Elapsed>,
     /// Number of runs in which exit records were lost.
-    pub lost_exit_records: usize,
+    pub(crate) lost_exit_records: usize,
 }
 
-/// How long runs took, in nanoseconds.
+/// How long runs took, in nanoseconds. The median is the lower one of an even number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Elapsed {
-    /// The shortest.
-    pub least: u64,
-    /// The median, the lower one of an even number.
-    pub median: u64,
-    /// The longest.
-    pub most: u64,
+pub(crate) struct Elapsed {
+    pub(crate) least: u64,
+    pub(crate) median: u64,
+    pub(crate) most: u64,
 }
 
 impl RunCount {

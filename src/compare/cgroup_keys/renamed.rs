@@ -13,15 +13,13 @@ use crate::names::cgroup_pattern;
 
 /// A cgroup that was renamed in the candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct Renamed {
     /// The name in the baseline, which reports show.
-    pub baseline: String,
-    /// The name in the candidate.
-    pub candidate: String,
+    pub(crate) baseline: String,
+    pub(crate) candidate: String,
     /// The similarity of their threads, from 0 to 1: shared kinds divided by all kinds. A kind is the
     /// pattern of a process name with the pattern of a thread name.
-    pub similarity: f64,
+    pub(crate) similarity: f64,
 }
 
 /// Minimum similarity to match two cgroups, in tenths: shared kinds of threads divided by all kinds.

@@ -25,9 +25,9 @@ fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let digest = Digest::of_snapshot(&snapshot, &options);
     let mut whole = ThreadTotals::new(&options);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
-    assert_eq!((digest.by_names.len(), digest.census.threads), (3, 10_000));
+    assert_eq!((digest.threads.by_names.len(), digest.threads.census.threads), (3, 10_000));
     for (names, members) in whole.by_names {
-        let part = &digest.by_names[&names];
+        let part = &digest.threads.by_names[&names];
         assert_eq!((part.threads, part.lifetimes, &part.totals), (members.threads, members.lifetimes, &members.totals));
     }
 }
@@ -89,7 +89,7 @@ fn members_count_living_threads_apart_from_exited_ones_and_from_exited_work() {
     assert_eq!(crowd.turnover, Turnover { started: 3, exited: 3 });
     assert_eq!((crowd.alive_ns, crowd.blocked_ns), (140, Some(20)), "without exited work");
     assert_eq!((crowd.own, crowd.whole_names), (6, 2), "two leaders, three exited threads, and exited work");
-    assert_eq!((crowd.leaders.threads, crowd.leaders.whole_names), (2, 2));
+    assert_eq!((crowd.leaders, crowd.leaders_with_whole_names), (2, 2));
     assert_eq!(crowd.lifetimes, Lifetimes { threads: 3, start_ticks: 21, read_at_ns: 9 });
     let faults = |totals: &Totals| totals.minflt.sum();
     assert_eq!(faults(&crowd.totals), Some(15));
@@ -151,10 +151,10 @@ fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matche
     let whole = made_for(GroupBy::All);
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
         let (narrowed, expected) = (whole.narrowed(axis), made_for(axis));
-        assert_eq!(narrowed.tasks, expected.tasks, "{axis:?}");
-        assert_eq!(narrowed.by_names.len(), expected.by_names.len(), "{axis:?}");
+        assert_eq!(narrowed.threads.tasks, expected.threads.tasks, "{axis:?}");
+        assert_eq!(narrowed.threads.by_names.len(), expected.threads.by_names.len(), "{axis:?}");
     }
-    assert_eq!(whole.narrowed(GroupBy::Cgroup).tasks.len(), 2);
+    assert_eq!(whole.narrowed(GroupBy::Cgroup).threads.tasks.len(), 2);
 }
 
 #[test]
