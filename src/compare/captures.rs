@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::measurement::{Measurement, SideSection, one_group};
+use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
@@ -12,7 +12,6 @@ use crate::model::{
 
 type Fact = (Cow<'static, str>, Unit, Option<u64>);
 
-/// The section on one side.
 pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let mut facts = Vec::new();
     facts.extend(snapshot.capture.iter().flat_map(cost));
@@ -26,7 +25,8 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
     measurements.extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
     measurements.sort_by(|a, b| a.name.cmp(&b.name));
-    one_group("capture", measurements)
+    let group = SideGroup { population: Population::of(1), measurements, ..SideGroup::default() };
+    SideSection::from([(vec!["capture".to_owned()], group)])
 }
 
 fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Fact {
@@ -89,13 +89,14 @@ fn heap(state: &HostHeapState) -> Vec<Fact> {
 fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
     let failures =
         summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
-    let walked = [
+    let mut facts = vec![
         count("jemalloc.processes", summary.tgids_walked),
         count("jemalloc.processes_found", summary.jemalloc_detected),
         count("jemalloc.threads_read", summary.probed_ok),
         count("jemalloc.failed", summary.failed),
     ];
-    walked.into_iter().chain(failures).collect()
+    facts.extend(failures);
+    facts
 }
 
 /// What is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
@@ -174,7 +175,7 @@ mod tests {
     fn what_is_missing_names_its_side_unless_it_is_missing_on_both() {
         let (with, without) = (captured(), CtprofSnapshot::default());
         let io = |baseline: &CtprofSnapshot, candidate: Option<&CtprofSnapshot>| {
-            let findings = Sides::from((baseline, candidate)).map(findings);
+            let findings = Sides { baseline, candidate }.map(findings);
             let notes = missing(findings.as_ref());
             let lines: Vec<_> = notes.iter().map(ToString::to_string).filter(|line| line.contains("io: ")).collect();
             lines.join("; ")

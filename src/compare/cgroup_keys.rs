@@ -61,12 +61,10 @@ impl CgroupKeys {
         renamed.map_or(key, String::as_str).to_owned()
     }
 
-    /// Whether a key belongs to a renamed cgroup.
     pub(super) fn is_renamed(&self, key: &str) -> bool {
         self.matched.contains(key)
     }
 
-    /// The kinds of threads under each key.
     fn kinds(&self, threads: &[&ThreadNames], numbers: &HashMap<&str, u32>) -> Kinds {
         let mut kinds = Kinds::new();
         for ThreadNames { process, thread, cgroup } in threads {

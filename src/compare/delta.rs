@@ -1,6 +1,6 @@
 //! The difference between two values of a group.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::sides::Sides;
 use crate::model::{Cell, Unit};
@@ -42,7 +42,8 @@ pub enum Delta {
 }
 
 /// How the sides of a row differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Both sides have a value, and they differ.
     Changed,
@@ -58,14 +59,8 @@ pub enum Change {
     Absent,
 }
 
-impl Serialize for Change {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 impl Change {
-    /// The name in JSON and CSV.
+    /// The name in CSV, as in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Changed => "changed",

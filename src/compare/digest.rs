@@ -79,7 +79,6 @@ pub(super) struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// The names that an axis looks at.
     fn seen_by(axis: GroupBy, (process, thread, cgroup): (&Name, &Name, Option<&Name>)) -> Self {
         let none = Name::default;
         let (by_process, by_thread, by_cgroup) = match axis {
@@ -176,7 +175,6 @@ impl ThreadTotals {
     }
 }
 
-/// The memory of the processes of a snapshot.
 pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
     let mut memory = BTreeMap::new();
     snapshot.threads.iter().for_each(|thread| add_memory(&mut memory, thread, names));
@@ -207,7 +205,6 @@ pub(super) struct GroupTotals {
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
-    /// Work of exited threads, by kind.
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
     /// How many of them have a name that is known not to be cut, though it is as long as any can be.
     whole_names: u64,

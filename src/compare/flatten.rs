@@ -15,10 +15,7 @@ const SEGMENTS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl Flatten {
-    /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
-    ///
-    /// # Errors
-    /// If the glob is invalid.
+    /// A glob over cgroup paths, if it is valid: `*` matches within a segment, `**` across segments.
     pub fn new(glob: &str) -> Result<Self, PatternError> {
         Pattern::new(glob).map(Self)
     }

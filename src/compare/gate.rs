@@ -76,10 +76,7 @@ impl Gate {
         self.per.unwrap_or(usual)
     }
 
-    /// Checks that groups of threads by `group_by` have the value.
-    ///
-    /// # Errors
-    /// For values of cgroups in another grouping.
+    /// Checks that groups of threads by `group_by` have the value: other groups than cgroups have no values of cgroups.
     pub fn check(&self, group_by: GroupBy) -> Result<(), GateError> {
         let missing = self.metrics.iter().find(|metric| metric.section.is_of_cgroups() && !group_by.is_by_cgroup());
         let error = |name| GateError(format!("`{name}` is a value of cgroups; group by cgroup (--group-by cgroup)"));
@@ -123,16 +120,13 @@ struct Amount {
 enum BoundUnit {
     /// Percent of the baseline.
     Percent,
-    /// Percentage points.
     Points,
     /// So many nanoseconds.
     Time(f64),
-    /// So many bytes.
     Bytes(f64),
     Count,
 }
 
-/// The units of bounds.
 const UNITS: [(&str, BoundUnit); 18] = [
     ("", BoundUnit::Count),
     ("%", BoundUnit::Percent),

@@ -10,13 +10,11 @@ use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, record_rows
 pub(super) struct GateMetric {
     /// Its name, as the gate has it.
     pub(super) name: String,
-    /// The section of its rows.
     pub(super) section: Section,
     /// The name of its rows.
     pub(super) row: String,
     /// The quantity, if it is one of groups of threads.
     pub(super) quantity: Option<Quantity>,
-    /// What its numbers measure.
     pub(super) measure: Measure,
 }
 
@@ -91,7 +89,7 @@ impl GateMetric {
     }
 
     pub(super) fn of_column(column: &OverviewColumn) -> Self {
-        let measure = Measure::new(column.unit_of_amounts()).expect("columns are times, events or bytes");
+        let measure = Measure::new(column.unit).expect("columns are times, events or bytes");
         let name = column.name.to_owned();
         Self { row: name.clone(), name, section: Section::Overview, quantity: None, measure }
     }

@@ -22,15 +22,13 @@ pub struct GateResult {
     pub group: Vec<String>,
     /// The value that the gate looks at.
     pub metric: String,
-    /// The bound as it was written.
-    pub bound: String,
+    pub(crate) bound: String,
     /// The unit of the values.
     pub unit: Unit,
     /// The values, of several runs the medians; `None` without data.
     pub values: Sides<Option<Cell>>,
     /// Whether some members of the group lack a value that they should have.
     pub(crate) partial: bool,
-    /// Number of runs with a value.
     pub(crate) runs: Sides<usize>,
     design: Design,
     /// How much the value changed; `None` if there is no saying.
@@ -254,7 +252,6 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
     }
 }
 
-/// The outcome of several runs, by their p-value and their interval.
 fn decide(result: &mut GateResult, p: f64, limit: Bound) {
     let interval = result.change.and_then(|change| change.interval);
     let is_within = interval.is_some_and(|Interval { low, high }| match limit.beyond {

@@ -58,7 +58,6 @@ pub(super) struct Grouped {
     pub(super) name_cut: bool,
 }
 
-/// The groups of one digest by path.
 pub(super) type Groups = BTreeMap<Vec<String>, Grouped>;
 
 /// Groups threads; groups above others in a tree are included.
@@ -128,41 +127,38 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
 /// Sections about threads: every selected quantity of every group.
 pub(super) fn sections(snapshot: &SnapshotHead, groups: &Groups, options: &Options) -> BTreeMap<Section, SideSection> {
     let context = context(snapshot);
-    let of_threads = Section::ALL.iter().copied().filter(|section| section.is_of_threads());
     let section = |section: Section| {
         let quantities: Vec<_> =
             Quantity::all().filter(|q| q.section() == section && options.wants_quantity(*q)).collect();
-        let group = |group: &Grouped| side_group(snapshot, group, &quantities, context, options);
-        (section, groups.iter().map(|(path, grouped)| (path.clone(), group(grouped))).collect())
+        let group = |(path, grouped): (&Vec<String>, &Grouped)| {
+            let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
+            (path.clone(), side_group(snapshot, grouped, measurements.collect(), options))
+        };
+        (section, groups.iter().map(group).collect())
     };
+    let of_threads = Section::ALL.iter().copied().filter(|section| section.is_of_threads());
     of_threads.filter(|section| options.wants(*section)).map(section).collect()
 }
 
-fn side_group(
+/// A group of threads with these measurements.
+pub(super) fn side_group(
     snapshot: &SnapshotHead,
-    group: &Grouped,
-    quantities: &[Quantity],
-    context: Context,
+    Grouped { members, name_cut }: &Grouped,
+    measurements: Vec<Measurement>,
     options: &Options,
 ) -> SideGroup {
-    let Grouped { members, name_cut } = group;
+    let context = context(snapshot);
     SideGroup {
-        population: population(snapshot, members),
+        population: Population {
+            members: members.threads,
+            turnover: members.turnover,
+            uptime: members.lifetimes.share_of_uptime(snapshot),
+            own: members.are_own(),
+            exited_work: None,
+        },
         name_cut: *name_cut,
-        renamed: false,
         sort_values: options.sort_by.iter().map(|key| cell(key.by, members, context)).collect(),
-        measurements: quantities.iter().map(|quantity| entry(*quantity, members, context)).collect(),
-    }
-}
-
-/// The members of a group of threads.
-pub(super) fn population(snapshot: &SnapshotHead, members: &GroupTotals) -> Population {
-    Population {
-        members: members.threads,
-        turnover: members.turnover,
-        uptime: members.lifetimes.share_of_uptime(snapshot),
-        own: members.are_own(),
-        exited_work: None,
+        measurements,
     }
 }
 
@@ -174,14 +170,12 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
     Keys::learn(Kind::Task, names)
 }
 
-/// The context of a snapshot that formulas of derived metrics need.
-pub(super) fn context(snapshot: &SnapshotHead) -> Context {
+fn context(snapshot: &SnapshotHead) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
-/// The value that threads have of a quantity.
-pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
+fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
     match quantity {
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),
@@ -189,8 +183,7 @@ pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) 
     }
 }
 
-/// The value of a quantity with what is known of its coverage.
-pub(super) fn entry(quantity: Quantity, members: &GroupTotals, context: Context) -> Measurement {
+fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Measurement {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {
         Quantity::ThreadCount => (threads, false),

@@ -7,7 +7,6 @@ use glob::{Pattern, PatternError};
 
 use super::select::similar;
 
-/// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
 /// A glob over names of groups.
@@ -15,10 +14,7 @@ const SUGGESTIONS: usize = 3;
 pub struct GroupGlob(Pattern);
 
 impl GroupGlob {
-    /// A glob: `*` matches any characters, also `/`.
-    ///
-    /// # Errors
-    /// If the glob is invalid.
+    /// A glob, if it is valid: `*` matches any characters, also `/`.
     pub fn new(glob: &str) -> Result<Self, PatternError> {
         Pattern::new(glob).map(Self)
     }

@@ -58,19 +58,14 @@ pub(crate) struct CommandTotals {
 
 fn window_of(digest: &Digest) -> Option<WindowSide> {
     let info = digest.head.window.as_ref().or(digest.window.as_ref())?.clone();
-    let (census, members) = (&digest.threads.census, &digest.threads.command);
+    let (census, command) = (&digest.threads.census, &digest.threads.command);
     let command_totals = info.command.is_some().then(|| CommandTotals {
-        threads: members.threads.saturating_add(members.turnover.exited),
-        run_time_ns: members.totals.run_time_ns.sum(),
-        wait_time_ns: members.totals.wait_time_ns.sum(),
+        threads: command.threads.saturating_add(command.turnover.exited),
+        run_time_ns: command.totals.run_time_ns.sum(),
+        wait_time_ns: command.totals.wait_time_ns.sum(),
     });
-    Some(WindowSide {
-        info,
-        since_baseline: digest.window.is_some(),
-        started: census.started,
-        exited: census.exited,
-        command_totals,
-    })
+    let since_baseline = digest.window.is_some();
+    Some(WindowSide { info, since_baseline, started: census.started, exited: census.exited, command_totals })
 }
 
 /// A difference between the hosts.
@@ -105,34 +100,30 @@ impl Header {
         let sides = digests.zip(runs).zip(options.labels.as_ref());
         let sides = sides.map(|((digest, runs), label)| SideSummary { runs, ..side(digest, label) });
         let host = digests.map(|digest| digest.head.host.as_ref().map(facts));
-        let mut header = Self {
-            sides,
-            host: host.baseline.clone().unwrap_or_default(),
-            apart_ns: None,
-            differences: host.both().and_then(|(a, b)| Some(differences(a?, b?))),
-            warnings: Vec::new(),
-        };
-        if let Some((before, after)) = digests.both() {
-            header.compare(before, after);
-        }
-        header
+        let facts_of_baseline = host.baseline.clone().unwrap_or_default();
+        let differences = host.both().and_then(|(a, b)| Some(differences(a?, b?)));
+        let compared = digests.both().map(|(before, after)| compared(before, after, differences.as_deref()));
+        let (apart_ns, warnings) = compared.unwrap_or_default();
+        Self { sides, host: facts_of_baseline, apart_ns, differences, warnings }
     }
+}
 
-    fn compare(&mut self, before: &Digest, after: &Digest) {
-        let (baseline, candidate) = (&before.head, &after.head);
-        let time = |snapshot: &SnapshotHead| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0);
-        self.apart_ns = time(candidate).zip(time(baseline)).map(|(candidate, baseline)| candidate - baseline);
-        // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
-        let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && after.window.is_none();
-        let is_older = self.apart_ns.is_some_and(|apart| apart < 0 && by_wall_clock);
-        self.warnings.extend(is_older.then_some(Warning::CandidateOlder));
-        self.warnings.extend(self.differences.iter().flatten().filter_map(|difference| {
-            let (baseline, candidate) = difference.values.clone().both()?;
-            Warning::for_host_field(&difference.field, baseline, candidate)
-        }));
-        self.warnings.extend(Warning::one_sided_sources(&before.threads.census, &after.threads.census));
-        self.warnings.extend(Warning::different_options(baseline, candidate));
-    }
+/// The time between two captures, if it is known, and why they may not be comparable.
+fn compared(before: &Digest, after: &Digest, differences: Option<&[Difference]>) -> (Option<i128>, Vec<Warning>) {
+    let (baseline, candidate) = (&before.head, &after.head);
+    let time = |snapshot: &SnapshotHead| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0);
+    let apart_ns = time(candidate).zip(time(baseline)).map(|(candidate, baseline)| candidate - baseline);
+    // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
+    let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && after.window.is_none();
+    let is_older = apart_ns.is_some_and(|apart| apart < 0 && by_wall_clock);
+    let mut warnings: Vec<_> = is_older.then_some(Warning::CandidateOlder).into_iter().collect();
+    warnings.extend(differences.into_iter().flatten().filter_map(|difference| {
+        let (baseline, candidate) = difference.values.clone().both()?;
+        Warning::for_host_field(&difference.field, baseline, candidate)
+    }));
+    warnings.extend(Warning::one_sided_sources(&before.threads.census, &after.threads.census));
+    warnings.extend(Warning::different_options(baseline, candidate));
+    (apart_ns, warnings)
 }
 
 fn side(digest: &Digest, file: &str) -> SideSummary {
@@ -157,18 +148,12 @@ fn side(digest: &Digest, file: &str) -> SideSummary {
 /// The host context as names and texts, in the order of its fields, with one entry per key of a map.
 fn facts(host: &HostContext) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(host) else { return Vec::new() };
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let spread = fields.into_iter().flat_map(|(field, value)| match value {
         Value::Object(map) => map.into_iter().map(|(key, value)| (format!("{field}.{key}"), text(value))).collect(),
         value => vec![(field, text(value))],
     });
     spread.collect()
-}
-
-fn text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
 }
 
 /// Fields that differ between any two captures: their difference has no meaning.
@@ -177,8 +162,7 @@ const ALWAYS_DIFFERENT: [&str; 2] = ["uptime_ns", "heap_state"];
 fn differences(baseline: Vec<(String, String)>, candidate: Vec<(String, String)>) -> Vec<Difference> {
     let fields = joined(Sides::two(BTreeMap::from_iter(baseline), BTreeMap::from_iter(candidate)));
     let telling = |field: &str| !ALWAYS_DIFFERENT.contains(&field.split('.').next().unwrap_or(field));
-    let differing = fields
-        .into_iter()
-        .filter(|(field, values)| Some(&values.baseline) != values.candidate.as_ref() && telling(field));
-    differing.map(|(field, values)| Difference { field, values }).collect()
+    let all = fields.into_iter().map(|(field, values)| Difference { field, values });
+    let differs = |values: &Sides<_>| Some(&values.baseline) != values.candidate.as_ref();
+    all.filter(|difference| differs(&difference.values) && telling(&difference.field)).collect()
 }

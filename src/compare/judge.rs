@@ -75,7 +75,6 @@ pub(super) fn known(design: Design, values: Sides<&[f64]>) -> (Design, Sides<Vec
     (Design::Independent, values.map(|side| side.iter().copied().filter(is_known).collect()))
 }
 
-/// Whether some runs are at least half of all.
 pub(super) fn are_half(some: usize, all: usize) -> bool {
     some > 0 && some * 2 >= all
 }
@@ -92,27 +91,15 @@ impl KnownValues {
         Self { runs, by_name: HashMap::new() }
     }
 
-    pub(super) fn add(&mut self, run: usize, entry: &Measurement) {
-        if !self.by_name.contains_key(&entry.name) {
-            self.by_name.insert(entry.name.clone(), vec![false; self.runs].into_boxed_slice());
-        }
-        if let Some(known) = self.by_name.get_mut(&entry.name) {
-            known[run] = true;
-        }
-    }
-
-    pub(super) fn is_known(&self, run: usize, name: &str) -> bool {
-        self.by_name.get(name).is_some_and(|known| known[run])
-    }
-
-    /// The values of a group that is in no run, or that has no such value in any.
-    fn of_no_value(&self, name: &str, is_total: bool) -> Box<[f64]> {
-        (0..self.runs).map(|run| self.without_group(run, name, is_total)).collect()
+    pub(super) fn add(&mut self, run: usize, measured: &Measurement) {
+        let none = || vec![false; self.runs].into_boxed_slice();
+        self.by_name.entry(measured.name.clone()).or_insert_with(none)[run] = true;
     }
 
     /// The value of a run without the group: the total of no members is 0.
     pub(super) fn without_group(&self, run: usize, name: &str, is_total: bool) -> f64 {
-        if is_total && self.is_known(run, name) { 0.0 } else { f64::NAN }
+        let is_known = self.by_name.get(name).is_some_and(|known| known[run]);
+        if is_total && is_known { 0.0 } else { f64::NAN }
     }
 }
 
@@ -136,13 +123,11 @@ impl Judge {
         let sides = measurements.as_mut().zip(self.known.as_ref()).zip(exists);
         let values = sides.map(|((measured, known), exists)| match measured {
             Some(measured) => measured.runs.take(),
-            None => Some(known.of_no_value(&name, is_total && !exists)),
+            None => Some((0..known.runs).map(|run| known.without_group(run, &name, is_total && !exists)).collect()),
         });
-        if values.iter().any(Option::is_none) {
-            return None;
-        }
+        let are_numbers = values.iter().all(Option::is_some);
         let values = values.map(Option::unwrap_or_default);
-        Some(Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
+        are_numbers.then(|| Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
     }
 }
 

@@ -14,11 +14,9 @@ pub(super) struct Measurement {
     pub(super) unit: Unit,
     /// `None` if no member has a value.
     pub(super) cell: Option<Cell>,
-    /// How many members have a value.
+    /// How many members have a value, and whether some lack one that they should have.
     pub(super) covered: u64,
-    /// Whether some members lack a value that they should have.
     pub(super) partial: bool,
-    /// The quantity, in sections about threads.
     pub(super) quantity: Option<Quantity>,
     /// Whether it is a total of the members, so that it is 0 without any.
     pub(super) is_total: bool,
@@ -73,7 +71,6 @@ impl Population {
 pub(super) struct SideGroup {
     pub(super) population: Population,
     pub(super) name_cut: bool,
-    pub(super) renamed: bool,
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
     pub(super) measurements: Vec<Measurement>,
@@ -81,9 +78,3 @@ pub(super) struct SideGroup {
 
 /// The groups of a section by key, on one side. All groups together have an empty key.
 pub(super) type SideSection = BTreeMap<Vec<String>, SideGroup>;
-
-/// A section of a single group.
-pub(super) fn one_group(name: &str, measurements: Vec<Measurement>) -> SideSection {
-    let population = Population::of(1);
-    SideSection::from([(vec![name.to_owned()], SideGroup { population, measurements, ..SideGroup::default() })])
-}

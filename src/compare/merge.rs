@@ -25,23 +25,17 @@ struct GroupRuns {
     /// The members in the runs that have the group.
     populations: Vec<(usize, Population)>,
     name_cut: bool,
-    renamed: bool,
     sort_values: Vec<Vec<Option<Cell>>>,
     measurements: Vec<MeasurementRuns>,
 }
 
-/// A value of a group in several runs. The measured is that of the first run.
+/// A value of a group in several runs. The measured is that of the first run, with a cell of the kind that numbers have.
 struct MeasurementRuns {
     measured: Measurement,
-    cells: Cells,
-}
-
-/// The values of runs.
-enum Cells {
     /// Numbers by run; NaN where there is none.
-    Numbers(Box<[f64]>),
-    /// Of other kinds, in the order of runs.
-    Others(Vec<Cell>),
+    numbers: Box<[f64]>,
+    /// The first value that is not a number, and all of later runs.
+    others: Vec<(usize, Cell)>,
 }
 
 impl SectionRuns {
@@ -73,17 +67,12 @@ impl GroupRuns {
     fn add(&mut self, run: usize, runs: usize, group: SideGroup) {
         self.populations.push((run, group.population));
         self.name_cut |= group.name_cut;
-        self.renamed |= group.renamed;
         self.sort_values.push(group.sort_values);
         for (place, measured) in group.measurements.into_iter().enumerate() {
             // Most runs have the same values in the same order.
             let is_it = |known: &MeasurementRuns| known.measured.name == measured.name;
-            let known = if self.measurements.get(place).is_some_and(is_it) {
-                Some(place)
-            } else {
-                self.measurements.iter().position(is_it)
-            };
-            match known {
+            let is_usual = self.measurements.get(place).is_some_and(is_it);
+            match if is_usual { Some(place) } else { self.measurements.iter().position(is_it) } {
                 Some(place) => self.measurements[place].add(run, measured),
                 None => self.measurements.push(MeasurementRuns::new(run, runs, measured)),
             }
@@ -98,17 +87,11 @@ impl GroupRuns {
             let zeros = without.iter().filter(|_| key.by.is_total()).map(|_| Cell::Number(0));
             middle_cell(cells.chain(zeros).collect())
         };
-        SideGroup {
-            population: population(&self.populations, runs),
-            name_cut: self.name_cut,
-            renamed: self.renamed,
-            sort_values: keys.iter().enumerate().map(sort_value).collect(),
-            measurements: self
-                .measurements
-                .into_iter()
-                .map(|measured| measured.merged(runs, &without, known))
-                .collect(),
-        }
+        let sort_values = keys.iter().enumerate().map(sort_value).collect();
+        let population = population(&self.populations, runs);
+        let Self { name_cut, measurements, .. } = self;
+        let measurements = measurements.into_iter().map(|measured| measured.merged(runs, &without, known)).collect();
+        SideGroup { population, name_cut, sort_values, measurements }
     }
 }
 
@@ -134,9 +117,8 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
 
 impl MeasurementRuns {
     fn new(run: usize, runs: usize, mut measured: Measurement) -> Self {
-        let cell = measured.cell.clone();
-        measured.cell = None;
-        let mut new = Self { measured, cells: Cells::Numbers(vec![f64::NAN; runs].into_boxed_slice()) };
+        let cell = measured.cell.take();
+        let mut new = Self { measured, numbers: vec![f64::NAN; runs].into_boxed_slice(), others: Vec::new() };
         new.add_cell(run, cell);
         new
     }
@@ -150,40 +132,36 @@ impl MeasurementRuns {
 
     fn add_cell(&mut self, run: usize, cell: Option<Cell>) {
         let Some(cell) = cell else { return };
-        let plain = plain_number(&cell);
-        match (&mut self.cells, plain) {
-            (Cells::Numbers(numbers), Some(number)) => {
-                numbers[run] = number;
-                // Of which kind the numbers are.
+        match plain_number(&cell) {
+            Some(number) if self.others.is_empty() => {
+                self.numbers[run] = number;
                 self.measured.cell.get_or_insert(cell);
             }
-            (Cells::Others(cells), _) => cells.push(cell),
-            (Cells::Numbers(numbers), None) => {
-                let known = numbers.iter().filter(|number| !number.is_nan());
-                let kind = self.measured.cell.take();
-                let cells = known.filter_map(|number| Some(of_kind(kind.as_ref()?, *number)));
-                self.cells = Cells::Others(cells.chain([cell]).collect());
-            }
+            _ => self.others.push((run, cell)),
         }
     }
 
     /// The median. A value that more than half of the runs lack has none.
     fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Measurement {
-        let Self { measured, cells } = self;
-        match cells {
-            Cells::Others(cells) if are_half(cells.len(), runs) => {
-                Measurement { cell: middle_cell(cells), runs: None, ..measured }
+        let Self { mut measured, mut numbers, mut others } = self;
+        let kind = measured.cell.take();
+        if others.is_empty() {
+            for &run in without {
+                numbers[run] = known.without_group(run, &measured.name, measured.is_total);
             }
-            Cells::Others(_) => Measurement { cell: None, runs: None, ..measured },
-            Cells::Numbers(mut numbers) => {
-                for &run in without {
-                    numbers[run] = known.without_group(run, &measured.name, measured.is_total);
-                }
-                let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
-                let median = median(&known).filter(|_| are_half(known.len(), runs));
-                let cell = measured.cell.as_ref().zip(median).map(|(kind, median)| of_kind(kind, median));
-                Measurement { cell, runs: Some(numbers), ..measured }
-            }
+            let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+            let median = median(&known).filter(|_| are_half(known.len(), runs));
+            let cell = kind.zip(median).map(|(kind, median)| of_kind(&kind, median));
+            return Measurement { cell, runs: Some(numbers), ..measured };
+        }
+        let numbers = numbers.iter().enumerate().filter(|(_, number)| !number.is_nan());
+        others.extend(numbers.filter_map(|(run, number)| Some((run, of_kind(kind.as_ref()?, *number)))));
+        others.sort_by_key(|(run, _)| *run);
+        let cells: Vec<Cell> = others.into_iter().map(|(_, cell)| cell).collect();
+        Measurement {
+            cell: if are_half(cells.len(), runs) { middle_cell(cells) } else { None },
+            runs: None,
+            ..measured
         }
     }
 }
@@ -298,21 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_cut_or_renamed_if_it_is_so_in_any_run() {
-        let flags = |cut: usize, renamed: usize| {
+    fn the_name_of_a_group_is_cut_if_it_is_so_in_any_run() {
+        let is_cut = |cut: usize| {
             let runs = (0..3).map(|place| {
                 let mut run = run(1, Some(1), None);
-                let group = run.get_mut(&vec!["app".to_owned()]).unwrap();
-                (group.name_cut, group.renamed) = (place == cut, place == renamed);
+                run.get_mut(&vec!["app".to_owned()]).unwrap().name_cut = place == cut;
                 run
             });
-            let group = merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap();
-            (group.name_cut, group.renamed)
+            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().name_cut
         };
-        for place in 0..3 {
-            assert_eq!([flags(place, 9), flags(9, place)], [(true, false), (false, true)], "run {place}");
-        }
-        assert_eq!(flags(9, 9), (false, false));
+        assert_eq!([0, 1, 2, 9].map(is_cut), [true, true, true, false]);
     }
 
     #[test]

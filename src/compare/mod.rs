@@ -54,8 +54,8 @@ pub(crate) use self::rows::ALL_GROUPS;
 pub use self::rows::{Group, HiddenReason, ReportSection, Row};
 pub(crate) use self::runs::{Elapsed, RunCount};
 pub use self::runs::{Runs, RunsError};
-pub(crate) use self::select::unknown;
-pub use self::select::{Order, SelectError, SortKey, parse_metric, parse_section, parse_sort_key};
+pub use self::select::{Order, SelectError, SortKey, parse_metric};
+pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
 

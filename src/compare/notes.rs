@@ -18,7 +18,7 @@ pub(super) struct Noted<'d> {
 impl Noted<'_> {
     /// Drops sections without data. A section that was selected by name stays, with the reason as a note.
     pub(super) fn finish(self, sections: &mut Vec<ReportSection>) {
-        let Self { options, .. } = self;
+        let options = self.options;
         let empty = |section: &ReportSection| section.rows.iter().all(Row::is_absent) && section.notes.is_empty();
         if options.sections.is_empty() {
             sections.retain(|section| !empty(section));

@@ -131,8 +131,7 @@ pub struct Options {
     pub labels: Sides<String>,
 }
 
-/// The sections of a tree.
-const TREE: &[Section] = &[
+const SECTIONS_OF_TREE: &[Section] = &[
     Section::Overview,
     Section::CgroupStats,
     Section::CgroupLimits,
@@ -142,10 +141,10 @@ const TREE: &[Section] = &[
 ];
 
 impl Options {
-    /// Options for the tree of cgroups, processes and threads below the groups of a report; `None` without one, if the
-    /// groups are such a tree, or if the overview is not selected.
+    /// Options for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
+    /// selected.
     pub(super) fn tree(&self) -> Option<Self> {
-        let sections: Vec<_> = TREE.iter().copied().filter(|section| self.wants(*section)).collect();
+        let sections: Vec<_> = SECTIONS_OF_TREE.iter().copied().filter(|section| self.wants(*section)).collect();
         let has_tree = self.has_tree && self.group_by != GroupBy::All && sections.contains(&Section::Overview);
         has_tree.then(|| Self {
             group_by: GroupBy::All,

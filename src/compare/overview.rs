@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::delta::number;
 use super::digest::GroupTotals;
-use super::group::{Groups, cell, context, population};
+use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Options, Per};
 use super::quantity::Quantity;
@@ -18,25 +18,6 @@ use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
-
-/// What an amount counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AmountKind {
-    Time,
-    Events,
-    Bytes,
-}
-
-impl AmountKind {
-    /// The unit of amounts that are not divided.
-    fn unit(self) -> Unit {
-        match self {
-            Self::Time => Unit::Ns,
-            Self::Events => Unit::Count,
-            Self::Bytes => Unit::Bytes,
-        }
-    }
-}
 
 /// What a column is made from.
 #[derive(Clone, Copy, Debug)]
@@ -55,29 +36,28 @@ pub(crate) struct OverviewColumn {
     pub(crate) doc: &'static str,
     /// Whether a larger value is worse.
     pub(crate) direction: Direction,
-    kind: AmountKind,
+    /// The unit of amounts that are not divided: of time, events or bytes.
+    pub(super) unit: Unit,
     amount: Amount,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
     weight: f64,
     full_rate: f64,
 }
 
-/// How long the threads of a group were alive and blocked, in nanoseconds, if it is known. Exited work was alive
-/// while it ran: it is no part of the sleep.
+/// What the values of a group are made from beside its totals, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
+    /// Seconds that amounts are divided by, 0 if they are unknown; `None` if amounts are not divided.
+    seconds: Option<f64>,
+    /// How long the threads were alive, in nanoseconds. Exited work was alive while it ran: it is no part of the sleep.
     alive: Option<u64>,
+    /// How long the threads were blocked, in nanoseconds.
     blocked: Option<u64>,
     /// How many threads say how long they were blocked.
     blocked_of: u64,
 }
 
 impl OverviewColumn {
-    /// The unit of values that are not divided.
-    pub(super) fn unit_of_amounts(&self) -> Unit {
-        self.kind.unit()
-    }
-
     fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
         match self.amount {
             Amount::Run => run(totals),
@@ -101,12 +81,12 @@ impl OverviewColumn {
 
 const fn column(
     name: &'static str,
-    kind: AmountKind,
+    unit: Unit,
     (weight, full_rate): (f64, f64),
     amount: Amount,
     doc: &'static str,
 ) -> OverviewColumn {
-    OverviewColumn { name, doc, kind, amount, weight, full_rate, direction: MoreIsWorse }
+    OverviewColumn { name, doc, unit, amount, weight, full_rate, direction: MoreIsWorse }
 }
 
 const fn neither(column: OverviewColumn) -> OverviewColumn {
@@ -115,33 +95,21 @@ const fn neither(column: OverviewColumn) -> OverviewColumn {
 
 /// The columns, in order.
 pub(crate) static OVERVIEW: &[OverviewColumn] = &[
-    column("run", AmountKind::Time, (1.0, 0.0), Amount::Run, "Time on a CPU."),
-    column(
-        "wait",
-        AmountKind::Time,
-        (1.0, 0.0),
-        Amount::Sum(&[M::wait_time_ns]),
-        "Time runnable but waiting for a CPU.",
-    ),
-    column("block", AmountKind::Time, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
-    neither(column("sleep", AmountKind::Time, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
+    column("run", Unit::Ns, (1.0, 0.0), Amount::Run, "Time on a CPU."),
+    column("wait", Unit::Ns, (1.0, 0.0), Amount::Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
+    column("block", Unit::Ns, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
+    neither(column("sleep", Unit::Ns, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
     neither(column(
         "csw",
-        AmountKind::Events,
+        Unit::Count,
         (0.1, 2e3),
         Amount::Sum(&[M::voluntary_csw, M::nonvoluntary_csw]),
         "Context switches.",
     )),
-    column("faults", AmountKind::Events, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
-    column("read", AmountKind::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
-    column("write", AmountKind::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
-    column(
-        "alloc",
-        AmountKind::Bytes,
-        (0.05, 1e8),
-        Amount::Sum(&[M::allocated_bytes]),
-        "Bytes allocated through jemalloc.",
-    ),
+    column("faults", Unit::Count, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
+    column("read", Unit::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
+    column("write", Unit::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
+    column("alloc", Unit::Bytes, (0.05, 1e8), Amount::Sum(&[M::allocated_bytes]), "Bytes allocated through jemalloc."),
 ];
 
 /// The metrics of CPU time in ticks.
@@ -166,19 +134,6 @@ fn sum(totals: &Totals, metrics: &[M]) -> Option<u64> {
     metrics.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(id.metric().sum(totals)?)))
 }
 
-/// What the values of one capture are divided by.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Divisor {
-    /// The length of a window, in nanoseconds.
-    Window(u64),
-    /// How long the threads of a group have existed on average.
-    Lifetime,
-    /// Nothing.
-    One,
-    /// CPU time of all groups, in nanoseconds.
-    CpuTime(u64),
-}
-
 /// What values are divided by where the options don't say: a window's by its length, those of several commands by nothing.
 /// A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
@@ -197,50 +152,18 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
 pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &Options) -> SideSection {
-    let divisor = divisor(snapshot, groups, per);
+    let tops = groups.iter().filter(|(path, _)| path.len() == 1);
+    let cpu_time = tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add);
     let mut section = SideSection::new();
     for (key, grouped) in groups {
-        let members = &grouped.members;
-        let amounts = amounts(snapshot, members, divisor);
-        let mut group = amounts.group(&members.totals, members.threads);
-        group.population = population(snapshot, members);
-        group.name_cut = grouped.name_cut;
-        let context = context(snapshot);
-        group.sort_values = options.sort_by.iter().map(|key| cell(key.by, members, context)).collect();
-        section.insert(key.clone(), group);
+        let times = Times::new(snapshot, &grouped.members, per, cpu_time);
+        let measurements = times.measurements(&grouped.members.totals, grouped.members.threads);
+        section.insert(key.clone(), side_group(snapshot, grouped, measurements, options));
         if !key.is_empty() {
-            section.extend(exited(key, members, amounts, options.sort_by.len()));
+            section.extend(exited(key, &grouped.members, times, options.sort_by.len()));
         }
     }
     section
-}
-
-/// What the values of a capture with these groups are divided by.
-fn divisor(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Divisor {
-    match (per, &snapshot.window) {
-        (Per::Run, _) => Divisor::One,
-        (Per::Second, Some(window)) => Divisor::Window(window.duration_ns),
-        (Per::Second, None) => Divisor::Lifetime,
-        (Per::CpuSecond, _) => {
-            let tops = groups.iter().filter(|(path, _)| path.len() == 1);
-            Divisor::CpuTime(tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add))
-        }
-    }
-}
-
-fn amounts(snapshot: &SnapshotHead, members: &GroupTotals, divisor: Divisor) -> DividedAmounts {
-    let lived = members.lifetimes.lived(snapshot);
-    let alive = match &snapshot.window {
-        Some(window) => Some(members.alive_within(window.duration_ns)),
-        None => lived.and_then(|(ns, _)| ns.try_into().ok()),
-    };
-    let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
-    let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-    DividedAmounts {
-        divisor,
-        lived,
-        times: Times { alive, blocked: members.blocked_ns, blocked_of: members.blocked_of },
-    }
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
@@ -262,37 +185,46 @@ const LEAST_SHARE: f64 = 0.05;
 fn exited(
     path: &[String],
     members: &GroupTotals,
-    amounts: DividedAmounts,
+    times: Times,
     sort_keys: usize,
 ) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
     let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
     let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
-        let group = DividedAmounts { times: Times::default(), ..amounts }.group(totals, 0);
+        let measurements = Times { seconds: times.seconds, ..Times::default() }.measurements(totals, 0);
         let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
-        (
-            [path, &[format!("({})", kind.name())]].concat(),
-            SideGroup { population, sort_values: vec![None; sort_keys], ..group },
-        )
+        let sort_values = vec![None; sort_keys];
+        let group = SideGroup { population, sort_values, measurements, ..SideGroup::default() };
+        ([path, &[format!("({})", kind.name())]].concat(), group)
     })
 }
 
-/// How the amounts of a group become values.
-#[derive(Clone, Copy)]
-struct DividedAmounts {
-    divisor: Divisor,
-    lived: Option<(u128, u64)>,
-    times: Times,
-}
+impl Times {
+    /// `cpu_time` is that of all groups, in nanoseconds.
+    fn new(snapshot: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
+        let lived = members.lifetimes.lived(snapshot);
+        let seconds = match (per, &snapshot.window) {
+            (Per::Run, _) => None,
+            (Per::Second, Some(window)) => Some(window.duration_ns as f64 / 1e9),
+            (Per::Second, None) => Some(lived.map_or(0.0, |(ns, threads)| ns as f64 / threads as f64 / 1e9)),
+            (Per::CpuSecond, _) => Some(cpu_time as f64 / 1e9),
+        };
+        let alive = match &snapshot.window {
+            Some(window) => Some(members.alive_within(window.duration_ns)),
+            None => lived.and_then(|(ns, _)| ns.try_into().ok()),
+        };
+        let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
+        let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
+        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of }
+    }
 
-impl DividedAmounts {
-    fn group(self, totals: &Totals, members: u64) -> SideGroup {
+    fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
         let value = |column: &OverviewColumn| {
-            let (unit, cell) = self.value(column.kind, column.amount(totals, self.times));
+            let (unit, cell) = self.value(column.unit, column.amount(totals, self));
             let in_ticks = matches!(column.amount, Amount::Run) && totals.run_time_ns.sum().is_none();
-            let quantum = if in_ticks { self.value(column.kind, Some(NS_PER_TICK)).1 } else { None };
+            let quantum = if in_ticks { self.value(column.unit, Some(NS_PER_TICK)).1 } else { None };
             let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
-            let inputs = column.covered(totals, self.times);
+            let inputs = column.covered(totals, self);
             let partial = inputs.clone().any(|covered| (1..members).contains(&covered));
             let covered = inputs.min().unwrap_or(0);
             Measurement {
@@ -303,23 +235,18 @@ impl DividedAmounts {
                 ..Measurement::whole(column.name, unit, Cell::Number(0), covered)
             }
         };
-        SideGroup { measurements: OVERVIEW.iter().map(value).collect(), ..SideGroup::default() }
+        OVERVIEW.iter().map(value).collect()
     }
 
-    fn value(self, kind: AmountKind, amount: Option<u64>) -> (Unit, Option<Cell>) {
-        let seconds = match self.divisor {
-            Divisor::One => return (kind.unit(), amount.map(Cell::Number)),
-            Divisor::Window(ns) | Divisor::CpuTime(ns) => Some(ns as f64 / 1e9),
-            Divisor::Lifetime => self.lived.map(|(ns, threads)| ns as f64 / threads as f64 / 1e9),
+    fn value(self, unit: Unit, amount: Option<u64>) -> (Unit, Option<Cell>) {
+        let Some(seconds) = self.seconds else { return (unit, amount.map(Cell::Number)) };
+        let (unit, scale) = match unit {
+            Unit::Ns => (Unit::Percent, 1e9 / 100.0),
+            Unit::Bytes => (Unit::BytesPerSecond, 1.0),
+            _ => (Unit::CountPerSecond, 1.0),
         };
-        let unit = match kind {
-            AmountKind::Time => Unit::Percent,
-            AmountKind::Events => Unit::CountPerSecond,
-            AmountKind::Bytes => Unit::BytesPerSecond,
-        };
-        let scale = if kind == AmountKind::Time { 1e9 / 100.0 } else { 1.0 };
-        let rate = |amount: u64| Some(amount as f64 / scale / seconds.filter(|seconds| *seconds > 0.0)?);
-        (unit, amount.and_then(rate).map(Cell::Ratio))
+        let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
+        (unit, amount.filter(|_| seconds > 0.0).map(rate))
     }
 }
 
@@ -330,16 +257,9 @@ struct HostSize {
     cpus: Option<f64>,
     /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
     seconds: Option<f64>,
-    share_of: ShareOf,
-}
-
-/// What of the host's events and bytes a change is a share of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShareOf {
-    /// All of them: the values are those of windows.
-    Totals,
-    /// The changes: the values are totals since each thread started.
-    Changes,
+    /// Whether values are those of windows: changes are shares of the host's totals. Without, values are totals since
+    /// each thread started, and changes are shares of all changes.
+    are_of_windows: bool,
 }
 
 /// How much the values of a group changed as a share of the host.
@@ -347,14 +267,9 @@ enum ShareOf {
 struct Score {
     /// The sum over its values, without those that are the same in several runs.
     all: f64,
-    /// The value that stands for the group: a clear change before an unclear one, then the largest.
-    leader: Option<(Weight, usize)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-struct Weight {
-    is_clear: bool,
-    changed: f64,
+    /// The value that stands for the group: whether its change is clear, how large it is, and its place. Clear changes
+    /// come before unclear ones, then large ones.
+    leader: Option<((bool, f64), usize)>,
 }
 
 /// A change below this share of the host neither stands for its group nor puts it before others.
@@ -364,10 +279,7 @@ impl Score {
     fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
         let is_same = verdict == Some(Verdict::Same);
         let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
-        let weight = match changed {
-            _ if is_same || changed < LEAST_WEIGHT => Weight { is_clear: false, changed: 0.0 },
-            changed => Weight { is_clear, changed },
-        };
+        let weight = if is_same || changed < LEAST_WEIGHT { (false, 0.0) } else { (is_clear, changed) };
         // Of values that changed little, it is the first one: time on a CPU.
         if self.leader.is_none_or(|(most, _)| most < weight) {
             self.leader = Some((weight, place));
@@ -376,7 +288,7 @@ impl Score {
     }
 
     fn is_clear(&self) -> bool {
-        self.leader.is_some_and(|(weight, _)| weight.is_clear)
+        self.leader.is_some_and(|((is_clear, _), _)| is_clear)
     }
 }
 
@@ -437,7 +349,7 @@ impl HostSize {
         Self {
             cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
             seconds: if per == Per::Run { seconds } else { Some(1.0) },
-            share_of: if seconds.is_some() { ShareOf::Totals } else { ShareOf::Changes },
+            are_of_windows: seconds.is_some(),
         }
     }
 
@@ -445,7 +357,7 @@ impl HostSize {
     fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
         let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
         let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
-        if column.kind == AmountKind::Time {
+        if column.unit == Unit::Ns {
             let is_percent = section.rows.first().is_some_and(|row| row.unit == Unit::Percent);
             let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
             return capacity.map_or_else(|| changes("run"), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
@@ -454,12 +366,10 @@ impl HostSize {
         let total = |side: fn(&Row) -> Option<&Cell>| {
             rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
         };
-        match self.share_of {
-            ShareOf::Changes => changes(column.name).max(full),
-            ShareOf::Totals => {
-                total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
-            }
+        if !self.are_of_windows {
+            return changes(column.name).max(full);
         }
+        total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
     }
 }
 

@@ -16,7 +16,7 @@ use super::runs;
 use super::sides::{Sides, joined};
 use super::{captures, overview, records, smaps};
 use crate::diagnose::Side;
-use crate::model::Section;
+use crate::model::{Psi, SchedExtSysfs, Section};
 use crate::statistics::Design;
 
 /// Every section of a side, and which values each of its runs has.
@@ -74,27 +74,21 @@ impl Captures {
 
     /// The sections that the options select, of each side.
     pub(super) fn sections(&self, per: Per, options: &Options, judged: Judged) -> Vec<ReportSection> {
-        let mut sides = self.sides.as_ref().par_map(|side| side.sections(&self.cgroups, per, options, judged));
-        self.mark_renamed(&mut sides);
+        let sides = self.sides.as_ref().par_map(|side| side.sections(&self.cgroups, per, options, judged));
         let table = |(section, sides): (Section, Sides<Option<(SideSection, KnownValues)>>)| {
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
             let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
             let judge = Judge { known, design: self.design, threshold: options.threshold };
             let judge = Some(&judge).filter(|_| judged == Judged::Yes);
-            ReportSection::new(section, groups.map(|(groups, _)| groups), keys, judge)
+            let mut table = ReportSection::new(section, groups.map(|(groups, _)| groups), keys, judge);
+            let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
+            for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
+                group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
+            }
+            table
         };
         joined(sides).into_iter().map(table).collect()
-    }
-
-    /// Marks the groups of cgroups that have another name in the candidate.
-    fn mark_renamed(&self, sides: &mut Sides<SideSections>) {
-        let by_cgroup =
-            |section: &Section| *section == Section::Overview || section.is_of_threads() || section.is_of_cgroups();
-        let all = sides.as_mut().into_iter().flatten().filter(|(section, _)| by_cgroup(section));
-        for (key, group) in all.flat_map(|(_, (groups, _))| groups) {
-            group.renamed = key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
-        }
     }
 
     /// The renamed cgroups among the reported groups.
@@ -169,8 +163,11 @@ impl GroupedSide {
                     records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
                 }
                 Section::Overview => overview::section(head, &self.groups[run], per, options),
-                Section::HostPressure => records::host_pressure(head),
-                Section::SchedExt => records::sched_ext(head),
+                Section::HostPressure => records::host_section("host", head.psi.as_ref().map(Psi::values)),
+                Section::SchedExt => {
+                    let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
+                    records::host_section("sched_ext", values)
+                }
                 Section::SmapsRollup => smaps::section(&threads.memory, options),
                 Section::Capture => captures::section(head),
                 _ => continue,

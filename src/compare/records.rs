@@ -7,7 +7,7 @@ use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::Options;
 use super::sides::Sides;
 use crate::diagnose::Note;
-use crate::model::{Psi, RecordValue, Reduction, SchedExtSysfs, Section, SnapshotHead, ValueScope};
+use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
 pub(super) fn cgroup_section(
@@ -27,19 +27,10 @@ pub(super) fn cgroup_section(
     groups.into_iter().map(|(key, collected)| (key, collected.reduced())).collect()
 }
 
-/// The host-pressure section on one side.
-pub(super) fn host_pressure(snapshot: &SnapshotHead) -> SideSection {
-    one_group("host", snapshot.psi.as_ref().map(Psi::values).unwrap_or_default())
-}
-
-/// The sched-ext section on one side.
-pub(super) fn sched_ext(snapshot: &SnapshotHead) -> SideSection {
-    one_group("sched_ext", snapshot.sched_ext.as_ref().map(SchedExtSysfs::values).unwrap_or_default())
-}
-
-fn one_group(name: &str, values: Vec<RecordValue<'_>>) -> SideSection {
+/// A section about the host on one side, which is one group.
+pub(super) fn host_section(name: &str, values: Option<Vec<RecordValue<'_>>>) -> SideSection {
     let mut collected = Collected::default();
-    collected.add("", values);
+    collected.add("", values.unwrap_or_default());
     SideSection::from([(vec![name.to_owned()], collected.reduced())])
 }
 

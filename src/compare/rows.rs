@@ -192,7 +192,6 @@ impl Row {
         self.runs.as_ref()?.verdict
     }
 
-    /// Whether no side has a value.
     pub(super) fn is_absent(&self) -> bool {
         self.values.iter().all(Option::is_none)
     }
@@ -229,7 +228,6 @@ impl Row {
 }
 
 impl ReportSection {
-    /// A section without groups.
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
         Self { section, groups: Vec::new(), rows: Vec::new(), notes }
     }
@@ -273,12 +271,11 @@ impl ReportSection {
 
 impl Group {
     fn new(key: Vec<String>, sides: &Sides<Option<SideGroup>>) -> Self {
-        let flag = |flag: fn(&SideGroup) -> bool| sides.iter().flatten().any(flag);
         Self {
             label: key.last().map_or(ALL_GROUPS, String::as_str).to_owned(),
             key,
-            name_cut: flag(|group| group.name_cut),
-            renamed: flag(|group| group.renamed),
+            name_cut: sides.iter().flatten().any(|group| group.name_cut),
+            renamed: false,
             population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
         }
     }
@@ -287,21 +284,17 @@ impl Group {
 /// The measurements of the sides by name, in the order of the baseline.
 fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<Item = Sides<Option<Measurement>>> {
     let Sides { baseline, candidate } = measurements;
-    let one_side = candidate.is_none();
+    let is_one_side = candidate.is_none();
     let mut others: Vec<_> = candidate.into_iter().flatten().map(Some).collect();
-    let is_same = |(a, b): (&Measurement, &Option<Measurement>)| b.as_ref().is_some_and(|b| b.name == a.name);
     // Most lists are equal, and need no search.
-    let by_name: BTreeMap<_, _> = if baseline.iter().zip(&others).all(is_same) {
-        BTreeMap::new()
-    } else {
-        let names = others.iter().flatten().map(|measured| measured.name.clone());
-        names.enumerate().map(|(place, name)| (name, place)).collect()
-    };
+    let are_equal = baseline.iter().zip(others.iter().flatten()).all(|(a, b)| a.name == b.name);
+    let names = others.iter().flatten().map(|measured| measured.name.clone()).enumerate();
+    let places: BTreeMap<_, _> = names.filter(|_| !are_equal).map(|(place, name)| (name, place)).collect();
     let mut pairs = Vec::with_capacity(baseline.len());
     for (place, measured) in baseline.into_iter().enumerate() {
-        let place = if by_name.is_empty() { Some(place) } else { by_name.get(&measured.name).copied() };
+        let place = if are_equal { Some(place) } else { places.get(&measured.name).copied() };
         let other = place.and_then(|place| others.get_mut(place)?.take());
-        pairs.push(Sides { baseline: Some(measured), candidate: (!one_side).then_some(other) });
+        pairs.push(Sides { baseline: Some(measured), candidate: (!is_one_side).then_some(other) });
     }
     pairs.into_iter().chain(others.into_iter().flatten().map(|measured| Sides::two(None, Some(measured))))
 }
@@ -317,19 +310,17 @@ fn sort_value(cells: &Sides<Option<Cell>>) -> Option<f64> {
         (None, None) => None,
     }
 }
+
 /// The rank of each group in the order of `keys`; without keys, all ranks are equal.
 fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
-    let mut places = vec![0; values.len()];
-    if keys.is_empty() {
-        return places;
-    }
     let mut sorted: Vec<usize> = (0..values.len()).collect();
     sorted.sort_by(|&a, &b| {
-        let by_key = |(place, key): (usize, &SortKey)| key.order.compare(values[a][place], values[b][place]);
-        keys.iter().enumerate().map(by_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        let mut by_key = keys.iter().enumerate().map(|(at, key)| key.order.compare(values[a][at], values[b][at]));
+        by_key.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
-    for (place, group) in sorted.into_iter().enumerate() {
-        places[group] = place;
+    let mut places = vec![0; values.len()];
+    if !keys.is_empty() {
+        sorted.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
     }
     places
 }

@@ -57,23 +57,18 @@ impl Runs {
     }
 
     /// Runs made for [`GroupBy::All`], as they would be if they had been made for this axis.
-    #[must_use]
     pub fn narrowed(&self, axis: GroupBy) -> Self {
         Self { digests: self.digests.iter().map(|digest| digest.narrowed(axis)).collect(), ..*self }
     }
 
     /// Whether they are windows, and not snapshots; `None` before the first run.
-    #[must_use]
     pub fn is_of_windows(&self) -> Option<bool> {
         let first = self.digests.first().map(|run| run.head.window.is_some());
         // Only windows have commands, which can fail.
         first.or((self.excluded > 0).then_some(true))
     }
 
-    /// The runs, if enough of them succeeded.
-    ///
-    /// # Errors
-    /// [`RunsError`] without any run, and if the commands of more than a tenth failed.
+    /// The runs, if there are any and enough of them succeeded.
     pub fn checked(self) -> Result<Self, RunsError> {
         let (failed, all) = (self.excluded, self.excluded + self.digests.len());
         match () {
@@ -140,8 +135,7 @@ impl RunCount {
             median: elapsed[(elapsed.len() - 1) / 2],
             most,
         });
-        let has_lost = |lost: &u64| *lost > 0;
-        let lost = windows().filter_map(|window| window.exit_records.as_ref()).map(|records| records.lost);
-        Self { runs: digests.len(), excluded, elapsed_ns, lost_exit_records: lost.filter(has_lost).count() }
+        let lost = windows().filter_map(|window| window.exit_records.as_ref()).filter(|records| records.lost > 0);
+        Self { runs: digests.len(), excluded, elapsed_ns, lost_exit_records: lost.count() }
     }
 }

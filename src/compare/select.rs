@@ -48,28 +48,18 @@ pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, 
     similar.into_iter().take(count).map(|(_, known)| known).collect()
 }
 
-/// The metric, derived metric or `thread_count` of that name.
-///
-/// # Errors
-/// If there is none, with the most similar name.
+/// The metric, derived metric or `thread_count` of that name; if there is none, the error has the most similar name.
 pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
     Quantity::named(name).ok_or_else(|| SelectError(unknown("metric", name, Quantity::all().map(Quantity::name))))
 }
 
-/// The section of that name.
-///
-/// # Errors
-/// If there is none, with the most similar name.
-pub fn parse_section(name: &str) -> Result<Section, SelectError> {
+pub(crate) fn parse_section(name: &str) -> Result<Section, SelectError> {
     let found = Section::ALL.iter().copied().find(|section| section.name() == name);
     found.ok_or_else(|| SelectError(unknown("section", name, Section::ALL.iter().copied().map(Section::name))))
 }
 
-/// A key `metric[:asc|desc|abs]`.
-///
-/// # Errors
-/// For an unknown metric or order, or a metric that has no order.
-pub fn parse_sort_key(key: &str) -> Result<SortKey, SelectError> {
+/// A key `metric[:asc|desc|abs]` of a metric that has an order.
+pub(crate) fn parse_sort_key(key: &str) -> Result<SortKey, SelectError> {
     let (name, order) = match key.split_once(':') {
         None => (key, Order::default()),
         Some((name, "asc")) => (name, Order::Asc),

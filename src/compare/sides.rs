@@ -35,7 +35,8 @@ impl<T> Sides<T> {
         T: Send,
     {
         let Self { baseline, candidate } = self;
-        Sides::from(rayon::join(|| f(baseline), || candidate.map(&f)))
+        let (baseline, candidate) = rayon::join(|| f(baseline), || candidate.map(&f));
+        Sides { baseline, candidate }
     }
 
     /// The values of each side together.
@@ -48,8 +49,7 @@ impl<T> Sides<T> {
         Sides { baseline: &self.baseline, candidate: self.candidate.as_ref() }
     }
 
-    /// Borrows each side mutably.
-    pub fn as_mut(&mut self) -> Sides<&mut T> {
+    pub(crate) fn as_mut(&mut self) -> Sides<&mut T> {
         Sides { baseline: &mut self.baseline, candidate: self.candidate.as_mut() }
     }
 
@@ -68,12 +68,6 @@ impl<T> Sides<Option<T>> {
     /// The candidate's value, if there is a candidate and it has one.
     pub fn of_candidate(&self) -> Option<&T> {
         self.candidate.as_ref()?.as_ref()
-    }
-}
-
-impl<T> From<(T, Option<T>)> for Sides<T> {
-    fn from((baseline, candidate): (T, Option<T>)) -> Self {
-        Self { baseline, candidate }
     }
 }
 

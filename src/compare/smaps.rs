@@ -33,7 +33,6 @@ fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, M
     keyed
 }
 
-/// The section on one side.
 pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &Options) -> SideSection {
     let group = |Memory { processes, kinds }: Memory| {
         let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Measurement {

@@ -27,7 +27,7 @@ impl Bound {
     }
 }
 
-/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](super::estimate) has none.
+/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](fn@super::estimate) has none.
 /// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the medians do not exceed it.
 pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
     if !design.is_enough(bound.scale, baseline, candidate) {

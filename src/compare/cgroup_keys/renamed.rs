@@ -38,24 +38,24 @@ pub(super) type Kinds = BTreeMap<String, BTreeSet<Kind>>;
 /// Matches cgroups one to one, the most similar first, equal ones in the order of their names. Children
 /// follow their parents.
 pub(super) fn renamed(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
-    let mut classes = Classes::new(&only_in(baseline, candidate), &only_in(candidate, baseline));
+    let mut classes = Classes::new(baseline, candidate);
     let mut pairs = Vec::new();
     classes.pair(&classes.identical(), 1.0, &mut pairs);
     let similar = classes.similar();
     for level in similar.chunk_by(|a, b| a.similarity.total_cmp(&b.similarity).is_eq()) {
         classes.pair(level, level[0].similarity, &mut pairs);
     }
-    let children = children(baseline, candidate, &pairs);
-    pairs.extend(children);
+    pairs.extend(children(baseline, candidate, &pairs));
     pairs
 }
 
-fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> Vec<(&'k str, Vec<Kind>)> {
+fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> impl Iterator<Item = (&'k str, Vec<Kind>)> {
     let missing = side.iter().filter(|(name, _)| !other.contains_key(*name));
-    missing.map(|(name, kinds)| (name.as_str(), kinds.iter().copied().collect())).collect()
+    missing.map(|(name, kinds)| (name.as_str(), kinds.iter().copied().collect()))
 }
 
 /// Cgroups with the same kinds of threads and, if these are few, the same last name.
+#[derive(Default)]
 struct Class<'k> {
     /// In ascending order.
     kinds: Vec<Kind>,
@@ -72,28 +72,31 @@ struct Candidates {
     new: usize,
 }
 
+#[derive(Default)]
 struct Classes<'k> {
     classes: Vec<Class<'k>>,
+    /// Indices by kinds and, if these are few, the pattern of the last name.
+    known: HashMap<(Vec<Kind>, Option<String>), usize>,
     /// How many pairs of classes have been compared.
     compared: usize,
 }
 
 impl<'k> Classes<'k> {
-    fn new(gone: &[(&'k str, Vec<Kind>)], new: &[(&'k str, Vec<Kind>)]) -> Self {
-        let mut classes: Vec<Class<'k>> = Vec::new();
-        let mut known = HashMap::new();
-        let mut class = |name: &str, kinds: &Vec<Kind>| {
-            let leaf = (kinds.len() < TELLING).then(|| cgroup_pattern(name.rsplit('/').next().unwrap_or(name)));
-            *known.entry((kinds.clone(), leaf)).or_insert_with(|| {
-                classes.push(Class { kinds: kinds.clone(), gone: VecDeque::new(), new: VecDeque::new() });
-                classes.len() - 1
-            })
-        };
-        let gone: Vec<_> = gone.iter().map(|(name, kinds)| (class(name, kinds), *name)).collect();
-        let new: Vec<_> = new.iter().map(|(name, kinds)| (class(name, kinds), *name)).collect();
-        gone.into_iter().for_each(|(class, name)| classes[class].gone.push_back(name));
-        new.into_iter().for_each(|(class, name)| classes[class].new.push_back(name));
-        Self { classes, compared: 0 }
+    fn new(baseline: &'k Kinds, candidate: &'k Kinds) -> Self {
+        let mut classes = Self::default();
+        only_in(baseline, candidate).for_each(|(name, kinds)| classes.of(name, kinds).gone.push_back(name));
+        only_in(candidate, baseline).for_each(|(name, kinds)| classes.of(name, kinds).new.push_back(name));
+        classes
+    }
+
+    /// The class of a cgroup with these kinds.
+    fn of(&mut self, name: &str, kinds: Vec<Kind>) -> &mut Class<'k> {
+        let leaf = (kinds.len() < TELLING).then(|| cgroup_pattern(name.rsplit('/').next().unwrap_or(name)));
+        let place = *self.known.entry((kinds.clone(), leaf)).or_insert(self.classes.len());
+        if place == self.classes.len() {
+            self.classes.push(Class { kinds, ..Class::default() });
+        }
+        &mut self.classes[place]
     }
 
     fn identical(&self) -> Vec<Candidates> {
@@ -103,7 +106,9 @@ impl<'k> Classes<'k> {
     /// The classes that are similar but not identical, the most similar first.
     fn similar(&mut self) -> Vec<Candidates> {
         let classes = self.classes.iter().enumerate();
-        let open: Vec<_> = classes.filter(|(_, class)| can_differ(class) && class.is_open()).collect();
+        let open: Vec<_> = classes
+            .filter(|(_, class)| class.can_differ() && !(class.gone.is_empty() && class.new.is_empty()))
+            .collect();
         let mut frequency: HashMap<Kind, usize> = HashMap::new();
         open.iter().flat_map(|(_, class)| &class.kinds).for_each(|kind| *frequency.entry(*kind).or_default() += 1);
         let rarest = |class: &Class<'_>| rarest(&class.kinds, &frequency);
@@ -117,7 +122,10 @@ impl<'k> Classes<'k> {
             // Each class starts at another position, or all classes with a common kind would be compared
             // with the same few.
             let lists = rarest(class).into_iter().filter_map(|kind| by_kind.get(&kind));
-            let others = lists.flat_map(|list| rotated(list, rank * list.len() / gone.len()));
+            let others = lists.flat_map(|list| {
+                let start = rank * list.len() / gone.len();
+                list[start..].iter().chain(&list[..start]).copied()
+            });
             let mut seen = HashSet::from([*at]);
             for new in others.filter(|other| seen.insert(*other)).take(MOST_COMPARED) {
                 self.compared += 1;
@@ -148,14 +156,10 @@ impl<'k> Classes<'k> {
 }
 
 impl Class<'_> {
-    fn is_open(&self) -> bool {
-        !self.gone.is_empty() || !self.new.is_empty()
+    /// Whether it has enough kinds to be similar to a class with another kind.
+    fn can_differ(&self) -> bool {
+        least_shared(self.kinds.len() + 1) <= self.kinds.len()
     }
-}
-
-/// Whether a class has enough kinds to be similar to one with another kind.
-fn can_differ(class: &Class<'_>) -> bool {
-    least_shared(class.kinds.len() + 1) <= class.kinds.len()
 }
 
 /// The rarest kinds of a set: enough that every similar set shares one of them.
@@ -169,11 +173,6 @@ fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
 /// The minimum number of kinds that a set of this size shares with a similar one.
 fn least_shared(kinds: usize) -> usize {
     (kinds * ALIKE_TENTHS).div_ceil(10)
-}
-
-/// The items of a list from an index to the end, then those before it.
-fn rotated(list: &[usize], start: usize) -> impl Iterator<Item = usize> {
-    list[start..].iter().chain(&list[..start]).copied()
 }
 
 /// The shared kinds of two ascending lists, divided by all kinds.
@@ -339,7 +338,7 @@ mod tests {
                 (0..CGROUPS).map(|at| (format!("/{name}{at:05}"), set(at))).collect()
             };
             let (a, b) = (side("a", gone), side("b", new));
-            let mut classes = Classes::new(&only_in(&a, &b), &only_in(&b, &a));
+            let mut classes = Classes::new(&a, &b);
             classes.pair(&classes.identical(), 1.0, &mut Vec::new());
             classes.similar();
             assert!(classes.compared <= 2000 * MOST_COMPARED, "{}", classes.compared);
