@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::options::{GroupBy, Names, Options, Scope};
 use crate::model::{
-    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads,
+    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
     Totals, WindowInfo,
 };
 
@@ -157,7 +157,7 @@ impl ThreadTotals {
     }
 
     fn count(&mut self, thread: &ThreadState) {
-        let is_of_command = thread.party == Some(Party::Command);
+        let is_of_command = thread.owner == Some(Owner::Command);
         if is_of_command {
             self.command.add(thread);
         }
@@ -218,7 +218,7 @@ pub(super) struct GroupTotals {
 impl GroupTotals {
     fn add(&mut self, thread: &ThreadState) {
         let span = thread.span.unwrap_or_default();
-        if thread.party == Some(Party::Ctprof) {
+        if thread.owner == Some(Owner::Ctprof) {
             self.own = self.own.saturating_add(span.count);
         }
         if let Some(kind) = thread.exited_work {

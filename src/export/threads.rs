@@ -1,7 +1,7 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
 use super::column::{Cell, Column, columns};
-use crate::model::{METRICS, PROCESS, Party, ThreadState};
+use crate::model::{METRICS, Owner, PROCESS, ThreadState};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) fn columns() -> Vec<Column<ThreadState>> {
@@ -42,9 +42,9 @@ fn of_identity() -> Vec<Column<ThreadState>> {
         start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
         kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether it is a kernel thread.";
         read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
-        party: Text in "" = |thread| thread.party.map(|party| match party {
-            Party::Ctprof => "ctprof",
-            Party::Command => "command",
+        party: Text in "" = |thread| thread.owner.map(|owner| match owner {
+            Owner::Ctprof => "ctprof",
+            Owner::Command => "command",
         }.into()), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
     }
 }

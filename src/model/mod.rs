@@ -90,7 +90,7 @@ pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, domi
 pub(crate) use table::METRIC_COUNT;
 pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
 pub(crate) use thread::read_time;
-pub use thread::{ExitedThread, ExitedWork, Party, ThreadId, ThreadSpan, ThreadState};
+pub use thread::{ExitedThread, ExitedWork, Owner, ThreadId, ThreadSpan, ThreadState};
 pub use threads::Threads;
 pub use total::Total;
 pub(crate) use unit::NS_PER_TICK;

@@ -59,7 +59,7 @@ impl ExitedWork {
 /// Whose thread it is, if that matters for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Party {
+pub enum Owner {
     /// The capturing process.
     Ctprof,
     /// The command that `record` ran, or one of its descendants.
@@ -98,7 +98,7 @@ pub struct ThreadState {
     /// The kind of exited work, if it is not a thread but exited work of the process. Its `tid` is 0.
     pub exited_work: Option<ExitedWork>,
     /// Whose thread it is, if that matters.
-    pub party: Option<Party>,
+    pub owner: Option<Owner>,
     /// Counters of the whole process, on the leader only.
     pub process: Option<Box<ProcessState>>,
     /// The same after all threads were read, if the process waited for children meanwhile.

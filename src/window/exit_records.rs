@@ -10,7 +10,7 @@ use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
 use super::processes::{Processes, Unexplained};
 use super::work::Work;
-use crate::model::{ExitedThread, Includes, Party, ThreadId, ThreadSpan, ThreadState};
+use crate::model::{ExitedThread, Includes, Owner, ThreadId, ThreadSpan, ThreadState};
 
 /// Where records belong in a window.
 pub(super) struct PlacedRecords<'s> {
@@ -70,16 +70,16 @@ impl<'s> PlacedRecords<'s> {
             Some(process) => self.unexplained.explain_thread(process.tgid, work),
             None => self.unexplained.explain_record((ppid, start_ns), work, &self.parents),
         }
-        state.party = self.party(processes, process, known);
+        state.owner = self.owner(processes, process, known);
         Some((state, work))
     }
 
-    /// The party of an exited thread: that of its process in the later capture, else in the earlier one.
-    fn party(&self, processes: &Processes, process: Option<KnownProcess>, known: Option<usize>) -> Option<Party> {
-        let later = process.filter(|process| process.is_living).and_then(|process| processes.party(process.tgid));
+    /// The owner of an exited thread: that of its process in the later capture, else in the earlier one.
+    fn owner(&self, processes: &Processes, process: Option<KnownProcess>, known: Option<usize>) -> Option<Owner> {
+        let later = process.filter(|process| process.is_living).and_then(|process| processes.owner(process.tgid));
         let earlier =
             || known.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
-        later.or_else(|| earlier()?.party)
+        later.or_else(|| earlier()?.owner)
     }
 
     /// The leader of a process in the earlier capture.

@@ -16,7 +16,7 @@ use super::packed_threads::PackedThread;
 use super::parents::Parents;
 use super::work::Work;
 use crate::model::{
-    ExitRecords, ExitedThread, ExitedWork, HostCpuTime, Name, Party, SnapshotHead, ThreadSpan, ThreadState, Threads,
+    ExitRecords, ExitedThread, ExitedWork, HostCpuTime, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
     WindowInfo,
 };
 
@@ -50,10 +50,10 @@ impl<T: Threads> Join<T> {
         for mut thread in unexplained.into_threads(&self.processes, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             let is_of_children = thread.exited_work == Some(ExitedWork::Children);
-            if self.lineage.is_some() && thread.party == Some(Party::Ctprof) && is_of_children {
-                thread.party = Some(Party::Command);
+            if self.lineage.is_some() && thread.owner == Some(Owner::Ctprof) && is_of_children {
+                thread.owner = Some(Owner::Command);
             }
-            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick), thread.party);
+            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick), thread.owner);
             self.threads.add(thread);
         }
         self.add_gone(&start, &recorded);
@@ -85,8 +85,8 @@ impl<T: Threads> Join<T> {
         }
         let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let (mut thread, work) = records.placed(&self.processes, exited)?;
-        thread.party = thread.party.or_else(|| self.lineage.as_mut()?.party(thread.tgid, start_ns));
-        self.explain(work, thread.party);
+        thread.owner = thread.owner.or_else(|| self.lineage.as_mut()?.owner(thread.tgid, start_ns));
+        self.explain(work, thread.owner);
         self.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
         Some(thread)
     }
@@ -113,7 +113,7 @@ impl<T: Threads> Join<T> {
                 comm: Name::clone(&gone.comm),
                 cgroup: gone.cgroup.clone(),
                 kernel_thread: gone.kernel_thread,
-                party: gone.party,
+                owner: gone.owner,
                 start_time_clock_ticks: gone.start_ticks,
                 span: Some(ThreadSpan { exited: true, ..ThreadSpan::default() }),
                 ..ThreadState::default()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{METRICS, Metrics, Name, Party, Reduction, ThreadState, Value, WindowRule};
+use crate::model::{METRICS, Metrics, Name, Owner, Reduction, ThreadState, Value, WindowRule};
 
 /// Exited threads, by what reports can tell apart.
 #[derive(Default)]
@@ -13,7 +13,7 @@ struct FoldKey {
     pcomm: Name,
     comm: Name,
     cgroup: Option<Name>,
-    party: Option<Party>,
+    owner: Option<Owner>,
     kernel_thread: bool,
     started: bool,
 }
@@ -25,7 +25,7 @@ impl Fold {
             pcomm: Name::clone(&thread.pcomm),
             comm: Name::clone(&thread.comm),
             cgroup: thread.cgroup.clone(),
-            party: thread.party,
+            owner: thread.owner,
             kernel_thread: thread.kernel_thread,
             started: span.started,
         };

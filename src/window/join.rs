@@ -11,7 +11,7 @@ use super::packed_threads::{PackedThread, PackedThreads};
 use super::processes::{Processes, Seen};
 use super::work::Work;
 use crate::model::{
-    HostCpuTime, Includes, METRICS, Metric, MetricId, Party, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
+    HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,
 };
 
@@ -190,8 +190,8 @@ impl<T: Threads> Join<T> {
             counters.for_each(|metric| metric.clear(&mut thread.metrics));
             work = Work::default();
         }
-        self.explain(work, thread.party);
-        if thread.party == Some(Party::Ctprof) {
+        self.explain(work, thread.owner);
+        if thread.owner == Some(Owner::Ctprof) {
             self.recorder_stayed = true;
         } else {
             self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
@@ -214,8 +214,8 @@ impl<T: Threads> Join<T> {
     }
 
     /// Counts CPU time of the host as explained by this work.
-    pub(super) fn explain(&mut self, work: Work, party: Option<Party>) {
-        let sum = if party == Some(Party::Ctprof) { &mut self.own_ns } else { &mut self.explained_ns };
+    pub(super) fn explain(&mut self, work: Work, owner: Option<Owner>) {
+        let sum = if owner == Some(Owner::Ctprof) { &mut self.own_ns } else { &mut self.explained_ns };
         *sum = sum.saturating_add(work[MetricId::run_time_ns]);
     }
 
@@ -225,7 +225,7 @@ impl<T: Threads> Join<T> {
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        self.explain(work, thread.party);
+        self.explain(work, thread.owner);
         self.started.push((thread.id(), ticks));
         self.processes.add(&thread, work, Seen::Started);
         if start.values == JoinedValues::Increases {

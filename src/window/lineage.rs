@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::parents::Parents;
-use crate::model::Party;
+use crate::model::Owner;
 
 /// The descendants of the recorder. Orphans of the command have the recorder as their parent, because it is their
 /// subreaper.
@@ -20,10 +20,10 @@ impl Lineage {
         Self { recorder, is_of_command: vec![None; parents.all().len()], parents: Arc::new(parents) }
     }
 
-    /// The party of a thread that started at this time; `None` if it has nothing to do with the recorder.
-    pub(super) fn party(&mut self, tgid: u32, start_ns: u64) -> Option<Party> {
+    /// The owner of a thread that started at this time; `None` if it has nothing to do with the recorder.
+    pub(super) fn owner(&mut self, tgid: u32, start_ns: u64) -> Option<Owner> {
         if tgid == self.recorder {
-            return Some(Party::Ctprof);
+            return Some(Owner::Ctprof);
         }
         let mut path = Vec::new();
         let mut next = self.parents.find(tgid, start_ns);
@@ -47,7 +47,7 @@ impl Lineage {
             next = self.parents.find(process.ppid, process.start_ns);
         };
         path.into_iter().for_each(|place| self.is_of_command[place] = Some(is_of_command));
-        is_of_command.then_some(Party::Command)
+        is_of_command.then_some(Owner::Command)
     }
 }
 
@@ -61,9 +61,9 @@ mod tests {
     fn descendants_of_the_recorder_are_the_command_and_a_circle_ends() {
         let later = [(1, 0, 0), (9, 1, 1), (10, 300, 9), (11, 300, 10), (20, 300, 21), (21, 300, 20)];
         let mut lineage = Lineage::of(9, Parents::of_ids(&[(1, 0, 0), (9, 1, 1)], &later, &[(12, 300, 11)]));
-        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.party(tgid, 5 * SECOND));
-        let command = Some(Party::Command);
-        assert_eq!(parties, [None, Some(Party::Ctprof), command, command, command, None]);
+        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.owner(tgid, 5 * SECOND));
+        let command = Some(Owner::Command);
+        assert_eq!(parties, [None, Some(Owner::Ctprof), command, command, command, None]);
     }
 
     #[test]
@@ -71,8 +71,8 @@ mod tests {
         let before = [(9, 1, 1), (10, 2, 9), (11, 2, 10)];
         let later = [(9, 1, 1), (10, 2, 9), (11, 2, 9), (12, 300, 9), (13, 300, 10)];
         let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(10, 2, 9)]));
-        let parties = [10, 11, 12, 13].map(|tgid| lineage.party(tgid, 5 * SECOND));
-        assert_eq!(parties, [None, None, Some(Party::Command), None]);
+        let parties = [10, 11, 12, 13].map(|tgid| lineage.owner(tgid, 5 * SECOND));
+        assert_eq!(parties, [None, None, Some(Owner::Command), None]);
     }
 
     #[test]
@@ -81,8 +81,8 @@ mod tests {
         let before = [(9, 1, 1), (30, 2, 1)];
         let later = [(9, 1, 1), (10, 300, 9)];
         let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(30, 2, 1), (30, 500, 10), (31, 600, 30)]));
-        let mut party = |tgid, second: u64| lineage.party(tgid, second * SECOND);
-        let command = Some(Party::Command);
-        assert_eq!([party(30, 0), party(30, 5), party(31, 6)], [None, command, command]);
+        let mut owner = |tgid, second: u64| lineage.owner(tgid, second * SECOND);
+        let command = Some(Owner::Command);
+        assert_eq!([owner(30, 0), owner(30, 5), owner(31, 6)], [None, command, command]);
     }
 }

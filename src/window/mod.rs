@@ -63,7 +63,7 @@ pub fn recorded(
     let clocks = join.start.clocks;
     for mut thread in all {
         let start_ns = clocks.boot_ns(thread.start_time_clock_ticks);
-        thread.party = thread.party.or_else(|| lineage.as_mut()?.party(thread.tgid, start_ns));
+        thread.owner = thread.owner.or_else(|| lineage.as_mut()?.owner(thread.tgid, start_ns));
         join.add(thread);
     }
     join.lineage = lineage;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
-    InWindow, METRICS, Metric, Metrics, Name, Party, ProcessState, Shape, ThreadId, ThreadState, Threads, Value,
+    InWindow, METRICS, Metric, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState, Threads, Value,
     WindowRule,
 };
 
@@ -32,7 +32,7 @@ pub(super) struct PackedThread {
     pub(super) comm: Name,
     pub(super) cgroup: Option<Name>,
     pub(super) kernel_thread: bool,
-    pub(super) party: Option<Party>,
+    pub(super) owner: Option<Owner>,
     pub(super) process: Option<Box<ProcessState>>,
     process_after: Option<Box<ProcessState>>,
     smaps_rollup_kib: Option<BTreeMap<String, u64>>,
@@ -88,7 +88,7 @@ impl Threads for PackedThreads {
             comm,
             cgroup,
             kernel_thread,
-            party: thread.party,
+            owner: thread.owner,
             process: thread.process,
             process_after: thread.process_after,
             smaps_rollup_kib: thread.smaps_rollup_kib,
@@ -192,7 +192,7 @@ impl PackedThreads {
             kernel_thread: packed.kernel_thread,
             name_complete: later.name_complete,
             read_at_ns: Some(packed.read_at_ns),
-            party: packed.party,
+            owner: packed.owner,
             smaps_rollup_kib: packed.smaps_rollup_kib.clone(),
             ..ThreadState::default()
         };

@@ -7,7 +7,7 @@ use super::packed_threads::PackedThreads;
 use super::parents::{KnownProcess, Living, Parents};
 use super::work::Work;
 use crate::model::{
-    ExitedWork, Includes, MetricId, Name, PROCESS, Party, ProcessSource, ProcessState, RecordField, ThreadId,
+    ExitedWork, Includes, MetricId, Name, Owner, PROCESS, ProcessSource, ProcessState, RecordField, ThreadId,
     ThreadState,
 };
 
@@ -36,7 +36,7 @@ struct LaterProcess {
 struct Leader {
     name: Name,
     cgroup: Option<Name>,
-    party: Option<Party>,
+    owner: Option<Owner>,
     start_ticks: Option<u64>,
     state: Option<Box<ProcessState>>,
 }
@@ -58,7 +58,7 @@ impl Processes {
             process.leader = Some(Leader {
                 name: Name::clone(&thread.comm),
                 cgroup: thread.cgroup.clone(),
-                party: thread.party,
+                owner: thread.owner,
                 start_ticks: thread.start_time_clock_ticks,
                 state: thread.process.clone(),
             });
@@ -84,9 +84,9 @@ impl Processes {
         self.0.iter().filter_map(|process| process.leader.as_ref()).any(|leader| leader.state.is_some())
     }
 
-    /// The party of a process.
-    pub(super) fn party(&self, tgid: u32) -> Option<Party> {
-        self.find(tgid)?.leader.as_ref()?.party
+    /// The owner of a process.
+    pub(super) fn owner(&self, tgid: u32) -> Option<Owner> {
+        self.find(tgid)?.leader.as_ref()?.owner
     }
 
     /// The processes whose leader is known.
@@ -260,7 +260,7 @@ fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<Thread
         comm: Name::clone(&leader.name),
         cgroup: leader.cgroup.clone(),
         exited_work: Some(kind),
-        party: leader.party,
+        owner: leader.owner,
         metrics: work.metrics(known),
         ..ThreadState::default()
     })

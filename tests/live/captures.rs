@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ctprof::model::{ClockTicks, MonotonicCount, MonotonicNs, Party, ProcessState};
+use ctprof::model::{ClockTicks, MonotonicCount, MonotonicNs, Owner, ProcessState};
 use ctprof::{CtprofSnapshot, ThreadState, capture_pid};
 use nix::unistd::gettid;
 
@@ -304,6 +304,6 @@ fn times_of_threads_count_from_the_clocks_of_the_capture() {
 fn threads_of_the_capturing_process_are_marked() {
     let snapshot = ctprof::capture().unwrap();
     for thread in &snapshot.threads {
-        assert_eq!(thread.party == Some(Party::Ctprof), thread.tgid == std::process::id(), "{}", thread.comm);
+        assert_eq!(thread.owner == Some(Owner::Ctprof), thread.tgid == std::process::id(), "{}", thread.comm);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ctprof::model::{ExitedWork, Party, Threads};
+use ctprof::model::{ExitedWork, Owner, Threads};
 use ctprof::process::Progress;
 use ctprof::store::{SnapshotRefusal, StoreError, Stored, Target, load};
 use ctprof::{CtprofSnapshot, ThreadState};
@@ -85,7 +85,7 @@ fn a_window_of_format_2_stays_readable() {
     let gone = thread_of(&snapshot, 54);
     assert_eq!((gone.span.unwrap().exited, gone.metrics.run_time_ns), (true, None));
     let children = snapshot.threads.iter().find(|thread| thread.exited_work == Some(ExitedWork::Children)).unwrap();
-    assert_eq!((children.tid, children.tgid, children.party), (0, 68, Some(Party::Command)));
+    assert_eq!((children.tid, children.tgid, children.owner), (0, 68, Some(Owner::Command)));
     assert_eq!(children.metrics.run_time_ns, Some(130_000_000.into()));
 }
 

@@ -17,7 +17,7 @@ use self::jemalloc::Probe;
 use super::context::{CaptureContext, in_all_workers};
 use super::process::Process;
 use super::read_threads::ReadThreads;
-use crate::model::{Party, SourceFile, ThreadState};
+use crate::model::{Owner, SourceFile, ThreadState};
 
 /// Adds the values of all sources, one process after the other, in all workers.
 pub(super) fn complete(context: &CaptureContext<'_>, read: &mut ReadThreads, pool: &ThreadPool) {
@@ -49,7 +49,7 @@ fn complete_process(
     context.progress.advance(1);
     let tgid = threads[0].tgid;
     if Some(tgid) == context.capturing_process {
-        threads.iter_mut().for_each(|thread| thread.party = Some(Party::Ctprof));
+        threads.iter_mut().for_each(|thread| thread.owner = Some(Owner::Ctprof));
     }
     // Each kernel thread is a process, and none of these sources has values for it.
     if threads[0].kernel_thread {

@@ -61,7 +61,7 @@ fn threads_under_sched_ext_are_blocked_for_as_long_as_taskstats_says() {
 fn leader(tid: u32) -> ThreadState {
     let mut leader = ThreadState { tgid: tid, name_complete: true, ..thread(tid, "fifteen-letters", 7) };
     leader.span = Some(ThreadSpan { alive_ns: 40, started: true, ..ThreadSpan::default() });
-    leader.party = Some(Party::Ctprof);
+    leader.owner = Some(Owner::Ctprof);
     leader.read_at_ns = Some(3);
     leader.metrics.block_sum = Some(MonotonicNs(5));
     leader
@@ -69,7 +69,7 @@ fn leader(tid: u32) -> ThreadState {
 
 /// Two leaders, a thread that is none, three exited threads as one, and work of exited threads.
 fn crowd() -> Vec<ThreadState> {
-    let worker = ThreadState { name_complete: false, party: None, tgid: 1, ..leader(3) };
+    let worker = ThreadState { name_complete: false, owner: None, tgid: 1, ..leader(3) };
     let span = ThreadSpan { alive_ns: 20, count: 3, exited: true, started: false };
     let exited = ThreadState { span: Some(span), ..leader(4) };
     let work = ThreadState { exited_work: Some(ExitedWork::Threads), span: None, ..leader(5) };
@@ -112,10 +112,10 @@ fn merged_members_are_the_members_of_all_their_threads() {
 fn members_are_own_only_if_all_of_them_are() {
     assert!(!members(&[]).are_own());
     assert!(members(&[leader(1), leader(2)]).are_own());
-    let other = ThreadState { party: None, ..leader(3) };
+    let other = ThreadState { owner: None, ..leader(3) };
     assert!(!members(std::slice::from_ref(&other)).are_own());
     assert!(!members(&[leader(1), leader(2), other]).are_own());
-    let exited = ThreadState { party: None, ..crowd().swap_remove(3) };
+    let exited = ThreadState { owner: None, ..crowd().swap_remove(3) };
     assert!(!members(&[leader(1), exited]).are_own());
 }
 

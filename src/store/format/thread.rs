@@ -54,7 +54,7 @@ impl Serialize for ThreadLine<'_> {
         present(&mut map, "started", Some(&true).filter(|_| thread.span.is_some_and(|span| span.started)))?;
         present(&mut map, "exited", Some(&true).filter(|_| thread.span.is_some_and(|span| span.exited)))?;
         present(&mut map, "exited_work", thread.exited_work.as_ref())?;
-        present(&mut map, "party", thread.party.as_ref())?;
+        present(&mut map, "party", thread.owner.as_ref())?;
         for (metric, _) in METRICS.iter().zip(self.differs()).filter(|(_, differs)| *differs) {
             map.serialize_entry(metric.name, &metric.get(&thread.metrics))?;
         }
@@ -101,7 +101,7 @@ enum ThreadField {
     Flag(fn(&mut ThreadState) -> &mut bool),
     Count,
     ExitedWork,
-    Party,
+    Owner,
     Process(fn(&mut ThreadState) -> &mut Option<Box<ProcessState>>),
     Smaps,
     Value(ValueField),
@@ -122,7 +122,7 @@ const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 17] = [
     ("started", ThreadField::Flag(|thread| &mut thread.span.get_or_insert_default().started)),
     ("exited", ThreadField::Flag(|thread| &mut thread.span.get_or_insert_default().exited)),
     ("exited_work", ThreadField::ExitedWork),
-    ("party", ThreadField::Party),
+    ("party", ThreadField::Owner),
     ("process", ThreadField::Process(|thread| &mut thread.process)),
     ("process_after", ThreadField::Process(|thread| &mut thread.process_after)),
     ("smaps_rollup_kib", ThreadField::Smaps),
@@ -237,7 +237,7 @@ impl ThreadReader<'_> {
                 ThreadField::Flag(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
                 ThreadField::ExitedWork => thread.exited_work = map.next_value()?,
-                ThreadField::Party => thread.party = map.next_value()?,
+                ThreadField::Owner => thread.owner = map.next_value()?,
                 ThreadField::Process(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Value(field) => {
                     has_metrics |= matches!(field, ValueField::Metric(_));
@@ -318,7 +318,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::model::{ExitedWork, Party, ProcessState, Shape, ThreadSpan, Value};
+    use crate::model::{ExitedWork, Owner, ProcessState, Shape, ThreadSpan, Value};
 
     /// A value that fits a metric and, if possible, differs from those of other metrics.
     fn sample(at: usize) -> Value<'static> {
@@ -341,7 +341,7 @@ mod tests {
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
-            party: Some(Party::Command),
+            owner: Some(Owner::Command),
             process: Some(Box::new(ProcessState { ppid: Some(2), ..ProcessState::default() })),
             process_after: Some(Box::new(ProcessState { ppid: Some(3), ..ProcessState::default() })),
             ..ThreadState::default()
