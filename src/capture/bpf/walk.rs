@@ -146,12 +146,15 @@ fn count_missing_files(reader: &RecordReader, threads: u64, tally: &Tally) {
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};
+    use std::io::{Seek, Write};
+    use std::time::Duration;
 
     use super::super::super::context::in_context;
     use super::super::super::options::Tree;
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
     use crate::process::workers;
+    use crate::sys::bpf::iterator::CHUNK;
 
     /// A thread that started at a tick.
     fn thread(tgid: u32, tid: u32, start: u64) -> BpfThread {
@@ -190,6 +193,27 @@ mod tests {
         assert!(missing(|_| false).is_empty());
         assert!(missing(|path| path == "ioac.rchar").is_empty());
         assert_eq!(missing(|path| path.starts_with("ioac.")), [(SourceFile::Io, 3)].into());
+    }
+
+    #[test]
+    fn a_pool_without_threads_of_its_own_parses_a_long_pass() {
+        let engine = match BpfEngine::load(1) {
+            Ok(engine) => engine,
+            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
+        };
+        let record = [5u64, 0, 0, 0, 0].map(u64::to_ne_bytes).concat();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&record.repeat((MAX_QUEUED + 2) * CHUNK / record.len())).unwrap();
+        file.rewind().unwrap();
+        engine.replace_iterators(file.into());
+        let (send, received) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
+            in_context("/proc".as_ref(), |context| {
+                send.send(engine.threads(context, &HostParameters::default(), &pool).is_ok()).unwrap();
+            });
+        });
+        assert_eq!(received.recv_timeout(Duration::from_secs(30)), Ok(true));
     }
 
     #[test]
