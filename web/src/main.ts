@@ -7,7 +7,6 @@ import { button, html, select, Tooltip } from "./dom";
 import { header, title } from "./header";
 import { captures, host } from "./host";
 import { Overview } from "./overview";
-import { Scatter } from "./scatter";
 import { State, type Change } from "./state";
 import { Treemap } from "./treemap";
 import { ValuesView } from "./values";
@@ -35,7 +34,6 @@ function views(app: App): View[] {
   return [
     view("Overview", () => (overview ? drawn(new Overview(app, overview)) : { element: html("p", {}, none) })),
     view("Treemap", () => drawn(new Treemap(app))),
-    ...(report.two ? [view("Scatter", () => drawn(new Scatter(app)))] : []),
     view("cgroups", () => ({ element: cgroups(app) })),
     view("Values", () => drawn(new ValuesView(app))),
     view("Host", () => ({ element: host(app) })),
