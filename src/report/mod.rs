@@ -29,7 +29,7 @@ pub use self::gates::write_gate_lines;
 pub use self::html::write_html;
 pub use self::json::write_json;
 pub use self::markdown::write_markdown;
-pub use self::metrics::{metrics_json, metrics_markdown, metrics_table};
+pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::selection::{Selection, Unchanged};
 pub use self::table::{Colour, Terminal, write_table};
 

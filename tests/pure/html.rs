@@ -367,7 +367,9 @@ fn hostile_names_stay_text() {
         for view in VIEWS {
             browser.open(&format!("{report}#view={view}"));
             browser.value("document.querySelectorAll('button.expander').forEach((one) => one.click())");
-            browser.value("document.querySelectorAll('.treemap g').forEach((one) => one.dispatchEvent(new Event('focus')))");
+            browser.value(
+                "document.querySelectorAll('.treemap g').forEach((one) => one.dispatchEvent(new Event('focus')))",
+            );
             assert_eq!(browser.console(), Vec::<Value>::new(), "{axis} {view}");
             assert_eq!(
                 browser.value("document.querySelectorAll('img, iframe, object, script:not([id]) ~ script').length"),
