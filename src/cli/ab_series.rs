@@ -7,6 +7,7 @@ use anyhow::bail;
 use super::args::{Ab, Messages};
 use super::run_progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter};
+use crate::diagnose::counted;
 use crate::process::{Invocation, Streams};
 use crate::record::Until;
 
@@ -40,8 +41,7 @@ fn shell(args: &Ab, script: &str) -> Until {
 impl AbSide {
     /// `3 runs of the baseline`, without those that failed.
     pub(super) fn counted(&self) -> String {
-        let runs = self.tally.successes();
-        format!("{runs} run{} of the {}", if runs == 1 { "" } else { "s" }, self.name)
+        format!("{} of the {}", counted(self.tally.successes(), "run"), self.name)
     }
 }
 

@@ -12,11 +12,9 @@ use super::exit::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
 use crate::capture::{Options, Roots};
-use crate::diagnose::gaps;
-use crate::model::{Census, CtprofSnapshot};
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
-use crate::report::{Captured, capture_summary, escaped};
+use crate::report::{capture_summary, escaped};
 use crate::store::Target;
 
 /// The environment variable with the key of hashes. Command lines are visible to all users.
@@ -42,7 +40,8 @@ pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
     let name = escaped(&written.path.to_string_lossy()).into_owned();
     if messages == Messages::All {
         let file = if name == "-" { "standard output" } else { &name };
-        summarize(&snapshot, file, written.bytes).context("cannot write to standard error")?;
+        let written = capture_summary(&mut io::stderr().lock(), &snapshot, file, written.bytes);
+        written.context("cannot write to standard error")?;
     }
     if args.output.is_none() {
         to_stdout(|out| io::Write::write_fmt(out, format_args!("{name}\n")))?;
@@ -79,21 +78,6 @@ pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
         std::fs::read_dir(path).with_context(|| format!("cannot open {} ({option})", path.display()))?;
     }
     Ok(())
-}
-
-fn summarize(snapshot: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
-    let census = Census::of(&snapshot.threads);
-    let captured = Captured {
-        threads: census.threads,
-        processes: census.processes,
-        cgroups: u64::try_from(snapshot.head.cgroup_stats.len()).unwrap_or(u64::MAX),
-        engine: snapshot.head.capture.as_ref().map_or("", |capture| &capture.engine),
-        duration_ns: snapshot.head.capture.as_ref().map_or(0, |capture| capture.duration_ns),
-        file,
-        bytes,
-        gaps: &gaps(&snapshot.head, &census),
-    };
-    capture_summary(&mut io::stderr().lock(), &captured)
 }
 
 /// The options of a capture of all processes.

@@ -10,6 +10,7 @@ use super::args::{Export, Messages};
 use super::errors::say;
 use super::exit::FAILED;
 use super::progress;
+use crate::diagnose::counted;
 use crate::export::{self, Exported, Options, Output};
 use crate::process::Progress;
 use crate::report::escaped;
@@ -38,8 +39,7 @@ fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
         Output::Datasets(path) => (path, "threads, cgroups and captures"),
     };
     let path = path.to_string_lossy();
-    let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    let captures = if *captures == 1 { "1 capture".to_owned() } else { format!("{captures} captures") };
+    let (files, captures) = (counted(files, "file"), counted(captures, "capture"));
     let err = &mut io::stderr().lock();
     writeln!(err, "Exported {captures}, {threads} rows of threads: {files}, {bytes} bytes in {}", escaped(&path))?;
     writeln!(err, "  {what}")

@@ -16,6 +16,7 @@ use super::run_progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
 use super::write::write_report;
 use crate::compare::{Sides, show};
+use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
 use crate::record::{RecordError, Recorder, Until};
@@ -134,8 +135,7 @@ fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyho
 fn summarize(directory: &RunDirectory, runs: u32, tally: &RunTally) {
     let path = directory.path.to_string_lossy();
     let wanted = if tally.recorded < runs { format!(" of {runs}") } else { String::new() };
-    let plural = if runs == 1 { "" } else { "s" };
-    say(format_args!("Recorded {}{wanted} run{plural}: {}", tally.recorded, escaped(&path)));
+    say(format_args!("Recorded {}{wanted} {}: {}", tally.recorded, plural(runs, "run"), escaped(&path)));
     if !tally.failed.is_empty() {
         let each = tally.failed.iter().map(|(number, end)| format!("run {number} {end}"));
         say(format_args!("failed: {} ({})", tally.failures(), each.collect::<Vec<_>>().join(", ")));

@@ -8,43 +8,29 @@ pub struct Affected {
     pub count: u64,
     /// The total number; `None` if unknown.
     pub total: Option<u64>,
-    pub kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Threads,
-    Processes,
-    /// Processes that failed as a whole, and single threads of others.
-    ProcessesOrThreads,
-    Cgroups,
-    Metrics,
-}
-
-impl Kind {
-    /// A count with its noun, such as `1 process`.
-    pub fn counted(self, count: u64) -> String {
-        format!("{count} {}", self.noun(count))
-    }
-
-    fn noun(self, count: u64) -> &'static str {
-        let (one, several) = match self {
-            Self::Threads => ("thread", "threads"),
-            Self::Processes => ("process", "processes"),
-            Self::ProcessesOrThreads => ("process or thread", "processes or threads"),
-            Self::Cgroups => ("cgroup", "cgroups"),
-            Self::Metrics => ("metric", "metrics"),
-        };
-        if count == 1 { one } else { several }
-    }
+    pub noun: &'static str,
 }
 
 impl fmt::Display for Affected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, total, kind } = *self;
+        let Self { count, total, noun } = *self;
         match total {
-            Some(total) => write!(f, "{count} of {total} {}", kind.noun(total)),
-            None => f.write_str(&kind.counted(count)),
+            Some(total) => write!(f, "{count} of {}", counted(total, noun)),
+            None => f.write_str(&counted(count, noun)),
         }
     }
+}
+
+/// A count with its noun: `1 process`, `2 processes`.
+pub fn counted(count: impl fmt::Display, noun: &str) -> String {
+    format!("{count} {}", plural(&count, noun))
+}
+
+/// The noun for that many; of `process or thread`, both words.
+pub fn plural(count: impl fmt::Display, noun: &str) -> String {
+    if count.to_string() == "1" {
+        return noun.to_owned();
+    }
+    let words = noun.split(" or ").map(|word| format!("{word}{}", if word.ends_with('s') { "es" } else { "s" }));
+    words.collect::<Vec<_>>().join(" or ")
 }

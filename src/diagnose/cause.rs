@@ -8,7 +8,7 @@ coded! {
     pub enum Cause {
         /// The kernel denied access: a capability is missing.
         Denied { capability: Capability, errno: Errno } = "permission-denied",
-            ("permission denied ({errno}): requires {capability}");
+            ("permission denied ({errno}): requires {capability}"), Fix::setcap([capability.clone()]);
         /// The kernel denied access although the capability is held: by an LSM, seccomp, a user namespace, or a debugger.
         DeniedDespite { capability: Capability, errno: Errno, blocked_by: &'static str } = "permission-denied-despite-capability",
             ("permission denied ({errno}) despite {capability}: blocked by {blocked_by}");
@@ -23,7 +23,7 @@ coded! {
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
             ("mostly {failure}{}", meaning_of(failure)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
         /// The BPF engine is not available, so procfs read the threads.
-        NoBpf { no_bpf: NoBpf } = "no-bpf", ("{}", obstacle(no_bpf)), without_obstacle(&no_bpf.cause);
+        NoBpf { no_bpf: NoBpf } = "no-bpf", ("{}", obstacle(no_bpf)), fix_of_obstacle(&no_bpf.cause);
         /// The verifier of the kernel rejected access to the fields of metrics.
         FieldsRejected = "fields-rejected",
             ("the kernel's verifier rejected access to their fields"), Fix::Advice("capture with --engine procfs");
@@ -47,7 +47,8 @@ coded! {
         NamespaceOrKernelLacks { option: &'static str } = "namespace-or-not-built",
             ("kernel lacks CONFIG_{option}, or not available in this network namespace");
         /// procfs is mounted with `hidepid`.
-        HiddenByMount { hidepid: String } = "hidden-by-mount", ("procfs is mounted with hidepid={hidepid}");
+        HiddenByMount { hidepid: String } = "hidden-by-mount", ("procfs is mounted with hidepid={hidepid}"),
+            Fix::setcap([Capability::SysPtrace]);
         /// No cgroup hierarchy is mounted.
         NotMounted = "not-mounted", ("no cgroup hierarchy is mounted"),
             Fix::Advice("sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup");
@@ -127,9 +128,9 @@ fn obstacle(NoBpf { cause, detail }: &NoBpf) -> String {
     meaning
 }
 
-/// The fix of an obstacle, unless it needs capabilities: they depend on those that are held.
-fn without_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
+fn fix_of_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
     Some(Fix::Advice(match obstacle {
+        BpfObstacle::NoCapability => return Some(Fix::setcap([Capability::Bpf, Capability::Perfmon])),
         BpfObstacle::UserNamespace => "run on the host, or start the container with --userns=host",
         BpfObstacle::PidNamespace => return Some(RUN_ON_HOST),
         BpfObstacle::Lockdown => "boot without `lockdown=confidentiality`",

@@ -1,7 +1,7 @@
 //! Enums with a stable code per variant, which reports print and scripts can use.
 
 /// Makes an enum whose rows have a meaning, a code, a message and perhaps a fix, and the list of all codes with their
-/// meaning.
+/// meaning. In JSON, it is an object of code and message.
 macro_rules! coded {
     ($(#[$meta:meta])* pub enum $name:ident {
         $(#[doc = $doc:literal] $variant:ident $({ $($field:ident: $type:ty),+ })? = $code:literal,
@@ -41,19 +41,10 @@ macro_rules! coded {
                 }
             }
         }
-    };
-}
 
-/// Serializes a value as its code and its message.
-macro_rules! serialize_coded {
-    ($name:ident) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                use serde::ser::SerializeStruct;
-                let mut object = serializer.serialize_struct(stringify!($name), 2)?;
-                object.serialize_field("code", self.code())?;
-                object.serialize_field("message", &self.to_string())?;
-                object.end()
+                serializer.collect_map([("code", self.code()), ("message", &self.to_string())])
             }
         }
     };

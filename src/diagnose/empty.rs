@@ -1,79 +1,27 @@
 //! Why a section of a report has no data.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::{Coverage, Finding, Source};
 use crate::model::{CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile};
 
-/// Why a section of a report has no data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Empty {
-    /// Its source is missing; the finding says why.
-    SourceMissing { finding: Box<Finding> },
-    /// None of the metrics selected by `--metrics` is in the section.
-    NotSelected,
-    /// The kernel's `struct taskstats` has none of the selected metrics yet.
-    NotInTaskstats { version: u16 },
-    /// The kernel has no fields for the selected metrics.
-    NotInKernel,
-    /// Nothing was counted that its metrics average.
-    NothingToAverage,
-    /// No thread has a cgroup.
-    NoCgroups,
-    /// cgroup v1 has no such file.
-    NotInCgroupV1 { file: &'static str },
-    /// The blkio controller of cgroup v1 has no counters, or an older version captured it.
-    NoBlkio,
-    /// The controller is not enabled for any of the cgroups.
-    ControllerOff { controller: &'static str },
-    /// The cgroups did no I/O.
-    NoIo,
-    /// Pressure is not recorded for any of the cgroups (`cgroup.pressure` is 0).
-    CgroupPressureOff,
-    /// The snapshot does not say.
-    NotRecorded,
-}
+const NOT_RECORDED: &str = "no data: the snapshot has none";
+const NOT_SELECTED: &str = "no metric of this section is selected by --metrics";
+const NOTHING_TO_AVERAGE: &str = "no data: nothing was counted that these metrics average";
 
-impl fmt::Display for Empty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SourceMissing { finding } => write!(f, "no data: {finding}"),
-            Self::NotSelected => f.write_str("no metric of this section is selected by --metrics"),
-            Self::NotInTaskstats { version } => {
-                write!(f, "no data: the kernel's taskstats version is {version}, too old")
-            }
-            Self::NotInKernel => f.write_str("no data: the kernel has no such fields"),
-            Self::NothingToAverage => f.write_str("no data: nothing was counted that these metrics average"),
-            Self::NoCgroups => f.write_str("no data: no thread has a cgroup"),
-            Self::NotInCgroupV1 { file } => write!(f, "no data: cgroup v1 has no {file}"),
-            Self::NoBlkio => f.write_str("no data from the cgroup v1 blkio controller"),
-            Self::ControllerOff { controller } => {
-                write!(
-                    f,
-                    "no data: the {controller} controller is not enabled for these cgroups (cgroup.subtree_control)"
-                )
-            }
-            Self::NoIo => f.write_str("these cgroups did no I/O"),
-            Self::CgroupPressureOff => f.write_str("no data: pressure is disabled for these cgroups (cgroup.pressure)"),
-            Self::NotRecorded => f.write_str("no data: the snapshot has none"),
-        }
-    }
-}
-
-/// Why a section has no data, if `selects` says which metrics were selected.
+/// Why a section has no data, as a sentence, if `selects` says which metrics were selected.
 pub(crate) fn why_empty(
     section: Section,
     head: &SnapshotHead,
     findings: &[Finding],
     selects: impl Fn(&str) -> bool,
-) -> Empty {
+) -> String {
     let missing = |source: &Source| {
         let lacks_values = |finding: &&Finding| finding.cause.is_some() && finding.coverage != Coverage::Complete;
         let finding = findings.iter().filter(lacks_values).find(|finding| finding.source == *source);
-        finding.map(|finding| Empty::SourceMissing { finding: Box::new(finding.clone()) })
+        finding.map(|finding| format!("no data: {finding}"))
     };
-    let because = |source: Source| missing(&source).unwrap_or(Empty::NotRecorded);
+    let because = |source: Source| missing(&source).unwrap_or_else(|| NOT_RECORDED.to_owned());
     match section {
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
             let metrics = metrics(section, selects);
@@ -89,9 +37,9 @@ pub(crate) fn why_empty(
             if head.cgroup_stats.values().any(is_read) {
                 return no_file(section, head);
             }
-            missing(&Source::Cgroups).unwrap_or(Empty::NoCgroups)
+            missing(&Source::Cgroups).unwrap_or_else(|| "no data: no thread has a cgroup".to_owned())
         }
-        _ => Empty::NotRecorded,
+        _ => NOT_RECORDED.to_owned(),
     }
 }
 
@@ -103,45 +51,54 @@ fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Met
 }
 
 /// Why metrics have no values although their sources were read.
-fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Empty {
+fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> String {
     let version = head.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
     let is_newer = |metric: &&Metric| metric.taskstats_since() > version;
     match version {
-        _ if metrics.is_empty() => Empty::NotSelected,
-        Some(version) if metrics.iter().all(is_newer) => Empty::NotInTaskstats { version },
-        _ if section == Section::Derived => Empty::NothingToAverage,
-        _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => Empty::NotInKernel,
-        _ => Empty::NotRecorded,
+        _ if metrics.is_empty() => NOT_SELECTED,
+        Some(version) if metrics.iter().all(is_newer) => {
+            return format!("no data: the kernel's taskstats version is {version}, too old");
+        }
+        _ if section == Section::Derived => NOTHING_TO_AVERAGE,
+        _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => {
+            "no data: the kernel has no such fields"
+        }
+        _ => NOT_RECORDED,
     }
+    .to_owned()
 }
 
 /// Why no cgroup has the files of a section.
-fn no_file(section: Section, head: &SnapshotHead) -> Empty {
+fn no_file(section: Section, head: &SnapshotHead) -> String {
     let layout = head.host.as_ref().and_then(|host| host.cgroup_layout);
     let is_v1 = matches!(layout, Some(CgroupLayout::Legacy | CgroupLayout::Hybrid));
     let has = |what: fn(&CgroupStats) -> bool| head.cgroup_stats.values().any(what);
     match section {
-        Section::IoStat if has(|stats| stats.io.stat.is_some()) => Empty::NoIo,
-        Section::IoStat if is_v1 => Empty::NoBlkio,
-        Section::MemoryEvents if is_v1 => Empty::NotInCgroupV1 { file: "memory.events" },
-        Section::Pressure if is_v1 => Empty::NotInCgroupV1 { file: "pressure files" },
-        Section::IoStat => Empty::ControllerOff { controller: "io" },
-        Section::MemoryStat | Section::MemoryEvents => Empty::ControllerOff { controller: "memory" },
-        Section::Pressure => Empty::CgroupPressureOff,
-        _ => Empty::NotRecorded,
+        Section::IoStat if has(|stats| stats.io.stat.is_some()) => "these cgroups did no I/O".to_owned(),
+        Section::IoStat if is_v1 => "no data from the cgroup v1 blkio controller".to_owned(),
+        Section::MemoryEvents if is_v1 => "no data: cgroup v1 has no memory.events".to_owned(),
+        Section::Pressure if is_v1 => "no data: cgroup v1 has no pressure files".to_owned(),
+        Section::IoStat => controller_off("io"),
+        Section::MemoryStat | Section::MemoryEvents => controller_off("memory"),
+        Section::Pressure => "no data: pressure is disabled for these cgroups (cgroup.pressure)".to_owned(),
+        _ => NOT_RECORDED.to_owned(),
     }
+}
+
+fn controller_off(name: &str) -> String {
+    format!("no data: the {name} controller is not enabled for these cgroups (cgroup.subtree_control)")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::{Cause, findings};
+    use crate::diagnose::findings;
     use crate::model::{
         CaptureInfo, CaptureOptions, CgroupIoStats, CtprofSnapshot, HostContext, Switch, TaskstatsSummary, ThreadState,
     };
 
     fn why(snapshot: &CtprofSnapshot, section: Section) -> String {
-        why_empty(section, &snapshot.head, &findings(snapshot), |_| true).to_string()
+        why_empty(section, &snapshot.head, &findings(snapshot), |_| true)
     }
 
     fn on_host(host: HostContext) -> CtprofSnapshot {
@@ -182,10 +139,10 @@ mod tests {
         let why = |name: &'static str| {
             why_empty(Section::Derived, &snapshot.head, &findings(&snapshot), |selected| selected == name)
         };
-        let Empty::SourceMissing { finding } = why("avg_wait_ns") else { panic!("{:?}", why("avg_wait_ns")) };
-        assert_eq!(finding.cause, Some(Cause::KernelLacks { option: "SCHEDSTATS" }));
-        assert_eq!(why("avg_slice_ns"), Empty::NothingToAverage);
-        assert_eq!(why("run_time_ns"), Empty::NotSelected);
+        let waits = why("avg_wait_ns");
+        assert!(waits.starts_with("no data: schedstats: ") && waits.contains("CONFIG_SCHEDSTATS"), "{waits}");
+        assert_eq!(why("avg_slice_ns"), NOTHING_TO_AVERAGE);
+        assert_eq!(why("run_time_ns"), NOT_SELECTED);
     }
 
     #[test]
@@ -199,7 +156,8 @@ mod tests {
             let selects = |name: &str| name.starts_with(prefix);
             why_empty(Section::TaskstatsDelay, &snapshot.head, &findings(&snapshot), selects)
         };
-        assert_eq!((why("irq_delay"), why("none")), (Empty::NotInTaskstats { version: 10 }, Empty::NotSelected));
+        assert_eq!(why("irq_delay"), "no data: the kernel's taskstats version is 10, too old");
+        assert_eq!(why("none"), NOT_SELECTED);
     }
 
     #[test]

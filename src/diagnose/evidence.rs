@@ -43,13 +43,23 @@ impl<'s> Evidence<'s> {
         self.head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
     }
 
-    /// How to obtain capabilities.
-    pub(super) fn grant(&self, capabilities: &[Capability]) -> Fix {
-        let missing = capabilities.iter().filter(|capability| !self.holds(capability)).cloned();
-        if self.is_root {
-            return Fix::GrantToRoot { capabilities: missing.collect() };
+    /// Makes one fix of all fixes by capabilities, because `setcap` replaces earlier grants: it has those that are
+    /// missing, and, for a file, those that are held.
+    pub(super) fn grant<'f>(&self, fixes: impl Iterator<Item = &'f mut Fix>) {
+        let mut all = BTreeSet::new();
+        let mut grants = Vec::new();
+        for fix in fixes {
+            if let Fix::Setcap { capabilities } = fix {
+                all.append(capabilities);
+                grants.push(fix);
+            }
         }
-        // setcap replaces the capabilities that the file has.
-        Fix::Setcap { capabilities: missing.chain(self.held.iter().cloned()).collect() }
+        let missing = all.into_iter().filter(|capability| !self.holds(capability));
+        let fix = if self.is_root {
+            Fix::GrantToRoot { capabilities: missing.collect() }
+        } else {
+            Fix::Setcap { capabilities: missing.chain(self.held.iter().cloned()).collect() }
+        };
+        grants.into_iter().for_each(|grant| *grant = fix.clone());
     }
 }

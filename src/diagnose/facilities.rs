@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
+use super::{Capability, Cause, Coverage, Finding, Namespace, Source};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
@@ -14,15 +14,12 @@ pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
     if has(&source) || !has(&Source::File(SourceFile::Sched)) {
         return Finding::complete(source);
     }
-    match evidence.host().and_then(|host| host.sched_schedstats) {
-        Some(Switch::RuntimeOff) => {
-            Finding::new(source, Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.sched_schedstats" })
-        }
-        Some(Switch::ConfigOff) => {
-            Finding::new(source, Coverage::Unavailable, Cause::KernelLacks { option: "SCHEDSTATS" })
-        }
-        _ => Finding::new(source, Coverage::Missing, Cause::Unknown),
-    }
+    let (coverage, cause) = match evidence.host().and_then(|host| host.sched_schedstats) {
+        Some(Switch::RuntimeOff) => (Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.sched_schedstats" }),
+        Some(Switch::ConfigOff) => (Coverage::Unavailable, Cause::KernelLacks { option: "SCHEDSTATS" }),
+        _ => (Coverage::Missing, Cause::Unknown),
+    };
+    Finding::new(source, coverage, cause)
 }
 
 pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
@@ -42,8 +39,10 @@ pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
 
 fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     let finding = |coverage, cause| Finding::new(Source::Taskstats, coverage, cause);
-    let total = Some(evidence.census.threads);
-    let affected = |count| Affected { count, total: total.filter(|total| *total >= count), kind: Kind::Threads };
+    let affecting = |count, coverage, cause| {
+        let total = Some(evidence.census.threads).filter(|total| *total >= count);
+        finding(coverage, cause).affecting(count, total, "thread")
+    };
     let built = || evidence.host().and_then(|host| host.config_task_xacct) == Some(Built::On);
     match &summary.open_error {
         Some(Errno::ENOENT) if built() => {
@@ -59,52 +58,41 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
     match (summary.eperm_count, summary.other_err_count) {
         (0, 0) => Finding::complete(Source::Taskstats),
-        (0, failed) => finding(Coverage::Partial, Cause::NoAnswer).affecting(affected(failed)),
+        (0, failed) => affecting(failed, Coverage::Partial, Cause::NoAnswer),
         (denied, _) if evidence.holds(&Capability::NetAdmin) => {
-            let cause = Cause::OtherNamespace { kind: Namespace::User };
-            finding(denial, cause).affecting(affected(denied))
+            affecting(denied, denial, Cause::OtherNamespace { kind: Namespace::User })
         }
         (denied, _) => {
-            let cause = Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM };
-            let fix = Some(evidence.grant(&[Capability::NetAdmin]));
-            Finding { fix, ..finding(denial, cause).affecting(affected(denied)) }
+            affecting(denied, denial, Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM })
         }
     }
 }
 
-/// What BPF has for threads that started before delays were counted.
-const NO_VALUE: Cause = Cause::EnabledLate { older_threads: "have no value" };
-
 /// Delays that only delay accounting counts; those for a CPU are always counted.
 pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
     let host = evidence.host()?;
-    let source = Source::DelayAccounting;
+    let finding = |coverage, cause| Some(Finding::new(Source::DelayAccounting, coverage, cause));
+    let enabled_late = |coverage, older_threads| finding(coverage, Cause::EnabledLate { older_threads });
     let has_delays = || evidence.census.has(|metric| Source::of_metric(metric) == Source::DelayAccounting);
-    Some(match host.task_delayacct {
-        Some(Switch::RuntimeOff) => {
-            Finding::new(source, Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.task_delayacct" })
-        }
-        Some(Switch::ConfigOff) => {
-            Finding::new(source, Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" })
-        }
+    match host.task_delayacct {
+        Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.task_delayacct" }),
+        Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" }),
         // Only the sysctl can have enabled it, at an unknown time.
         Some(Switch::On) if !is_on_from_boot(host) => match (evidence.is_by_bpf(), has_delays()) {
-            (true, true) => Finding::new(source, Coverage::Partial, NO_VALUE),
-            (true, false) => Finding::new(source, Coverage::Missing, NO_VALUE),
-            (false, true) => Finding::new(source, Coverage::Complete, Cause::EnabledLate { older_threads: "show 0" }),
-            (false, false) => Finding::complete(source),
+            (true, true) => enabled_late(Coverage::Partial, "have no value"),
+            (true, false) => enabled_late(Coverage::Missing, "have no value"),
+            (false, true) => enabled_late(Coverage::Complete, "show 0"),
+            (false, false) => Some(Finding::complete(Source::DelayAccounting)),
         },
-        _ => Finding::complete(source),
-    })
+        _ => Some(Finding::complete(Source::DelayAccounting)),
+    }
 }
 
 /// Threads without delays because the kernel's cannot be true.
 pub(super) fn impossible_delays(evidence: &Evidence<'_>) -> Option<Finding> {
     let count = evidence.head.parse_summary.as_ref()?.impossible_delays;
-    let affected = Affected { count, total: None, kind: Kind::Threads };
-    let finding =
-        || Finding::new(Source::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays).affecting(affected);
-    (count > 0).then(finding)
+    let finding = || Finding::new(Source::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays);
+    (count > 0).then(|| finding().affecting(count, None, "thread"))
 }
 
 /// Before Linux 5.14, there is no sysctl.
@@ -133,20 +121,13 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
         failures.map(|(failure, count)| (failure, *count)).partition(|(failure, _)| failure.is_denial());
     let coverage = if summary.probed_ok > 0 { Coverage::Partial } else { Coverage::Missing };
     let finding = |failures: &BTreeMap<&ProbeFailure, u64>, cause| {
-        let affected = Affected { count: failures.values().sum(), total: None, kind: Kind::ProcessesOrThreads };
-        Finding::new(source.clone(), coverage, cause).affecting(affected)
+        // Processes that failed as a whole, and single threads of others.
+        Finding::new(source.clone(), coverage, cause).affecting(failures.values().sum(), None, "process or thread")
     };
     let mut findings = Vec::new();
-    if !denied.is_empty() {
-        let denied = finding(&denied, denial(evidence));
-        let grant = || evidence.grant(&[Capability::SysPtrace]);
-        let fix = if evidence.holds(&Capability::SysPtrace) { denied.fix.clone() } else { Some(grant()) };
-        findings.push(Finding { fix, ..denied });
-    }
-    findings.extend(dominant(&other).map(|failure| {
-        let failure = (*failure).clone();
-        finding(&other, Cause::ProbeFailed { failure })
-    }));
+    findings.extend((!denied.is_empty()).then(|| finding(&denied, denial(evidence))));
+    let cause = |failure: &&ProbeFailure| Cause::ProbeFailed { failure: (*failure).clone() };
+    findings.extend(dominant(&other).map(|failure| finding(&other, cause(failure))));
     match (findings.is_empty(), evidence.is_by_bpf()) {
         (false, _) => findings,
         (true, true) => vec![Finding::complete(source)],

@@ -2,7 +2,7 @@
 
 use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Source};
+use super::{Capability, Cause, Coverage, Finding, Fix, Source};
 use crate::model::{Errno, METRICS, SourceFile};
 
 /// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`
@@ -40,9 +40,9 @@ fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
 }
 
 fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64) -> Finding {
-    let (total, kind) = match file {
-        SourceFile::SmapsRollup => (evidence.census.user_processes, Kind::Processes),
-        _ => (evidence.census.threads, Kind::Threads),
+    let (total, noun) = match file {
+        SourceFile::SmapsRollup => (evidence.census.user_processes, "process"),
+        _ => (evidence.census.threads, "thread"),
     };
     // Threads that could not be read at all are not among the snapshot's.
     let total = total.max(count);
@@ -51,11 +51,11 @@ fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64)
         _ if count < total => Coverage::Partial,
         _ => Coverage::Missing,
     };
-    let cause = cause(evidence, file, errno);
-    let needs_grant = matches!(cause, Cause::Denied { .. });
-    let finding = Finding::new(Source::File(file.clone()), coverage, cause);
-    let finding = finding.affecting(Affected { count, total: Some(total), kind });
-    if needs_grant { Finding { fix: Some(evidence.grant(needed(file))), ..finding } } else { finding }
+    let mut finding = Finding::new(Source::File(file.clone()), coverage, cause(evidence, file, errno));
+    if let Some(Fix::Setcap { capabilities }) = &mut finding.fix {
+        capabilities.extend(needed(file).iter().cloned());
+    }
+    finding.affecting(count, Some(total), noun)
 }
 
 /// Capabilities that reading a file of any process needs. `io` has mode 0400 and is checked once
@@ -97,5 +97,5 @@ fn option(file: &SourceFile) -> Option<&'static str> {
 fn not_tried(evidence: &Evidence<'_>, cause: Cause, count: u64) -> Finding {
     let total = Some(evidence.census.user_processes.max(count));
     let finding = Finding::new(Source::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
-    finding.affecting(Affected { count, total, kind: Kind::Processes })
+    finding.affecting(count, total, "process")
 }

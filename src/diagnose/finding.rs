@@ -1,6 +1,5 @@
 //! Findings: how much of each source a snapshot has, what is missing, why, and how to fix it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -65,8 +64,9 @@ impl Finding {
         Self { coverage, cause: Some(cause), fix, ..Self::complete(source) }
     }
 
-    pub(super) fn affecting(self, affected: Affected) -> Self {
-        Self { affected: Some(affected), ..self }
+    /// With the number of what it affects, out of a total if that is known.
+    pub(super) fn affecting(self, count: u64, total: Option<u64>, noun: &'static str) -> Self {
+        Self { affected: Some(Affected { count, total, noun }), ..self }
     }
 
     /// The code of the cause; `None` if nothing is missing.
@@ -192,7 +192,7 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings.push(host::cgroups(&evidence));
     findings.push(host::pressure(&evidence));
     findings.push(host::sched_ext(&evidence));
-    merge_grants(&mut findings);
+    evidence.grant(findings.iter_mut().filter_map(|finding| finding.fix.as_mut()));
     findings
 }
 
@@ -212,13 +212,4 @@ pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&Source>)> {
         }
     }
     fixes
-}
-
-/// Replaces every fix by capabilities with one that grants all of them, because `setcap` replaces earlier
-/// grants.
-fn merge_grants(findings: &mut [Finding]) {
-    let grants = findings.iter_mut().filter_map(|finding| finding.fix.as_mut()?.capabilities_mut());
-    let mut grants: Vec<_> = grants.collect();
-    let all: BTreeSet<_> = grants.iter().flat_map(|grant| grant.iter().cloned()).collect();
-    grants.iter_mut().for_each(|grant| **grant = all.clone());
 }

@@ -25,12 +25,8 @@ pub enum Fix {
 }
 
 impl Fix {
-    /// The capabilities that the fix grants; `None` for other fixes.
-    pub(super) fn capabilities_mut(&mut self) -> Option<&mut BTreeSet<Capability>> {
-        match self {
-            Self::Setcap { capabilities } | Self::GrantToRoot { capabilities } => Some(capabilities),
-            _ => None,
-        }
+    pub(super) fn setcap<const N: usize>(capabilities: [Capability; N]) -> Self {
+        Self::Setcap { capabilities: capabilities.into() }
     }
 }
 
@@ -38,14 +34,13 @@ impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setcap { capabilities } => {
-                let names: Vec<_> = capabilities.iter().map(Capability::name).collect();
-                write!(f, "run as root, or once: sudo setcap {}+ep \"$(command -v ctprof)\"", names.join(","))
+                let names = joined(capabilities, ",", str::to_owned);
+                write!(f, "run as root, or once: sudo setcap {names}+ep \"$(command -v ctprof)\"")
             }
             Self::GrantToRoot { capabilities } => {
-                let names: Vec<_> = capabilities.iter().map(Capability::name).collect();
-                let options = names.iter().map(|name| name.trim_start_matches("cap_").to_uppercase());
-                let options: Vec<_> = options.map(|name| format!("--cap-add={name}")).collect();
-                write!(f, "run with {} (container: {})", names.join(", "), options.join(" "))
+                let option = |name: &str| format!("--cap-add={}", name.trim_start_matches("cap_").to_uppercase());
+                let (names, options) = (joined(capabilities, ", ", str::to_owned), joined(capabilities, " ", option));
+                write!(f, "run with {names} (container: {options})")
             }
             Self::Sysctl { name: name @ "kernel.task_delayacct" } => {
                 write!(f, "sudo sysctl {name}=1 (new threads only; boot with `delayacct` for all)")
@@ -54,4 +49,8 @@ impl fmt::Display for Fix {
             Self::Advice(advice) => f.write_str(advice),
         }
     }
+}
+
+fn joined(capabilities: &BTreeSet<Capability>, separator: &str, text: impl Fn(&str) -> String) -> String {
+    capabilities.iter().map(|capability| text(capability.name())).collect::<Vec<_>>().join(separator)
 }

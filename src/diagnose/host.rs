@@ -1,7 +1,7 @@
 //! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
 use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, Coverage, Finding, Kind, Namespace, Source};
+use super::{Capability, Cause, Coverage, Finding, Namespace, Source};
 use crate::model::{CgroupLayout, CgroupStats, Switch};
 
 pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
@@ -14,9 +14,7 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
     let sees_others = || evidence.holds(&Capability::SysPtrace) || evidence.census.kernel_threads > 0;
     match host.and_then(|host| host.proc_hidepid.as_deref()) {
         Some(hidepid) if !matches!(hidepid, "0" | "off") && !sees_others() => {
-            let cause = Cause::HiddenByMount { hidepid: hidepid.to_owned() };
-            let fix = Some(evidence.grant(&[Capability::SysPtrace]));
-            Finding { fix, ..Finding::new(source, Coverage::Partial, cause) }
+            Finding::new(source, Coverage::Partial, Cause::HiddenByMount { hidepid: hidepid.to_owned() })
         }
         _ => Finding::complete(source),
     }
@@ -25,9 +23,8 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
 /// Processes, or parts of large ones, that lost values to a panic.
 pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
     let count = evidence.head.parse_summary.as_ref()?.worker_panics;
-    let affected = Affected { count, total: None, kind: Kind::Processes };
-    let finding = || Finding::new(Source::Processes, Coverage::Partial, Cause::Panicked).affecting(affected);
-    (count > 0).then(finding)
+    let finding = || Finding::new(Source::Processes, Coverage::Partial, Cause::Panicked);
+    (count > 0).then(|| finding().affecting(count, None, "process"))
 }
 
 pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
@@ -42,8 +39,8 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     }
     let coverage = if unread == stats.len() { Coverage::Missing } else { Coverage::Partial };
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let affected = Affected { count: number(unread), total: Some(number(stats.len())), kind: Kind::Cgroups };
-    Finding::new(source, coverage, Cause::CgroupGone).affecting(affected)
+    let finding = Finding::new(source, coverage, Cause::CgroupGone);
+    finding.affecting(number(unread), Some(number(stats.len())), "cgroup")
 }
 
 pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {

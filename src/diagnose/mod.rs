@@ -20,11 +20,10 @@ mod source;
 mod tests;
 mod warning;
 
-pub use self::affected::{Affected, Kind};
+pub use self::affected::{Affected, counted, plural};
 pub use self::capability::Capability;
 pub(crate) use self::cause::MORE_OPEN_FILES;
 pub use self::cause::{Cause, Namespace};
-pub use self::empty::Empty;
 pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};

@@ -1,6 +1,6 @@
 //! Notes on the sections of a report.
 
-use super::{Empty, Finding, Side};
+use super::{Finding, Side};
 
 coded! {
     /// A note on a section of a report. Without a side, it is about every snapshot shown.
@@ -8,9 +8,9 @@ coded! {
         /// Something is missing: of one side, or of every snapshot shown.
         Missing { side: Option<Side>, finding: Finding } = "missing", ("{}{finding}", prefix(*side));
         /// The section has no data: on one side, or in any snapshot shown.
-        NoData { side: Option<Side>, why: Empty } = "no-data", ("{}{why}", prefix(*side));
+        NoData { side: Option<Side>, why: String } = "no-data", ("{}{why}", prefix(*side));
         /// A selected metric has no data: on one side, or in any snapshot shown.
-        MetricWithoutData { metric: String, side: Option<Side>, why: Empty } = "metric-without-data",
+        MetricWithoutData { metric: String, side: Option<Side>, why: String } = "metric-without-data",
             ("{}{metric}: {why}", prefix(*side));
         /// Without exit records, exited processes are shown with the process that waited for them.
         ExitedChildrenUnnamed = "exited-children-unnamed",
@@ -31,5 +31,3 @@ coded! {
 fn prefix(side: Option<Side>) -> String {
     side.map(|side| format!("{side}: ")).unwrap_or_default()
 }
-
-serialize_coded!(Note);

@@ -40,8 +40,6 @@ fn both(baseline: &Option<String>, candidate: &Option<String>) -> String {
     format!("{baseline} → {candidate}")
 }
 
-serialize_coded!(Warning);
-
 impl Warning {
     /// The warning for a different field of the host context; `None` if the difference is harmless.
     pub fn for_host_field(field: &str, baseline: Option<String>, candidate: Option<String>) -> Option<Self> {

@@ -3,10 +3,10 @@
 mod cgroup;
 mod hash;
 mod keys;
-#[cfg(test)]
-mod partition;
 mod pattern;
 mod redact;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub use self::cgroup::cgroup_pattern;

@@ -9,38 +9,12 @@ use super::token::{Form, HexId, chunks, is_hex_of_one_case, tokens};
 use crate::model::{CtprofSnapshot, HostContext, Name};
 
 /// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
-const OF_PATHS: [&str; 26] = [
-    "app",
-    "besteffort",
-    "burstable",
-    "container",
-    "containerd",
-    "cri",
-    "crio",
-    "docker",
-    "guaranteed",
-    "init",
-    "kubepods",
-    "libpod",
-    "lxc",
-    "machine",
-    "mount",
-    "payload",
-    "pod",
-    "run",
-    "scope",
-    "service",
-    "session",
-    "slice",
-    "snap",
-    "socket",
-    "system",
-    "user",
-];
+const OF_PATHS: &str = "app besteffort burstable container containerd cri crio docker guaranteed init kubepods libpod lxc \
+     machine mount payload pod run scope service session slice snap socket system user";
 /// Words of thread names that patterns depend on.
-const OF_TASKS: [&str; 1] = ["kworker"];
+const OF_TASKS: &str = "kworker";
 /// Words of the usual mount points of the kernel's file systems.
-const OF_MOUNTS: [&str; 5] = ["cgroup", "fs", "proc", "sys", "unified"];
+const OF_MOUNTS: &str = "cgroup fs proc sys unified";
 
 impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
@@ -72,7 +46,7 @@ impl CtprofSnapshot {
             let options = &mut capture.options;
             options.redacted = true;
             for path in [&mut options.procfs, &mut options.sysfs, &mut options.cgroupfs].into_iter().flatten() {
-                *path = hash.name(path, &OF_MOUNTS);
+                *path = hash.name(path, OF_MOUNTS);
             }
         }
     }
@@ -92,7 +66,7 @@ impl Redacted {
 impl Hash {
     /// The name of a thread or a process, redacted.
     pub(super) fn task(&self, name: &str) -> String {
-        self.name(name, &OF_TASKS)
+        self.name(name, OF_TASKS)
     }
 
     /// The path of a cgroup, redacted.
@@ -100,12 +74,12 @@ impl Hash {
         let segments = path.split('/').map(|text| {
             let Segment { name, id, unit } = Segment::parse(text);
             let id = id.map(|(id, text)| match id {
-                Id::Instance => self.name(text, &OF_PATHS),
-                Id::Number => self.name(text, &[]),
+                Id::Instance => self.name(text, OF_PATHS),
+                Id::Number => self.name(text, ""),
                 Id::Hex if text.starts_with('r') => format!("r{}", self.long_id(&text[1..])),
                 Id::Hex | Id::Uuid => self.long_id(text),
             });
-            self.name(name, &OF_PATHS) + &id.unwrap_or_default() + unit
+            self.name(name, OF_PATHS) + &id.unwrap_or_default() + unit
         });
         segments.collect::<Vec<_>>().join("/")
     }
@@ -118,7 +92,7 @@ impl Hash {
             *id = self.long_id(id);
         }
         if let Some(path) = &mut host.cgroup_mount {
-            *path = self.name(path, &OF_MOUNTS);
+            *path = self.name(path, OF_MOUNTS);
         }
         if let Some(line) = &mut host.kernel_cmdline {
             // Blanks in quotes belong to a value (`next_arg` of the kernel's `lib/cmdline.c`).
@@ -137,7 +111,7 @@ impl Hash {
 
     /// A name with its words and ids replaced, except the words in `kept`. Each token keeps its
     /// form, so that the name has the pattern of the same names as before.
-    fn name(&self, name: &str, kept: &[&str]) -> String {
+    fn name(&self, name: &str, kept: &str) -> String {
         let mut redacted = String::with_capacity(2 * name.len());
         for token in tokens(name) {
             match (token.form, token.hex_id()) {
@@ -150,21 +124,21 @@ impl Hash {
         redacted
     }
 
-    fn chunk(&self, chunk: &str, form: Form, kept: &[&str]) -> String {
+    fn chunk(&self, chunk: &str, form: Form, kept: &str) -> String {
         match form {
             Form::Separator | Form::Uuid => chunk.to_owned(),
             Form::Digits => self.number(chunk),
             Form::LettersDigits(at) => self.letters(&chunk[..at], kept) + &self.number(&chunk[at..]),
             Form::DigitsLetters(at) => self.number(&chunk[..at]) + &self.letters(&chunk[at..], kept),
-            Form::Other if kept.contains(&chunk) || chunk.chars().nth(1).is_none() => chunk.to_owned(),
+            Form::Other if is_kept(chunk, kept) => chunk.to_owned(),
             Form::Other => self.word(chunk),
         }
     }
 
     /// Letters next to a number. With a longer number they may be a short id, such as `ab01`, so they need
     /// the same replacement in `ab1`.
-    fn letters(&self, letters: &str, kept: &[&str]) -> String {
-        if kept.contains(&letters) || letters.chars().nth(1).is_none() {
+    fn letters(&self, letters: &str, kept: &str) -> String {
+        if is_kept(letters, kept) {
             letters.to_owned()
         } else if is_hex_of_one_case(letters) {
             self.short_id(letters)
@@ -172,6 +146,11 @@ impl Hash {
             self.word(letters)
         }
     }
+}
+
+/// Whether a word stays as it is: one of `kept`, or a single character.
+fn is_kept(word: &str, kept: &str) -> bool {
+    word.chars().nth(1).is_none() || kept.split(' ').any(|other| other == word)
 }
 
 #[cfg(test)]

@@ -11,10 +11,7 @@ use super::selection::{Selection, Shown};
 use crate::compare::{Group, Report, Row};
 use crate::statistics::Estimate;
 
-/// Writes a report as CSV.
-///
-/// # Errors
-/// Errors of `out`.
+/// Writes a report as CSV. Errors are those of `out`.
 pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
     let sides: &[(&str, Column)] = if report.is_comparison() {

@@ -9,7 +9,7 @@ use super::fact_line::{Fact, FactLine};
 use super::scale::spaced;
 use super::window;
 use crate::compare::{Difference, Header, Per, Report, SideSummary, Sides, Threshold};
-use crate::diagnose::{Kind, Warning};
+use crate::diagnose::{Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS};
 
@@ -158,8 +158,8 @@ fn described(side: &SideSummary) -> String {
         known(&side.hostname),
         known(&side.kernel_release),
         known(&side.arch),
-        Kind::Threads.counted(side.threads),
-        Kind::Processes.counted(side.processes),
+        counted(side.threads, "thread"),
+        counted(side.processes, "process"),
         side.tool.as_deref().unwrap_or("unknown tool"),
         side.engine.iter().filter(|engine| !engine.is_empty()).map(|engine| format!(" ({engine})")).collect::<String>(),
     )

@@ -21,10 +21,7 @@ struct FindingsJson<'a> {
 
 /// Writes a line per source, folded to a terminal of `width` columns, then every fix with the sources it
 /// fixes. Fixes are not folded: they are there to be copied.
-///
-/// # Errors
-/// Those of `out`.
-pub fn findings_table(out: &mut dyn Write, findings: &[Finding], width: Option<u16>) -> io::Result<()> {
+pub(crate) fn findings_table(out: &mut dyn Write, findings: &[Finding], width: Option<u16>) -> io::Result<()> {
     let longest = findings.iter().map(|finding| finding.source.name().len()).max().unwrap_or(0);
     for finding in findings {
         let (coverage, reason) = (finding.coverage.name(), finding.reason().unwrap_or_default());
@@ -48,9 +45,6 @@ pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()>
 }
 
 /// Writes the findings as JSON.
-///
-/// # Errors
-/// Errors of `out`.
-pub fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+pub(crate) fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     object(out, &FindingsJson { format_version: REPORT_FORMAT_VERSION, findings })
 }

@@ -1,5 +1,6 @@
 //! The results of gates as lines, as a Markdown table and as JSON.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -8,47 +9,55 @@ use super::escape::escaped;
 use super::scale::{cell_text, delta_text, signed};
 use super::verdict::{change_text, range_text, runs_text};
 use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
+use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
 use crate::statistics::{Interval, Scale};
 
 /// Rows of a Markdown table of gates. Lines on standard error have no limit.
 const MOST_ROWS: usize = 20;
 
-/// Writes how many gates passed, and a line per result that did not: failed gates last.
-///
-/// # Errors
-/// Errors of `out`.
+/// The outcomes of gates, worst first.
+const OUTCOMES: [&str; 4] = ["failed", "without a result", "unclear", "passed"];
+const PASSED: usize = 3;
+
+/// The index of the outcome in [`OUTCOMES`].
+fn rank(result: &GateResult) -> usize {
+    match result.outcome {
+        GateOutcome::Failed => 0,
+        GateOutcome::Error(_) => 1,
+        GateOutcome::Unclear => 2,
+        GateOutcome::Passed => PASSED,
+    }
+}
+
+/// All results, in the order of their outcomes.
+pub(super) fn worst_first(results: &[GateResult]) -> Vec<&GateResult> {
+    let mut ordered: Vec<_> = results.iter().collect();
+    ordered.sort_by_key(|result| rank(result));
+    ordered
+}
+
+/// Writes how many gates passed, and a line per result that did not: failed gates last. Errors are those of `out`.
 pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Result<()> {
     if !results.is_empty() {
         writeln!(out, "{}", counts(results))?;
     }
-    in_order([GateOutcome::is_unclear, GateOutcome::is_error, GateOutcome::is_failed], results)
+    let mut others: Vec<_> = results.iter().filter(|result| rank(result) < PASSED).collect();
+    others.sort_by_key(|result| Reverse(rank(result)));
+    others
+        .into_iter()
         .try_for_each(|result| writeln!(out, "ctprof: gate {}: {}", result.outcome.name(), escaped(&line(result))))
 }
 
-/// The results with one of these outcomes, in their order.
-fn in_order(outcomes: [fn(&GateOutcome) -> bool; 3], results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
-    outcomes.into_iter().flat_map(move |is| results.iter().filter(move |result| is(&result.outcome)))
-}
-
 /// The number of gates with each outcome, the worst of their results: `1 gate failed, 2 passed`.
-fn counts(results: &[GateResult]) -> String {
-    type Is = fn(&GateOutcome) -> bool;
-    let outcomes: [(Is, &str); 4] = [
-        (GateOutcome::is_failed, "failed"),
-        (GateOutcome::is_error, "without a result"),
-        (GateOutcome::is_unclear, "unclear"),
-        (|_| true, "passed"),
-    ];
-    let mut counts = [0_usize; 4];
+pub(super) fn counts(results: &[GateResult]) -> String {
+    let mut counts = [0_usize; OUTCOMES.len()];
     for gate in results.chunk_by(|a, b| a.gate == b.gate) {
-        let is_worst = |(is, _): &(Is, &str)| gate.iter().any(|result| is(&result.outcome));
-        counts[outcomes.iter().position(is_worst).unwrap_or(3)] += 1;
+        counts[gate.iter().map(rank).min().unwrap_or(PASSED)] += 1;
     }
-    let named = counts.into_iter().zip(outcomes).filter(|(count, _)| *count > 0);
-    let texts = named.enumerate().map(|(place, (count, (_, word)))| match (place, count) {
-        (0, 1) => format!("1 gate {word}"),
-        (0, _) => format!("{count} gates {word}"),
+    let named = counts.into_iter().zip(OUTCOMES).filter(|(count, _)| *count > 0);
+    let texts = named.enumerate().map(|(place, (count, word))| match place {
+        0 => format!("{} {word}", counted(count, "gate")),
         _ => format!("{count} {word}"),
     });
     texts.collect::<Vec<_>>().join(", ")
@@ -56,53 +65,25 @@ fn counts(results: &[GateResult]) -> String {
 
 /// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`.
 fn line(result: &GateResult) -> String {
-    let mut text = format!("{} {}: ", group(result), result.metric);
+    let [_, group, metric, baseline, candidate, change, interval, bound] = cells(result);
     if let GateOutcome::Error(fault) = &result.outcome {
-        return text + &format!("{fault}, bound {}", result.bound);
+        return format!("{group} {metric}: {fault}, bound {bound}");
     }
-    text += &format!("{} → {}", baseline(result), candidate(result));
-    let interval = interval(result).map_or_else(String::new, |interval| format!(", 95% interval {interval}"));
-    text += &format!(" ({}{interval}), bound {}", change(result), result.bound);
-    if let (GateOutcome::Unclear, Some(runs)) = (&result.outcome, result.runs_needed) {
-        text += &format!("; {} runs per side would decide", runs_text(runs));
-    }
-    text
+    let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
+    let needed = result.runs_needed.filter(|_| result.outcome.is_unclear());
+    let needed = needed.map(|runs| format!("; {} runs per side would decide", runs_text(runs))).unwrap_or_default();
+    format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}")
 }
 
-/// The name of the group; in a tree, those of the groups above it too.
-fn group(result: &GateResult) -> String {
-    if result.group.is_empty() { ALL_GROUPS.to_owned() } else { result.group.join(" » ") }
-}
-
-fn baseline(result: &GateResult) -> String {
-    value(result, result.values.baseline.as_ref())
-}
-
-fn candidate(result: &GateResult) -> String {
-    value(result, result.values.of_candidate())
-}
-
-/// A value; `*` marks a total without some members.
-fn value(result: &GateResult, value: Option<&Cell>) -> String {
-    let mark = if result.partial { "*" } else { "" };
-    format!("{}{mark}", cell_text(value, result.unit))
-}
-
-fn change(result: &GateResult) -> String {
-    result.change.map_or_else(|| "-".to_owned(), |change| amount_text(change.scale, change.amount, result.unit))
-}
-
-fn interval(result: &GateResult) -> Option<String> {
-    let GateChange { scale, interval, .. } = result.change?;
-    let Interval { low, high } = interval?;
-    Some(range_text([low, high].map(|end| amount_text(scale, end, result.unit))))
-}
-
-fn amount_text(scale: Scale, amount: f64, unit: Unit) -> String {
-    match scale {
+/// The change, and its interval.
+fn change(result: &GateResult) -> [String; 2] {
+    let Some(GateChange { scale, amount, interval }) = result.change else { return ["-".to_owned(), String::new()] };
+    let text = |amount| match scale {
         Scale::Ratio => change_text(amount),
-        Scale::Difference => difference_text(amount, unit),
-    }
+        Scale::Difference => difference_text(amount, result.unit),
+    };
+    let interval = interval.map(|Interval { low, high }| range_text([low, high].map(text)));
+    [text(amount), interval.unwrap_or_default()]
 }
 
 fn difference_text(difference: f64, unit: Unit) -> String {
@@ -124,8 +105,7 @@ pub(super) fn write_gate_table(
     results: &[GateResult],
     inline: fn(&str) -> String,
 ) -> io::Result<usize> {
-    let order = [GateOutcome::is_failed, GateOutcome::is_error, GateOutcome::is_unclear];
-    let others: Vec<_> = in_order(order, results).collect();
+    let others: Vec<_> = worst_first(results).into_iter().filter(|result| rank(result) < PASSED).collect();
     writeln!(out, "**{}**\n", inline(&counts(results)))?;
     if others.is_empty() {
         return Ok(0);
@@ -152,35 +132,18 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
         GateOutcome::Error(fault) => format!("error: {fault}"),
         other => other.name().to_owned(),
     };
-    [
-        outcome,
-        group(result),
-        result.metric.clone(),
-        baseline(result),
-        candidate(result),
-        change(result),
-        interval(result).unwrap_or_default(),
-        result.bound.clone(),
-    ]
+    // In a tree, the names of the groups above it too.
+    let group = if result.group.is_empty() { ALL_GROUPS.to_owned() } else { result.group.join(" » ") };
+    // `*` marks a total without some members.
+    let mark = if result.partial { "*" } else { "" };
+    let value = |cell: Option<&Cell>| format!("{}{mark}", cell_text(cell, result.unit));
+    let (baseline, candidate) = (value(result.values.baseline.as_ref()), value(result.values.of_candidate()));
+    let [change, interval] = change(result);
+    [outcome, group, result.metric.clone(), baseline, candidate, change, interval, result.bound.clone()]
 }
 
-/// How many gates have each outcome, and all results: those that passed last.
-pub(super) fn all_in_order(results: &[GateResult]) -> (String, Vec<&GateResult>) {
-    let order = [GateOutcome::is_failed, GateOutcome::is_error, GateOutcome::is_unclear];
-    let passed = results.iter().filter(|result| result.outcome == GateOutcome::Passed);
-    (counts(results), in_order(order, results).chain(passed).collect())
-}
-
-/// The results as JSON.
-pub(super) struct GatesJson<'r>(pub(super) &'r [GateResult]);
-
-impl Serialize for GatesJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(GateJson))
-    }
-}
-
-struct GateJson<'r>(&'r GateResult);
+/// A result as JSON.
+pub(super) struct GateJson<'r>(pub(super) &'r GateResult);
 
 impl Serialize for GateJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -21,10 +21,7 @@ const PAGE: &str = include_str!("html/page.html");
 /// The place of the data in it.
 const DATA: &str = "{{data}}";
 
-/// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section.
-///
-/// # Errors
-/// Errors of `out`.
+/// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section. Errors are those of `out`.
 pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;

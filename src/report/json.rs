@@ -7,17 +7,14 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::REPORT_FORMAT_VERSION;
 use super::facts::facts;
-use super::gates::GatesJson;
+use super::gates::GateJson;
 use super::selection::{Selection, Shown};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::Section;
 use crate::statistics::{Interval, Verdict};
 
-/// Writes a report as JSON.
-///
-/// # Errors
-/// Errors of `out`.
+/// Writes a report as JSON. Errors are those of `out`.
 pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     object(out, &ReportJson(report, selection))
 }
@@ -40,7 +37,7 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("rows", &RowsJson(&report.sections, selection))?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;
-            map.serialize_entry("gates", &GatesJson(&report.gates))?;
+            map.serialize_entry("gates", &report.gates.iter().map(GateJson).collect::<Vec<_>>())?;
         }
         map.serialize_entry("notes", &notes(&report.sections))?;
         map.end()

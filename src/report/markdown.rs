@@ -15,10 +15,7 @@ use crate::model::Section;
 /// Renamed cgroups that are listed.
 const MOST_RENAMED: usize = 20;
 
-/// Writes a report as Markdown.
-///
-/// # Errors
-/// Errors of `out`.
+/// Writes a report as Markdown. Errors are those of `out`.
 pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let others = if report.gates.is_empty() { 0 } else { write_gate_table(out, &report.gates, inline)? };
     if others > 0 {

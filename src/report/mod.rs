@@ -20,11 +20,11 @@ mod table;
 mod verdict;
 mod window;
 
-pub use self::capture::{Captured, capture_summary, record_summary};
+pub(crate) use self::capture::{capture_summary, record_summary};
 pub use self::columns::Column;
 pub use self::csv::write_csv;
 pub use self::escape::escaped;
-pub use self::findings::{findings_json, findings_table};
+pub(crate) use self::findings::{findings_json, findings_table};
 pub use self::gates::write_gate_lines;
 pub use self::html::write_html;
 pub use self::json::write_json;

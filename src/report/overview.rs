@@ -10,6 +10,7 @@ use super::scale::cell_text;
 use super::selection::{ListLine, Shown};
 use super::verdict::short_text;
 use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Sides, Turnover};
+use crate::diagnose::plural;
 use crate::model::Unit;
 use crate::statistics::Verdict;
 
@@ -149,14 +150,17 @@ pub(super) fn footer(section: &Shown<'_>, pivot: &Pivot, left_out: &[&str]) -> S
 
 /// How many groups are not shown, and the columns without data.
 pub(super) fn hidden(section: &Shown<'_>, pivot: &Pivot) -> Option<String> {
-    let groups = |count: usize| if count == 1 { "group" } else { "groups" };
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
     let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);
     let parts = [
-        cut.map(|cut| format!("{cut} more {} (--limit 0)", groups(cut))),
+        cut.map(|cut| format!("{cut} more {} (--limit 0)", plural(cut, "group"))),
         idle.map(|idle| {
-            format!("{idle} idle{} {} (--unchanged)", if has_verdicts { " or unchanged" } else { "" }, groups(idle))
+            format!(
+                "{idle} idle{} {} (--unchanged)",
+                if has_verdicts { " or unchanged" } else { "" },
+                plural(idle, "group")
+            )
         }),
         (!pivot.zeros.is_empty()).then(|| format!("all 0: {}", pivot.zeros.join(", "))),
         (!pivot.no_data.is_empty()).then(|| format!("no data: {} (ctprof doctor)", pivot.no_data.join(", "))),

@@ -11,7 +11,7 @@ use super::layout::{self, Head, Shape};
 use super::overview::{self, VERDICT};
 use super::selection::{List, ListLine, Selection, Shown};
 use crate::compare::{Change, Renamed, Report};
-use crate::diagnose::Note;
+use crate::diagnose::{Note, counted, plural};
 use crate::model::Section;
 
 /// Whether headings are highlighted with terminal escapes.
@@ -49,10 +49,7 @@ const LABEL: usize = 10;
 /// The indentation of notes.
 const NOTE: &str = "  ";
 
-/// Writes a report as text.
-///
-/// # Errors
-/// Errors of `out`.
+/// Writes a report as text. Errors are those of `out`.
 pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
     facts(report).iter().try_for_each(|fact| lines(out, fact, terminal))?;
     let (overviews, others): (Vec<_>, Vec<_>) =
@@ -196,9 +193,7 @@ pub(super) fn list_title(section: &Shown<'_>, list: &List<'_>) -> Option<String>
         Change::BaselineOnly => "baseline",
         _ => "candidate",
     };
-    let groups = list.groups();
-    let s = if groups == 1 { "" } else { "s" };
-    Some(format!("{} only in the {side}: {groups} group{s}", name(section)))
+    Some(format!("{} only in the {side}: {}", name(section), counted(list.groups(), "group")))
 }
 
 /// The columns that apply to a list: groups on one side have only the columns of that side.
@@ -240,8 +235,7 @@ fn footer(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::R
 
 /// How many rows the limit left out.
 pub(super) fn cut(section: &Shown<'_>) -> String {
-    let s = if section.cut == 1 { "" } else { "s" };
-    format!("{} more row{s} (show with --limit 0)", section.cut)
+    format!("{} more {} (show with --limit 0)", section.cut, plural(section.cut, "row"))
 }
 
 /// How many rows are hidden, by reason.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::fact_line::FactLine;
 use super::scale::spaced;
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
-use crate::diagnose::Kind;
+use crate::diagnose::counted;
 use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
 
 /// A window whose threads explain less than this share of the host's CPU time says what the rest may be.
@@ -29,9 +29,8 @@ pub(super) fn lines_of_runs(
     window: Option<&WindowSide>,
 ) -> Vec<FactLine> {
     let fact = |label, text: String| FactLine::fact(label, text);
-    let counted = |runs: usize| format!("{runs} run{}", if runs == 1 { "" } else { "s" });
     let gap = if side.file.is_empty() { "" } else { "  " };
-    let mut text = format!("{}{gap}{}", side.file, counted(runs.runs));
+    let mut text = format!("{}{gap}{}", side.file, counted(runs.runs, "run"));
     if let Some(host) = &side.hostname {
         let _ = write!(text, " on {host}");
     }
@@ -40,12 +39,12 @@ pub(super) fn lines_of_runs(
         let _ = write!(text, ", median {median} ({least} to {most})");
     }
     if runs.excluded > 0 {
-        let _ = write!(text, "; {} excluded because the command failed", counted(runs.excluded));
+        let _ = write!(text, "; {} excluded because the command failed", counted(runs.excluded, "run"));
     }
     let command = window.and_then(|window| window.info.command.as_ref());
     let command = command.filter(|command| !command.arguments.is_empty());
     let lost = (runs.lost_exit_records > 0).then(|| {
-        format!("exit records were lost in {}: some exited threads are missing", counted(runs.lost_exit_records))
+        format!("exit records were lost in {}: some exited threads are missing", counted(runs.lost_exit_records, "run"))
     });
     let lines =
         [fact(label, text)].into_iter().chain(command.map(|command| fact("command", command.arguments.join(" "))));
@@ -66,9 +65,9 @@ fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baselin
         let _ = write!(text, " on {host}");
     }
     if let Some(cpu) = &info.cpu {
-        let _ = write!(text, ", {} CPU{}", cpu.cpus, if cpu.cpus == 1 { "" } else { "s" });
+        let _ = write!(text, ", {}", counted(cpu.cpus, "CPU"));
     }
-    let (threads, processes) = (Kind::Threads.counted(side.threads), Kind::Processes.counted(side.processes));
+    let (threads, processes) = (counted(side.threads, "thread"), counted(side.processes, "process"));
     let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
     if let Some(cpu @ Accounting { busy_ns, explained_ns, .. }) = info.cpu {
         let (explained, busy) = (seconds(explained_ns), seconds(busy_ns));
@@ -97,7 +96,7 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
     let _ = write!(text, " after {}", spaced((*elapsed_ns).into(), Unit::Ns));
     if let Some(CommandTotals { threads, run_time_ns: Some(run), .. }) = window.command_totals {
         let percent = run as f64 / (*elapsed_ns).max(1) as f64 * 100.0;
-        let _ = write!(text, ", {} CPU-seconds ({percent:.0}%) in {}", seconds(run), Kind::Threads.counted(threads));
+        let _ = write!(text, ", {} CPU-seconds ({percent:.0}%) in {}", seconds(run), counted(threads, "thread"));
     }
     text
 }
@@ -121,7 +120,7 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
         causes.push(format!("{} unknown", seconds(unknown)));
     }
     let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
-    causes.extend(unseen.map(|unseen| format!("{} exited without a record", Kind::Threads.counted(unseen))));
+    causes.extend(unseen.map(|unseen| format!("{} exited without a record", counted(unseen, "thread"))));
     Some(format!("not explained: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
 }
 
@@ -143,11 +142,11 @@ fn notes(info: &WindowInfo) -> Vec<String> {
         notes.push(format!("the host was suspended for another {}", spaced(suspended.into(), Unit::Ns)));
     }
     if info.missed > 0 {
-        let threads = Kind::Threads.counted(info.missed);
+        let threads = counted(info.missed, "thread");
         notes.push(format!("{threads} left out: older than the window, but missing in the first capture"));
     }
     if !info.backwards.is_empty() {
-        let threads = |(metric, threads): (&String, &u64)| format!("{metric} of {}", Kind::Threads.counted(*threads));
+        let threads = |(metric, threads): (&String, &u64)| format!("{metric} of {}", counted(*threads, "thread"));
         let all: Vec<_> = info.backwards.iter().map(threads).collect();
         notes.push(format!("counters that went backwards are left out: {}", all.join(", ")));
     }

@@ -147,8 +147,8 @@ impl<'p> PageData<'p> {
 
 impl GateTable {
     fn new(results: &[GateResult]) -> Self {
-        let (summary, results) = gates::all_in_order(results);
-        Self { summary, headings: &gates::HEADINGS, rows: results.into_iter().map(gates::cells).collect() }
+        let rows = gates::worst_first(results).into_iter().map(gates::cells).collect();
+        Self { summary: gates::counts(results), headings: &gates::HEADINGS, rows }
     }
 }
 
