@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::ValueEnum;
+
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;
@@ -74,15 +76,15 @@ impl Options {
 }
 
 /// The engine that reads the threads. Engines differ in speed, not in the meaning of values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum Engine {
-    /// BPF where it is available, else procfs.
+    /// BPF where it is available, else procfs (`ctprof doctor` says why).
     #[default]
     Auto,
-    /// A BPF iterator over tasks. The capture fails where it is not available.
+    /// Only BPF: requires root or cap_bpf and cap_perfmon, and a kernel with BTF (CONFIG_DEBUG_INFO_BTF).
     Bpf,
-    /// The files of `/proc`.
+    /// Only files of /proc.
     Procfs,
 }
 

@@ -7,15 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::format::Format;
-use super::output::ColourWhen;
 use super::values::{
-    COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of, ring_size, size,
-    threshold, variant,
+    COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of, one_of_variants,
+    ring_size, size, smaps, threshold,
 };
-use crate::capture::{Engine, Smaps, Use};
+use crate::capture::{Engine, Smaps};
 use crate::compare::{
     Flatten, Form, Gate, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, Sides, SortKey, Threshold,
 };
@@ -111,27 +110,7 @@ pub(super) struct Capture {
 pub(super) struct EngineChoice {
     /// How to read threads. Both engines give the same values, BPF in a fraction of the CPU time
     #[arg(long, value_enum, value_name = "ENGINE", default_value = "auto")]
-    engine: EngineName,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum EngineName {
-    /// BPF where it is available, else procfs (`ctprof doctor` says why)
-    Auto,
-    /// Only BPF: requires root or cap_bpf and cap_perfmon, and a kernel with BTF (CONFIG_DEBUG_INFO_BTF)
-    Bpf,
-    /// Only files of /proc
-    Procfs,
-}
-
-impl EngineChoice {
-    pub(super) fn engine(&self) -> Engine {
-        match self.engine {
-            EngineName::Auto => Engine::Auto,
-            EngineName::Bpf => Engine::Bpf,
-            EngineName::Procfs => Engine::Procfs,
-        }
-    }
+    pub(super) engine: Engine,
 }
 
 /// What captures read, and how.
@@ -143,17 +122,17 @@ pub(super) struct Sources {
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup (blocks the process's page faults meanwhile); auto: smallest first, for at most 20 ms
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
-    smaps: SmapsWhen,
+    #[arg(long, value_parser = smaps(), value_name = "WHEN", default_value = "auto")]
+    pub(super) smaps: Smaps,
     /// With --smaps auto, skip processes with a larger resident set
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    smaps_max_rss: u64,
+    pub(super) smaps_max_rss: u64,
     /// Do not read jemalloc counters (without BPF, this pauses threads that glibc did not start)
     #[arg(long)]
-    no_jemalloc: bool,
+    pub(super) no_jemalloc: bool,
     /// Do not use taskstats (with --engine procfs no delay accounting and no peak memory)
     #[arg(long)]
-    no_taskstats: bool,
+    pub(super) no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY; equal names get equal hashes
     #[arg(long)]
     pub(super) redact: bool,
@@ -263,31 +242,6 @@ Examples:
   fail if it is slower          ctprof ab --fail-on 'run>10%' --baseline ./old --candidate ./new
   from a clean state            ctprof ab --prepare 'make clean' --baseline 'make' --candidate 'make -j8'";
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SmapsWhen {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Sources {
-    pub(super) fn jemalloc(&self) -> Use {
-        if self.no_jemalloc { Use::Disabled } else { Use::Enabled }
-    }
-
-    pub(super) fn taskstats(&self) -> Use {
-        if self.no_taskstats { Use::Disabled } else { Use::Enabled }
-    }
-
-    pub(super) fn smaps(&self) -> Smaps {
-        match self.smaps {
-            SmapsWhen::Auto => Smaps::Auto { max_rss_bytes: self.smaps_max_rss },
-            SmapsWhen::Always => Smaps::Always,
-            SmapsWhen::Never => Smaps::Never,
-        }
-    }
-}
-
 #[derive(Debug, ClapArgs)]
 pub(super) struct Limits {
     /// Refuse snapshots larger than this uncompressed [default: 1G]
@@ -347,7 +301,7 @@ pub(super) struct Verdicts {
 #[derive(Debug, ClapArgs)]
 pub(super) struct View {
     /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
-    #[arg(short, long, value_parser = variant::<GroupBy>(), value_name = "AXIS", default_value = "pcomm")]
+    #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "pcomm")]
     group_by: GroupBy,
     /// Metrics to show, separated by commas (listed by `ctprof metrics`)
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&METRICS), hide_possible_values = true)]
@@ -362,10 +316,10 @@ pub(super) struct View {
     #[arg(short, long)]
     long: bool,
     /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run for two commands and for two snapshots]
-    #[arg(long, value_parser = variant::<Per>(), value_name = "UNIT")]
+    #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
     /// Show the whole host, or only the recorded command and its descendants
-    #[arg(long, value_parser = variant::<Scope>(), value_name = "SCOPE", default_value = "host")]
+    #[arg(long, value_parser = one_of_variants(Scope::value_variants()), value_name = "SCOPE", default_value = "host")]
     scope: Scope,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
@@ -396,7 +350,7 @@ pub(super) struct View {
     pub(super) format: Format,
     /// When to use color
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
-    pub(super) color: ColourWhen,
+    pub(super) color: ColorChoice,
     #[command(flatten)]
     pub(super) limits: Limits,
 }
@@ -456,14 +410,8 @@ pub(super) struct Doctor {
     #[command(flatten)]
     pub(super) engine: EngineChoice,
     /// Output format
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
-    pub(super) format: DoctorFormat,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum DoctorFormat {
-    Table,
-    Json,
+    #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json]), value_name = "FORMAT", default_value = "table")]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -491,15 +439,8 @@ pub(super) struct Completions {
 #[derive(Debug, ClapArgs)]
 pub(super) struct Metrics {
     /// Output format
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
-    pub(super) format: ListingFormat,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ListingFormat {
-    Table,
-    Json,
-    Markdown,
+    #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json, Format::Markdown]), value_name = "FORMAT", default_value = "table")]
+    pub(super) format: Format,
 }
 
 #[cfg(test)]

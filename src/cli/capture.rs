@@ -8,10 +8,10 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 
 use super::args::{Capture, Messages, Sources};
-use super::exit::free_at_exit;
+use super::errors::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
-use crate::capture::{Options, Roots};
+use crate::capture::{Ask, Options, Roots, Smaps};
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
 use crate::report::{capture_summary, escaped};
@@ -84,13 +84,20 @@ pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
 pub(super) fn options(args: &Sources) -> Options {
     Options {
         roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },
-        engine: args.engine.engine(),
+        engine: args.engine.engine,
         jobs: args.jobs,
-        smaps: args.smaps(),
-        taskstats: args.taskstats(),
-        jemalloc: args.jemalloc(),
+        smaps: match args.smaps {
+            Smaps::Auto { .. } => Smaps::Auto { max_rss_bytes: args.smaps_max_rss },
+            other => other,
+        },
+        taskstats: ask_unless(args.no_taskstats),
+        jemalloc: ask_unless(args.no_jemalloc),
         ..Options::default()
     }
+}
+
+fn ask_unless(disabled: bool) -> Ask {
+    if disabled { Ask::No } else { Ask::Yes }
 }
 
 /// The default file name: host and time, in the working directory.

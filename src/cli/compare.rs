@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Compare, Comparing, Messages};
+use super::errors::free_at_exit;
 use super::errors::reported;
-use super::exit::free_at_exit;
+use super::format::write_report;
 use super::gates;
 use super::input::Input;
 use super::output::{Stream, groups_exist};
-use super::write::write_report;
 use crate::compare::{Options, Sides, report};
 use crate::report::Column;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::args::{Export, Messages};
+use super::errors::FAILED;
 use super::errors::say;
-use super::exit::FAILED;
 use super::progress;
 use crate::diagnose::counted;
 use crate::export::{self, Exported, Options, Output};

@@ -1,12 +1,14 @@
-//! The formats of reports: what each shows by default, and its writer.
+//! The formats of reports: what each shows, and its writer.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
+use anyhow::Context;
 use clap::ValueEnum;
 
-use super::output::Stream;
+use super::args::View;
+use super::output::{Stream, colour, to_stdout};
 use crate::compare::{Form, Report};
-use crate::report::{Selection, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
+use crate::report::{Selection, Terminal, Unchanged, write_csv, write_html, write_json, write_markdown, write_table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -49,33 +51,12 @@ impl Format {
         self == Self::Html
     }
 
-    /// The default limits: as many groups as fit the terminal and a limited number of rows per section, none in formats for
-    /// programs.
-    pub(super) fn limits(self, stream: Stream) -> UsualLimits {
-        let terminal = stream.terminal().filter(|_| self == Self::Table);
-        let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
-        let groups = Some(usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS));
-        match self {
-            Self::Table => UsualLimits { rows: terminal.map(|_| TERMINAL_LIMIT), groups, all_rows: None },
-            Self::Markdown => UsualLimits { rows: Some(MARKDOWN_LIMIT), groups, all_rows: None },
-            Self::Html => UsualLimits { rows: None, groups: None, all_rows: Some(HTML_ROWS) },
-            Self::Json | Self::Csv => UsualLimits { rows: None, groups: None, all_rows: None },
-        }
-    }
-
     /// Whether it always has the rows that tables hide.
-    pub(super) fn is_for_programs(self) -> bool {
+    fn is_for_programs(self) -> bool {
         matches!(self, Self::Csv | Self::Json)
     }
 
-    /// Writes a report.
-    pub(super) fn write(
-        self,
-        out: &mut dyn Write,
-        report: &Report,
-        selection: &Selection,
-        terminal: Terminal,
-    ) -> io::Result<()> {
+    fn write(self, out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
         match self {
             Self::Table => write_table(out, report, selection, terminal),
             Self::Markdown => write_markdown(out, report, selection),
@@ -86,12 +67,41 @@ impl Format {
     }
 }
 
-/// Default maximums of what a report shows; `None` for all.
-pub(super) struct UsualLimits {
-    /// Rows per section.
-    pub(super) rows: Option<usize>,
-    /// Groups of the overview.
-    pub(super) groups: Option<usize>,
-    /// Rows of all sections together.
-    pub(super) all_rows: Option<usize>,
+/// Writes a report in the selected format.
+pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyhow::Result<()> {
+    let selection = selection(view, stream);
+    let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
+    let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
+    match stream {
+        Stream::Stdout => to_stdout(|out| write(out)),
+        Stream::Stderr => {
+            let mut out = BufWriter::new(io::stderr().lock());
+            write(&mut out).and_then(|()| out.flush()).context("cannot write to standard error")
+        }
+    }
+}
+
+/// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
+/// programs, unless `--limit` has another limit. 0 is none.
+fn selection(view: &View, stream: Stream) -> Selection {
+    let terminal = stream.terminal().filter(|_| view.format == Format::Table);
+    let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
+    let fitting = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
+    let (limit, groups, all_rows) = match view.format {
+        Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
+        Format::Markdown => (Some(MARKDOWN_LIMIT), Some(fitting), None),
+        Format::Html => (None, None, Some(HTML_ROWS)),
+        Format::Json | Format::Csv => (None, None, None),
+    };
+    let given = |usual: Option<usize>| match view.limit {
+        None => usual,
+        limit => limit.filter(|limit| *limit > 0),
+    };
+    Selection {
+        limit: given(limit),
+        groups: given(groups),
+        all_rows: all_rows.filter(|_| view.limit.is_none()),
+        unchanged: if view.unchanged || view.format.is_for_programs() { Unchanged::Shown } else { Unchanged::Hidden },
+        columns: view.columns.clone(),
+    }
 }

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::args::{Args, Gates, Messages};
-use super::exit::{FAILED, GATE_FAILED};
+use super::errors::{FAILED, GATE_FAILED};
 use crate::compare::{GateOutcome, GateResult, Options};
 use crate::report::write_gate_lines;
 

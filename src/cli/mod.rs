@@ -5,19 +5,13 @@ mod ab_series;
 mod args;
 mod capture;
 mod compare;
-mod completions;
-mod doctor;
 mod errors;
-mod exit;
 #[cfg(feature = "parquet")]
-mod export;
-#[cfg(not(feature = "parquet"))]
-#[path = "no_export.rs"]
 mod export;
 mod format;
 mod gates;
 mod input;
-mod metrics;
+mod listings;
 mod output;
 mod progress;
 mod record;
@@ -25,19 +19,19 @@ mod run_progress;
 mod runs;
 mod show;
 mod values;
-mod write;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::Context;
+#[cfg(not(feature = "parquet"))]
+use anyhow::bail;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
-use self::errors::{complain, is_broken_pipe};
-use self::exit::FAILED;
+use self::errors::{FAILED, complain, is_broken_pipe};
 use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -76,10 +70,15 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
         Command::Ab(command) => return ab::run(&command, messages),
         Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
         Command::Compare(command) => return worker_per_cpu().install(|| compare::run(&command, messages)),
+        #[cfg(feature = "parquet")]
         Command::Export(command) => return worker_per_cpu().install(|| export::run(&command, messages)),
-        Command::Metrics(command) => metrics::run(&command),
-        Command::Completions(command) => completions::run(&command),
-        Command::Doctor(command) => return doctor::run(&command),
+        #[cfg(not(feature = "parquet"))]
+        Command::Export(_) => {
+            bail!("this ctprof was built without Parquet; build it with the cargo feature `parquet`")
+        }
+        Command::Metrics(command) => listings::metrics(&command),
+        Command::Completions(command) => listings::completions(&command),
+        Command::Doctor(command) => return listings::doctor(&command),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

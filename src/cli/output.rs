@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anyhow::Context;
-use clap::ValueEnum;
+use clap::ColorChoice;
 use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::compare::NoSuchGroup;
@@ -67,23 +67,14 @@ impl Stream {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ColourWhen {
-    Auto,
-    Always,
-    Never,
-}
-
-impl ColourWhen {
-    /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-    pub(super) fn on(self, stream: Stream) -> Colour {
-        let value = |name| env::var_os(name).filter(|value| !value.is_empty());
-        let on = match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto if value("NO_COLOR").is_some() => false,
-            Self::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.is_terminal(),
-        };
-        if on { Colour::On } else { Colour::Off }
-    }
+/// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
+pub(super) fn colour(choice: ColorChoice, stream: Stream) -> Colour {
+    let value = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let on = match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if value("NO_COLOR").is_some() => false,
+        ColorChoice::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.is_terminal(),
+    };
+    if on { Colour::On } else { Colour::Off }
 }

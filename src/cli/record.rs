@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 
 use super::args::{Messages, Record};
 use super::capture::{check_output, check_roots, options, redact_key};
+use super::errors::free_at_exit;
 use super::errors::{reported, say};
-use super::exit::free_at_exit;
+use super::format::write_report;
 use super::output::Stream;
 use super::run_progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
-use super::write::write_report;
 use crate::compare::{Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;

@@ -1,10 +1,10 @@
 //! `ctprof show`.
 
 use super::args::{Messages, Show};
-use super::exit::free_at_exit;
+use super::errors::free_at_exit;
+use super::format::write_report;
 use super::input::Input;
 use super::output::{Stream, groups_exist};
-use super::write::write_report;
 use crate::compare::{Sides, report};
 use crate::report::Column;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueParser};
 
+use crate::capture::Smaps;
 use crate::compare::{
     Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key, unknown,
 };
@@ -21,11 +22,20 @@ pub(super) fn flatten(glob: &str) -> Result<Flatten, String> {
     Flatten::new(glob).map_err(|error| error.msg.to_owned())
 }
 
-/// One of the variants of an enum. The help of the option says what they mean, in one sentence.
-pub(super) fn variant<T: ValueEnum + Clone + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
-    let values = T::value_variants().iter().filter_map(T::to_possible_value);
+/// One of some variants of an enum. The help of the option says what they mean, in one sentence.
+pub(super) fn one_of_variants<T: ValueEnum + Send + Sync + 'static>(
+    variants: &[T],
+) -> impl TypedValueParser<Value = T> + use<T> {
+    let values = variants.iter().filter_map(T::to_possible_value);
     let values = values.map(|value| value.help(Resettable::Reset));
     PossibleValuesParser::new(values).map(|name| T::from_str(&name, false).expect("the parser knows the names"))
+}
+
+/// When to read `smaps_rollup`; another option has the limit of `auto`.
+pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
+    let all = [Smaps::default(), Smaps::Always, Smaps::Never];
+    let named = move |name: String| all.into_iter().find(|smaps| smaps.name() == name);
+    PossibleValuesParser::new(all.map(Smaps::name)).map(move |name| named(name).expect("the parser knows the names"))
 }
 
 /// Values with names that shells complete and help lists.

@@ -216,3 +216,79 @@ impl List<'_> {
         rows.collect::<BTreeSet<_>>().len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{GroupBy, Options, compare, parse_metric, parse_sort_key, show};
+    use crate::model::{CtprofSnapshot, ThreadState};
+
+    /// A snapshot of threads: cgroup, process, thread, page faults.
+    fn snapshot(threads: &[(&str, &str, &str, u64)]) -> CtprofSnapshot {
+        let thread = |(cgroup, process, name, faults): &(&str, &str, &str, u64)| {
+            let mut thread = ThreadState { pcomm: (*process).into(), comm: (*name).into(), ..ThreadState::default() };
+            thread.cgroup = Some((*cgroup).into());
+            thread.metrics.minflt = Some((*faults).into());
+            thread
+        };
+        CtprofSnapshot { threads: threads.iter().map(thread).collect(), ..CtprofSnapshot::default() }
+    }
+
+    fn faults(group_by: GroupBy) -> Options {
+        let metrics = vec![parse_metric("minflt").unwrap()];
+        Options { group_by, metrics, sections: vec![Section::Primary], ..Options::default() }
+    }
+
+    #[test]
+    fn a_child_never_appears_without_its_ancestors_line() {
+        let threads = [("/a", "p", "p", 1), ("/a", "p", "t", 5), ("/b", "q", "q", 9)];
+        let options = Options { sort_by: vec![parse_sort_key("minflt").unwrap()], ..faults(GroupBy::All) };
+        let mut report = show(&snapshot(&threads), &options);
+        let ReportSection { groups, rows, .. } = &mut report.sections[0];
+        // The rows of /a, /a p and /b are hidden or cut; the others come in the order of their values.
+        rows.retain(|row| matches!(&*groups[row.group].label, "t" | "q"));
+        let section = Shown::new(&report.sections[0], &Selection::default());
+        let lists = section.lists();
+        let lines = lists[0].lines.iter().map(|line| match line {
+            ListLine::Ancestor { name, depth } => format!("{depth} {name}"),
+            ListLine::Row(row) => format!("row {}", section.group(row).label),
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), ["0 /b", "row q", "0 /a", "1 p", "row t"]);
+        assert_eq!(lists[0].groups(), 2);
+    }
+
+    #[test]
+    fn the_limit_counts_rows_with_news_of_all_lists_together() {
+        let old =
+            snapshot(&[("/", "a", "a", 1), ("/", "b", "b", 1), ("/", "gone", "gone", 1), ("/", "same", "same", 1)]);
+        let new = [("/", "a", "a", 2), ("/", "b", "b", 3), ("/", "new", "new", 1), ("/", "zero", "zero", 0)];
+        let new = snapshot(&[&new[..], &[("/", "same", "same", 1)]].concat());
+        let report = compare(&old, &new, &faults(GroupBy::Pcomm));
+        let selection = Selection { limit: Some(3), ..Selection::default() };
+        let section = Shown::of_groups(&report.sections[0], &selection);
+        assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
+        assert_eq!(section.hidden(), [(HiddenReason::Unchanged, 1), (HiddenReason::Zero, 1)]);
+        let all = Selection { unchanged: Unchanged::Shown, ..Selection::default() };
+        let section = Shown::of_groups(&report.sections[0], &all);
+        assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 6, vec![]));
+    }
+
+    #[test]
+    fn the_limit_of_groups_counts_those_of_the_overview_that_did_something() {
+        let threads = [("a", 5), ("b", 4), ("c", 3), ("idle", 0)].map(|(name, run)| {
+            let mut thread = ThreadState { pcomm: name.into(), comm: name.into(), ..ThreadState::default() };
+            thread.metrics.run_time_ns = Some((run * 1_000_000_000).into());
+            thread
+        });
+        let report =
+            show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &Options::default());
+        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let section = Shown::of_groups(overview, &Selection { groups: Some(2), ..Selection::default() });
+        let labels = section.rows_of_groups().into_iter().map(|rows| &*section.group(rows[0]).label);
+        assert_eq!(
+            (section.cut, labels.collect::<Vec<_>>()),
+            (1, vec!["a", "b", "idle"]),
+            "what is idle is hidden, not cut"
+        );
+    }
+}

@@ -1,7 +1,6 @@
 //! Promises to users about the first screen of windows, and about their comparison.
 
 use std::fs;
-use std::process::{Command, Output};
 
 use ctprof::compare::{Form, Options, show};
 use ctprof::model::Section;
@@ -10,17 +9,9 @@ use ctprof::{CtprofSnapshot, window};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
+use crate::program::{printed, run};
+
 const SECOND: u64 = 1_000_000_000;
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap()
-}
-
-fn printed(args: &[&str]) -> String {
-    let out = run(args);
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
 
 fn usage_error(args: &[&str]) -> String {
     let out = run(args);

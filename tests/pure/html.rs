@@ -1,9 +1,9 @@
 //! Promises to users about reports as HTML, in a real browser.
 
+use crate::program::{printed, run};
 use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use ctprof::CtprofSnapshot;
 use ctprof::compare::{Digest, GroupBy, Options, Sides, report};
@@ -12,12 +12,6 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 
 const SECOND: u64 = 1_000_000_000;
-
-fn printed(args: &[&str]) -> String {
-    let out = Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap();
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
 
 /// Files of snapshots and reports.
 struct Files(tempfile::TempDir);
@@ -276,8 +270,8 @@ fn repeated(files: &Files) -> (Vec<String>, String) {
     };
     let sides = ["compare".to_owned(), side("before", 100), side("after", 150)];
     let gates = ["--fail-on", "app:run>5%", "--fail-on", "other:run>50%", "--fail-on", "none:run>5%"];
-    let args = sides.iter().map(String::as_str).chain(gates).chain(["--format", "html"]);
-    let out = Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).output().unwrap();
+    let args: Vec<_> = sides.iter().map(String::as_str).chain(gates).chain(["--format", "html"]).collect();
+    let out = run(&args);
     assert_eq!(out.status.code(), Some(1), "a gate without data is an error in every format");
     let path = files.write("runs.html", &String::from_utf8(out.stdout).unwrap());
     (sides.to_vec(), format!("file://{path}"))

@@ -15,6 +15,7 @@ mod html;
 mod malformed_values;
 mod metric_table;
 mod names;
+mod program;
 mod properties;
 mod recorded_trees;
 mod report_formats;

@@ -1,21 +1,12 @@
 //! Promises to users about tables, CSV and JSON.
 
+use crate::program::printed;
 use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::{Value, json};
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).env_remove("RUST_LOG").output().unwrap()
-}
-
-fn printed(args: &[&str]) -> String {
-    let out = run(args);
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
 
 fn rows(args: &[&str]) -> Vec<Value> {
     let json: Value = serde_json::from_str(&printed(&[args, &["--format", "json"]].concat())).unwrap();
