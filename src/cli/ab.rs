@@ -1,15 +1,13 @@
 //! `ctprof ab`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
-use clap::error::ErrorKind;
 use tempfile::TempDir;
 
 use super::ab_series::{AbSeries, AbSide, BASELINE, CANDIDATE, sides};
-use super::args::{Ab, Args, Messages};
+use super::args::{Ab, Messages, usage_error};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::errors::say;
@@ -25,8 +23,16 @@ pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
     let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
     check_cpus(args.cpus(), &allowed)?;
     let comparison = Prepared::new(&args.comparing, labels(args.output.as_deref()))?;
-    let parent = Parent::create(args.output.as_deref())?;
-    let mut sides = sides(args, parent.path())?;
+    // Removed at the end.
+    let temporary;
+    let parent = match args.output.as_deref() {
+        Some(path) => path,
+        None => {
+            temporary = temporary_directory()?;
+            temporary.path()
+        }
+    };
+    let mut sides = sides(args, parent)?;
     // Blocked until the end: a temporary directory is removed whatever happens.
     let signals = Signals::for_command().context("cannot block signals")?;
     leave(args.cpus(), &allowed);
@@ -63,28 +69,9 @@ fn record(args: &Ab, signals: &Signals, sides: &mut [AbSide; 2], messages: Messa
     AbSeries { args, writer }.run(sides, messages)
 }
 
-/// The directory of both sides' directories.
-enum Parent {
-    Named(PathBuf),
-    /// Removed at the end.
-    Temporary(TempDir),
-}
-
-impl Parent {
-    fn create(output: Option<&Path>) -> anyhow::Result<Self> {
-        let temporary = || tempfile::Builder::new().prefix("ctprof-ab-").tempdir();
-        match output {
-            Some(path) => Ok(Self::Named(path.to_owned())),
-            None => temporary().map(Self::Temporary).context("cannot create a temporary directory: name one with -o"),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Named(path) => path,
-            Self::Temporary(directory) => directory.path(),
-        }
-    }
+fn temporary_directory() -> anyhow::Result<TempDir> {
+    let directory = tempfile::Builder::new().prefix("ctprof-ab-").tempdir();
+    directory.context("cannot create a temporary directory: name one with -o")
 }
 
 fn check_cpus(cpus: &[u32], allowed: &[u32]) -> anyhow::Result<()> {
@@ -93,8 +80,7 @@ fn check_cpus(cpus: &[u32], allowed: &[u32]) -> anyhow::Result<()> {
         return Ok(());
     }
     let (denied, allowed) = (cpu_ranges(&denied), cpu_ranges(allowed));
-    let message = format!("CPU {denied} is not available for --cpus: ctprof may run on {allowed}");
-    Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+    Err(usage_error(format!("CPU {denied} is not available for --cpus: ctprof may run on {allowed}")))
 }
 
 /// Keeps ctprof off the CPUs of the commands, if there are others.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::format::Format;
 use super::values::{
-    COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of, one_of_variants,
-    ring_size, size, smaps, threshold,
+    COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of_variants, ring_size,
+    size, smaps, threshold,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
@@ -38,6 +39,11 @@ pub(super) struct Args {
     /// Only print errors
     #[arg(short, long, global = true, help_heading = "Messages")]
     pub(super) quiet: bool,
+}
+
+/// An error that is printed with the usage.
+pub(super) fn usage_error(message: impl Display) -> anyhow::Error {
+    Args::command().error(ErrorKind::ValueValidation, message).into()
 }
 
 /// Which messages go to standard error.
@@ -304,10 +310,10 @@ pub(super) struct View {
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "pcomm")]
     group_by: GroupBy,
     /// Metrics to show, separated by commas (listed by `ctprof metrics`)
-    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&METRICS), hide_possible_values = true)]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]
     metrics: Vec<Quantity>,
     /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
-    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = one_of(&SORT_KEYS), hide_possible_values = true)]
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
     sort_by: Vec<SortKey>,
     /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown, in tables as many as fit the terminal, else 20]
     #[arg(short = 'n', long, value_name = "N")]
@@ -340,10 +346,10 @@ pub(super) struct View {
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_match: bool,
     /// Columns to show, separated by commas; percent is %
-    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&COLUMNS))]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = COLUMNS)]
     pub(super) columns: Vec<Column>,
     /// Sections to show, separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of(&SECTIONS))]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS)]
     sections: Vec<Section>,
     /// Output format; html is one file for a browser, with charts
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
@@ -397,10 +403,10 @@ impl View {
 
     /// Checks that the report has the selected columns.
     pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> anyhow::Result<()> {
-        self.columns.iter().find(|column| !has(**column)).map_or(Ok(()), |other| {
-            let message = format!("this report has no column `{}`", other.name());
-            Err(Args::command().error(ErrorKind::InvalidValue, message).into())
-        })
+        self.columns
+            .iter()
+            .find(|column| !has(**column))
+            .map_or(Ok(()), |other| Err(usage_error(format!("this report has no column `{}`", other.name()))))
     }
 }
 

@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use super::args::{Compare, Comparing, Messages};
 use super::errors::free_at_exit;
 use super::errors::reported;
-use super::format::write_report;
 use super::gates;
 use super::input::Input;
-use super::output::{Stream, groups_exist};
+use super::output::{Stream, groups_exist, write_report};
 use crate::compare::{Options, Sides, report};
 use crate::report::Column;
 

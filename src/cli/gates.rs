@@ -3,10 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-use clap::error::ErrorKind;
-
-use super::args::{Args, Gates, Messages};
+use super::args::{Gates, Messages, usage_error};
 use super::errors::{FAILED, GATE_FAILED};
 use crate::compare::{GateOutcome, GateResult, Options};
 use crate::report::write_gate_lines;
@@ -14,10 +11,7 @@ use crate::report::write_gate_lines;
 /// Checks that gates fit the grouping, before any file is read.
 pub(super) fn check(gates: &Gates, options: &Options) -> anyhow::Result<()> {
     let misfit = gates.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
-    misfit.map_or(Ok(()), |(gate, error)| {
-        let message = format!("--fail-on '{}': {error}", gate.text);
-        Err(Args::command().error(ErrorKind::ValueValidation, message).into())
-    })
+    misfit.map_or(Ok(()), |(gate, error)| Err(usage_error(format!("--fail-on '{}': {error}", gate.text))))
 }
 
 /// Says which gates failed, and returns the exit status, whether standard error is open or not.

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Messages, View};
+use super::args::{Args, Messages, View, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
 use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
-use crate::window::{self, Exits, Join, Joined, NoWindow, PackedThreads};
+use crate::window::{self, Exits, Join, Joined, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct Input<'o> {
@@ -57,11 +57,10 @@ impl<'o> Input<'o> {
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         if self.options.scope == Scope::Command && command.is_none() {
-            let message = format!(
+            return Err(usage_error(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)
-            );
-            return Err(Args::command().error(ErrorKind::ValueValidation, message).into());
+            )));
         }
         Ok(digest)
     }
@@ -71,7 +70,7 @@ impl<'o> Input<'o> {
         let path = later;
         let (earlier, later) = self.open_both(earlier, later)?;
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
+        let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(usage_error)?;
         let (mut later, join) = self.load(later, &join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -121,7 +120,7 @@ impl<'o> Input<'o> {
 
     fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<(Digest, Digest)> {
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(as_usage)?;
+        let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(usage_error)?;
         let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
@@ -168,10 +167,6 @@ impl<'o> Input<'o> {
     }
 }
 
-fn as_usage(error: NoWindow) -> anyhow::Error {
-    Args::command().error(ErrorKind::ValueValidation, error).into()
-}
-
 /// A window and a snapshot cannot be compared. What is not read yet can be either.
 fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Option<bool>) -> Result<()> {
     let (Some(is_window), Some(is_other_window)) = (is_window, is_other_window) else { return Ok(()) };
@@ -179,12 +174,11 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
         return Ok(());
     }
     let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
-    let message = format!(
+    Err(usage_error(format!(
         "{} is a window and {} is a snapshot: compare two windows (ctprof record), or two snapshots",
         named(window),
         named(snapshot)
-    );
-    Err(Args::command().error(ErrorKind::ValueValidation, message).into())
+    )))
 }
 
 /// A path in a message that is printed as it is.

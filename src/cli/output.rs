@@ -1,4 +1,4 @@
-//! Standard output and its properties.
+//! Reports on standard output or standard error.
 
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -7,8 +7,10 @@ use anyhow::Context;
 use clap::ColorChoice;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use crate::compare::NoSuchGroup;
-use crate::report::Colour;
+use super::args::View;
+use super::format::Format;
+use crate::compare::{NoSuchGroup, Report};
+use crate::report::{Colour, Selection, Terminal, Unchanged};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -20,7 +22,7 @@ pub(super) fn to_stdout(
 
 /// Width of a terminal that does not say its size.
 const USUAL_WIDTH: u16 = 80;
-/// Height of a terminal that does not say its size.
+/// Height of a terminal that does not say its size, and of a report that does not go to a terminal.
 const USUAL_HEIGHT: u16 = 30;
 
 /// Fails if `--only` selects no group.
@@ -45,36 +47,81 @@ pub(super) enum Stream {
 impl Stream {
     /// The size of the terminal; `None` if it is not a terminal.
     pub(super) fn terminal(self) -> Option<TerminalSize> {
-        let size = match self {
-            Self::Stdout => terminal_size_of(io::stdout()),
-            Self::Stderr => terminal_size_of(io::stderr()),
+        let (is_terminal, size) = match self {
+            Self::Stdout => (io::stdout().is_terminal(), terminal_size_of(io::stdout())),
+            Self::Stderr => (io::stderr().is_terminal(), terminal_size_of(io::stderr())),
         };
-        let (width, height) =
-            size.map_or((USUAL_WIDTH, USUAL_HEIGHT), |(Width(width), Height(height))| (width, height));
-        self.is_terminal().then_some(TerminalSize { width, height })
+        let (Width(width), Height(height)) = size.unwrap_or((Width(USUAL_WIDTH), Height(USUAL_HEIGHT)));
+        is_terminal.then_some(TerminalSize { width, height })
     }
 
     /// Width of the terminal; `None` if it is not a terminal.
     pub(super) fn width(self) -> Option<u16> {
         self.terminal().map(|terminal| terminal.width)
     }
-
-    fn is_terminal(self) -> bool {
-        match self {
-            Self::Stdout => io::stdout().is_terminal(),
-            Self::Stderr => io::stderr().is_terminal(),
-        }
-    }
 }
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-pub(super) fn colour(choice: ColorChoice, stream: Stream) -> Colour {
+fn colour(choice: ColorChoice, stream: Stream) -> Colour {
     let value = |name| env::var_os(name).filter(|value| !value.is_empty());
     let on = match choice {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto if value("NO_COLOR").is_some() => false,
-        ColorChoice::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.is_terminal(),
+        ColorChoice::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.terminal().is_some(),
     };
     if on { Colour::On } else { Colour::Off }
+}
+
+/// Default maximum of rows per section on a terminal, so that its heading stays visible.
+const TERMINAL_LIMIT: usize = 50;
+
+/// Default maximum of rows per section in Markdown, so that a page with 1,000 groups has less than 64 KiB.
+const MARKDOWN_LIMIT: usize = 10;
+
+/// Default maximum of rows of HTML: a file of about a mebibyte, which browsers open at once.
+const HTML_ROWS: usize = 32_000;
+
+/// Lines of a report around the groups of its overview: facts, headings, what is left out, the prompt.
+const LINES_AROUND: usize = 10;
+/// A small terminal shows this many groups, too.
+const FEWEST_GROUPS: usize = 8;
+
+/// Writes a report in the selected format.
+pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyhow::Result<()> {
+    let selection = selection(view, stream);
+    let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
+    let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
+    match stream {
+        Stream::Stdout => to_stdout(|out| write(out)),
+        Stream::Stderr => {
+            let mut out = BufWriter::new(io::stderr().lock());
+            write(&mut out).and_then(|()| out.flush()).context("cannot write to standard error")
+        }
+    }
+}
+
+/// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
+/// programs, unless `--limit` has another limit. 0 is none.
+fn selection(view: &View, stream: Stream) -> Selection {
+    let terminal = stream.terminal().filter(|_| view.format == Format::Table);
+    let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
+    let fitting = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
+    let (limit, groups, all_rows) = match view.format {
+        Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
+        Format::Markdown => (Some(MARKDOWN_LIMIT), Some(fitting), None),
+        Format::Html => (None, None, Some(HTML_ROWS)),
+        Format::Json | Format::Csv => (None, None, None),
+    };
+    let given = |usual: Option<usize>| match view.limit {
+        None => usual,
+        limit => limit.filter(|limit| *limit > 0),
+    };
+    Selection {
+        limit: given(limit),
+        groups: given(groups),
+        all_rows: all_rows.filter(|_| view.limit.is_none()),
+        unchanged: if view.unchanged || view.format.is_for_programs() { Unchanged::Shown } else { Unchanged::Hidden },
+        columns: view.columns.clone(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Instant;
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::args::Messages;
 use super::errors::say;
@@ -66,13 +66,5 @@ fn count(steps: usize) -> u64 {
 
 fn bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:20} {msg}").expect("a valid template");
-    ProgressBar::new(count(steps)).with_style(style)
-}
-
-impl Drop for RunProgress {
-    fn drop(&mut self) {
-        if let Shown::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
-        }
-    }
+    ProgressBar::new(count(steps)).with_style(style).with_finish(ProgressFinish::AndClear)
 }

@@ -2,9 +2,8 @@
 
 use super::args::{Messages, Show};
 use super::errors::free_at_exit;
-use super::format::write_report;
 use super::input::Input;
-use super::output::{Stream, groups_exist};
+use super::output::{Stream, groups_exist, write_report};
 use crate::compare::{Sides, report};
 use crate::report::Column;
 

@@ -38,20 +38,21 @@ pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
     PossibleValuesParser::new(all.map(Smaps::name)).map(move |name| named(name).expect("the parser knows the names"))
 }
 
-/// Values with names that shells complete and help lists.
-pub(super) struct Named<T> {
+/// Parses values with names, which shells complete and help lists.
+#[derive(Clone)]
+pub(super) struct NamedParser<T> {
     names: fn() -> Vec<&'static str>,
     parse: fn(&str) -> Result<T, SelectError>,
 }
 
-pub(super) static METRICS: Named<Quantity> =
-    Named { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
-pub(super) static SORT_KEYS: Named<SortKey> =
-    Named { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
-pub(super) static SECTIONS: Named<Section> =
-    Named { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
-pub(super) static COLUMNS: Named<Column> =
-    Named { names: || Column::ALL.iter().copied().map(Column::name).collect(), parse: parse_column };
+pub(super) const METRICS: NamedParser<Quantity> =
+    NamedParser { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
+pub(super) const SORT_KEYS: NamedParser<SortKey> =
+    NamedParser { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
+pub(super) const SECTIONS: NamedParser<Section> =
+    NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
+pub(super) const COLUMNS: NamedParser<Column> =
+    NamedParser { names: || Column::ALL.iter().copied().map(Column::name).collect(), parse: parse_column };
 
 pub(super) fn sortable() -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(|quantity| quantity.has_order())
@@ -62,22 +63,16 @@ fn parse_column(name: &str) -> Result<Column, SelectError> {
     Column::named(name).ok_or_else(|| SelectError(unknown("column", name, names())))
 }
 
-pub(super) fn one_of<T: Clone + Send + Sync>(named: &'static Named<T>) -> NamedParser<T> {
-    NamedParser(named)
-}
-
-#[derive(Clone)]
-pub(super) struct NamedParser<T: 'static>(&'static Named<T>);
-
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
     type Value = T;
 
     fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
-        TypedValueParser::parse_ref(&|name: &str| (self.0.parse)(name.trim()), command, arg, value)
+        let parse = self.parse;
+        TypedValueParser::parse_ref(&move |name: &str| parse(name.trim()), command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.0.names)().into_iter().map(PossibleValue::new)))
+        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
     }
 }
 

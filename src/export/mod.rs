@@ -26,5 +26,5 @@ mod write;
 pub use self::column::{ColumnDoc, ColumnType};
 pub use self::error::ExportError;
 pub use self::inputs::Options;
-pub use self::schema::{DATASETS, DatasetDoc};
+pub use self::schema::datasets;
 pub use self::write::{Exported, Output, export};

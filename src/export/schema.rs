@@ -44,27 +44,16 @@ impl Schemas {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct DatasetDoc {
-    pub name: &'static str,
-    columns: fn(&Schemas) -> Vec<&ColumnDoc>,
+/// The columns of each dataset, by its name.
+pub fn datasets() -> [(&'static str, Vec<ColumnDoc>); 3] {
+    let Schemas { threads, cgroups, captures } = &Schemas::new();
+    let datasets = [(THREADS, threads.docs()), (CGROUPS, cgroups.docs()), (CAPTURES, captures.docs())];
+    datasets.map(|(name, columns)| (name, columns.into_iter().cloned().collect()))
 }
-
-pub const DATASETS: [DatasetDoc; 3] = [
-    DatasetDoc { name: THREADS, columns: |schemas| schemas.threads.docs() },
-    DatasetDoc { name: CGROUPS, columns: |schemas| schemas.cgroups.docs() },
-    DatasetDoc { name: CAPTURES, columns: |schemas| schemas.captures.docs() },
-];
 
 pub(super) const THREADS: &str = "threads";
 pub(super) const CGROUPS: &str = "cgroups";
 pub(super) const CAPTURES: &str = "captures";
-
-impl DatasetDoc {
-    pub fn columns(&self) -> Vec<ColumnDoc> {
-        (self.columns)(&Schemas::new()).into_iter().cloned().collect()
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -75,26 +64,26 @@ mod tests {
 
     #[test]
     fn columns_have_names_that_need_no_quotes_and_are_unique() {
-        for dataset in DATASETS {
-            let columns = dataset.columns();
+        for (dataset, columns) in datasets() {
             let names: BTreeSet<&str> = columns.iter().map(|column| &*column.name).collect();
-            assert_eq!(names.len(), columns.len(), "{}", dataset.name);
+            assert_eq!(names.len(), columns.len(), "{dataset}");
             for name in names {
                 let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-                assert!(is_plain && !name.is_empty(), "{}.{name}", dataset.name);
+                assert!(is_plain && !name.is_empty(), "{dataset}.{name}");
             }
         }
     }
 
     #[test]
     fn every_metric_and_every_value_of_records_has_a_column() {
-        let has = |dataset: DatasetDoc, end: &str| dataset.columns().iter().any(|column| column.name.ends_with(end));
+        let datasets = datasets().map(|(_, columns)| columns);
+        let has = |columns: &[ColumnDoc], end: &str| columns.iter().any(|column| column.name.ends_with(end));
         for metric in METRICS {
-            assert!(has(DATASETS[0], metric.name), "{}", metric.name);
+            assert!(has(&datasets[0], metric.name), "{}", metric.name);
         }
         for row in record_rows().filter(|row| !row.name.contains('*')) {
             let name = row.name.rsplit([' ', '.']).next().unwrap().to_owned();
-            assert!(DATASETS.iter().any(|dataset| has(*dataset, &name)), "{}", row.name);
+            assert!(datasets.iter().any(|columns| has(columns, &name)), "{}", row.name);
         }
     }
 }

@@ -62,7 +62,8 @@ pub fn export(
     match output {
         Output::Threads(path) => {
             let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
-            export.write(&captures, &Place::File { target, path }, Damaged::LeftOut)?;
+            let files = |_: &[&str]| vec![(target.path(), path.clone())];
+            export.write(&captures, &Destination { shown: path, files: &files }, Damaged::LeftOut)?;
         }
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
@@ -94,40 +95,11 @@ enum Damaged {
 }
 
 /// Where the rows of some captures go.
-enum Place<'p> {
-    File {
-        target: OutputPlace,
-        /// For messages.
-        path: &'p Path,
-    },
-    /// The directories of the partition in `threads`, `cgroups` and `captures`.
-    Partition([Directory; 3]),
-}
-
-impl Place<'_> {
+struct Destination<'d> {
     /// For messages.
-    fn shown(&self) -> &Path {
-        match self {
-            Self::File { path, .. } => path,
-            Self::Partition([threads, ..]) => threads.path(),
-        }
-    }
-
+    shown: &'d Path,
     /// The files of these captures, to open them and to show them.
-    fn paths(&self, captures: &[&str]) -> Vec<(PathBuf, PathBuf)> {
-        match self {
-            Self::File { target, path } => vec![(target.path(), (*path).to_owned())],
-            Self::Partition(directories) => {
-                let name = part_name(captures);
-                directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()
-            }
-        }
-    }
-
-    /// Files that get their names when they are whole, because these depend on the captures.
-    fn create(&self) -> io::Result<Vec<PendingFile>> {
-        self.paths(&[]).iter().map(|(path, _)| PendingFile::in_directory_of(path)).collect()
-    }
+    files: &'d dyn Fn(&[&str]) -> Vec<(PathBuf, PathBuf)>,
 }
 
 impl Export<'_> {
@@ -141,20 +113,27 @@ impl Export<'_> {
         let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?];
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
-        let place = Place::Partition(directories);
+        let files = |captures: &[&str]| {
+            let name = part_name(captures);
+            directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()
+        };
+        let destination = Destination { shown: directories[0].path(), files: &files };
         let Parts { again, new } = partition::parts(captures, &existing);
-        again.iter().try_for_each(|captures| self.write(captures, &place, Damaged::LeavesFile))?;
-        self.write(&new, &place, Damaged::LeftOut)
+        again.iter().try_for_each(|captures| self.write(captures, &destination, Damaged::LeavesFile))?;
+        self.write(&new, &destination, Damaged::LeftOut)
     }
 
     /// Writes the files of those captures that can be read.
-    fn write(&mut self, captures: &[Capture], place: &Place<'_>, damaged: Damaged) -> Result<(), ExportError> {
-        let failed = |source| ExportError::output(place.shown(), source);
-        let pending = place.create().map_err(failed)?;
+    fn write(&mut self, captures: &[Capture], to: &Destination<'_>, damaged: Damaged) -> Result<(), ExportError> {
+        let failed = |source| ExportError::output(to.shown, source);
+        // Files get their names when they are whole, because these depend on the captures.
+        let pending =
+            (to.files)(&[]).iter().map(|(path, _)| PendingFile::in_directory_of(path)).collect::<io::Result<Vec<_>>>();
+        let pending = pending.map_err(failed)?;
         let columns = [self.schemas.threads.docs(), self.schemas.cgroups.docs(), self.schemas.captures.docs()];
         let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
         let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        let written = self.add(captures, &mut files, place)?;
+        let written = self.add(captures, &mut files, to.shown)?;
         if written.is_empty() || (damaged == Damaged::LeavesFile && written.len() < captures.len()) {
             return Ok(());
         }
@@ -164,7 +143,7 @@ impl Export<'_> {
             rows.push(count);
             self.exported.bytes += bytes;
         }
-        for (file, (path, shown)) in pending.into_iter().zip(place.paths(&written)) {
+        for (file, (path, shown)) in pending.into_iter().zip((to.files)(&written)) {
             file.publish(&path).map_err(|source| ExportError::output(&shown, source))?;
             self.exported.files += 1;
         }
@@ -178,7 +157,7 @@ impl Export<'_> {
         &mut self,
         captures: &'c [Capture],
         files: &mut [OpenFile<'_>],
-        place: &Place<'_>,
+        shown: &Path,
     ) -> Result<Vec<&'c str>, ExportError> {
         let mut written = Vec::new();
         for together in captures.chunks(AHEAD) {
@@ -190,7 +169,7 @@ impl Export<'_> {
                         let mut blocks = files.iter_mut().zip(rows);
                         let added =
                             blocks.try_for_each(|(file, rows)| rows.into_iter().try_for_each(|rows| file.push(rows)));
-                        added.map_err(|error| ExportError::output(place.shown(), io_error(error)))?;
+                        added.map_err(|error| ExportError::output(shown, io_error(error)))?;
                         written.push(&*capture.identity.capture_id);
                     }
                     Err(error) => {

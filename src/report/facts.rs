@@ -15,14 +15,14 @@ use crate::statistics::{Design, MIN_RUNS};
 
 /// The facts of a report.
 pub(super) fn facts(report: &Report) -> Vec<Fact> {
-    match report.header.as_ref().map(|header| (header, &header.sides)) {
-        _ if !report.is_comparison() => of_one_side(report),
-        Some((header, Sides { baseline, candidate: Some(candidate) })) => {
-            let sides = of_sides(header, baseline, candidate).into_iter();
-            sides.chain([per(report)]).chain(threshold(report)).chain(design(report)).collect()
-        }
-        _ => [per(report)].into_iter().chain(threshold(report)).chain(design(report)).collect(),
+    if !report.is_comparison() {
+        return of_one_side(report);
     }
+    let sides = report.header.as_ref().and_then(|header| {
+        let Sides { baseline, candidate } = &header.sides;
+        Some(of_sides(header, baseline, candidate.as_ref()?))
+    });
+    sides.into_iter().flatten().chain([per(report)]).chain(threshold(report)).chain(design(report)).collect()
 }
 
 fn of_one_side(report: &Report) -> Vec<Fact> {

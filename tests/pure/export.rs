@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use crate::fleet::{self, Fleet};
 use ctprof::CtprofSnapshot;
-use ctprof::export::DATASETS;
+use ctprof::export::datasets;
 use ctprof::model::{ExitedWork, METRICS, MonotonicNs, ThreadSpan, Value};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::{Field, Row};
@@ -385,7 +385,7 @@ fn the_columns_in_the_documentation_are_those_of_the_program() {
 
 /// The page with the table under each heading replaced by the program's.
 fn with_columns(page: &str) -> String {
-    let datasets = DATASETS.map(|dataset| dataset.columns());
+    let datasets = datasets().map(|(_, columns)| columns);
     let mut columns = datasets[0].iter().zip(&datasets[1]);
     let shared = columns.position(|(a, b)| a.name != b.name || a.name == "cgroup").unwrap();
     let tables = [
