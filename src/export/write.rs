@@ -98,9 +98,12 @@ enum Damaged {
 struct Destination<'d> {
     /// For messages.
     shown: &'d Path,
-    /// The files of these captures, to open them and to show them.
-    files: &'d dyn Fn(&[&str]) -> Vec<(PathBuf, PathBuf)>,
+    /// The files of these captures.
+    files: &'d dyn Fn(&[&str]) -> Vec<OutputPath>,
 }
+
+/// The path of a file to open it, and the one for messages.
+type OutputPath = (PathBuf, PathBuf);
 
 impl Export<'_> {
     fn write_partition(
