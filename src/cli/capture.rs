@@ -11,7 +11,7 @@ use super::args::{Capture, Messages, Sources};
 use super::errors::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
-use crate::capture::{Ask, Options, Roots, Smaps};
+use crate::capture::{Options, Roots, Smaps, Use};
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
 use crate::report::{capture_summary, escaped};
@@ -90,14 +90,14 @@ pub(super) fn options(args: &Sources) -> Options {
             Smaps::Auto { .. } => Smaps::Auto { max_rss_bytes: args.smaps_max_rss },
             other => other,
         },
-        taskstats: ask_unless(args.no_taskstats),
-        jemalloc: ask_unless(args.no_jemalloc),
+        taskstats: use_unless(args.no_taskstats),
+        jemalloc: use_unless(args.no_jemalloc),
         ..Options::default()
     }
 }
 
-fn ask_unless(disabled: bool) -> Ask {
-    if disabled { Ask::No } else { Ask::Yes }
+fn use_unless(disabled: bool) -> Use {
+    if disabled { Use::Disabled } else { Use::Enabled }
 }
 
 /// The default file name: host and time, in the working directory.
