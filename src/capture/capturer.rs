@@ -16,6 +16,7 @@ use super::enrich::taskstats::CountedFamilies;
 use super::enrich::{self, jemalloc, rollup};
 use super::error::CaptureError;
 use super::host::context::BootConstants;
+use super::host::files::HostFiles;
 use super::host::mounts::Mounts;
 use super::host::{self, cgroup, cpu_time, psi, sched_ext};
 use super::options::{Options, Tree, Use};
@@ -58,7 +59,9 @@ impl Capturer {
         let root = &options.roots.procfs;
         let procfs = Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?;
         let capabilities = held();
-        let boot = BootConstants::read(&options.roots);
+        let files = HostFiles::new(&options.roots);
+        let boot = BootConstants::read(&files);
+        files.check_descriptors()?;
         // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
         let engine = SelectedEngine::select(&options, &procfs, captures.min(most))?;
@@ -99,10 +102,12 @@ impl Capturer {
         let Self { options, procfs, boot, engine, capabilities, programs, css_sets, .. } = &*self;
         let roots = &options.roots;
         programs.begin_capture();
-        let mounts = Mounts::read(roots);
-        let host = host::context::read(roots, &mounts, boot);
-        let psi = psi::host(&roots.procfs);
-        let sched_ext = sched_ext::read(&roots.sysfs);
+        let files = HostFiles::new(roots);
+        let mounts = Mounts::read(&files);
+        let host = host::context::read(&files, &mounts, boot);
+        let psi = psi::host(&files);
+        let sched_ext = sched_ext::read(&files);
+        files.check_descriptors()?;
         let pool = workers(options.workers(&host));
         let is_live = |used: Use| used == Use::Enabled && roots.tree() == Tree::Live;
         // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
@@ -110,7 +115,7 @@ impl Capturer {
         let traces = pool.current_thread_index().is_none();
         let tally = Tally::default();
         let start = Start::now(roots.tree());
-        let cpu_time = cpu_time::read(&roots.procfs, roots.tree());
+        let cpu_time = cpu_time::read(&files);
         let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
@@ -134,8 +139,9 @@ impl Capturer {
         if let Some(boottime_ns) = start.boottime_ns {
             tally.lock().parse.impossible_delays = read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
         }
-        let cpu_time_after = cpu_time::read(&roots.procfs, roots.tree());
-        let cgroup_stats = cgroups(&read, &mounts, &pool);
+        let cpu_time_after = cpu_time::read(&files);
+        let cgroup_stats = cgroups(&read, &files, &mounts, &pool);
+        files.check_descriptors()?;
         rollup::read(&context, smaps, &mut read, &pool);
         let mut counts = tally.lock();
         let probe_summary = counts.probe.take().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
@@ -167,9 +173,14 @@ impl Capturer {
 }
 
 /// The values of every cgroup that a thread is in, in any hierarchy with values, each read once.
-fn cgroups(read: &ReadThreads, mounts: &Mounts, pool: &ThreadPool) -> BTreeMap<String, CgroupStats> {
+fn cgroups(
+    read: &ReadThreads,
+    files: &HostFiles<'_>,
+    mounts: &Mounts,
+    pool: &ThreadPool,
+) -> BTreeMap<String, CgroupStats> {
     let of_threads = read.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
     let paths: BTreeSet<&Name> = of_threads.chain(&read.cgroups).collect();
-    let values = |path: &Name| (path.to_string(), cgroup::read(mounts, path));
+    let values = |path: &Name| (path.to_string(), cgroup::read(files, mounts, path));
     pool.install(|| paths.into_par_iter().map(values).collect())
 }

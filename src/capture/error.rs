@@ -48,6 +48,12 @@ pub enum CaptureError {
     /// The capabilities of the program's file cannot be set aside.
     #[error(transparent)]
     CannotDrop(#[from] CannotDrop),
+    /// There is no file descriptor for a file of the host.
+    #[error("cannot read the host's settings: {errno}{}", fix_of_descriptors(*errno))]
+    NoDescriptors {
+        /// The kernel's error.
+        errno: Errno,
+    },
     /// The requested id belongs to a thread.
     #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),
@@ -81,9 +87,16 @@ pub(super) fn finding_without_bpf(no_bpf: &NoBpf) -> Finding {
 /// How to fix that procfs cannot be listed.
 fn fix_of_listing(path: &Path, errno: Errno) -> String {
     match errno {
-        Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
-        Errno::ENFILE | Errno::ENOMEM => String::new(),
+        Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => fix_of_descriptors(errno),
         _ => format!("; is procfs mounted there? mount -t proc proc {}", path.display()),
+    }
+}
+
+/// How to fix a lack of descriptors, where it is a limit of the process.
+fn fix_of_descriptors(errno: Errno) -> String {
+    match errno {
+        Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
+        _ => String::new(),
     }
 }
 

@@ -27,10 +27,8 @@ pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
-use self::host::context::BootConstants;
-use self::host::mounts::Mounts;
 pub use self::options::{Engine, Options, Roots, Use};
-use crate::model::{BpfObstacle, CtprofSnapshot, HostContext, NoBpf};
+use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 
 /// Captures every thread of every process.
 ///
@@ -66,12 +64,6 @@ pub fn bpf_pass() -> Result<(), CaptureError> {
     let engine = bpf::setup::BpfEngine::load(1).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
     let failed = |errno| CaptureError::no_bpf(&NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}")));
     engine.read(|words| drop(std::hint::black_box(words))).map_err(failed)
-}
-
-/// The host, without a capture.
-#[must_use]
-pub fn host(roots: &Roots) -> HostContext {
-    host::context::read(roots, &Mounts::read(roots), &BootConstants::read(roots))
 }
 
 #[cfg(test)]

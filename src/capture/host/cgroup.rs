@@ -1,9 +1,9 @@
 //! The values in the files of a cgroup: version 2, and version 1 converted to the same units.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 
 use super::super::procfs::text::{lines, signed, unsigned, words};
+use super::files::HostFiles;
 use super::mounts::Mounts;
 use super::psi;
 use crate::model::{
@@ -12,8 +12,8 @@ use crate::model::{
 };
 
 /// Reads a cgroup: each value from the first file that has it.
-pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
-    let mut files = Files { mounts, cgroup, texts: HashMap::new() };
+pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> CgroupStats {
+    let mut files = Files { host, mounts, cgroup, texts: HashMap::new() };
     let mut stats = CgroupStats::default();
     fill(CGROUP_CPU, &mut stats.cpu, &mut files);
     fill(CGROUP_MEMORY, &mut stats.memory, &mut files);
@@ -22,7 +22,7 @@ pub(in crate::capture) fn read(mounts: &Mounts, cgroup: &str) -> CgroupStats {
         [None, Some("memory")].into_iter().find_map(|controller| files.text(controller, "memory.stat").map(pairs));
     stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
     stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
-    stats.psi = psi::read(|resource| fs::read(mounts.unified(cgroup)?.join(format!("{resource}.pressure"))).ok());
+    stats.psi = psi::read(|resource| host.read(&mounts.unified(cgroup)?.join(format!("{resource}.pressure"))).ok());
     stats
 }
 
@@ -38,6 +38,7 @@ type Devices = BTreeMap<String, CgroupDeviceStats>;
 
 /// The files of one cgroup in all hierarchies, each read once.
 struct Files<'m> {
+    host: &'m HostFiles<'m>,
     mounts: &'m Mounts,
     cgroup: &'m str,
     /// By controller and name.
@@ -51,7 +52,7 @@ impl Files<'_> {
                 None => self.mounts.unified(self.cgroup),
                 Some(controller) => self.mounts.legacy(controller, self.cgroup),
             };
-            fs::read(directory?.join(file)).ok()
+            self.host.read(&directory?.join(file)).ok()
         };
         self.texts.entry((controller, file)).or_insert_with(read).as_deref()
     }
@@ -160,6 +161,8 @@ fn put<S>(stats: &mut CgroupDeviceStats, field: &RecordField<CgroupDeviceStats, 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::super::super::Roots;
@@ -174,7 +177,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        serde_json::to_value(read(&Mounts::read(&roots), cgroup)).unwrap()
+        let files = HostFiles::new(&roots);
+        serde_json::to_value(read(&files, &Mounts::read(&files), cgroup)).unwrap()
     }
 
     const V2: &str = "35 29 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -5,86 +5,125 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use super::super::options::{Roots, Tree};
+use super::super::options::Tree;
 use super::super::procfs::text::cpu_list;
+use super::super::start::nanoseconds;
 use super::super::thread_flags::WholeNames;
+use super::files::HostFiles;
 use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;
-use crate::model::{Built, HostContext, Switch, at_least, printable};
+use crate::model::{Built, HostContext, Switch, at_least};
 
 /// What stays the same while the host is up, and is read once.
-pub(in crate::capture) struct BootConstants {
+pub(crate) struct BootConstants {
     /// Without all other values.
     host: HostContext,
     kconfig: Kconfig,
 }
 
 impl BootConstants {
-    /// Reads them. A file that cannot be read leaves its field absent.
-    pub(in crate::capture) fn read(roots: &Roots) -> Self {
-        let is_live = roots.tree() == Tree::Live;
-        let kernel = |name: &str| line(&roots.procfs.join("sys/kernel").join(name));
-        let cpuinfo = Table::read(&roots.procfs.join("cpuinfo"));
+    pub(crate) fn read(files: &HostFiles<'_>) -> Self {
+        let is_live = files.roots.tree() == Tree::Live;
+        let kernel = |name: &str| files.line_of_procfs(&format!("sys/kernel/{name}"));
+        let cpuinfo = Table::read(files, "cpuinfo");
         let kernel_release = kernel("osrelease");
         let boot = if is_live { Path::new("/boot") } else { Path::new("") };
-        let kconfig = Kconfig::read(&roots.procfs, boot, kernel_release.as_deref());
+        let kconfig = Kconfig::read(files, boot, kernel_release.as_deref());
         let host = HostContext {
             boot_id: kernel("random/boot_id"),
             kernel_name: kernel("ostype"),
             kernel_release,
             kernel_version: kernel("version"),
-            kernel_cmdline: line(&roots.procfs.join("cmdline")),
+            kernel_cmdline: files.line_of_procfs("cmdline"),
             arch: is_live.then(machine).flatten(),
             cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
             cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
             clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
             page_size: setting(SysconfVar::PAGE_SIZE),
             config_task_xacct: Some(kconfig.built("TASK_XACCT")),
-            pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&roots.procfs)).flatten(),
+            pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&files.roots.procfs)).flatten(),
             ..HostContext::default()
         };
         Self { host, kconfig }
     }
 
     /// Whether the kernel has this version or a newer one.
-    pub(in crate::capture) fn is_at_least(&self, version: (u32, u32)) -> bool {
+    pub(crate) fn is_at_least(&self, version: (u32, u32)) -> bool {
         at_least(self.host.kernel_release.as_deref(), version)
+    }
+
+    fn is_booted_with(&self, option: &str) -> bool {
+        self.host.kernel_cmdline.as_deref().is_some_and(|line| line.split(' ').any(|word| word == option))
+    }
+
+    /// A switch of this kernel whose sysctl does not exist. Where the option is built in, the sysctl is hidden.
+    fn without_sysctl(&self, option: &str) -> Switch {
+        // A procfs with the mount option `subset=pid` has no sysctl at all.
+        let has_sysctls = self.host.kernel_release.is_some();
+        if has_sysctls && self.kconfig.built(option) != Built::On { Switch::ConfigOff } else { Switch::Unknown }
+    }
+
+    /// Delay accounting without its sysctl, which exists since Linux 5.14; older kernels enable it wherever it is built
+    /// in, unless the command line disables it.
+    fn delay_accounting_without_sysctl(&self) -> Switch {
+        match self.kconfig.built("TASK_DELAY_ACCT") {
+            _ if self.is_at_least((5, 14)) => self.without_sysctl("TASK_DELAY_ACCT"),
+            Built::Off => Switch::ConfigOff,
+            Built::On if self.is_booted_with("nodelayacct") => Switch::RuntimeOff,
+            Built::On => Switch::On,
+            Built::Unknown => Switch::Unknown,
+        }
+    }
+
+    /// Pressure accounting. If it is disabled, its files cannot be read or do not exist.
+    fn pressure(&self, files: &HostFiles<'_>) -> Switch {
+        match files.read(&files.roots.procfs.join("pressure/cpu")) {
+            Ok(_) => Switch::On,
+            Err(error) if error.kind() != ErrorKind::NotFound => Switch::RuntimeOff,
+            Err(_) if self.is_booted_with("psi=0") => Switch::RuntimeOff,
+            Err(_) => match self.kconfig.built("PSI") {
+                Built::On => Switch::RuntimeOff,
+                Built::Off => Switch::ConfigOff,
+                Built::Unknown => Switch::Unknown,
+            },
+        }
     }
 }
 
 /// Reads the host's context. A file that cannot be read leaves its field absent.
-pub(in crate::capture) fn read(roots: &Roots, mounts: &Mounts, boot: &BootConstants) -> HostContext {
-    let BootConstants { host, kconfig } = boot;
-    let (release, cmdline) = (host.kernel_release.as_deref(), host.kernel_cmdline.as_deref());
-    let thp = |name: &str| line(&roots.sysfs.join("kernel/mm/transparent_hugepage").join(name));
-    let meminfo = Table::read(&roots.procfs.join("meminfo"));
-    let schedstats = switch(&roots.procfs, "sched_schedstats");
+pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants) -> HostContext {
+    let thp = |name: &str| files.line_of_sysfs(&format!("kernel/mm/transparent_hugepage/{name}"));
+    let meminfo = Table::read(files, "meminfo");
+    let schedstats = switch(files, "sched_schedstats").unwrap_or_else(|| boot.without_sysctl("SCHEDSTATS"));
+    let delays = switch(files, "task_delayacct").unwrap_or_else(|| boot.delay_accounting_without_sysctl());
+    let online_cpus = listed(files, "cpu");
     HostContext {
-        hostname: line(&roots.procfs.join("sys/kernel/hostname")),
-        uptime_ns: uptime(&roots.procfs),
-        online_cpus: count_listed(&roots.sysfs.join("devices/system/cpu/online")),
-        numa_nodes: count_listed(&roots.sysfs.join("devices/system/node/online")),
-        cpufreq_governor: governors(&roots.sysfs),
+        hostname: files.line_of_procfs("sys/kernel/hostname"),
+        uptime_ns: uptime(files),
+        cpufreq_governor: online_cpus.as_deref().and_then(|cpus| governors(files, cpus)),
+        online_cpus: online_cpus.and_then(|cpus| u64::try_from(cpus.len()).ok()),
+        numa_nodes: listed(files, "node").and_then(|nodes| u64::try_from(nodes.len()).ok()),
         total_memory_kib: meminfo.number("MemTotal"),
         hugepages_total: meminfo.number("HugePages_Total"),
         hugepages_free: meminfo.number("HugePages_Free"),
         hugepages_size_kib: meminfo.number("Hugepagesize"),
         thp_enabled: thp("enabled"),
         thp_defrag: thp("defrag"),
-        sched_tunables: tunables(&roots.procfs),
-        loadavg: line(&roots.procfs.join("loadavg")),
-        task_delayacct: Some(delay_accounting(switch(&roots.procfs, "task_delayacct"), release, cmdline, kconfig)),
-        sched_schedstats: Some(schedstats.unwrap_or_else(|| without_sysctl(release, kconfig, "SCHEDSTATS"))),
-        psi: Some(pressure_switch(&roots.procfs, cmdline, kconfig)),
-        proc_hidepid: mounts.hidepid(),
+        sched_tunables: tunables(files),
+        loadavg: files.line_of_procfs("loadavg"),
+        task_delayacct: Some(delays),
+        sched_schedstats: Some(schedstats),
+        psi: Some(boot.pressure(files)),
+        proc_hidepid: mounts.hidepid.clone(),
         cgroup_layout: Some(mounts.layout()),
         cgroup_mount: mounts.point(),
         heap_state: heap::state(),
-        ..host.clone()
+        ..boot.host.clone()
     }
 }
 
@@ -97,21 +136,15 @@ fn machine() -> Option<String> {
     Some(nix::sys::utsname::uname().ok()?.machine().to_str()?.to_owned())
 }
 
-/// A file's text without the white space around it.
-pub(in crate::capture) fn line(path: &Path) -> Option<String> {
-    let text = fs::read(path).ok()?;
-    Some(printable(text.trim_ascii()).into_owned())
-}
-
-fn uptime(procfs: &Path) -> Option<u64> {
-    let text = line(&procfs.join("uptime"))?;
+fn uptime(files: &HostFiles<'_>) -> Option<u64> {
+    let text = files.line_of_procfs("uptime")?;
     let seconds = f64::from_str(text.split(' ').next()?).ok()?;
-    u64::try_from(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
+    Some(nanoseconds(Duration::try_from_secs_f64(seconds).ok()?))
 }
 
 /// A run-time switch by its sysctl; `None` if that does not exist.
-fn switch(procfs: &Path, sysctl: &str) -> Option<Switch> {
-    match fs::read(procfs.join("sys/kernel").join(sysctl)) {
+fn switch(files: &HostFiles<'_>, sysctl: &str) -> Option<Switch> {
+    match files.read(&files.roots.procfs.join("sys/kernel").join(sysctl)) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(_) => Some(Switch::Unknown),
         Ok(text) => Some(match text.trim_ascii() {
@@ -122,77 +155,39 @@ fn switch(procfs: &Path, sysctl: &str) -> Option<Switch> {
     }
 }
 
-/// A switch of this kernel whose sysctl does not exist. Where the option is built in, the sysctl is hidden.
-fn without_sysctl(release: Option<&str>, kconfig: &Kconfig, option: &str) -> Switch {
-    // A procfs with the mount option `subset=pid` has no sysctl at all.
-    let has_sysctls = release.is_some();
-    if has_sysctls && kconfig.built(option) != Built::On { Switch::ConfigOff } else { Switch::Unknown }
-}
-
-/// Delay accounting. Its sysctl exists since Linux 5.14; older kernels enable it wherever it is built in,
-/// unless the command line disables it.
-fn delay_accounting(sysctl: Option<Switch>, release: Option<&str>, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
-    let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "nodelayacct"));
-    match sysctl {
-        Some(switch) => switch,
-        None if at_least(release, (5, 14)) => without_sysctl(release, kconfig, "TASK_DELAY_ACCT"),
-        None => match kconfig.built("TASK_DELAY_ACCT") {
-            Built::Off => Switch::ConfigOff,
-            Built::On if disabled_at_boot() => Switch::RuntimeOff,
-            Built::On => Switch::On,
-            Built::Unknown => Switch::Unknown,
-        },
-    }
-}
-
-/// Pressure accounting. If it is disabled, its files cannot be read or do not exist.
-fn pressure_switch(procfs: &Path, cmdline: Option<&str>, kconfig: &Kconfig) -> Switch {
-    let disabled_at_boot = || cmdline.is_some_and(|line| line.split(' ').any(|word| word == "psi=0"));
-    match fs::read(procfs.join("pressure/cpu")) {
-        Ok(_) => Switch::On,
-        Err(error) if error.kind() != ErrorKind::NotFound => Switch::RuntimeOff,
-        Err(_) if disabled_at_boot() => Switch::RuntimeOff,
-        Err(_) => match kconfig.built("PSI") {
-            Built::On => Switch::RuntimeOff,
-            Built::Off => Switch::ConfigOff,
-            Built::Unknown => Switch::Unknown,
-        },
-    }
-}
-
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Whether this process is in the initial PID namespace; `None` if that is unknown.
-pub(in crate::capture) fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
+pub(crate) fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
     let link = fs::read_link(procfs.join("self/ns/pid")).ok()?;
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
 }
 
 /// The kernel threads with names that this kernel prints in full.
-pub(in crate::capture) fn whole_names(host: &HostContext) -> WholeNames {
+pub(crate) fn whole_names(host: &HostContext) -> WholeNames {
     let since = |version| at_least(host.kernel_release.as_deref(), version);
     WholeNames { kthreads: since((5, 17)), workqueue_workers: since((6, 11)) }
 }
 
-fn count_listed(path: &Path) -> Option<u64> {
-    u64::try_from(cpu_list(line(path)?.as_bytes())?.len()).ok()
+/// The CPUs or nodes that are online.
+fn listed(files: &HostFiles<'_>, devices: &str) -> Option<Vec<u32>> {
+    cpu_list(files.line_of_sysfs(&format!("devices/system/{devices}/online"))?.as_bytes())
 }
 
-fn governors(sysfs: &Path) -> Option<BTreeMap<String, String>> {
-    let cpus = cpu_list(line(&sysfs.join("devices/system/cpu/online"))?.as_bytes())?;
-    let governor = |cpu: u32| {
-        let path = sysfs.join(format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"));
-        Some((cpu.to_string(), line(&path)?))
+fn governors(files: &HostFiles<'_>, cpus: &[u32]) -> Option<BTreeMap<String, String>> {
+    let governor = |cpu: &u32| {
+        let governor = files.line_of_sysfs(&format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"))?;
+        Some((cpu.to_string(), governor))
     };
-    Some(cpus.into_iter().filter_map(governor).collect::<BTreeMap<_, _>>()).filter(|map| !map.is_empty())
+    Some(cpus.iter().filter_map(governor).collect::<BTreeMap<_, _>>()).filter(|map| !map.is_empty())
 }
 
-fn tunables(procfs: &Path) -> Option<BTreeMap<String, String>> {
-    let entries = fs::read_dir(procfs.join("sys/kernel")).ok()?.flatten();
+fn tunables(files: &HostFiles<'_>) -> Option<BTreeMap<String, String>> {
+    let entries = files.entries(&files.roots.procfs.join("sys/kernel")).ok()?.flatten();
     let tunables = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok().filter(|name| name.starts_with("sched_"))?;
-        Some((name, line(&entry.path())?))
+        Some((name, files.line(&entry.path())?))
     });
     Some(tunables.collect())
 }
@@ -202,9 +197,8 @@ struct Table(BTreeMap<String, String>);
 
 impl Table {
     /// Reads the file; the first line of a key counts.
-    fn read(path: &Path) -> Self {
-        let text = fs::read(path).unwrap_or_default();
-        let text = printable(&text);
+    fn read(files: &HostFiles<'_>, name: &str) -> Self {
+        let text = files.line_of_procfs(name).unwrap_or_default();
         let pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
         Self(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
     }
@@ -221,7 +215,19 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::options::Roots;
     use super::*;
+
+    /// A kernel of this release, with the configuration in `dir`.
+    fn booted(dir: &tempfile::TempDir, release: &str, cmdline: Option<&str>) -> BootConstants {
+        let roots = Roots { procfs: dir.path().to_owned(), ..Roots::default() };
+        let host = HostContext {
+            kernel_release: Some(release.to_owned()),
+            kernel_cmdline: cmdline.map(str::to_owned),
+            ..HostContext::default()
+        };
+        BootConstants { kconfig: Kconfig::read(&HostFiles::new(&roots), dir.path(), Some(release)), host }
+    }
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, HostContext) {
         let dir = tempfile::tempdir().unwrap();
@@ -231,7 +237,8 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
-        let host = read(&roots, &Mounts::read(&roots), &BootConstants::read(&roots));
+        let files = HostFiles::new(&roots);
+        let host = read(&files, &Mounts::read(&files), &BootConstants::read(&files));
         (dir, host)
     }
 
@@ -301,8 +308,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = |text: &str| {
             fs::write(dir.path().join("config-6.12"), text).unwrap();
-            let kconfig = Kconfig::read(dir.path(), dir.path(), Some("6.12"));
-            [Some("6.12"), None].map(|release| without_sysctl(release, &kconfig, "SCHEDSTATS"))
+            let mut boot = booted(&dir, "6.12", None);
+            let with_sysctls = boot.without_sysctl("SCHEDSTATS");
+            boot.host.kernel_release = None;
+            [with_sysctls, boot.without_sysctl("SCHEDSTATS")]
         };
         assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), [Switch::Unknown; 2]);
         let without = config("# CONFIG_SCHEDSTATS is not set\n");
@@ -312,7 +321,8 @@ mod tests {
     #[test]
     fn a_recorded_tree_has_no_properties_of_the_machine_that_reads_it() {
         let roots = Roots::default();
-        let live = read(&roots, &Mounts::default(), &BootConstants::read(&roots));
+        let files = HostFiles::new(&roots);
+        let live = read(&files, &Mounts::default(), &BootConstants::read(&files));
         assert_eq!((live.arch.as_deref(), live.clock_ticks_per_second), (Some(std::env::consts::ARCH), Some(100)));
         assert!(live.page_size.is_some_and(|bytes| bytes.is_power_of_two() && bytes >= 4096));
         let (_dir, recorded) = tree(&[("proc/self/ns/pid", "")]);
@@ -351,8 +361,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let switch = |release: &str, config: &str, cmdline: Option<&str>| {
             fs::write(dir.path().join(format!("config-{release}")), config).unwrap();
-            let kconfig = Kconfig::read(dir.path(), dir.path(), Some(release));
-            delay_accounting(None, Some(release), cmdline, &kconfig)
+            booted(&dir, release, cmdline).delay_accounting_without_sysctl()
         };
         let (built, not_built) = ("CONFIG_TASK_DELAY_ACCT=y\n", "# CONFIG_TASK_DELAY_ACCT is not set\n");
         for (config, cmdline, expected) in [

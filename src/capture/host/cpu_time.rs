@@ -1,14 +1,14 @@
 //! CPU time of the host, from `/proc/stat` and `/proc/schedstat`.
 
-use std::path::Path;
+use std::thread;
 use std::time::Duration;
-use std::{fs, thread};
 
 use nix::time::{ClockId, clock_gettime};
 
 use super::super::options::Tree;
 use super::super::procfs::text::{lines, unsigned, words};
 use super::super::start::nanoseconds;
+use super::files::HostFiles;
 use crate::model::HostCpuTime;
 
 /// Versions of `/proc/schedstat` whose `cpu` lines are known; they differ in `domain` lines only
@@ -19,11 +19,11 @@ const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
 ///
 /// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so that the
 /// time since this thread got its CPU, such as that of starting up, would count as later than it was.
-pub(in crate::capture) fn read(procfs: &Path, tree: Tree) -> Option<HostCpuTime> {
+pub(crate) fn read(files: &HostFiles<'_>) -> Option<HostCpuTime> {
     thread::sleep(Duration::from_micros(1));
-    let text = |name: &str| fs::read(procfs.join(name)).unwrap_or_default();
+    let text = |name: &str| files.read(&files.roots.procfs.join(name)).unwrap_or_default();
     let time = parse(&text("stat"), &text("schedstat"));
-    (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), ..time })
+    (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(files.roots.tree()), ..time })
 }
 
 fn own(tree: Tree) -> Option<u64> {
@@ -32,7 +32,7 @@ fn own(tree: Tree) -> Option<u64> {
 }
 
 /// The values in these texts of both files.
-pub(in crate::capture) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
+pub(crate) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
     let after = |key: &[u8]| lines(stat).find_map(|line| line.strip_prefix(key));
     let times = after(b"cpu ").unwrap_or_default();
     let (run_ns, wait_ns) = times_of_tasks(schedstat).unzip();
@@ -75,6 +75,7 @@ fn column(line: &[u8], number: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::options::Roots;
     use super::*;
 
     /// Linux 6.18, two CPUs; the line `intr` cut.
@@ -133,6 +134,7 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
             assert_eq!(tasks(&SCHEDSTAT.replace(from, to)), (None, None), "{to}");
         }
         assert_eq!(parse(b"cpu x\nprocesses\n", b"version 15"), HostCpuTime::default());
-        assert_eq!(read(Path::new("/nonexistent"), Tree::Elsewhere), None);
+        let roots = Roots { procfs: "/nonexistent".into(), ..Roots::default() };
+        assert_eq!(read(&HostFiles::new(&roots)), None);
     }
 }

@@ -1,11 +1,11 @@
 //! The configuration of the running kernel, if it can be read.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
 
+use super::files::HostFiles;
 use crate::model::Built;
 
 /// Longer texts are cut: a configuration has about 300 KB.
@@ -15,9 +15,9 @@ pub(in crate::capture) struct Kconfig(Option<String>);
 
 impl Kconfig {
     /// Reads `/proc/config.gz`, else `/boot/config-<release>`.
-    pub(in crate::capture) fn read(procfs: &Path, boot: &Path, release: Option<&str>) -> Self {
-        let zipped = || text_of(GzDecoder::new(File::open(procfs.join("config.gz")).ok()?));
-        let plain = || text_of(File::open(boot.join(format!("config-{}", release?))).ok()?);
+    pub(in crate::capture) fn read(files: &HostFiles<'_>, boot: &Path, release: Option<&str>) -> Self {
+        let zipped = || text_of(GzDecoder::new(files.open(&files.roots.procfs.join("config.gz")).ok()?));
+        let plain = || text_of(files.open(&boot.join(format!("config-{}", release?))).ok()?);
         Self(zipped().or_else(plain))
     }
 
@@ -40,6 +40,7 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
+    use super::super::super::options::Roots;
     use super::*;
 
     const TEXT: &str = "# CONFIG_SCHEDSTATS is not set\nCONFIG_TASK_XACCT=y\nCONFIG_TASK_XACCT_MORE=m\n";
@@ -51,13 +52,15 @@ mod tests {
     #[test]
     fn an_option_is_on_off_or_unknown() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(options(&Kconfig::read(dir.path(), dir.path(), Some("6.1"))), [Built::Unknown; 3]);
+        let roots = Roots { procfs: dir.path().to_owned(), ..Roots::default() };
+        let files = HostFiles::new(&roots);
+        assert_eq!(options(&Kconfig::read(&files, dir.path(), Some("6.1"))), [Built::Unknown; 3]);
         fs::write(dir.path().join("config-6.1"), TEXT).unwrap();
         let expected = [Built::On, Built::Off, Built::Off];
-        assert_eq!(options(&Kconfig::read(dir.path(), dir.path(), Some("6.1"))), expected);
+        assert_eq!(options(&Kconfig::read(&files, dir.path(), Some("6.1"))), expected);
         let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         zip.write_all(TEXT.as_bytes()).unwrap();
         fs::write(dir.path().join("config.gz"), zip.finish().unwrap()).unwrap();
-        assert_eq!(options(&Kconfig::read(dir.path(), Path::new("/nonexistent"), None)), expected);
+        assert_eq!(options(&Kconfig::read(&files, Path::new("/nonexistent"), None)), expected);
     }
 }

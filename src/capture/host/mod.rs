@@ -3,6 +3,7 @@
 pub(super) mod cgroup;
 pub(super) mod context;
 pub(super) mod cpu_time;
+pub(super) mod files;
 mod heap;
 mod kconfig;
 pub(super) mod mounts;

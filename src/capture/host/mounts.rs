@@ -2,20 +2,19 @@
 //! (proc_pid_mountinfo(5)).
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::super::options::Roots;
+use super::files::HostFiles;
 use crate::model::{CgroupLayout, kernel_bytes, printable};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::capture) struct Mounts {
+pub(crate) struct Mounts {
     unified: Option<Mount>,
     /// Each with its controllers.
     legacy: Vec<(Vec<String>, Mount)>,
     /// The option `hidepid` of the procfs.
-    hidepid: Option<String>,
+    pub(super) hidepid: Option<String>,
 }
 
 /// One mounted hierarchy.
@@ -30,9 +29,10 @@ struct Mount {
 }
 
 impl Mounts {
-    /// Reads the mounts under `roots`. An explicit cgroup root counts as version 2.
-    pub(in crate::capture) fn read(roots: &Roots) -> Self {
-        let text = fs::read(roots.procfs.join("self/mountinfo")).unwrap_or_default();
+    /// Reads the mounts. An explicit cgroup root counts as version 2.
+    pub(crate) fn read(files: &HostFiles<'_>) -> Self {
+        let roots = files.roots;
+        let text = files.read(&roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
         for line in printable(&text).lines().filter_map(Line::parse) {
             match line.file_system {
@@ -52,11 +52,7 @@ impl Mounts {
         mounts
     }
 
-    pub(in crate::capture) fn hidepid(&self) -> Option<String> {
-        self.hidepid.clone()
-    }
-
-    pub(in crate::capture) fn layout(&self) -> CgroupLayout {
+    pub(crate) fn layout(&self) -> CgroupLayout {
         match (&self.unified, self.legacy.is_empty()) {
             (Some(_), true) => CgroupLayout::Unified,
             (Some(_), false) => CgroupLayout::Hybrid,
@@ -66,19 +62,19 @@ impl Mounts {
     }
 
     /// Mount point of version 2, or else of a hierarchy of version 1.
-    pub(in crate::capture) fn point(&self) -> Option<String> {
+    pub(crate) fn point(&self) -> Option<String> {
         let legacy = self.legacy.first().map(|(_, mount)| mount);
         let point = self.unified.as_ref().or(legacy)?.point.as_os_str();
         Some(printable(point.as_bytes()).into_owned())
     }
 
     /// The directory of a cgroup in version 2.
-    pub(in crate::capture) fn unified(&self, cgroup: &str) -> Option<PathBuf> {
+    pub(crate) fn unified(&self, cgroup: &str) -> Option<PathBuf> {
         self.unified.as_ref()?.directory(cgroup)
     }
 
     /// The directory of a cgroup in the version 1 hierarchy of `controller`.
-    pub(in crate::capture) fn legacy(&self, controller: &str, cgroup: &str) -> Option<PathBuf> {
+    pub(crate) fn legacy(&self, controller: &str, cgroup: &str) -> Option<PathBuf> {
         let has = |(controllers, _): &&(Vec<String>, Mount)| controllers.iter().any(|one| one == controller);
         self.legacy.iter().find(has)?.1.directory(cgroup)
     }
@@ -138,13 +134,17 @@ fn unescaped(path: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::super::super::options::Roots;
     use super::*;
 
     fn mounts(text: &str) -> Mounts {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("self")).unwrap();
         fs::write(dir.path().join("self/mountinfo"), text).unwrap();
-        Mounts::read(&Roots { procfs: dir.path().to_owned(), sysfs: "/host/sys".into(), cgroupfs: None })
+        let roots = Roots { procfs: dir.path().to_owned(), sysfs: "/host/sys".into(), cgroupfs: None };
+        Mounts::read(&HostFiles::new(&roots))
     }
 
     const V2: &str = "35 29 0:31 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
@@ -170,7 +170,8 @@ mod tests {
         let root = procfs.display().to_string();
         let hidepid = |lines: &[String]| {
             fs::write(procfs.join("self/mountinfo"), lines.concat()).unwrap();
-            Mounts::read(&Roots { procfs: procfs.clone(), ..Roots::default() }).hidepid()
+            let roots = Roots { procfs: procfs.clone(), ..Roots::default() };
+            Mounts::read(&HostFiles::new(&roots)).hidepid
         };
         // Linux 6.18.
         assert_eq!(hidepid(&[line(&root, "rw,gid=27,hidepid=invisible")]).as_deref(), Some("invisible"));

@@ -1,20 +1,18 @@
 //! Pressure files: `/proc/pressure/*`, and `*.pressure` of a cgroup.
 
-use std::fs;
-use std::path::Path;
-
 use super::super::procfs::text::{lines, unsigned, words};
+use super::files::HostFiles;
 use crate::model::{PSI_HALF, Psi, PsiHalf, PsiResource, Value};
 
 /// Reads the host's pressure; `None` if no resource has any.
-pub(in crate::capture) fn host(procfs: &Path) -> Option<Psi> {
-    let psi = read(|resource| fs::read(procfs.join("pressure").join(resource)).ok());
+pub(crate) fn host(files: &HostFiles<'_>) -> Option<Psi> {
+    let psi = read(|resource| files.read(&files.roots.procfs.join("pressure").join(resource)).ok());
     (psi != Psi::default()).then_some(psi)
 }
 
 /// Reads the pressure of each resource with a readable file. If pressure accounting is disabled, the
 /// files exist but opening them fails.
-pub(in crate::capture) fn read(mut file: impl FnMut(&str) -> Option<Vec<u8>>) -> Psi {
+pub(crate) fn read(mut file: impl FnMut(&str) -> Option<Vec<u8>>) -> Psi {
     let mut parsed = |resource| file(resource).and_then(|text| parse(&text));
     Psi { cpu: parsed("cpu"), memory: parsed("memory"), io: parsed("io"), irq: parsed("irq") }
 }
@@ -46,6 +44,7 @@ fn number(text: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::options::Roots;
     use super::*;
 
     #[test]
@@ -78,6 +77,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{}", text.escape_ascii());
         }
-        assert_eq!(host(Path::new("/nonexistent")), None);
+        let roots = Roots { procfs: "/nonexistent".into(), ..Roots::default() };
+        assert_eq!(host(&HostFiles::new(&roots)), None);
     }
 }

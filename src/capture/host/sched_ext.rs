@@ -1,17 +1,14 @@
 //! `/sys/kernel/sched_ext`.
 
-use std::path::Path;
-
 use super::super::procfs::text::unsigned;
-use super::context::line;
+use super::files::HostFiles;
 use crate::model::{SCHED_EXT, SchedExtSysfs, Shape, Value};
 
 /// Reads the state of `sched_ext`; `None` if the kernel lacks it.
-pub(in crate::capture) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
-    let root = sysfs.join("kernel/sched_ext");
+pub(crate) fn read(files: &HostFiles<'_>) -> Option<SchedExtSysfs> {
     let mut state = SchedExtSysfs::default();
     for field in SCHED_EXT {
-        let Some(text) = line(&root.join(field.source)) else { continue };
+        let Some(text) = files.line_of_sysfs(&format!("kernel/sched_ext/{}", field.source)) else { continue };
         let value = match field.value_type.shape {
             Shape::Text => Some(Value::Text(text.into())),
             _ => unsigned(text.as_bytes()).map(Value::Unsigned),
@@ -26,19 +23,22 @@ pub(in crate::capture) fn read(sysfs: &Path) -> Option<SchedExtSysfs> {
 mod tests {
     use std::fs;
 
+    use super::super::super::options::Roots;
     use super::*;
     use crate::model::{CounterEvents, StateWord};
 
     #[test]
     fn a_loaded_scheduler_has_a_name_and_none_has_none() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read(dir.path()), None);
+        let roots = Roots { sysfs: dir.path().to_owned(), ..Roots::default() };
+        let files = HostFiles::new(&roots);
+        assert_eq!(read(&files), None);
         let root = dir.path().join("kernel/sched_ext");
         fs::create_dir_all(root.join("root")).unwrap();
         for (file, text) in [("state", "enabled\n"), ("enable_seq", "3\n"), ("root/ops", "minimal\n")] {
             fs::write(root.join(file), text).unwrap();
         }
-        let state = read(dir.path()).unwrap();
+        let state = read(&files).unwrap();
         assert_eq!((state.state, state.ops), (Some(StateWord("enabled".into())), Some(StateWord("minimal".into()))));
         assert_eq!((state.enable_seq, state.nr_rejected), (Some(CounterEvents(3)), None));
     }
