@@ -1,71 +1,119 @@
 //! Reads memory of other processes.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 
 use nix::errno::Errno;
+use nix::unistd::{SysconfVar, sysconf};
 
-/// The memory of the program that a process had when this was opened. If the process executes another program, nothing
-/// of that is read.
+/// Bits of a page in `pagemap` (`fs/proc/task_mmu.c`): in memory, swapped out, and of a file or shared memory.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const OF_FILE: u64 = 1 << 61;
+
+static PAGE: LazyLock<u64> = LazyLock::new(|| {
+    let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    size.and_then(|size| u64::try_from(size).ok()).expect("every machine has pages")
+});
+
+/// The memory of the program that a process had when these files were opened. If the process executes another program,
+/// nothing of that is read.
 #[derive(Debug)]
-pub(crate) struct AddressSpace(File);
+pub(crate) struct AddressSpace {
+    /// `/proc/PID/mem`.
+    pub(crate) memory: File,
+    /// `/proc/PID/pagemap`.
+    pub(crate) pages: File,
+}
 
 impl AddressSpace {
-    /// Opens the memory of process `pid`. What decides which of it is read has to be found out after that.
+    /// Fills `buffer` from `address`, if these pages are the program's alone and it has written to them. For others, the
+    /// kernel would have to ask a file system or the program itself, which may never answer.
     ///
     /// # Errors
-    /// Errors of opening `/proc/PID/mem`.
-    pub(crate) fn open(pid: u32) -> io::Result<Self> {
-        File::open(format!("/proc/{pid}/mem")).map(Self)
-    }
-
-    /// Fills `buffer` from `address`.
-    ///
-    /// # Errors
-    /// `EFAULT` if the range is not fully mapped, `ESRCH` if the program is gone.
+    /// `EFAULT` if it has no such pages, `ESRCH` if the program is gone.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
-        match self.0.read_at(buffer, address) {
-            Ok(read) if read == buffer.len() => Ok(()),
-            // `mem_rw` of `fs/proc/base.c`: the memory has no user any more.
-            Ok(0) => Err(Errno::ESRCH),
-            Ok(_) | Err(_) => Err(Errno::EFAULT),
+        let last =
+            u64::try_from(buffer.len()).ok().and_then(|length| address.checked_add(length)).ok_or(Errno::EFAULT)?;
+        for page in address / *PAGE..last.div_ceil(*PAGE) {
+            let mut entry = [0; 8];
+            // Beyond the last address, there are no entries either. Nothing is at the first one.
+            read_at(&self.pages, page * 8, &mut entry).or_else(|_| read_at(&self.pages, 0, &mut entry))?;
+            let entry = u64::from_ne_bytes(entry);
+            if entry & (PRESENT | SWAPPED) == 0 || entry & OF_FILE != 0 {
+                return Err(Errno::EFAULT);
+            }
         }
+        read_at(&self.memory, address, buffer)
+    }
+}
+
+fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), Errno> {
+    match file.read_at(buffer, offset) {
+        Ok(read) if read == buffer.len() => Ok(()),
+        // `mem_rw` and `pagemap_read` of `fs/proc`: the memory has no user any more.
+        Ok(0) => Err(Errno::ESRCH),
+        Ok(_) | Err(_) => Err(Errno::EFAULT),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    fn space_of(pid: u32) -> AddressSpace {
+        let [memory, pages] = ["mem", "pagemap"].map(|name| File::open(format!("/proc/{pid}/{name}")).unwrap());
+        AddressSpace { memory, pages }
+    }
+
+    /// Two private pages, of a file or of none.
+    fn two_pages(file: Option<&File>) -> *mut u8 {
+        let length = usize::try_from(*PAGE * 2).unwrap();
+        let descriptor = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
+        let flags = nix::libc::MAP_PRIVATE | if file.is_some() { 0 } else { nix::libc::MAP_ANONYMOUS };
+        let access = nix::libc::PROT_READ | nix::libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        unsafe { nix::libc::mmap(std::ptr::null_mut(), length, access, flags, descriptor, 0) }.cast()
+    }
 
     #[test]
     fn memory_is_read_whole_or_not_at_all() {
         let known = *b"0123456789abcdef";
         let address = known.as_ptr() as u64;
-        let space = AddressSpace::open(std::process::id()).unwrap();
+        let space = space_of(std::process::id());
         let mut copy = [0; 16];
         space.read(address, &mut copy).unwrap();
         assert_eq!(copy, known);
         for unmapped in [8, 1 << 63, u64::MAX] {
             assert_eq!(space.read(unmapped, &mut copy), Err(Errno::EFAULT), "{unmapped:#x}");
         }
-        assert!(AddressSpace::open(u32::MAX).is_err());
     }
 
     #[test]
-    fn a_range_that_ends_in_an_unmapped_page_is_not_half_read() {
-        // SAFETY: a new mapping of two pages at an address that the kernel chooses, and the removal of its second.
-        let page = unsafe {
-            let (length, flags) = (1 << 17, nix::libc::MAP_PRIVATE | nix::libc::MAP_ANONYMOUS);
-            let pages = nix::libc::mmap(std::ptr::null_mut(), length, nix::libc::PROT_READ, flags, -1, 0);
-            assert_eq!(nix::libc::munmap(pages.byte_add(1 << 16), 1 << 16), 0);
-            pages as u64
-        };
-        let space = AddressSpace::open(std::process::id()).unwrap();
-        assert_eq!(space.read(page, &mut [0; 8]), Ok(()));
-        assert_eq!(space.read(page + (1 << 16) - 4, &mut [0; 8]), Err(Errno::EFAULT));
+    fn only_pages_that_the_program_has_written_to_are_read() {
+        let space = space_of(std::process::id());
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(*PAGE * 2).unwrap();
+        let of_file = two_pages(Some(&file));
+        // SAFETY: the first of the two pages.
+        assert_eq!(unsafe { of_file.read_volatile() }, 0);
+        for pages in [two_pages(None), of_file] {
+            let address = pages as u64;
+            assert_eq!(space.read(address, &mut [0; 8]), Err(Errno::EFAULT), "it is no page of its own");
+            // SAFETY: the first of the two pages.
+            unsafe { pages.write_volatile(7) };
+            let mut copy = [0; 8];
+            assert_eq!((space.read(address, &mut copy), copy[0]), (Ok(()), 7));
+            assert_eq!(
+                space.read(address + *PAGE - 4, &mut copy),
+                Err(Errno::EFAULT),
+                "half of it is in the other page"
+            );
+        }
     }
 
     #[test]
@@ -73,9 +121,11 @@ mod tests {
         let script = "read line; exec cat";
         let mut shell = Command::new("sh");
         let mut process = shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let space = AddressSpace::open(process.id()).unwrap();
+        let space = space_of(process.id());
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap();
-        let start = u64::from_str_radix(maps.split_once('-').unwrap().0, 16).unwrap();
+        let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+        let end = stack.split([' ', '-']).nth(1).unwrap();
+        let start = u64::from_str_radix(end, 16).unwrap() - 64;
         assert_eq!(space.read(start, &mut [0; 8]), Ok(()));
         let mut input = process.stdin.take().unwrap();
         io::Write::write_all(&mut input, b"go\nx").unwrap();

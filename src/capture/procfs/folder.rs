@@ -1,14 +1,16 @@
 //! Directories of procfs as handles: files opened through a handle belong to the process for which the
 //! handle was opened, even after the kernel reuses its id.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{FileStat, Mode, fstatat};
 use nix::unistd::{AccessFlags, faccessat, read};
 
 use super::text::unsigned;
@@ -62,8 +64,18 @@ impl Folder {
         self.open_at(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Self)
     }
 
-    fn open_at(&self, name: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
+    /// Opens a file of this directory for reading.
+    pub(crate) fn file(&self, name: &str) -> Result<File, Errno> {
+        self.open_at(name, OFlag::O_RDONLY).map(File::from)
+    }
+
+    pub(crate) fn open_at(&self, name: &(impl NixPath + ?Sized), flags: OFlag) -> Result<OwnedFd, Errno> {
         openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty())
+    }
+
+    /// What the name leads to.
+    pub(crate) fn stat(&self, name: &str) -> Result<FileStat, Errno> {
+        fstatat(&self.0, name, AtFlags::empty())
     }
 
     /// The entries that are numbers, ascending.

@@ -1,26 +1,68 @@
 //! jemalloc in one process, shared by the workers that read parts of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+
+use super::super::super::process::Process;
+use super::super::super::procfs::folder::is_gone;
 use super::super::super::start::nanoseconds;
-use super::target::Target;
+use super::files::Files;
+use super::layout::TsdLayout;
+use super::machine::Machine;
+use super::mappings::file_mappings;
+use super::modules::{Module, modules};
+use super::pthread;
+use super::target::{Target, unread};
+use crate::model::ProbeFailure;
 use crate::sys::memory::AddressSpace;
 
 /// Timeout for stopping all threads of one process.
 const TIMEOUT: Duration = Duration::from_millis(250);
+/// The time for all files of one process, which can map any number of them.
+const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 
 /// The location of the counters in the threads of a process, and the remaining timeout.
 pub(in crate::capture) struct Attachment {
     pub(super) target: Target,
     /// The memory of the program that was examined.
     pub(super) space: AddressSpace,
+    /// That of [`pthread::pointer_behind_head`].
+    pub(super) pointer_behind_head: Option<i64>,
     left_ns: AtomicU64,
 }
 
 impl Attachment {
-    pub(super) fn new(target: Target, space: AddressSpace) -> Self {
-        Self { target, space, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
+    fn new(target: Target, space: AddressSpace, pointer_behind_head: Option<i64>) -> Self {
+        Self { target, space, pointer_behind_head, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
+    }
+
+    /// Finds jemalloc in a process.
+    pub(super) fn find(process: &Process, files: &Files) -> Result<Self, ProbeFailure> {
+        let space = address_space(process)?;
+        let program = process.folder.link(c"exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
+        let mappings = process.folder.file(c"maps").and_then(file_mappings);
+        let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
+        let modules = modules(mappings, &program);
+        let begin = Instant::now();
+        let mut failure = ProbeFailure::JemallocNotFound;
+        for module in &modules {
+            if begin.elapsed() > LONGEST_SEARCH {
+                return Err(ProbeFailure::DwarfParseFailure);
+            }
+            match files.layout(process, module) {
+                Ok(layout) => {
+                    let behind = pthread::pointer_behind_head(Machine::NATIVE, process, &modules);
+                    return Ok(Self::new(target(&space, module, &layout)?, space, behind));
+                }
+                Err(ProbeFailure::JemallocNotFound) => {}
+                // A library for another machine is mapped as data.
+                Err(ProbeFailure::ArchMismatch) if !module.is_program => {}
+                Err(tag) => failure = tag,
+            }
+        }
+        Err(failure)
     }
 
     /// The remaining timeout.
@@ -35,15 +77,56 @@ impl Attachment {
     }
 }
 
+/// The memory of a process. It is opened before anything is found out: the process can execute another program at any time,
+/// whose memory is none of what is found out about this one.
+fn address_space(process: &Process) -> Result<AddressSpace, ProbeFailure> {
+    let open = |name| process.folder.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
+    Ok(AddressSpace { memory: open(c"mem")?, pages: open(c"pagemap")? })
+}
+
+/// Why a file of a process could not be read. All of them need the privileges of an attachment.
+fn failure(errno: Errno, other: ProbeFailure) -> ProbeFailure {
+    match errno {
+        Errno::EACCES | Errno::EPERM => ProbeFailure::PtraceSeize,
+        errno if is_gone(errno) && other != ProbeFailure::ReadlinkFailure => ProbeFailure::PidMissing,
+        _ => other,
+    }
+}
+
+fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<Target, ProbeFailure> {
+    let distance = match layout.slot {
+        // The dynamic linker places the block of a library, and stores its offset in the slot.
+        Some(slot) if !module.is_program => {
+            let address = module.mapping.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
+            let mut word = [0; 8];
+            space.read(address.ok_or(ProbeFailure::TlsArithmetic)?, &mut word).map_err(unread)?;
+            i64::from_ne_bytes(word)
+        }
+        _ if module.is_program => layout.static_distance().ok_or(ProbeFailure::TlsArithmetic)?,
+        _ => return Err(ProbeFailure::TlsArithmetic),
+    };
+    // The dynamic linker has not filled the slot yet.
+    if distance == 0 { Err(ProbeFailure::TlsArithmetic) } else { Target::new(distance, layout.offsets) }
+}
+
+#[cfg(test)]
+impl Attachment {
+    /// Of this process, with counters at the thread pointer.
+    pub(super) fn of_this_process() -> Self {
+        use super::super::super::procfs::folder::Folder;
+        let target = Target::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
+        let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), std::process::id()).unwrap();
+        Self::new(target, address_space(&process).unwrap(), None)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::layouts::Offsets;
     use super::*;
 
     #[test]
     fn parts_of_a_process_share_one_timeout() {
-        let target = Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap();
-        let attachment = Attachment::new(target, AddressSpace::open(std::process::id()).unwrap());
+        let attachment = Attachment::of_this_process();
         attachment.spend(Duration::from_millis(240));
         assert_eq!(attachment.timeout_left(), Duration::from_millis(10));
         attachment.spend(Duration::from_secs(1));

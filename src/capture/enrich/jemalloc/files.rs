@@ -9,8 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use nix::sys::stat::{major, minor};
 use object::Object;
 
+use super::super::super::process::Process;
 use super::elf;
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
@@ -18,18 +20,22 @@ use super::modules::Module;
 use super::untrusted::{LimitedFile, open_regular};
 use crate::model::ProbeFailure;
 use crate::sys::maps::Mapping;
-use nix::sys::stat::{major, minor};
 
 type Examination = Result<TsdLayout, ProbeFailure>;
 
-/// Device, inode and path: some file systems use the same inode twice.
-type FileKey = ((u32, u32), u64, Vec<u8>);
+/// What a path leads to in one process: device and inode of its root directory, and its mount namespace.
+type RootKey = (u64, u64, u64);
+
+/// Device, inode and path of a file: some file systems use the same inode twice. With a root, together with the debug file
+/// that is there.
+type FileKey = ((u32, u32), u64, Vec<u8>, Option<RootKey>);
 
 /// Size, and the times of the last changes of content and inode, in seconds and nanoseconds. A file with equal ones is
 /// still the one that was examined: inodes are used again, and files are written anew.
 type FileVersion = [i64; 5];
 
-type Examined = (FileVersion, Examination);
+/// `None`: it has a separate debug file, and processes with another root may have another one.
+type Examined = (FileVersion, Option<Examination>);
 
 /// Layouts by file. Each version of a file is examined once, however many captures use it.
 #[derive(Default)]
@@ -50,17 +56,35 @@ impl Files {
 
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
-    pub(super) fn layout(&self, pid: u32, module: &Module) -> Examination {
-        let path = &module.mapping.path;
-        let mapped = (module.mapping.device, module.mapping.inode, path.clone());
-        if let Some((_, layout)) = self.known(mapped).get() {
+    pub(super) fn layout(&self, process: &Process, module: &Module) -> Examination {
+        let Mapping { device, inode, path, .. } = &module.mapping;
+        if let Some((_, Some(layout))) = self.known((*device, *inode, path.clone(), None)).get() {
             return layout.clone();
         }
-        let (file, metadata) = open(pid, module).ok_or(ProbeFailure::JemallocNotFound)?;
+        let (file, metadata) = open(process, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
-        let key = (device(&metadata), metadata.ino(), path.clone());
-        let examine = || self.unchanged(&key, &metadata).unwrap_or_else(|| (version(&metadata), look(pid, &file)));
-        self.known(key.clone()).get_or_init(examine).1.clone()
+        let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
+        let alone = self.examined(key(None), &metadata, || match debug_file(process, &file) {
+            None => Some(look(&file, None)),
+            Some(_) => None,
+        });
+        let together = || {
+            let together = || Some(look(&file, debug_file(process, &file)));
+            self.examined(key(Some(root(process)?)), &metadata, together)
+        };
+        alone.or_else(together).unwrap_or(Err(ProbeFailure::JemallocNotFound))
+    }
+
+    /// What this capture, or an earlier one, has found in the file, if that has not changed.
+    fn examined(
+        &self,
+        key: FileKey,
+        metadata: &Metadata,
+        examine: impl FnOnce() -> Option<Examination>,
+    ) -> Option<Examination> {
+        let known = self.known(key.clone());
+        let find = || self.unchanged(&key, metadata).unwrap_or_else(|| (version(metadata), examine()));
+        known.get_or_init(find).1.clone()
     }
 
     fn known(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
@@ -83,23 +107,24 @@ fn version(file: &Metadata) -> FileVersion {
     [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
 
+fn root(process: &Process) -> Option<RootKey> {
+    let [root, namespace] = [c"root", c"ns/mnt"].map(|name| process.folder.stat(name));
+    let root = root.ok()?;
+    Some((root.st_dev, root.st_ino, namespace.ok()?.st_ino))
+}
+
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
 /// its name in the process's own root.
-fn open(pid: u32, module: &Module) -> Option<(File, Metadata)> {
+pub(super) fn open(process: &Process, module: &Module) -> Option<(File, Metadata)> {
     let open = |path: &PathBuf| {
-        let file = open_regular(path)?;
+        let file = open_regular(&process.folder, path)?;
         let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
         Some((file, metadata))
     };
-    names(pid, module).iter().find_map(open)
-}
-
-fn names(pid: u32, module: &Module) -> [PathBuf; 2] {
-    let Mapping { start, end, .. } = module.mapping;
-    let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-    let program = || PathBuf::from(format!("/proc/{pid}/exe"));
-    let named = || rooted(pid, Path::new(OsStr::from_bytes(&module.mapping.path)));
-    [mapping, if module.is_program { program() } else { named() }]
+    let Mapping { start, end, path, .. } = &module.mapping;
+    let named = || rooted(Path::new(OsStr::from_bytes(path)));
+    let names = [format!("map_files/{start:x}-{end:x}").into(), if module.is_program { "exe".into() } else { named() }];
+    names.iter().find_map(open)
 }
 
 /// Whether a file is the mapped one. Some file systems without a disk of their own, such as btrfs and overlayfs, have
@@ -110,27 +135,26 @@ fn is_mapped(file: &Metadata, module: &Module) -> bool {
     file.ino() == module.mapping.inode && (device == mapped || !is_comparable)
 }
 
-/// A path in the process's own root.
-fn rooted(pid: u32, path: &Path) -> PathBuf {
-    Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
+/// A path in the process's own root, from its directory in procfs.
+fn rooted(path: &Path) -> PathBuf {
+    Path::new("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(pid: u32, file: &File) -> Result<TsdLayout, ProbeFailure> {
-    let owner = file.metadata().map_or(0, |file| file.uid());
+fn look(file: &File, debug: Option<File>) -> Examination {
     let file = LimitedFile::new(file);
     let (program, tls) = elf::open(Machine::NATIVE, &file)?;
-    let separate = program.build_id().ok().flatten().and_then(|id| separate(pid, owner, id));
-    let separate = separate.as_ref().map(LimitedFile::new);
-    let separate = separate.as_ref().and_then(|file| elf::File::parse(file).ok());
-    layout::locate(Machine::NATIVE, &program, tls, separate.as_ref())
+    let debug = debug.as_ref().map(LimitedFile::new);
+    let debug = debug.as_ref().and_then(|file| elf::File::parse(file).ok());
+    layout::locate(Machine::NATIVE, &program, tls, debug.as_ref())
 }
 
-/// The separate debug file of the program with that build id. It is found in the root of one process, and is believed
-/// for all with that program: only if it is of root, or of the user who owns the program.
-fn separate(pid: u32, owner: u32, id: &[u8]) -> Option<File> {
+/// The separate debug file of a program, by its build id, in the process's own root.
+fn debug_file(process: &Process, program: &File) -> Option<File> {
+    let program = LimitedFile::new(program);
+    let (program, _) = elf::open(Machine::NATIVE, &program).ok()?;
+    let id = program.build_id().ok().flatten()?;
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
-    let file = open_regular(rooted(pid, &path))?;
-    file.metadata().ok().filter(|file| [0, owner].contains(&file.uid()))?;
+    let file = open_regular(&process.folder, &rooted(&path))?;
     let belongs = {
         let limited = LimitedFile::new(&file);
         let debug = elf::File::parse(&limited).ok()?;
@@ -148,7 +172,12 @@ fn id_path(id: &[u8]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::procfs::folder::Folder;
     use super::*;
+
+    fn this_process() -> Process {
+        Process::open(&Folder::open("/proc".as_ref()).unwrap(), std::process::id()).unwrap()
+    }
 
     /// A module of this process: the file, mapped from a device.
     fn module(file: &Path, device: (u32, u32)) -> Module {
@@ -162,7 +191,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let device = file.as_file().metadata().unwrap().dev();
         let own = [major(device), minor(device)].map(|number| u32::try_from(number).unwrap());
-        let is_opened = |device| open(std::process::id(), &module(file.path(), device)).is_some();
+        let is_opened = |device| open(&this_process(), &module(file.path(), device)).is_some();
         assert!(is_opened((own[0], own[1])), "the mapped file itself");
         assert!(is_opened((0, 77)), "a file system without a disk");
         assert_eq!(is_opened((own[0] + 1, own[1])), own[0] == 0, "another disk");
@@ -173,8 +202,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (files, module) = (Files::default(), module(file.path(), (0, 7)));
         let now = || file.as_file().metadata().unwrap();
-        let key = (device(&now()), module.mapping.inode, module.mapping.path.clone());
-        assert_eq!(files.layout(std::process::id(), &module), Err(ProbeFailure::JemallocNotFound));
+        let key = (device(&now()), module.mapping.inode, module.mapping.path.clone(), None);
+        assert_eq!(files.layout(&this_process(), &module), Err(ProbeFailure::JemallocNotFound));
         files.begin_capture();
         assert!(files.unchanged(&key, &now()).is_some());
         std::fs::write(file.path(), "another program").unwrap();

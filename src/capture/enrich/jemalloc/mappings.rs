@@ -1,23 +1,20 @@
 //! The mappings of files in a process: from queries, or from the text of `maps`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 
 use memchr::memmem;
+use nix::errno::Errno;
 
+use crate::sys;
 use crate::sys::maps::{self, Mapping};
 
-/// The mappings of files in a process, by address.
-///
-/// # Errors
-/// Errors of opening and reading `/proc/PID/maps`.
-pub(super) fn file_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
-    let mut file = File::open(format!("/proc/{pid}/maps"))?;
+/// The mappings of files in the process whose `maps` this is, by address.
+pub(super) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, Errno> {
     // Whatever prevents queries, the text has its own errors.
-    maps::file_mappings(&file).or_else(|errno| {
-        tracing::trace!("reading the text of /proc/{pid}/maps: {errno}");
+    maps::file_mappings(&maps).or_else(|_| {
         let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
+        maps.read_to_end(&mut text).map_err(|error| sys::errno(&error))?;
         Ok(parse(&text).collect())
     })
 }

@@ -14,7 +14,6 @@ mod machine;
 mod mappings;
 mod modules;
 mod probe;
-mod process;
 mod pthread;
 mod target;
 mod untrusted;

@@ -13,7 +13,6 @@ use nix::unistd::getuid;
 use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
-use super::process::attach;
 use super::pthread;
 use crate::model::ProbeFailure;
 use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
@@ -71,8 +70,8 @@ impl<'f> Probe<'f> {
     fn find(&mut self, process: &Process) -> Option<Attachment> {
         self.summary.tgids_walked += 1;
         // The process chooses what is in its files.
-        let attached = catch_unwind(AssertUnwindSafe(|| attach(process.id, self.files)));
-        match attached.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
+        let found = catch_unwind(AssertUnwindSafe(|| Attachment::find(process, self.files)));
+        match found.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
             Ok(attachment) => {
                 self.summary.jemalloc_detected += 1;
                 return Some(attachment);
@@ -98,7 +97,7 @@ impl<'f> Probe<'f> {
         let pointers = pointers.iter().copied().map(usable).chain(iter::repeat(None));
         let mut read = 0;
         for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
-            let known = known.or_else(|| pthread::thread_pointer(space, process, thread.tid));
+            let known = known.or_else(|| pthread::thread_pointer(attachment, process, thread.tid));
             let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
             match pointer.and_then(|pointer| target.read(space, pointer)) {
                 Ok((allocated, deallocated)) => {
@@ -211,10 +210,7 @@ mod tests {
     use std::process::Stdio;
 
     use super::super::super::super::procfs::folder::Folder;
-    use super::super::layouts::Offsets;
-    use super::super::target::Target;
     use super::*;
-    use crate::sys::memory::AddressSpace;
 
     /// What the probe counts for a process of one thread.
     fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
@@ -244,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
-        let attachment = Attachment::new(target(), AddressSpace::open(std::process::id()).unwrap());
+        let attachment = Attachment::of_this_process();
         attachment.spend(Duration::from_secs(1));
         let mut thread = ThreadState::default();
         thread.metrics.state = Some('D');
@@ -290,10 +286,6 @@ mod tests {
         let other = Process::new(2, Folder::open(dir.path()).unwrap());
         probe.finds_jemalloc(&other, &[ThreadState { kernel_thread: true, ..ThreadState::default() }]);
         assert!(!sleeper.is_traced(), "any process of the walk is enough");
-    }
-
-    fn target() -> Target {
-        Target::new(0, Offsets { allocated: 0, deallocated: 8 }).unwrap()
     }
 
     /// A program with known counters: the ids of its threads, and what they allocated and freed.

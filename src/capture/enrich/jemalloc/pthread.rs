@@ -1,23 +1,95 @@
-//! Thread pointers that the C library tells: no thread is stopped for them.
+//! Thread pointers that glibc tells: no thread is stopped for them.
 //!
-//! Each thread of glibc tells the kernel where its list of robust locks is, which is a part of its `struct pthread`
-//! (nptl/descr.h), as the kernel has to find it when the thread exits. That structure is at the thread pointer of x86-64.
+//! Each thread of glibc tells the kernel where its list of robust locks is, because the kernel unlocks them when the thread
+//! exits. The head of the list is a part of the thread's `struct pthread` (nptl/descr.h of glibc).
+
+use std::fs::File;
+
+use object::{Object, ObjectSegment, ObjectSymbol};
 
 use super::super::super::process::Process;
-use crate::sys::memory::AddressSpace;
+use super::attachment::Attachment;
+use super::elf;
+use super::files;
+use super::machine::Machine;
+use super::modules::Module;
+use super::untrusted::LimitedFile;
 use crate::sys::robust;
 
-/// How far the head of the list is behind the thread's id, on every machine: `pid_t tid`, an unused one, and a pointer.
+/// How far the head of the list is behind the thread's id: `pid_t tid`, an unused one, and a pointer.
 const HEAD_BEHIND_ID: u64 = 16;
-/// How far it is behind the thread pointer.
-const HEAD_BEHIND_POINTER: u64 = 0x2e0;
+
+/// How far the thread pointer is behind the head of the list, in threads of this program; `None` if it has no glibc.
+pub(super) fn pointer_behind_head(machine: Machine, process: &Process, modules: &[Module]) -> Option<i64> {
+    match machine {
+        // It is at the start of the structure, which all versions have the same before the list.
+        Machine::X86_64 => Some(-0x2e0),
+        // It is at the end of the structure, which grows.
+        Machine::Aarch64 => {
+            let Described { size, id } = modules.iter().find_map(|module| {
+                let names = [&b"/libc.so"[..], b"/libc-", b"/libpthread"];
+                let is_library = names.iter().any(|name| memchr::memmem::find(&module.mapping.path, name).is_some());
+                let (file, _) = files::open(process, module).filter(|_| is_library || module.is_program)?;
+                described(&file)
+            })?;
+            Some(i64::from(size) - i64::from(id) - i64::try_from(HEAD_BEHIND_ID).ok()?)
+        }
+    }
+}
+
+/// What glibc describes for debuggers: the size of `struct pthread`, and the offset of `tid`.
+#[derive(Debug)]
+struct Described {
+    size: u32,
+    id: u32,
+}
+
+fn described(library: &File) -> Option<Described> {
+    let library = LimitedFile::new(library);
+    let file = elf::File::parse(&library).ok()?;
+    let word = |name: &[u8], at: u64| {
+        let mut symbols = file.dynamic_symbols().chain(file.symbols());
+        let address = symbols.find(|symbol| symbol.name_bytes() == Ok(name))?.address().checked_add(at)?;
+        let bytes = file.segments().find_map(|segment| segment.data_range(address, 4).ok().flatten())?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    };
+    // A description has the number of bits, the number of elements and the offset.
+    Some(Described { size: word(b"_thread_db_sizeof_pthread", 0)?, id: word(b"_thread_db_pthread_tid", 8)? })
+}
 
 /// The thread pointer of thread `tid`; `None` if glibc has not started it.
-pub(super) fn thread_pointer(space: &AddressSpace, process: &Process, tid: u32) -> Option<u64> {
-    let head = robust::list(tid).ok().filter(|_| cfg!(target_arch = "x86_64"))?;
+pub(super) fn thread_pointer(attachment: &Attachment, process: &Process, tid: u32) -> Option<u64> {
+    let behind = attachment.pointer_behind_head?;
+    let head = robust::list(tid).ok()?;
     let mut id = [0; 4];
-    space.read(head.checked_sub(HEAD_BEHIND_ID)?, &mut id).ok()?;
+    attachment.space.read(head.checked_sub(HEAD_BEHIND_ID)?, &mut id).ok()?;
     let id = u32::from_ne_bytes(id);
-    let is_its_id = || id == tid || process.innermost_id(tid) == Some(id);
-    is_its_id().then(|| head.checked_sub(HEAD_BEHIND_POINTER)).flatten()
+    let is_its_id = id == tid || process.innermost_id(tid) == Some(id);
+    head.checked_add_signed(behind).filter(|_| is_its_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip::{Missing, skipped};
+
+    #[test]
+    fn glibc_describes_where_it_has_the_id_of_a_thread() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let library =
+            maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc"));
+        let Some(described) = library.and_then(|path| described(&File::open(path).unwrap())) else {
+            return skipped(Missing::Kernel("glibc"));
+        };
+        let attachment = Attachment::of_this_process();
+        let tid = nix::unistd::gettid().as_raw().unsigned_abs();
+        let mut id = [0; 4];
+        let start = robust::list(tid).unwrap() - HEAD_BEHIND_ID - u64::from(described.id);
+        attachment.space.read(start + u64::from(described.id), &mut id).unwrap();
+        assert_eq!(u32::from_ne_bytes(id), tid, "{described:?}");
+        // The structure starts with the pointer to itself.
+        let mut own = [0; 8];
+        attachment.space.read(start, &mut own).unwrap();
+        assert_eq!(u64::from_ne_bytes(own) == start, cfg!(target_arch = "x86_64"), "{described:?}");
+    }
 }

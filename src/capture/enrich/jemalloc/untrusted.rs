@@ -11,14 +11,16 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use object::{ReadCache, ReadRef};
 
+use super::super::super::procfs::folder::Folder;
+
 /// How many bytes are read from one file at most, by one read and by all together. Debug information of large
 /// programs has hundreds of MiB; a sparse file can state any size.
 pub(super) const MAX_READ: u64 = 512 << 20;
 
 /// Opens a regular file for reading, and nothing else.
-pub(super) fn open_regular(path: impl AsRef<Path>) -> Option<File> {
+pub(super) fn open_regular(folder: &Folder, path: &Path) -> Option<File> {
     // `O_PATH` opens nothing: opening a FIFO waits for a writer, and opening a device can have an effect.
-    let place = File::from(open(path.as_ref(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?);
+    let place = File::from(folder.open_at(path, OFlag::O_PATH).ok()?);
     if !place.metadata().ok()?.is_file() {
         return None;
     }
@@ -85,10 +87,11 @@ mod tests {
         nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
         std::os::unix::fs::symlink(&fifo, &link).unwrap();
         std::fs::write(&file, "content").unwrap();
+        let folder = Folder::open("/".as_ref()).unwrap();
         for refused in [&*fifo, &*link, dir.path(), Path::new("/dev/zero"), &dir.path().join("none")] {
-            assert!(open_regular(refused).is_none(), "{}", refused.display());
+            assert!(open_regular(&folder, refused).is_none(), "{}", refused.display());
         }
-        assert_eq!(std::io::read_to_string(open_regular(&file).unwrap()).unwrap(), "content");
+        assert_eq!(std::io::read_to_string(open_regular(&folder, &file).unwrap()).unwrap(), "content");
     }
 
     /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
