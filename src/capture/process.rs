@@ -84,15 +84,6 @@ impl Process {
         }
     }
 
-    /// The id of its thread `tid` in the PID namespace that the process is in.
-    pub(super) fn innermost_id(&self, tid: u32) -> Option<u32> {
-        let (tasks, mut status) = (self.folder.folder("task").ok()?, Vec::new());
-        let status = Numbered::new(&tasks, tid).read("status", &mut status).ok()?;
-        let ids = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
-        let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(text::unsigned);
-        last.and_then(|id| u32::try_from(id).ok())
-    }
-
     /// Counts and logs a file that could not be read, of a thread or (with the leader's id) of the process.
     pub(super) fn unread(&self, tid: u32, file: SourceFile, errno: Errno, tally: &Tally) {
         tracing::debug!(file = file.name(), pid = self.id, tid, process = ?self.name(), errno = ?errno, "cannot read");

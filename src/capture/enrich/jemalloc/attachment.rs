@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::super::super::process::Process;
-use super::super::super::procfs::folder::is_gone;
+use super::super::super::procfs::folder::{Folder, is_gone};
 use super::super::super::start::nanoseconds;
 use super::files::Files;
 use super::layout::TsdLayout;
@@ -39,10 +38,10 @@ impl Attachment {
     }
 
     /// Finds jemalloc in a process.
-    pub(super) fn find(process: &Process, files: &Files) -> Result<Self, ProbeFailure> {
-        let space = address_space(process)?;
-        let program = process.folder.link(c"exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
-        let mappings = process.folder.file(c"maps").and_then(file_mappings);
+    pub(super) fn find(folder: &Folder, files: &Files) -> Result<Self, ProbeFailure> {
+        let space = address_space(folder)?;
+        let program = folder.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
+        let mappings = folder.file("maps").and_then(file_mappings);
         let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
         let modules = modules(mappings, &program);
         let begin = Instant::now();
@@ -51,9 +50,9 @@ impl Attachment {
             if begin.elapsed() > LONGEST_SEARCH {
                 return Err(ProbeFailure::DwarfParseFailure);
             }
-            match files.layout(process, module) {
+            match files.layout(folder, module) {
                 Ok(layout) => {
-                    let behind = pthread::pointer_behind_head(Machine::NATIVE, process, &modules);
+                    let behind = pthread::pointer_behind_head(Machine::NATIVE, folder, &modules);
                     return Ok(Self::new(target(&space, module, &layout)?, space, behind));
                 }
                 Err(ProbeFailure::JemallocNotFound) => {}
@@ -79,9 +78,9 @@ impl Attachment {
 
 /// The memory of a process. It is opened before anything is found out: the process can execute another program at any time,
 /// whose memory is none of what is found out about this one.
-fn address_space(process: &Process) -> Result<AddressSpace, ProbeFailure> {
-    let open = |name| process.folder.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
-    Ok(AddressSpace { memory: open(c"mem")?, pages: open(c"pagemap")? })
+fn address_space(folder: &Folder) -> Result<AddressSpace, ProbeFailure> {
+    let open = |name| folder.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
+    Ok(AddressSpace { memory: open("mem")?, pages: open("pagemap")? })
 }
 
 /// Why a file of a process could not be read. All of them need the privileges of an attachment.
@@ -113,10 +112,8 @@ fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<T
 impl Attachment {
     /// Of this process, with counters at the thread pointer.
     pub(super) fn of_this_process() -> Self {
-        use super::super::super::procfs::folder::Folder;
         let target = Target::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
-        let process = Process::open(&Folder::open("/proc".as_ref()).unwrap(), std::process::id()).unwrap();
-        Self::new(target, address_space(&process).unwrap(), None)
+        Self::new(target, address_space(&Folder::open("/proc/self".as_ref()).unwrap()).unwrap(), None)
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use nix::sys::stat::{major, minor};
 use object::Object;
 
-use super::super::super::process::Process;
+use super::super::super::procfs::folder::Folder;
 use super::elf;
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
@@ -56,21 +56,21 @@ impl Files {
 
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
-    pub(super) fn layout(&self, process: &Process, module: &Module) -> Examination {
+    pub(super) fn layout(&self, folder: &Folder, module: &Module) -> Examination {
         let Mapping { device, inode, path, .. } = &module.mapping;
         if let Some((_, Some(layout))) = self.known((*device, *inode, path.clone(), None)).get() {
             return layout.clone();
         }
-        let (file, metadata) = open(process, module).ok_or(ProbeFailure::JemallocNotFound)?;
+        let (file, metadata) = open(folder, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
         let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
-        let alone = self.examined(key(None), &metadata, || match debug_file(process, &file) {
+        let alone = self.examined(key(None), &metadata, || match debug_file(folder, &file) {
             None => Some(look(&file, None)),
             Some(_) => None,
         });
         let together = || {
-            let together = || Some(look(&file, debug_file(process, &file)));
-            self.examined(key(Some(root(process)?)), &metadata, together)
+            let together = || Some(look(&file, debug_file(folder, &file)));
+            self.examined(key(Some(root(folder)?)), &metadata, together)
         };
         alone.or_else(together).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
@@ -107,17 +107,17 @@ fn version(file: &Metadata) -> FileVersion {
     [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
 
-fn root(process: &Process) -> Option<RootKey> {
-    let [root, namespace] = [c"root", c"ns/mnt"].map(|name| process.folder.stat(name));
+fn root(folder: &Folder) -> Option<RootKey> {
+    let [root, namespace] = ["root", "ns/mnt"].map(|name| folder.stat(name));
     let root = root.ok()?;
     Some((root.st_dev, root.st_ino, namespace.ok()?.st_ino))
 }
 
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
 /// its name in the process's own root.
-pub(super) fn open(process: &Process, module: &Module) -> Option<(File, Metadata)> {
+pub(super) fn open(folder: &Folder, module: &Module) -> Option<(File, Metadata)> {
     let open = |path: &PathBuf| {
-        let file = open_regular(&process.folder, path)?;
+        let file = open_regular(folder, path)?;
         let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
         Some((file, metadata))
     };
@@ -149,12 +149,12 @@ fn look(file: &File, debug: Option<File>) -> Examination {
 }
 
 /// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file(process: &Process, program: &File) -> Option<File> {
+fn debug_file(folder: &Folder, program: &File) -> Option<File> {
     let program = LimitedFile::new(program);
     let (program, _) = elf::open(Machine::NATIVE, &program).ok()?;
     let id = program.build_id().ok().flatten()?;
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
-    let file = open_regular(&process.folder, &rooted(&path))?;
+    let file = open_regular(folder, &rooted(&path))?;
     let belongs = {
         let limited = LimitedFile::new(&file);
         let debug = elf::File::parse(&limited).ok()?;
@@ -172,11 +172,10 @@ fn id_path(id: &[u8]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::procfs::folder::Folder;
     use super::*;
 
-    fn this_process() -> Process {
-        Process::open(&Folder::open("/proc".as_ref()).unwrap(), std::process::id()).unwrap()
+    fn this_process() -> Folder {
+        Folder::open("/proc/self".as_ref()).unwrap()
     }
 
     /// A module of this process: the file, mapped from a device.

@@ -70,7 +70,7 @@ impl<'f> Probe<'f> {
     fn find(&mut self, process: &Process) -> Option<Attachment> {
         self.summary.tgids_walked += 1;
         // The process chooses what is in its files.
-        let found = catch_unwind(AssertUnwindSafe(|| Attachment::find(process, self.files)));
+        let found = catch_unwind(AssertUnwindSafe(|| Attachment::find(&process.folder, self.files)));
         match found.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
             Ok(attachment) => {
                 self.summary.jemalloc_detected += 1;
@@ -93,11 +93,11 @@ impl<'f> Probe<'f> {
         threads: &mut [ThreadState],
         pointers: &[Option<u64>],
     ) {
-        let Attachment { target, space, .. } = attachment;
+        let Attachment { target, space, pointer_behind_head: behind, .. } = attachment;
         let pointers = pointers.iter().copied().map(usable).chain(iter::repeat(None));
         let mut read = 0;
         for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
-            let known = known.or_else(|| pthread::thread_pointer(attachment, process, thread.tid));
+            let known = known.or_else(|| pthread::thread_pointer(space, (*behind)?, &process.folder, thread.tid));
             let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
             match pointer.and_then(|pointer| target.read(space, pointer)) {
                 Ok((allocated, deallocated)) => {

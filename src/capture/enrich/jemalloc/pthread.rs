@@ -7,20 +7,21 @@ use std::fs::File;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-use super::super::super::process::Process;
-use super::attachment::Attachment;
+use super::super::super::procfs::folder::{Folder, Numbered};
+use super::super::super::procfs::text;
 use super::elf;
 use super::files;
 use super::machine::Machine;
 use super::modules::Module;
 use super::untrusted::LimitedFile;
+use crate::sys::memory::AddressSpace;
 use crate::sys::robust;
 
 /// How far the head of the list is behind the thread's id: `pid_t tid`, an unused one, and a pointer.
 const HEAD_BEHIND_ID: u64 = 16;
 
 /// How far the thread pointer is behind the head of the list, in threads of this program; `None` if it has no glibc.
-pub(super) fn pointer_behind_head(machine: Machine, process: &Process, modules: &[Module]) -> Option<i64> {
+pub(super) fn pointer_behind_head(machine: Machine, folder: &Folder, modules: &[Module]) -> Option<i64> {
     match machine {
         // It is at the start of the structure, which all versions have the same before the list.
         Machine::X86_64 => Some(-0x2e0),
@@ -29,7 +30,7 @@ pub(super) fn pointer_behind_head(machine: Machine, process: &Process, modules: 
             let Described { size, id } = modules.iter().find_map(|module| {
                 let names = [&b"/libc.so"[..], b"/libc-", b"/libpthread"];
                 let is_library = names.iter().any(|name| memchr::memmem::find(&module.mapping.path, name).is_some());
-                let (file, _) = files::open(process, module).filter(|_| is_library || module.is_program)?;
+                let (file, _) = files::open(folder, module).filter(|_| is_library || module.is_program)?;
                 described(&file)
             })?;
             Some(i64::from(size) - i64::from(id) - i64::try_from(HEAD_BEHIND_ID).ok()?)
@@ -57,19 +58,28 @@ fn described(library: &File) -> Option<Described> {
     Some(Described { size: word(b"_thread_db_sizeof_pthread", 0)?, id: word(b"_thread_db_pthread_tid", 8)? })
 }
 
-/// The thread pointer of thread `tid`; `None` if glibc has not started it.
-pub(super) fn thread_pointer(attachment: &Attachment, process: &Process, tid: u32) -> Option<u64> {
-    let behind = attachment.pointer_behind_head?;
+/// The thread pointer of thread `tid`, so far `behind` the head of its list; `None` if glibc has not started it.
+pub(super) fn thread_pointer(space: &AddressSpace, behind: i64, folder: &Folder, tid: u32) -> Option<u64> {
     let head = robust::list(tid).ok()?;
     let mut id = [0; 4];
-    attachment.space.read(head.checked_sub(HEAD_BEHIND_ID)?, &mut id).ok()?;
+    space.read(head.checked_sub(HEAD_BEHIND_ID)?, &mut id).ok()?;
     let id = u32::from_ne_bytes(id);
-    let is_its_id = id == tid || process.innermost_id(tid) == Some(id);
+    let is_its_id = id == tid || innermost_id(folder, tid) == Some(id);
     head.checked_add_signed(behind).filter(|_| is_its_id)
+}
+
+/// The id of a thread in the PID namespace that its process is in.
+fn innermost_id(folder: &Folder, tid: u32) -> Option<u32> {
+    let (tasks, mut status) = (folder.folder("task").ok()?, Vec::new());
+    let status = Numbered::new(&tasks, tid).read("status", &mut status).ok()?;
+    let ids = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
+    let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(text::unsigned);
+    last.and_then(|id| u32::try_from(id).ok())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::attachment::Attachment;
     use super::*;
     use crate::skip::{Missing, skipped};
 
