@@ -5,7 +5,7 @@
 
 use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
-use ctprof::window::{ExitedThread, Exits, PackedThreads, Recording, recorded, totals};
+use ctprof::window::{ExitedThread, Exits, JoinedValues, PackedThreads, Recording, join, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 mod formats;
@@ -42,7 +42,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     let record = |thread: &ThreadState| {
         let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(RECORDER);
         let (started, elapsed) = (thread.read_at_ns.unwrap_or(0), thread.span.map_or(0, |span| span.alive_ns));
-        ExitedThread::new(thread.clone(), ppid, started, elapsed)
+        ExitedThread { state: thread.clone(), ppid, started_monotonic_ns: started, elapsed_ns: elapsed }
     };
     let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
     let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each) };
@@ -62,7 +62,8 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
 fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     let options = Options::default();
     let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options));
-    let mut join = totals(&earlier.head, threads, &later.head, &totals_of).expect("two captures of one boot");
+    let join = join(&earlier.head, threads, &later.head, &totals_of, JoinedValues::Totals);
+    let mut join = join.expect("two captures of one boot");
     later.threads.into_iter().for_each(|thread| join.add(thread));
     let ends = join.finish(&later.head, &Exits::default());
     let candidate = Digest::new(later.head, ends.threads).since_baseline(ends.window);

@@ -15,7 +15,7 @@ use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
 use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
-use crate::window::{self, Exits, Join, Joined, PackedThreads};
+use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct Input<'o> {
@@ -70,7 +70,8 @@ impl<'o> Input<'o> {
         let path = later;
         let (earlier, later) = self.open_both(earlier, later)?;
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join = window::increases(&earlier, threads, later.head(), &self.totals()).map_err(usage_error)?;
+        let join = window::join(&earlier, threads, later.head(), &self.totals(), JoinedValues::Increases)
+            .map_err(usage_error)?;
         let (mut later, join) = self.load(later, &join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -120,7 +121,8 @@ impl<'o> Input<'o> {
 
     fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<(Digest, Digest)> {
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join = window::totals(&earlier, threads, later.head(), &self.totals()).map_err(usage_error)?;
+        let join =
+            window::join(&earlier, threads, later.head(), &self.totals(), JoinedValues::Totals).map_err(usage_error)?;
         let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);

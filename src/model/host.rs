@@ -10,7 +10,6 @@ use super::heap::HostHeapState;
 /// Whether a kernel facility with a run-time switch is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Switch {
     /// The kernel lacks it.
     ConfigOff,
@@ -26,7 +25,6 @@ pub enum Switch {
 /// Whether the kernel was built with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Built {
     /// Built in.
     On,
@@ -46,7 +44,6 @@ pub(crate) fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> boo
 /// How cgroups are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum CgroupLayout {
     /// Version 2 alone.
     Unified,

@@ -12,6 +12,31 @@ macro_rules! optional_record {
     };
 }
 
+/// An enum whose variants have names in listings.
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $type:ident { $(#[doc = $doc:literal] $variant:ident = $name:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum $type { $(#[doc = $doc] $variant,)+ }
+
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name in listings.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc.trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
 mod census;
 mod cgroup;
 mod cgroup_source;
@@ -50,54 +75,10 @@ mod value;
 mod window;
 mod window_rule;
 
-pub use census::Census;
-pub(crate) use cgroup::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, MEMORY_EVENTS, MEMORY_EVENTS_V1, memory_stat_type,
+pub use self::{
+    census::*, cgroup::*, cpu_time::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
+    limit::*, name::*, process::*, psi::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*,
+    snapshot::*, source::*, summary::*, table::*, thread::*, threads::*, total::*, unit::*, value::*, window::*,
+    window_rule::*,
 };
-pub use cgroup::{CgroupCpuStats, CgroupDeviceStats, CgroupIoStats, CgroupMemoryStats, CgroupPidsStats, CgroupStats};
-pub(crate) use cgroup_source::{CgroupFile, Conversion, Place};
-pub use cpu_time::HostCpuTime;
-pub use cpus::{CpuSet, CpuSets, cpu_ranges};
-pub use derived::{Context, DERIVED, Derived, Formula};
-pub use direction::Direction;
-pub use engine::{BpfObstacle, BpfUse, NoBpf};
-pub use failure::{Errno, ProbeFailure, SourceFile};
-pub use heap::HostHeapState;
-pub(crate) use host::at_least;
-pub use host::{Built, CgroupLayout, HostContext, Switch};
-pub(crate) use kernel_field::{FieldForm, KernelField, RESIDENT};
-pub use limit::{Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes};
-pub use name::{Name, kernel_bytes, may_be_cut, printable};
-pub use process::{Includes, PROCESS, ProcessSource, ProcessState};
-pub(crate) use psi::PSI_HALF;
-pub use psi::{Psi, PsiHalf, PsiResource};
-pub use record::{RecordField, RecordValue, ValueScope, ValueType};
-pub(crate) use record_listing::{RecordRow, record_rows};
-pub use record_types::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Hundredths, PeriodUs, Recorded, SwitchNumber,
-    ValueKind, Weight,
-};
-pub use reduce::{
-    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
-};
-pub(crate) use sched_ext::SCHED_EXT;
-pub use sched_ext::SchedExtSysfs;
-pub use section::Section;
-pub use snapshot::{CaptureInfo, CaptureOptions, CtprofSnapshot, FORMAT_VERSION, SelfCost, SnapshotHead};
-pub use source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, TaskstatsForm};
-pub(crate) use stored_name::stored_names;
-pub use summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary, dominant};
-pub(crate) use table::METRIC_COUNT;
-pub use table::{METRICS, Metric, MetricId, Metrics, Totals, procfs_sources};
-pub(crate) use thread::read_time;
-pub use thread::{ExitedThread, ExitedWork, Owner, ThreadId, ThreadSpan, ThreadState};
-pub use threads::Threads;
-pub use total::Total;
-pub(crate) use unit::NS_PER_TICK;
-pub use unit::{
-    Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
-    OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, StateWord, Unit,
-};
-pub use value::{Mismatch, Value};
-pub use window::{Accounting, BusySource, ExitRecords, RecordedCommand, WindowInfo};
-pub use window_rule::{InWindow, WindowRule};
+pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

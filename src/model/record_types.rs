@@ -10,40 +10,27 @@ use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Read
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
 
-/// How a value changes over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ValueKind {
-    /// Only increases during the lifetime of the counted object.
-    Counter,
-    /// An amount or an average at the instant of the capture.
-    Gauge,
-    /// The largest value so far.
-    Peak,
-    /// A configured limit.
-    Limit,
-    /// A configured protection.
-    Protection,
-    /// Any other setting: a weight, a period.
-    Setting,
-    /// A state or a name.
-    State,
+named! {
+    /// How a value changes over time.
+    pub enum ValueKind {
+        /// Only increases during the lifetime of the counted object.
+        Counter = "counter",
+        /// An amount or an average at the instant of the capture.
+        Gauge = "gauge",
+        /// The largest value so far.
+        Peak = "peak",
+        /// A configured limit.
+        Limit = "limit",
+        /// A configured protection.
+        Protection = "protection",
+        /// Any other setting: a weight, a period.
+        Setting = "setting",
+        /// A state or a name.
+        State = "state",
+    }
 }
 
 impl ValueKind {
-    /// The kind's name in listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Peak => "peak",
-            Self::Limit => "limit",
-            Self::Protection => "protection",
-            Self::Setting => "setting",
-            Self::State => "state",
-        }
-    }
-
     /// The section of a cgroup's value of this kind: what is configured stands apart from what is measured.
     pub(super) fn cgroup_section(self) -> Section {
         match self {

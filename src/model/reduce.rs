@@ -38,36 +38,23 @@ pub trait Rangeable: Copy + Ord + Into<i64> {}
 /// Types with the most frequent value as total.
 pub trait Modeable: Clone + Ord + ToString {}
 
-/// The name of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Reduction {
-    /// Saturating sum.
-    Sum,
-    /// Largest.
-    Max,
-    /// Smallest.
-    Min,
-    /// Smallest to largest.
-    Range,
-    /// Most frequent.
-    Mode,
-    /// Fewest and most CPUs, and the set if all are equal.
-    Cpus,
-}
-
-impl Reduction {
-    /// The reduction's name in listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Range => "range",
-            Self::Mode => "mode",
-            Self::Cpus => "cpus",
-        }
+named! {
+    /// The name of a reduction.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Reduction {
+        /// Saturating sum.
+        Sum = "sum",
+        /// Largest.
+        Max = "max",
+        /// Smallest.
+        Min = "min",
+        /// Smallest to largest.
+        Range = "range",
+        /// Most frequent.
+        Mode = "mode",
+        /// Fewest and most CPUs, and the set if all are equal.
+        Cpus = "cpus",
     }
 }
 

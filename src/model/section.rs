@@ -2,61 +2,40 @@
 
 use serde::{Serialize, Serializer};
 
-macro_rules! sections {
-    ($($(#[doc = $doc:literal])+ $section:ident = $name:literal;)+) => {
-        /// A section of a report.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Section { $($(#[doc = $doc])+ $section,)+ }
-
-        impl Section {
-            /// Every section, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$section,)+];
-
-            /// The section's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$section => $name,)+ }
-            }
-
-            /// What it contains.
-            pub fn doc(self) -> &'static str {
-                match self { $(Self::$section => concat!($($doc),+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-sections! {
-    /// What is compared, host differences, and warnings.
-    Host = "host";
-    /// Where the time of each group went, and its switches, faults and I/O.
-    Overview = "overview";
-    /// Scheduler, memory and I/O counters of threads.
-    Primary = "primary";
-    /// Delay accounting of threads.
-    TaskstatsDelay = "taskstats-delay";
-    /// Averages and ratios of group totals.
-    Derived = "derived";
-    /// CPU, memory and threads of cgroups.
-    CgroupStats = "cgroup-stats";
-    /// Limits and weights of cgroups.
-    CgroupLimits = "cgroup-limits";
-    /// memory.stat of cgroups.
-    MemoryStat = "memory-stat";
-    /// memory.events of cgroups.
-    MemoryEvents = "memory-events";
-    /// io.stat of cgroups.
-    IoStat = "io-stat";
-    /// Pressure of cgroups.
-    Pressure = "pressure";
-    /// Pressure of the host.
-    HostPressure = "host-pressure";
-    /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once per process.
-    SmapsRollup = "smaps-rollup";
-    /// The sched_ext scheduler.
-    SchedExt = "sched-ext";
-    /// How the captures were made, and what they could not read.
-    Capture = "capture";
+named! {
+    /// A section of a report.
+    pub enum Section {
+        /// What is compared, host differences, and warnings.
+        Host = "host",
+        /// Where the time of each group went, and its switches, faults and I/O.
+        Overview = "overview",
+        /// Scheduler, memory and I/O counters of threads.
+        Primary = "primary",
+        /// Delay accounting of threads.
+        TaskstatsDelay = "taskstats-delay",
+        /// Averages and ratios of group totals.
+        Derived = "derived",
+        /// CPU, memory and threads of cgroups.
+        CgroupStats = "cgroup-stats",
+        /// Limits and weights of cgroups.
+        CgroupLimits = "cgroup-limits",
+        /// memory.stat of cgroups.
+        MemoryStat = "memory-stat",
+        /// memory.events of cgroups.
+        MemoryEvents = "memory-events",
+        /// io.stat of cgroups.
+        IoStat = "io-stat",
+        /// Pressure of cgroups.
+        Pressure = "pressure",
+        /// Pressure of the host.
+        HostPressure = "host-pressure",
+        /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once per process.
+        SmapsRollup = "smaps-rollup",
+        /// The sched_ext scheduler.
+        SchedExt = "sched-ext",
+        /// How the captures were made, and what they could not read.
+        Capture = "capture",
+    }
 }
 
 impl Serialize for Section {

@@ -32,7 +32,6 @@ pub enum Source {
 
 /// A field of `struct taskstats` (`include/uapi/linux/taskstats.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub struct TaskstatsField {
     /// Byte offset in versions 16 and 17.
     pub at: u16,
@@ -46,7 +45,6 @@ pub struct TaskstatsField {
 
 /// The type of a field of taskstats and its unit, if it is not the unit of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum TaskstatsForm {
     /// `u64`.
     Number,
@@ -104,7 +102,6 @@ impl Source {
 
 /// Sources of a value per capture engine. An engine is a loop over its own column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Sources {
     /// Sources of the procfs engine: the first with a value counts.
     pub procfs: &'static [Source],
@@ -149,7 +146,6 @@ impl Class {
 
 /// The condition under which the kernel counts a field of taskstats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum TaskstatsFamily {
     /// The scheduler: always, if delay accounting is built in.
     Cpu,

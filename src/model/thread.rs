@@ -36,23 +36,15 @@ impl Default for ThreadSpan {
     }
 }
 
-/// Work of threads that exited before they could be read, as far as their process or its parent shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExitedWork {
-    /// Of exited threads of the process.
-    Threads,
-    /// Of exited processes that the process waited for.
-    Children,
-}
-
-impl ExitedWork {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Threads => "exited threads",
-            Self::Children => "exited children",
-        }
+named! {
+    /// Work of threads that exited before they could be read, as far as their process or its parent shows it.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ExitedWork {
+        /// Of exited threads of the process.
+        Threads = "exited threads",
+        /// Of exited processes that the process waited for.
+        Children = "exited children",
     }
 }
 
@@ -140,7 +132,6 @@ impl ThreadState {
 
 /// A thread that exited, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct ExitedThread {
     /// Its ids, its start in ticks, its names and its values since it started.
     pub state: ThreadState,
@@ -150,13 +141,6 @@ pub struct ExitedThread {
     pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.
     pub elapsed_ns: u64,
-}
-
-impl ExitedThread {
-    /// A record.
-    pub fn new(state: ThreadState, ppid: u32, started_monotonic_ns: u64, elapsed_ns: u64) -> Self {
-        Self { state, ppid, started_monotonic_ns, elapsed_ns }
-    }
 }
 
 #[cfg(test)]

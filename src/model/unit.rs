@@ -11,50 +11,31 @@ use super::reduce::{
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
 
-/// The unit of a number, which determines how it is scaled for display.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Unit {
-    /// Events or objects.
-    Count,
-    /// Nanoseconds.
-    Ns,
-    /// Microseconds.
-    Us,
-    /// Hundredths of a percent.
-    Hundredths,
-    /// A ratio, usually 0 to 1.
-    Ratio,
-    /// Clock ticks of `USER_HZ`, as procfs prints them.
-    Ticks,
-    /// Bytes.
-    Bytes,
-    /// Percent; of time, 100 is one thread or one CPU for the whole time.
-    Percent,
-    /// Events per second.
-    CountPerSecond,
-    /// Bytes per second.
-    BytesPerSecond,
-    /// Not a quantity: never scaled.
-    None,
-}
-
-impl Unit {
-    /// The unit's name in listings and JSON; empty for [`Unit::None`].
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Ns => "ns",
-            Self::Us => "us",
-            Self::Hundredths => "percent/100",
-            Self::Ratio => "ratio",
-            Self::Ticks => "ticks",
-            Self::Bytes => "bytes",
-            Self::Percent => "percent",
-            Self::CountPerSecond => "count/s",
-            Self::BytesPerSecond => "bytes/s",
-            Self::None => "",
-        }
+named! {
+    /// The unit of a number, which determines how it is scaled for display.
+    pub enum Unit {
+        /// Events or objects.
+        Count = "count",
+        /// Nanoseconds.
+        Ns = "ns",
+        /// Microseconds.
+        Us = "us",
+        /// Hundredths of a percent.
+        Hundredths = "percent/100",
+        /// A ratio, usually 0 to 1.
+        Ratio = "ratio",
+        /// Clock ticks of `USER_HZ`, as procfs prints them.
+        Ticks = "ticks",
+        /// Bytes.
+        Bytes = "bytes",
+        /// Percent; of time, 100 is one thread or one CPU for the whole time.
+        Percent = "percent",
+        /// Events per second.
+        CountPerSecond = "count/s",
+        /// Bytes per second.
+        BytesPerSecond = "bytes/s",
+        /// Not a quantity: never scaled.
+        None = "",
     }
 }
 

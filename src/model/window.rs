@@ -57,7 +57,6 @@ pub struct ExitRecords {
 /// Where the host's CPU time came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum BusySource {
     /// Run time of all tasks in `/proc/schedstat`.
     Schedstat,

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use memchr::{memchr, memchr_iter, memrchr};
 use rayon::iter::{ParallelBridge, ParallelIterator};
-use serde::de::DeserializeSeed;
+use serde::de::Deserializer as _;
 
 use super::format::{Defaults, SnapshotContent, SnapshotReader, ThreadReader};
 use crate::model::{SnapshotHead, ThreadId, Threads};
@@ -51,7 +51,7 @@ pub(super) fn head(source: impl Read, max: usize) -> Option<SnapshotHead> {
 /// Parses a snapshot without threads, and what these leave out.
 fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Defaults)> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let SnapshotContent { snapshot, defaults } = SnapshotReader::new(max).deserialize(&mut json).ok()?;
+    let SnapshotContent { snapshot, defaults } = json.deserialize_map(&SnapshotReader::new(max)).ok()?;
     json.end().ok()?;
     snapshot.threads.is_empty().then_some((snapshot.head, defaults))
 }
@@ -191,7 +191,7 @@ fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threa
         }
         let line = comma.unwrap_or(line);
         let mut json = serde_json::Deserializer::from_str(line);
-        let thread = reader.deserialize(&mut json).ok()?;
+        let (thread, _) = json.deserialize_map(&mut reader).ok()?;
         json.end().ok()?;
         let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
         ids = (last <= thread.id()).then(|| (first, thread.id()));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeSeed;
+use serde::de::Deserializer as _;
 use serde_json::error::Category;
 use serde_path_to_error::Track;
 
@@ -107,7 +107,7 @@ impl Stored {
         let text = BufReader::with_capacity(BUFFER, self.json(&uncounted)?);
         let mut json = serde_json::Deserializer::from_reader(text);
         let mut track = Track::new();
-        let snapshot = reader.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+        let snapshot = serde_path_to_error::Deserializer::new(&mut json, &mut track).deserialize_map(reader);
         // Reading on to the end also checks the frame's checksum.
         let snapshot = snapshot.and_then(|content| json.end().map(|()| content.normalized()));
         drop(json);

@@ -15,12 +15,13 @@ use crate::model::{
     WindowInfo, WindowRule,
 };
 
-/// What the later threads become.
+/// What the values of a window are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JoinedValues {
-    /// Their increases.
+pub enum JoinedValues {
+    /// Increases.
     Increases,
-    /// Their totals, beside the totals of the threads that were alive at both ends.
+    /// Totals at both ends: before those of threads that were alive at both, and after theirs, those of threads that
+    /// started, and exited work.
     Totals,
 }
 

@@ -24,8 +24,8 @@ use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::CpuReadings;
 pub use self::exited::{EachExit, Exits};
-pub use self::join::{Join, Joined};
-use self::join::{JoinedValues, WindowStart};
+use self::join::WindowStart;
+pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
 pub use self::packed_threads::PackedThreads;
 use self::parents::{Living, Parents};
@@ -54,7 +54,7 @@ pub fn recorded(
     recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
     let CtprofSnapshot { mut head, threads: all } = later;
-    let mut join = increases(earlier, threads, &head, &Vec::new())?;
+    let mut join = join(earlier, threads, &head, &Vec::new(), JoinedValues::Increases)?;
     let Recording { exits, recorder, command } = recording;
     let mut lineage = command.is_some().then(|| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
@@ -78,29 +78,8 @@ fn living(leader: &ThreadState) -> Living {
     (leader.tgid, leader.start_time_clock_ticks, leader.process.as_ref().and_then(|process| process.ppid))
 }
 
-/// Joins the threads of `later` as they are added to those of `earlier`, and turns their values into those of
-/// the window.
-pub fn increases<T: Threads>(
-    earlier: &SnapshotHead,
-    threads: PackedThreads,
-    later: &SnapshotHead,
-    empty: &T,
-) -> Result<Join<T>, NoWindow> {
-    join(earlier, threads, later, empty, JoinedValues::Increases)
-}
-
-/// Joins the threads of `later` as they are added to those of `earlier`. Values stay totals: before those of
-/// threads that were alive at both ends, and after theirs, those of threads that started, and exited work.
-pub fn totals<T: Threads>(
-    earlier: &SnapshotHead,
-    threads: PackedThreads,
-    later: &SnapshotHead,
-    empty: &T,
-) -> Result<Join<T>, NoWindow> {
-    join(earlier, threads, later, empty, JoinedValues::Totals)
-}
-
-fn join<T: Threads>(
+/// Joins the threads of `later`, as they are added, with those of `earlier`.
+pub fn join<T: Threads>(
     earlier: &SnapshotHead,
     threads: PackedThreads,
     later: &SnapshotHead,

@@ -85,7 +85,12 @@ impl Parents {
         };
         let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
         let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
-        let record = |known: &(u32, u64, u32)| ExitedThread::new(leader(known), known.2, 0, clocks.ns_per_tick);
+        let record = |known: &(u32, u64, u32)| ExitedThread {
+            state: leader(known),
+            ppid: known.2,
+            started_monotonic_ns: 0,
+            elapsed_ns: clocks.ns_per_tick,
+        };
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
         let exits = Exits { summary: None, each: Some(&each) };
         Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)

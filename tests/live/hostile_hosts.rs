@@ -545,7 +545,7 @@ fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]
         let mut thread = ThreadState::default();
         (thread.tid, thread.tgid, thread.start_time_clock_ticks) = (*pid, *pid, Some(1));
         thread.metrics.run_time_ns = Some(u64::MAX.into());
-        ExitedThread::new(thread, *parent, u64::MAX, u64::MAX)
+        ExitedThread { state: thread, ppid: *parent, started_monotonic_ns: u64::MAX, elapsed_ns: u64::MAX }
     };
     let each = |add: &mut dyn FnMut(ExitedThread)| exits.iter().map(record).for_each(add);
     let mut recording = Recording::default();

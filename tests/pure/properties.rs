@@ -305,7 +305,7 @@ proptest! {
         let rest = before.split_off(cuts.0.min(before.len()));
         let mut earlier = PackedThreads::of_threads(before);
         earlier.append(PackedThreads::of_threads(rest));
-        let mut join = window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
+        let mut join = window::join(&a.head, earlier, &b.head, &Vec::new(), window::JoinedValues::Increases).unwrap();
         let mut part = join.another();
         let rest = after.split_off(cuts.1.min(after.len()));
         after.into_iter().for_each(|thread| join.add(thread));

@@ -113,8 +113,14 @@ mod identity {
         let threads = |run: u64| [thread(1, 1, 2, &values(run)), thread(1, 3, 4, &values(run + 1))];
         let (mut a, mut b) = (snapshot(10, &threads(40)), snapshot(15, &threads(90)));
         let (before, after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
-        let mut join =
-            window::totals(&a.head, PackedThreads::of_threads(before.clone()), &b.head, &Vec::new()).unwrap();
+        let mut join = window::join(
+            &a.head,
+            PackedThreads::of_threads(before.clone()),
+            &b.head,
+            &Vec::new(),
+            window::JoinedValues::Totals,
+        )
+        .unwrap();
         after.iter().cloned().for_each(|thread| join.add(thread));
         let ends = join.finish(&b.head, &Exits::default());
         assert_eq!((ends.before, ends.threads), (before, after));
@@ -222,7 +228,7 @@ mod parts {
         let (mut a, mut b) = (capture(10), capture(15));
         let earlier = PackedThreads::of_threads(std::mem::take(&mut a.threads));
         let mut all = std::mem::take(&mut b.threads);
-        let mut join = window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
+        let mut join = window::join(&a.head, earlier, &b.head, &Vec::new(), window::JoinedValues::Increases).unwrap();
         let mut part = join.another();
         let rest = all.split_off(cut);
         all.into_iter().for_each(|thread| join.add(thread));

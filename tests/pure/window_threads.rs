@@ -540,7 +540,8 @@ fn threads_streamed_to_a_vector_are_those_of_the_window() {
     let whole = between(a.clone(), b.clone()).unwrap();
     let earlier = PackedThreads::of_threads(std::mem::take(&mut a.threads));
     let all = std::mem::take(&mut b.threads);
-    let mut join = ctprof::window::increases(&a.head, earlier, &b.head, &Vec::new()).unwrap();
+    let mut join =
+        ctprof::window::join(&a.head, earlier, &b.head, &Vec::new(), ctprof::window::JoinedValues::Increases).unwrap();
     all.into_iter().for_each(|thread| join.add(thread));
     let ends = join.finish(&b.head, &Exits::default());
     let mut threads = ends.threads;

@@ -91,7 +91,7 @@ pub(crate) fn exit(tgid: u32, tid: u32, ppid: u32, (start, end): (u64, u64), fie
     let names = json!({"comm": format!("t{tid}")});
     let state = thread(tgid, tid, start, &with(names, fields));
     let state: ThreadState = serde_json::from_value(state).unwrap();
-    ExitedThread::new(state, ppid, start * SECOND, (end - start) * SECOND)
+    ExitedThread { state, ppid, started_monotonic_ns: start * SECOND, elapsed_ns: (end - start) * SECOND }
 }
 
 pub(crate) fn ran(ms: u64) -> Value {

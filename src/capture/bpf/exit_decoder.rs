@@ -40,9 +40,9 @@ impl Decoder {
         self.split_cpu_time(record, &mut state.metrics);
         state.pcomm = self.reader.name(record, self.process_name);
         let ppid = record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0);
-        let started_ns = record.number(self.started)?;
-        let elapsed_ns = record.time().saturating_sub(started_ns);
-        Some((ExitedThread::new(state, ppid, started_ns, elapsed_ns), thread.facts.cgroups))
+        let started_monotonic_ns = record.number(self.started)?;
+        let elapsed_ns = record.time().saturating_sub(started_monotonic_ns);
+        Some((ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns }, thread.facts.cgroups))
     }
 
     /// User and system time of threads that are shorter than a tick are not lost.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
+use super::VisitAny;
 use super::defaults::Defaults;
 use super::ktstr;
 use super::thread::{ThreadReader, without_ids};
@@ -74,7 +75,7 @@ impl SnapshotReader {
 
 impl<'de> Deserialize<'de> for CtprofSnapshot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        SnapshotReader::new(PID_MAX_LIMIT).deserialize(deserializer).map(|content| content.snapshot)
+        deserializer.deserialize_map(&SnapshotReader::new(PID_MAX_LIMIT)).map(|content| content.snapshot)
     }
 }
 
@@ -82,14 +83,6 @@ impl<'de> Deserialize<'de> for Defaults {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (thread, columns) = without_ids(deserializer)?;
         Ok(Self { cgroup: thread.cgroup, metrics: *thread.metrics, columns })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &SnapshotReader {
-    type Value = SnapshotContent;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SnapshotContent, D::Error> {
-        deserializer.deserialize_map(self)
     }
 }
 
@@ -128,13 +121,13 @@ impl<'de, A: MapAccess<'de>> BoundedFields<'_, A> {
         let Self { map, reader, version, cgroups, defaults, threads } = self;
         match key {
             "format_version" => once(version, || reader.known(map.next_value()?)),
-            "cgroup_stats" => once(cgroups, || map.next_value_seed(CgroupMapSeed(reader))),
+            "cgroup_stats" => once(cgroups, || map.next_value_seed(VisitAny(CgroupMap(reader)))),
             // Threads that came before have been read without it.
             "usual" if threads.is_some() => Err(de::Error::custom("`usual` must precede `threads`")),
             "usual" => once(defaults, || map.next_value()),
             "threads" => {
                 let defaults = &*defaults.get_or_insert_default();
-                once(threads, || map.next_value_seed(ThreadListSeed { reader, defaults }))
+                once(threads, || map.next_value_seed(VisitAny(ThreadList { reader, defaults })))
             }
             _ => return Ok(false),
         }
@@ -167,20 +160,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut BoundedFields<'_, A> {
     }
 }
 
-struct ThreadListSeed<'r> {
+struct ThreadList<'r> {
     reader: &'r SnapshotReader,
     defaults: &'r Defaults,
 }
 
-impl<'de> DeserializeSeed<'de> for ThreadListSeed<'_> {
-    type Value = Vec<ThreadState>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ThreadListSeed<'_> {
+impl<'de> Visitor<'de> for ThreadList<'_> {
     type Value = Vec<ThreadState>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,7 +175,7 @@ impl<'de> Visitor<'de> for ThreadListSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let max = self.defaults.max_threads(self.reader.max);
         let (mut thread_reader, mut threads) = (ThreadReader::new(self.defaults), Vec::new());
-        while let Some(thread) = seq.next_element_seed(&mut thread_reader)? {
+        while let Some((thread, _)) = seq.next_element_seed(VisitAny(&mut thread_reader))? {
             threads.push(thread);
             self.reader.check(threads.len(), "threads", max)?;
         }
@@ -198,17 +183,9 @@ impl<'de> Visitor<'de> for ThreadListSeed<'_> {
     }
 }
 
-struct CgroupMapSeed<'r>(&'r SnapshotReader);
+struct CgroupMap<'r>(&'r SnapshotReader);
 
-impl<'de> DeserializeSeed<'de> for CgroupMapSeed<'_> {
-    type Value = BTreeMap<String, CgroupStats>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for CgroupMapSeed<'_> {
+impl<'de> Visitor<'de> for CgroupMap<'_> {
     type Value = BTreeMap<String, CgroupStats>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,7 +213,7 @@ mod tests {
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
         let reader = SnapshotReader::new(max);
-        reader.deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
+        serde_json::Deserializer::from_str(json).deserialize_map(&reader).ok();
         reader.refusal()
     }
 
@@ -342,7 +319,7 @@ mod tests {
     #[test]
     fn threads_of_a_file_are_sorted_by_process_and_id() {
         let json = r#"{"format_version":1,"threads":[{"tid":9,"tgid":2},{"tid":3,"tgid":1},{"tid":2,"tgid":2},{"tid":1,"tgid":1}]}"#;
-        let content = SnapshotReader::new(9).deserialize(&mut serde_json::Deserializer::from_str(json)).unwrap();
+        let content = serde_json::Deserializer::from_str(json).deserialize_map(&SnapshotReader::new(9)).unwrap();
         let ids = content.normalized().threads.into_iter().map(|thread| (thread.tgid, thread.tid));
         assert_eq!(ids.collect::<Vec<_>>(), [(1, 1), (1, 3), (2, 2), (2, 9)]);
     }

@@ -27,14 +27,6 @@ pub(super) struct RowSeed<'r> {
     pub(super) thread: &'r mut ThreadState,
 }
 
-impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
 impl<'de> Visitor<'de> for RowSeed<'_> {
     type Value = ();
 
@@ -69,7 +61,7 @@ impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
         let Some((first, others)) = fields.split_first() else {
             return IgnoredAny::deserialize(deserializer).map(drop);
         };
-        ValueSeed { field: *first, thread }.deserialize(deserializer)?;
+        deserializer.deserialize_any(ValueSeed { field: *first, thread })?;
         // Only numbers are shared: copies of a long text would take much time.
         let number = match first.get(thread) {
             Some(value @ (Value::Unsigned(_) | Value::Signed(_))) => Some(value.into_owned()),
@@ -94,14 +86,6 @@ pub(super) struct ValueSeed<'v> {
 impl ValueSeed<'_> {
     fn value<E: de::Error>(self, value: Value<'_>) -> Result<(), E> {
         self.field.set(self.thread, value).map_err(E::custom)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
     }
 }
 

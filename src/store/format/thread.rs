@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Unexpected, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::VisitAny;
 use super::column::{Columns, ValueField};
 use super::defaults::Defaults;
 use super::ktstr::MeasuredFlags;
@@ -160,22 +161,14 @@ impl<'d> ThreadReader<'d> {
 
     /// A name that must not be null.
     fn name<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Name, A::Error> {
-        let name = map.next_value_seed(NameSeed(&mut self.names))?;
+        let name = map.next_value_seed(VisitAny(SharedName(&mut self.names)))?;
         name.ok_or_else(|| de::Error::invalid_type(Unexpected::Unit, &"a string"))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &mut ThreadReader<'_> {
-    type Value = ThreadState;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ThreadState, D::Error> {
-        deserializer.deserialize_map(self).map(|(thread, _)| thread)
     }
 }
 
 impl<'de> Deserialize<'de> for ThreadState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ThreadReader::new(&NO_DEFAULTS).deserialize(deserializer)
+        deserializer.deserialize_map(&mut ThreadReader::new(&NO_DEFAULTS)).map(|(thread, _)| thread)
     }
 }
 
@@ -218,7 +211,9 @@ impl ThreadReader<'_> {
         let mut has_metrics = false;
         let mut flags = MeasuredFlags::default();
         let mut before = self.fields.list.len();
-        while let Some(place) = map.next_key_seed(KeySeed { fields: self.fields, expected: self.next[before] })? {
+        while let Some(place) =
+            map.next_key_seed(VisitAny(ThreadKey { fields: self.fields, expected: self.next[before] }))?
+        {
             let Some(place) = place else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -229,10 +224,10 @@ impl ThreadReader<'_> {
                 ThreadField::Tid => others.tid = Some(map.next_value()?),
                 ThreadField::Tgid => others.tgid = Some(map.next_value()?),
                 ThreadField::Name(of) => *of(&mut thread) = self.name(&mut map)?,
-                ThreadField::Cgroup => thread.cgroup = map.next_value_seed(NameSeed(&mut self.names))?,
+                ThreadField::Cgroup => thread.cgroup = map.next_value_seed(VisitAny(SharedName(&mut self.names)))?,
                 // It would replace the values of metrics that have their own.
                 ThreadField::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
-                ThreadField::Values => map.next_value_seed(RowSeed { columns, thread: &mut thread })?,
+                ThreadField::Values => map.next_value_seed(VisitAny(RowSeed { columns, thread: &mut thread }))?,
                 ThreadField::Columns => others.columns = map.next_value()?,
                 ThreadField::Flag(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
@@ -241,7 +236,7 @@ impl ThreadReader<'_> {
                 ThreadField::Process(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Value(field) => {
                     has_metrics |= matches!(field, ValueField::Metric(_));
-                    map.next_value_seed(ValueSeed { field, thread: &mut thread })?;
+                    map.next_value_seed(VisitAny(ValueSeed { field, thread: &mut thread }))?;
                 }
                 ThreadField::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
                 ThreadField::Foreign(at) => flags.set(at, map.next_value()?),
@@ -253,20 +248,12 @@ impl ThreadReader<'_> {
 }
 
 /// Reads a key, usually of the field at index `expected`; returns the index of its field, if known.
-struct KeySeed {
+struct ThreadKey {
     fields: &'static ThreadFields,
     expected: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for KeySeed {
-    type Value = Option<usize>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
-        deserializer.deserialize_identifier(self)
-    }
-}
-
-impl Visitor<'_> for KeySeed {
+impl Visitor<'_> for ThreadKey {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -282,17 +269,9 @@ impl Visitor<'_> for KeySeed {
 }
 
 /// Reads a name, shared with earlier threads if they have it; `None` for null.
-struct NameSeed<'n>(&'n mut HashSet<Name>);
+struct SharedName<'n>(&'n mut HashSet<Name>);
 
-impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
-    type Value = Option<Name>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Name>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Visitor<'_> for NameSeed<'_> {
+impl Visitor<'_> for SharedName<'_> {
     type Value = Option<Name>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
