@@ -12,6 +12,9 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
 
+/// Nothing that is read is on more pages.
+const MAX_PAGES: usize = 2;
+
 static PAGE: LazyLock<u64> = LazyLock::new(|| {
     let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     size.and_then(|size| u64::try_from(size).ok()).expect("every machine has pages")
@@ -34,19 +37,24 @@ impl AddressSpace {
     /// # Errors
     /// `EFAULT` if it has no such pages, `ESRCH` if the program is gone.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
-        let last =
-            u64::try_from(buffer.len()).ok().and_then(|length| address.checked_add(length)).ok_or(Errno::EFAULT)?;
-        for page in address / *PAGE..last.div_ceil(*PAGE) {
-            let mut entry = [0; 8];
-            // Beyond the last address, there are no entries either. Nothing is at the first one.
-            read_at(&self.pages, page * 8, &mut entry).or_else(|_| read_at(&self.pages, 0, &mut entry))?;
-            let entry = u64::from_ne_bytes(entry);
-            if entry & (PRESENT | SWAPPED) == 0 || entry & OF_FILE != 0 {
-                return Err(Errno::EFAULT);
-            }
+        let length = u64::try_from(buffer.len()).map_err(|_| Errno::EFAULT)?;
+        let first = address / *PAGE;
+        let end = address.checked_add(length).ok_or(Errno::EFAULT)?.div_ceil(*PAGE);
+        let pages = usize::try_from(end - first).map_err(|_| Errno::EFAULT)?;
+        let mut entries = [[0; 8]; MAX_PAGES];
+        let entries = entries.get_mut(..pages).ok_or(Errno::EFAULT)?;
+        // Beyond the last address, there are no entries either. Nothing is at the first one.
+        let read = read_at(&self.pages, first * 8, entries.as_flattened_mut());
+        read.or_else(|_| read_at(&self.pages, 0, entries.as_flattened_mut()))?;
+        if !entries.iter().all(|entry| is_own(u64::from_ne_bytes(*entry))) {
+            return Err(Errno::EFAULT);
         }
         read_at(&self.memory, address, buffer)
     }
+}
+
+fn is_own(page: u64) -> bool {
+    page & (PRESENT | SWAPPED) != 0 && page & OF_FILE == 0
 }
 
 fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), Errno> {

@@ -10,6 +10,8 @@ use crate::sys::memory::AddressSpace;
 const IMPLAUSIBLE: u64 = 1 << 60;
 /// No layout has its counters further apart.
 const MAX_SPAN: usize = 256;
+/// One read has at most so many bytes, which are on two pages at most.
+const NEAR: usize = 4096;
 /// The end of user space with five levels of page tables on x86-64, which no other machine exceeds.
 const USER_SPACE: u64 = 1 << 56;
 
@@ -46,19 +48,25 @@ impl Target {
     /// Bytes allocated and deallocated by the thread with that thread pointer.
     pub(super) fn read(&self, space: &AddressSpace, thread_pointer: u64) -> Result<(u64, u64), ProbeFailure> {
         let address = self.address(thread_pointer)?;
+        let mut bytes = [0; NEAR];
+        // One read has the thread pointer's own word too, if that is near.
+        let between = thread_pointer.checked_sub(address).and_then(|between| usize::try_from(between).ok());
+        let near = between.filter(|between| *between <= NEAR - 8);
+        let length = near.map_or(self.span, |between| self.span.max(between + 8));
+        space.read(address, &mut bytes[..length]).map_err(unread)?;
         // A thread pointer can be that of the program before, and its user can have chosen it: then it would lead to any
         // place of this one. The ABI of x86-64 has a word there that tells.
         if cfg!(target_arch = "x86_64") {
             let mut word = [0; 8];
-            space.read(thread_pointer, &mut word).map_err(unread)?;
+            match near {
+                Some(between) => word.copy_from_slice(&bytes[between..between + 8]),
+                None => space.read(thread_pointer, &mut word).map_err(unread)?,
+            }
             if u64::from_ne_bytes(word) != thread_pointer {
                 return Err(ProbeFailure::TlsArithmetic);
             }
         }
-        let mut bytes = [0; MAX_SPAN];
-        let bytes = &mut bytes[..self.span];
-        space.read(address, bytes).map_err(unread)?;
-        self.counters(bytes)
+        self.counters(&bytes[..self.span])
     }
 
     /// The counters in the bytes at [`address`](Self::address).
