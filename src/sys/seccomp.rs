@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_ignores_sigchld_had_tracing_denied() {
+    fn a_parent_that_ignores_sigchld_may_trace() {
         // SAFETY: the disposition is set before and after in the only thread that looks at it.
         let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         let survives = child_survives();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_fork_waits_for_another_child() {
+    fn a_failed_fork_waits_for_no_other_child() {
         let mut another = std::process::Command::new("true").spawn().unwrap();
         assert!(!exits(-1));
         assert!(another.wait().unwrap().success());

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_files_as_a_process_may_map_take_quadratic_time() {
+    fn as_many_files_as_a_process_may_map_take_little_time() {
         let directory = "/same/long/directory/for/all/files";
         let mappings = (1..=65_530).map(|n| mapping(n << 12, 0, n, &format!("{directory}/{n}")));
         let begin = std::time::Instant::now();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_thread_pointer_was_read_at_a_wild_address() {
+    fn a_thread_without_a_thread_pointer_is_not_read_at_a_wild_address() {
         for distance in [-64, 64] {
             let target = target(distance, 0, 8).unwrap();
             for pointer in [0, 1 << 56, 0xffff_8880_0000_0000, u64::MAX] {
