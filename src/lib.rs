@@ -23,41 +23,28 @@
 //!
 //! Modules that this page does not show are public only for the tests and benchmarks of ctprof.
 
-pub mod model;
-
-mod sys;
-
-#[doc(hidden)]
-pub mod process;
-
-#[doc(hidden)]
-pub mod names;
-
-#[doc(hidden)]
-pub mod diagnose;
-
 pub mod capture;
-
-pub mod store;
-
-#[doc(hidden)]
-pub mod statistics;
-
-#[doc(hidden)]
-#[cfg(feature = "parquet")]
-pub mod export;
-
-#[doc(hidden)]
-pub mod window;
-
-pub mod record;
-
-pub mod compare;
-
-pub mod report;
-
 #[doc(hidden)]
 pub mod cli;
+pub mod compare;
+#[doc(hidden)]
+pub mod diagnose;
+#[cfg(feature = "parquet")]
+#[doc(hidden)]
+pub mod export;
+pub mod model;
+#[doc(hidden)]
+pub mod names;
+#[doc(hidden)]
+pub mod process;
+pub mod record;
+pub mod report;
+#[doc(hidden)]
+pub mod statistics;
+pub mod store;
+mod sys;
+#[doc(hidden)]
+pub mod window;
 
 pub use capture::{capture, capture_pid};
 pub use compare::{collect_smaps_rollup, compare, show};

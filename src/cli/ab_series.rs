@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 
 use super::args::{Ab, Messages};
-use super::run_progress::RunProgress;
+use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter};
 use crate::diagnose::counted;
 use crate::process::{Invocation, Streams};

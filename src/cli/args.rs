@@ -89,12 +89,20 @@ pub(super) enum Command {
     /// Export snapshots and windows to Parquet, for DuckDB, Spark and other query engines
     Export(Export),
     /// Print a shell completion script
-    Completions(Completions),
+    Completions {
+        /// Shell to print the script for
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Check which counters cannot be captured here, why, and how to fix it
     Doctor(Doctor),
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
-    Metrics(Metrics),
+    Metrics {
+        /// Output format
+        #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json, Format::Markdown]), value_name = "FORMAT", default_value = "table")]
+        format: Format,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -278,30 +286,17 @@ pub(super) struct Compare {
 /// How two sides are compared and shown.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Comparing {
-    #[command(flatten)]
-    pub(super) verdicts: Verdicts,
-    #[command(flatten)]
-    pub(super) gates: Gates,
-    #[command(flatten)]
-    pub(super) view: View,
-}
-
-/// What makes a comparison fail.
-#[derive(Debug, ClapArgs)]
-pub(super) struct Gates {
+    /// Change below which several runs count as the same
+    #[arg(long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
+    pub(super) threshold: Threshold,
     /// Exit with status 3 if a metric of all groups or of each matching group rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
     #[arg(long, value_name = "GATE", help_heading = "Gates")]
     pub(super) fail_on: Vec<Gate>,
     /// Also exit with status 3 if the runs vary too much to say
     #[arg(long, requires = "fail_on", help_heading = "Gates")]
     pub(super) fail_on_unclear: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct Verdicts {
-    /// Change below which several runs count as the same
-    #[arg(long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
-    pub(super) threshold: Threshold,
+    #[command(flatten)]
+    pub(super) view: View,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -433,20 +428,6 @@ pub(super) struct Export {
     pub(super) output: PathBuf,
     #[command(flatten)]
     pub(super) limits: Limits,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct Completions {
-    /// Shell to print the script for
-    #[arg(value_enum)]
-    pub(super) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct Metrics {
-    /// Output format
-    #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json, Format::Markdown]), value_name = "FORMAT", default_value = "table")]
-    pub(super) format: Format,
 }
 
 #[cfg(test)]

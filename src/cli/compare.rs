@@ -1,16 +1,15 @@
 //! `ctprof compare`.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::args::{Compare, Comparing, Messages};
-use super::errors::free_at_exit;
-use super::errors::reported;
-use super::gates;
+use super::args::{Compare, Comparing, Messages, usage_error};
+use super::errors::{FAILED, GATE_FAILED, free_at_exit, reported};
 use super::input::Input;
 use super::output::{Stream, groups_exist, write_report};
-use crate::compare::{Options, Sides, report};
-use crate::report::Column;
+use crate::compare::{Gate, GateOutcome, GateResult, Options, Sides, report};
+use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &Compare, messages: Messages) -> anyhow::Result<ExitCode> {
     let (baseline, candidate) = (args.baseline.as_path(), args.candidate.as_path());
@@ -26,23 +25,44 @@ pub(super) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
-        let options = Options { threshold: args.verdicts.threshold, ..args.view.options(labels) };
-        gates::check(&args.gates, &options)?;
+        let options = Options { threshold: args.threshold, ..args.view.options(labels) };
+        check_gates(&args.fail_on, &options)?;
         args.view.check_columns(|column| column != Column::Value)?;
         Ok(Self { args, options })
     }
 
     /// Compares two files or directories.
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
-        let Comparing { view, gates, .. } = self.args;
+        let Comparing { view, fail_on, .. } = self.args;
         let input = Input::new(&self.options, view, messages);
         let sides = input.sides(baseline, candidate)?;
         drop(input);
-        let report = report(sides, &self.options, &gates.fail_on);
+        let report = report(sides, &self.options, fail_on);
         groups_exist(&report.unmatched)?;
         let written = write_report(Stream::Stdout, &report, view);
-        let status = gates::finish(&report.gates, gates, messages);
+        let status = gate_status(&report.gates, self.args, messages);
         free_at_exit(report);
         reported(written, status)
     }
+}
+
+/// Checks that gates fit the grouping, before any file is read.
+fn check_gates(gates: &[Gate], options: &Options) -> anyhow::Result<()> {
+    let misfit = gates.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
+    misfit.map_or(Ok(()), |(gate, error)| Err(usage_error(format!("--fail-on '{}': {error}", gate.text))))
+}
+
+/// Says which gates failed, and returns the exit status, whether standard error is open or not.
+fn gate_status(results: &[GateResult], args: &Comparing, messages: Messages) -> ExitCode {
+    let has = |is: fn(&GateOutcome) -> bool| results.iter().any(|result| is(&result.outcome));
+    let status = match () {
+        () if has(GateOutcome::is_error) => ExitCode::from(FAILED),
+        () if has(GateOutcome::is_failed) => ExitCode::from(GATE_FAILED),
+        () if has(GateOutcome::is_unclear) && args.fail_on_unclear => ExitCode::from(GATE_FAILED),
+        () => ExitCode::SUCCESS,
+    };
+    if status != ExitCode::SUCCESS || messages == Messages::All {
+        let _ = write_gate_lines(&mut io::stderr().lock(), results);
+    }
+    status
 }

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use clap_complete::Shell;
 
-use super::args::{Args, Completions, Doctor, Metrics};
+use super::args::{Args, Doctor};
 use super::errors::FAILED;
 use super::format::Format;
 use super::output::{Stream, to_stdout};
@@ -13,17 +14,17 @@ use crate::capture::{Options, capture_with};
 use crate::diagnose::{Finding, findings};
 use crate::report;
 
-pub(super) fn metrics(args: &Metrics) -> anyhow::Result<()> {
-    to_stdout(|out| match args.format {
+pub(super) fn metrics(format: Format) -> anyhow::Result<()> {
+    to_stdout(|out| match format {
         Format::Json => report::metrics_json(out),
         Format::Markdown => report::metrics_markdown(out),
         _ => report::metrics_table(out, Stream::Stdout.width()),
     })
 }
 
-pub(super) fn completions(args: &Completions) -> anyhow::Result<()> {
+pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "ctprof", &mut script);
+    clap_complete::generate(shell, &mut Args::command(), "ctprof", &mut script);
     to_stdout(|out| out.write_all(&script))
 }
 

@@ -9,13 +9,11 @@ mod errors;
 #[cfg(feature = "parquet")]
 mod export;
 mod format;
-mod gates;
 mod input;
 mod listings;
 mod output;
 mod progress;
 mod record;
-mod run_progress;
 mod runs;
 mod show;
 mod values;
@@ -76,8 +74,8 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
         Command::Export(_) => {
             bail!("this ctprof was built without Parquet; build it with the cargo feature `parquet`")
         }
-        Command::Metrics(command) => listings::metrics(&command),
-        Command::Completions(command) => listings::completions(&command),
+        Command::Metrics { format } => listings::metrics(format),
+        Command::Completions { shell } => listings::completions(shell),
         Command::Doctor(command) => return listings::doctor(&command),
     };
     done.map(|()| ExitCode::SUCCESS)

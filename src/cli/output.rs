@@ -30,13 +30,6 @@ pub(super) fn groups_exist(unmatched: &[NoSuchGroup]) -> anyhow::Result<()> {
     unmatched.first().map_or(Ok(()), |error| Err(anyhow::Error::new(error.clone()).context("--only")))
 }
 
-/// Columns and lines.
-#[derive(Clone, Copy)]
-pub(super) struct TerminalSize {
-    pub(super) width: u16,
-    pub(super) height: u16,
-}
-
 /// Where a report goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -45,19 +38,19 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The size of the terminal; `None` if it is not a terminal.
-    pub(super) fn terminal(self) -> Option<TerminalSize> {
+    /// Columns and lines of the terminal; `None` if it is not a terminal.
+    fn terminal(self) -> Option<(u16, u16)> {
         let (is_terminal, size) = match self {
             Self::Stdout => (io::stdout().is_terminal(), terminal_size_of(io::stdout())),
             Self::Stderr => (io::stderr().is_terminal(), terminal_size_of(io::stderr())),
         };
         let (Width(width), Height(height)) = size.unwrap_or((Width(USUAL_WIDTH), Height(USUAL_HEIGHT)));
-        is_terminal.then_some(TerminalSize { width, height })
+        is_terminal.then_some((width, height))
     }
 
     /// Width of the terminal; `None` if it is not a terminal.
     pub(super) fn width(self) -> Option<u16> {
-        self.terminal().map(|terminal| terminal.width)
+        self.terminal().map(|(width, _)| width)
     }
 }
 
@@ -105,7 +98,7 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyh
 /// programs, unless `--limit` has another limit. 0 is none.
 fn selection(view: &View, stream: Stream) -> Selection {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
-    let height = terminal.map_or(USUAL_HEIGHT, |terminal| terminal.height);
+    let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
     let fitting = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
     let (limit, groups, all_rows) = match view.format {
         Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),

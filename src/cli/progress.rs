@@ -1,15 +1,16 @@
-//! A progress bar for long tasks.
+//! Progress of long tasks, and of several runs, with the time left.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
+use indicatif::{HumanDuration, ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::args::Messages;
-use crate::process::{Progress, without_stops};
+use super::errors::say;
+use crate::process::{Progress, Streams, without_stops};
 
 /// Tasks that end earlier show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -51,4 +52,64 @@ impl Drop for Watch {
             let _ = drawing.join();
         }
     }
+}
+
+/// Says on a terminal what runs, and about how long the rest takes.
+pub(super) struct RunProgress {
+    display: StepDisplay,
+    steps: usize,
+    done: usize,
+    began: Instant,
+}
+
+enum StepDisplay {
+    Nothing,
+    /// A line per step: the command may write to the terminal.
+    Lines,
+    Bar(ProgressBar),
+}
+
+impl RunProgress {
+    /// Shows the progress of this many steps if standard error is a terminal and messages are enabled.
+    pub(super) fn new(steps: usize, streams: Streams, messages: Messages) -> Self {
+        let display = match streams {
+            _ if messages != Messages::All || !io::stderr().is_terminal() => StepDisplay::Nothing,
+            Streams::Inherited | Streams::ToStderr => StepDisplay::Lines,
+            Streams::Discarded => StepDisplay::Bar(bar(steps)),
+        };
+        Self { display, steps, done: 0, began: Instant::now() }
+    }
+
+    /// Starts the next step. Nothing is drawn until the one after it, so that a run is not disturbed.
+    pub(super) fn start(&mut self, step: &str) {
+        let text = format!("{step}{}", self.left());
+        match &self.display {
+            StepDisplay::Nothing => {}
+            StepDisplay::Lines => say(format_args!("ctprof: {text}")),
+            StepDisplay::Bar(bar) => {
+                bar.set_position(count(self.done));
+                bar.set_message(text);
+            }
+        }
+        self.done += 1;
+    }
+
+    /// The time that the steps left take, if they take as long as the others.
+    fn left(&self) -> String {
+        if self.done == 0 {
+            return String::new();
+        }
+        let steps = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let left = self.began.elapsed() * steps(self.steps.saturating_sub(self.done)) / steps(self.done);
+        format!(", about {} left", HumanDuration(left))
+    }
+}
+
+fn count(steps: usize) -> u64 {
+    u64::try_from(steps).unwrap_or(u64::MAX)
+}
+
+fn bar(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:20} {msg}").expect("a valid template");
+    ProgressBar::new(count(steps)).with_style(style).with_finish(ProgressFinish::AndClear)
 }

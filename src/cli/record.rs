@@ -12,7 +12,7 @@ use super::capture::{check_output, check_roots, options, redact_key};
 use super::errors::free_at_exit;
 use super::errors::{reported, say};
 use super::output::{Stream, write_report};
-use super::run_progress::RunProgress;
+use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
 use crate::compare::{Sides, show};
 use crate::diagnose::plural;

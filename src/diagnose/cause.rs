@@ -42,7 +42,7 @@ coded! {
         BootOff { option: &'static str } = "disabled-at-boot",
             ("disabled at boot, or kernel lacks CONFIG_{option}"), Fix::Advice("boot with `psi=1`");
         /// ctprof runs in another namespace than the host's.
-        OtherNamespace { kind: Namespace } = "other-namespace", ("{}", kind.message()), kind.fix();
+        OtherNamespace { kind: Namespace } = "other-namespace", ("{}", kind.message_and_fix().0), kind.message_and_fix().1;
         /// taskstats is not there: not built, or another network namespace.
         NamespaceOrKernelLacks { option: &'static str } = "namespace-or-not-built",
             ("kernel lacks CONFIG_{option}, or not available in this network namespace");
@@ -97,18 +97,13 @@ pub enum Namespace {
 }
 
 impl Namespace {
-    fn message(self) -> &'static str {
+    fn message_and_fix(self) -> (&'static str, Fix) {
         match self {
-            Self::Pid => "only this PID namespace is visible",
-            Self::Network => "not available in this network namespace",
-            Self::User => "permission denied despite cap_net_admin: not the initial user namespace",
-        }
-    }
-
-    fn fix(self) -> Fix {
-        match self {
-            Self::Pid => RUN_ON_HOST,
-            Self::Network | Self::User => RUN_IN_HOST_NETWORK,
+            Self::Pid => ("only this PID namespace is visible", RUN_ON_HOST),
+            Self::Network => ("not available in this network namespace", RUN_IN_HOST_NETWORK),
+            Self::User => {
+                ("permission denied despite cap_net_admin: not the initial user namespace", RUN_IN_HOST_NETWORK)
+            }
         }
     }
 }

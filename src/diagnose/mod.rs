@@ -4,7 +4,6 @@
 #[macro_use]
 mod coded;
 mod affected;
-mod capability;
 mod cause;
 mod empty;
 mod engine;
@@ -21,13 +20,12 @@ mod tests;
 mod warning;
 
 pub use self::affected::{Affected, counted, plural};
-pub use self::capability::Capability;
 pub(crate) use self::cause::MORE_OPEN_FILES;
 pub use self::cause::{Cause, Namespace};
 pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
-pub use self::fix::Fix;
+pub use self::fix::{Capability, Fix};
 pub use self::note::Note;
 pub use self::source::{Side, Source};
 pub use self::warning::Warning;

@@ -32,19 +32,10 @@ impl Values {
         if let Self::Integers(integers) = self { Some(integers) } else { None }
     }
 
-    /// Whether this is the last value.
-    fn end_with(&self, value: &Value<'_>) -> Result<bool, u64> {
-        Ok(match self {
-            Self::Integers(integers) => integers.last() == Some(&integer(value)?),
-            Self::Flags(flags) => flags.last() == Some(&flag(value)),
-            Self::Texts(texts) => texts.last().is_some_and(|last| last.data() == text(value).as_bytes()),
-        })
-    }
-
     fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
         match self {
             Self::Integers(integers) => integers.push(integer(value)?),
-            Self::Flags(flags) => flags.push(flag(value)),
+            Self::Flags(flags) => flags.push(*value == Value::Flag(true)),
             Self::Texts(texts) => texts.push(ByteArray::from(&*text(value))),
         }
         Ok(())
@@ -63,11 +54,12 @@ mod levels {
     pub(super) const NEXT: i16 = 1;
 }
 
-/// A number that no INT64 holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OutOfRange {
-    pub(super) column: String,
-    pub(super) value: u64,
+/// A number that no INT64 holds: query engines have no larger integers.
+#[derive(Debug, thiserror::Error)]
+#[error("{column} is {value}, more than the largest BIGINT ({})", i64::MAX)]
+pub struct OutOfRange {
+    column: String,
+    value: u64,
 }
 
 /// The largest number of an INT64. It stands for the kernel's `max`: every limit is smaller.
@@ -88,44 +80,16 @@ impl Leaf {
         [Some(first), second].into_iter().flatten().map(leaf)
     }
 
-    /// Adds the value of a row to a plain column; the number if no INT64 holds it. A value that equals the one before is
-    /// stored when a different one follows: most columns have few.
-    fn push(&mut self, row: usize, value: Option<&Value<'_>>) -> Result<(), u64> {
-        let definition = if value.is_some() { levels::VALUE } else { levels::NULL };
-        if self.definitions.last() == Some(&definition)
-            && value.map_or(Ok(true), |value| self.values.end_with(value))?
-        {
-            return Ok(());
-        }
-        self.repeat_until(row);
-        self.definitions.push(definition);
+    /// Adds the value of a row to a plain column; the number if no INT64 holds it.
+    fn push(&mut self, value: Option<&Value<'_>>) -> Result<(), u64> {
+        self.definitions.push(if value.is_some() { levels::VALUE } else { levels::NULL });
         value.map_or(Ok(()), |value| self.values.push(value))
-    }
-
-    /// Repeats the last value of a plain column, until there are this many.
-    fn repeat_until(&mut self, rows: usize) {
-        let missing = rows - self.definitions.len();
-        let Some(last) = self.definitions.last().copied().filter(|_| missing > 0) else { return };
-        self.definitions.resize(rows, last);
-        if last == levels::VALUE {
-            match &mut self.values {
-                Values::Integers(integers) => repeat_last(integers, missing),
-                Values::Flags(flags) => repeat_last(flags, missing),
-                Values::Texts(texts) => repeat_last(texts, missing),
-            }
-        }
     }
 
     /// An entry of a map.
     fn level(&mut self, definition: i16, repetition: i16) {
         self.definitions.push(definition);
         self.repetitions.push(repetition);
-    }
-}
-
-fn repeat_last<T: Clone>(values: &mut Vec<T>, times: usize) {
-    if let Some(last) = values.last().cloned() {
-        values.resize(values.len() + times, last);
     }
 }
 
@@ -136,10 +100,6 @@ fn integer(value: &Value<'_>) -> Result<i64, u64> {
         // The only word among numbers is `max`.
         _ => Ok(UNLIMITED),
     }
-}
-
-fn flag(value: &Value<'_>) -> bool {
-    *value == Value::Flag(true)
 }
 
 fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
@@ -160,8 +120,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(types: &[ColumnType]) -> Self {
-        Self { rows: 0, leaves: types.iter().flat_map(|column_type| Leaf::of_column(*column_type)).collect() }
+    pub(super) fn new<R>(schema: &Schema<R>) -> Self {
+        Self { rows: 0, leaves: schema.docs().into_iter().flat_map(|doc| Leaf::of_column(doc.column_type)).collect() }
     }
 
     /// Adds a row of a capture.
@@ -171,19 +131,13 @@ impl Block {
     pub(super) fn push<R>(&mut self, schema: &Schema<R>, identity: &Identity, row: &R) -> Result<(), OutOfRange> {
         let leaves = &mut self.leaves.iter_mut();
         for column in &schema.identity {
-            push_cell(leaves, &column.doc, self.rows, (column.get)(identity))?;
+            push_cell(leaves, &column.doc, (column.get)(identity))?;
         }
         for column in &schema.columns {
-            push_cell(leaves, &column.doc, self.rows, (column.get)(row))?;
+            push_cell(leaves, &column.doc, (column.get)(row))?;
         }
         self.rows += 1;
         Ok(())
-    }
-
-    /// Gives every leaf the values of all rows.
-    pub(super) fn complete(&mut self) {
-        let plain = self.leaves.iter_mut().filter(|leaf| leaf.repetitions.is_empty());
-        plain.for_each(|leaf| leaf.repeat_until(self.rows));
     }
 }
 
@@ -191,7 +145,6 @@ impl Block {
 fn push_cell(
     leaves: &mut slice::IterMut<'_, Leaf>,
     ColumnDoc { name, column_type, .. }: &ColumnDoc,
-    row: usize,
     cell: Option<Cell<'_>>,
 ) -> Result<(), OutOfRange> {
     let mut next = || leaves.next().expect("a block has the leaves of its columns");
@@ -201,8 +154,8 @@ fn push_cell(
         Some(Cell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
             .map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value }),
         None if *column_type == ColumnType::Counts => push_counts(leaf, next(), None).map_err(|(_, n)| out_of_range(n)),
-        Some(Cell::Value(value)) => leaf.push(row, Some(&value)).map_err(out_of_range),
-        None => leaf.push(row, None).map_err(out_of_range),
+        Some(Cell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
+        None => leaf.push(None).map_err(out_of_range),
     }
 }
 

@@ -45,10 +45,7 @@ fn sched_ext_name(value: &str) -> String {
 }
 
 pub(super) fn columns() -> Vec<Column<CaptureRow>> {
-    let mut all = of_capture();
-    all.extend(of_doubts());
-    all.extend(of_window());
-    all.extend(of_host());
+    let mut all = own_columns();
     all.extend(pressure(Section::HostPressure, |row: &CaptureRow| &row.values));
     let sched_ext = record_rows().filter(|row| row.section == Section::SchedExt);
     all.extend(sched_ext.map(|row| record_column(sched_ext_name(&row.name), &row, |row: &CaptureRow| &row.values)));
@@ -65,7 +62,7 @@ fn text(text: Option<&String>) -> Option<Cell<'_>> {
     text.map(|text| (&**text).into())
 }
 
-fn of_capture() -> Vec<Column<CaptureRow>> {
+fn own_columns() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
         captured_at_unix_ns: Integer in "ns" = |row| known(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
         format_version: Integer in "" = |row| row.head.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
@@ -80,11 +77,7 @@ fn of_capture() -> Vec<Column<CaptureRow>> {
         processes: Integer in "count" = |row| Some(row.census.processes.into()), "Processes alive at the end.";
         kernel_threads: Integer in "count" = |row| Some(row.census.kernel_threads.into()), "Kernel threads.";
         cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
-    }
-}
 
-fn of_doubts() -> Vec<Column<CaptureRow>> {
-    columns! { CaptureRow;
         gaps: Counts in "count" = |row| Some(Cell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
         ghosts: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
@@ -92,11 +85,7 @@ fn of_doubts() -> Vec<Column<CaptureRow>> {
         missed_processes: Integer in "count" = |row| {
             Some(row.head.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
         }, "Processes that the BPF iterator missed, so that procfs read them.";
-    }
-}
 
-fn of_window() -> Vec<Column<CaptureRow>> {
-    columns! { CaptureRow;
         window_started: Time in "" = |row| known(row.window()?.started_at_unix_ns).map(microseconds), "Start of the window.";
         suspended_ns: Integer in "ns" = |row| row.window()?.suspended_ns.map(Into::into), "Time in the window that the host was suspended.";
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
@@ -120,11 +109,7 @@ fn of_window() -> Vec<Column<CaptureRow>> {
         command_status: Integer in "" = |row| {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()).into())
         }, "Its exit status; NULL if a signal ended it.";
-    }
-}
 
-fn of_host() -> Vec<Column<CaptureRow>> {
-    columns! { CaptureRow;
         boot_id: Text in "" = |row| text(row.host()?.boot_id.as_ref()), "Boot. Totals of different boots cannot be subtracted.";
         uptime_ns: Integer in "ns" = |row| row.head.boottime_ns().map(Into::into), "Time since boot.";
         kernel_release: Text in "" = |row| text(row.host()?.kernel_release.as_ref()), "Release of the kernel, as printed by `uname -r`.";

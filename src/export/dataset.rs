@@ -55,8 +55,7 @@ impl<W: Write + Send> Dataset<W> {
         Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
     }
 
-    pub(super) fn push(&mut self, mut block: Block) -> Result<()> {
-        block.complete();
+    pub(super) fn push(&mut self, block: Block) -> Result<()> {
         if self.group_rows + self.pending_rows + block.rows > ROW_GROUP {
             self.write_row_group()?;
         }

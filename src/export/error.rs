@@ -18,9 +18,8 @@ pub enum ExportError {
     NotAFile(PathBuf),
     #[error("{} has no snapshots (*{})", .0.display(), ENDINGS.join(", *"))]
     NoSnapshots(PathBuf),
-    /// A value is larger than the signed integers of query engines.
-    #[error("cannot export {}: {column} is {value}, more than the largest BIGINT ({})", path.display(), i64::MAX)]
-    OutOfRange { path: PathBuf, column: String, value: u64 },
+    #[error("cannot export {}", path.display())]
+    OutOfRange { path: PathBuf, source: OutOfRange },
     #[error("cannot write {}", path.display())]
     Output { path: PathBuf, source: io::Error },
     /// A directory of the output is a symbolic link, which could lead elsewhere.
@@ -38,10 +37,6 @@ impl ExportError {
 
     pub(super) fn output(path: &Path, source: io::Error) -> Self {
         Self::Output { path: path.to_owned(), source }
-    }
-
-    pub(super) fn out_of_range(path: &Path, OutOfRange { column, value }: OutOfRange) -> Self {
-        Self::OutOfRange { path: path.to_owned(), column, value }
     }
 }
 

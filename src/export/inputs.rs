@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -120,14 +120,9 @@ impl Found {
 }
 
 fn hash(path: &Path) -> io::Result<String> {
-    let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finalize().to_hex().to_string()),
-            read => hasher.update(&buffer[..read]),
-        };
-    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Keeps no threads.

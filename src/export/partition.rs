@@ -63,17 +63,9 @@ fn directory_name(host: &str) -> String {
     name
 }
 
-/// The captures of a partition, by file.
-pub(super) struct Parts {
-    /// Those of existing files.
-    pub(super) again: Vec<Vec<Capture>>,
-    /// The others; perhaps none.
-    pub(super) new: Vec<Capture>,
-}
-
-/// Divides the captures of a partition into files, given the captures of the existing ones: a file whose captures
-/// are all here is written again, and those of the other files are left out, so that no capture is in two files.
-pub(super) fn parts(captures: Vec<Capture>, existing: &[Vec<String>]) -> Parts {
+/// Divides the captures of a partition into those of each existing file, given its captures, and the others. A file whose
+/// captures are all here is written again; those of the other files are left out, so that no capture is in two files.
+pub(super) fn parts(captures: Vec<Capture>, existing: &[Vec<String>]) -> (Vec<Vec<Capture>>, Vec<Capture>) {
     let here: BTreeSet<String> = captures.iter().map(|capture| capture.identity.capture_id.clone()).collect();
     let (mut again, mut new) = (vec![Vec::new(); existing.len()], Vec::new());
     for capture in captures {
@@ -84,7 +76,7 @@ pub(super) fn parts(captures: Vec<Capture>, existing: &[Vec<String>]) -> Parts {
         }
     }
     again.retain(|captures| !captures.is_empty());
-    Parts { again, new }
+    (again, new)
 }
 
 #[cfg(test)]
@@ -137,7 +129,7 @@ mod tests {
         let parts = |existing: &[&[&str]]| {
             let existing: Vec<Vec<String>> =
                 existing.iter().map(|file| file.iter().map(|id| (*id).to_owned()).collect()).collect();
-            let Parts { again, new } = super::parts(captures(), &existing);
+            let (again, new) = super::parts(captures(), &existing);
             (again.into_iter().map(ids).collect::<Vec<_>>().concat().join(" "), ids(new).join(" "))
         };
         let is = |again: &str, new: &str| (again.to_owned(), new.to_owned());

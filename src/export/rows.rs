@@ -39,7 +39,7 @@ pub(super) fn read(
     let mut captures = Rows::new(identity, &schemas.captures);
     captures.add(&CaptureRow::new(head, threads.census));
     let blocks = || Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?]);
-    blocks().map_err(|error| ExportError::out_of_range(path, error))
+    blocks().map_err(|source| ExportError::OutOfRange { path: path.clone(), source })
 }
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
@@ -70,7 +70,7 @@ impl<'s, R> Rows<'s, R> {
     fn add(&mut self, row: &R) {
         let Ok(blocks) = &mut self.blocks else { return };
         if blocks.last().is_none_or(|block| block.rows == BLOCK) {
-            blocks.push(Block::new(&self.schema.types));
+            blocks.push(Block::new(self.schema));
         }
         let block = blocks.last_mut().expect("a block was added");
         if let Err(error) = block.push(self.schema, self.identity, row) {

@@ -2,7 +2,7 @@
 
 use super::captures::{self, CaptureRow};
 use super::cgroups::{self, CgroupRow};
-use super::column::{Column, ColumnDoc, ColumnType};
+use super::column::{Column, ColumnDoc};
 use super::identity::{self, Identity};
 use super::threads;
 use crate::model::ThreadState;
@@ -11,15 +11,11 @@ use crate::model::ThreadState;
 pub(super) struct Schema<R> {
     pub(super) identity: Vec<Column<Identity>>,
     pub(super) columns: Vec<Column<R>>,
-    pub(super) types: Vec<ColumnType>,
 }
 
 impl<R> Schema<R> {
     fn new(columns: Vec<Column<R>>) -> Self {
-        let identity = identity::columns();
-        let docs = identity.iter().map(|column| &column.doc).chain(columns.iter().map(|column| &column.doc));
-        let types = docs.map(|doc| doc.column_type).collect();
-        Self { identity, columns, types }
+        Self { identity: identity::columns(), columns }
     }
 
     pub(super) fn docs(&self) -> Vec<&ColumnDoc> {

@@ -5,8 +5,7 @@ use crate::model::{METRICS, Owner, PROCESS, ThreadState};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) fn columns() -> Vec<Column<ThreadState>> {
-    let mut all = of_identity();
-    all.extend(of_window());
+    let mut all = own_columns();
     all.extend(METRICS.iter().map(|metric| {
         Column::new(metric.name, metric.shape.into(), metric.unit.name(), metric.doc, |thread: &ThreadState| {
             metric.get(&thread.metrics).map(Into::into)
@@ -29,7 +28,7 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
     all
 }
 
-fn of_identity() -> Vec<Column<ThreadState>> {
+fn own_columns() -> Vec<Column<ThreadState>> {
     columns! { ThreadState;
         tgid: Integer in "" = |thread| Some(u64::from(thread.tgid).into()), "Process id.";
         tid: Integer in "" = |thread| Some(u64::from(thread.tid).into()), "Thread id; 0 for exited work.";
@@ -46,11 +45,7 @@ fn of_identity() -> Vec<Column<ThreadState>> {
             Owner::Ctprof => "ctprof",
             Owner::Command => "command",
         }.into()), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
-    }
-}
 
-fn of_window() -> Vec<Column<ThreadState>> {
-    columns! { ThreadState;
         exited_work: Text in "" = |thread| thread.exited_work.map(|work| work.name().into()), "`exited threads` or `exited children`: work that is only known from the counters of the process. NULL for threads.";
         thread_count: Integer in "count" = |thread| thread.exited_work.is_none().then(|| thread.span.unwrap_or_default().count.into()), "Number of threads that the row stands for: in windows, exited threads with equal names are one row. NULL for exited work.";
         alive_ns: Integer in "ns" = |thread| thread.span.map(|span| span.alive_ns.into()), "Time alive in the window, summed over the threads of the row. NULL in snapshots.";

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::dataset::Dataset;
 use super::error::{ExportError, io_error};
 use super::inputs::{self, Capture, Options};
-use super::partition::{self, Partition, Parts};
+use super::partition::{self, Partition};
 use super::rows;
 use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
@@ -63,7 +63,7 @@ pub fn export(
         Output::Threads(path) => {
             let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
             let files = |_: &[&str]| vec![(target.path(), path.clone())];
-            export.write(&captures, &Destination { shown: path, files: &files }, Damaged::LeftOut)?;
+            export.write(&captures, &Destination { shown: path, files: &files }, 1)?;
         }
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
@@ -84,15 +84,6 @@ struct Export<'e> {
 
 /// Number of captures that are read ahead of their turn.
 const AHEAD: usize = 8;
-
-/// What to do if some captures cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Damaged {
-    /// The files have the others.
-    LeftOut,
-    /// Nothing is written: an existing file has the other captures, which would then be in two.
-    LeavesFile,
-}
 
 /// Where the rows of some captures go.
 struct Destination<'d> {
@@ -121,13 +112,14 @@ impl Export<'_> {
             directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()
         };
         let destination = Destination { shown: directories[0].path(), files: &files };
-        let Parts { again, new } = partition::parts(captures, &existing);
-        again.iter().try_for_each(|captures| self.write(captures, &destination, Damaged::LeavesFile))?;
-        self.write(&new, &destination, Damaged::LeftOut)
+        let (again, new) = partition::parts(captures, &existing);
+        again.iter().try_for_each(|captures| self.write(captures, &destination, captures.len()))?;
+        self.write(&new, &destination, 1)
     }
 
-    /// Writes the files of those captures that can be read.
-    fn write(&mut self, captures: &[Capture], to: &Destination<'_>, damaged: Damaged) -> Result<(), ExportError> {
+    /// Writes the files of the captures that can be read, if there are at least so many. An existing file is replaced with
+    /// all of its captures only: new ones get a file of their own, and the old one would keep those left out.
+    fn write(&mut self, captures: &[Capture], to: &Destination<'_>, at_least: usize) -> Result<(), ExportError> {
         let failed = |source| ExportError::output(to.shown, source);
         // Files get their names when they are whole, because these depend on the captures.
         let pending =
@@ -137,7 +129,7 @@ impl Export<'_> {
         let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
         let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let written = self.add(captures, &mut files, to.shown)?;
-        if written.is_empty() || (damaged == Damaged::LeavesFile && written.len() < captures.len()) {
+        if written.len() < at_least {
             return Ok(());
         }
         let mut rows = Vec::new();
