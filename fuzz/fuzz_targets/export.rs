@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctprof::export::{Exported, Options, Output, export};
+use ctprof::export::{Exported, ExportOptions, Output, export};
 use ctprof::process::Progress;
 
 mod stored;
@@ -33,7 +33,7 @@ fn exported_again(path: &Path, parent: &Path) -> (Exported, Vec<(PathBuf, Vec<u8
 fn exported(path: &Path, parent: &Path, name: &str) -> (Exported, Vec<(PathBuf, Vec<u8>)>) {
     let output = parent.join(name);
     let progress = Progress::default();
-    let options = Options { limit: 1 << 24, progress: &progress };
+    let options = ExportOptions { limit: 1 << 24, progress: &progress };
     let exported = export(&[path.to_owned()], &Output::Datasets(output.clone()), options, &mut |_| {});
     let mut files = Vec::new();
     below(&output, &output, &mut files);

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use super::ab_series::{AbSeries, AbSide, BASELINE, CANDIDATE, sides};
-use super::args::{Ab, Messages, usage_error};
+use super::args::{AbArgs, Messages, usage_error};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::errors::say;
@@ -18,7 +18,7 @@ use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_p
 use crate::record::Recorder;
 
 /// Runs two commands in turn, and compares their windows.
-pub(super) fn run(args: &Ab, messages: Messages) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
     let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
     check_cpus(args.cpus(), &allowed)?;
@@ -57,7 +57,7 @@ fn labels(output: Option<&Path>) -> Sides<String> {
     Sides::two(label(BASELINE), label(CANDIDATE))
 }
 
-fn record(args: &Ab, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
+fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
     let recorder = Recorder::new(options(&args.sources), usize::try_from(args.runs)?.saturating_mul(2), args.ring)?;
     Privileges::Record.keep_after_loading()?;
     let writer = RunWriter {

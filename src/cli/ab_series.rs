@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::bail;
 
-use super::args::{Ab, Messages};
+use super::args::{AbArgs, Messages};
 use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter};
 use crate::diagnose::counted;
@@ -25,7 +25,7 @@ pub(super) struct AbSide {
 }
 
 /// The baseline and the candidate.
-pub(super) fn sides(args: &Ab, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
+pub(super) fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
     let side = |name, script: &str| {
         let directory = RunDirectory::create(&parent.join(name), args.runs)?;
         let until = shell(args, script);
@@ -34,7 +34,7 @@ pub(super) fn sides(args: &Ab, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
     Ok([side(BASELINE, &args.baseline)?, side(CANDIDATE, &args.candidate)?])
 }
 
-fn shell(args: &Ab, script: &str) -> Until {
+fn shell(args: &AbArgs, script: &str) -> Until {
     Until::Exited(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
 }
 
@@ -47,21 +47,21 @@ impl AbSide {
 
 /// What runs next, and of which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AbStep {
     WarmUp(usize),
     /// With the number of the run, from 1.
     Run(usize, u32),
 }
 
 /// A B B A A B B A …: a host that becomes slower or faster meanwhile does so for both sides.
-fn turns(runs: u32) -> impl Iterator<Item = Step> {
-    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| Step::Run(side, number));
+fn turns(runs: u32) -> impl Iterator<Item = AbStep> {
+    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| AbStep::Run(side, number));
     (1..=runs).flat_map(pair)
 }
 
 /// Runs both sides in turn.
 pub(super) struct AbSeries<'a> {
-    pub(super) args: &'a Ab,
+    pub(super) args: &'a AbArgs,
     pub(super) writer: RunWriter<'a>,
 }
 
@@ -71,19 +71,19 @@ impl AbSeries<'_> {
         let warm_ups: &[usize] = if self.args.no_warmup { &[] } else { &[0, 1] };
         let steps = usize::try_from(self.args.runs)?.saturating_mul(2).saturating_add(warm_ups.len());
         let mut progress = RunProgress::new(steps, self.args.streams(), messages);
-        let warm_ups = warm_ups.iter().copied().map(Step::WarmUp);
+        let warm_ups = warm_ups.iter().copied().map(AbStep::WarmUp);
         warm_ups.chain(turns(self.args.runs)).try_for_each(|step| self.step(step, sides, &mut progress))
     }
 
-    fn step(&mut self, step: Step, sides: &mut [AbSide; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
+    fn step(&mut self, step: AbStep, sides: &mut [AbSide; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
         match step {
-            Step::WarmUp(side) => {
+            AbStep::WarmUp(side) => {
                 let side = &sides[side];
                 progress.start(&format!("warm-up of the {}", side.name));
                 self.prepare()?;
                 self.writer.unrecorded(&side.until).map(drop)
             }
-            Step::Run(side, number) => {
+            AbStep::Run(side, number) => {
                 let side = &mut sides[side];
                 progress.start(&format!("run {number} of {} of the {}", self.args.runs, side.name));
                 self.prepare()?;
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn drift_of_the_host_is_the_same_for_both_sides() {
-        let order: Vec<_> = turns(4).map(|step| if let Step::Run(side, _) = step { side } else { panic!() }).collect();
+        let order: Vec<_> =
+            turns(4).map(|step| if let AbStep::Run(side, _) = step { side } else { panic!() }).collect();
         assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
         let time =
             |side| order.iter().enumerate().filter(|(_, which)| **which == side).map(|(at, _)| at).sum::<usize>();

@@ -12,8 +12,8 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::format::Format;
 use super::values::{
-    COLUMNS, CpuSet, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of_variants, ring_size,
-    size, smaps, threshold,
+    COLUMNS, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of_variants,
+    ring_size, size, smaps, threshold,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
@@ -76,18 +76,18 @@ Exit status: 0 success, 1 failure (also if a gate has no data), 2 wrong usage, 3
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Capture every thread of this host into a file
-    Capture(Capture),
+    Capture(CaptureArgs),
     /// Record what happens over a period, or while a command runs, and show it
-    Record(Box<Record>),
+    Record(Box<RecordArgs>),
     /// Run two commands in turn, several times, and compare what they do
-    Ab(Box<Ab>),
+    Ab(Box<AbArgs>),
     /// Show a window, a snapshot, or what happened between two snapshots
-    Show(Show),
+    Show(ShowArgs),
     /// Compare two windows or two snapshots and list what changed
     #[command(after_help = EXAMPLES)]
-    Compare(Compare),
+    Compare(CompareArgs),
     /// Export snapshots and windows to Parquet, for DuckDB, Spark and other query engines
-    Export(Export),
+    Export(ExportArgs),
     /// Print a shell completion script
     Completions {
         /// Shell to print the script for
@@ -95,7 +95,7 @@ pub(super) enum Command {
         shell: clap_complete::Shell,
     },
     /// Check which counters cannot be captured here, why, and how to fix it
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
     Metrics {
@@ -106,7 +106,7 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct Capture {
+pub(super) struct CaptureArgs {
     /// File to write; `-` for stdout [default: ctprof-HOST-TIME.ctprof.zst]
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
@@ -114,9 +114,9 @@ pub(super) struct Capture {
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) pids: Vec<u32>,
     #[command(flatten)]
-    pub(super) sources: Sources,
+    pub(super) sources: SourceArgs,
     #[command(flatten)]
-    pub(super) limits: Limits,
+    pub(super) limits: LimitArgs,
 }
 
 /// The engine that reads the threads.
@@ -129,7 +129,7 @@ pub(super) struct EngineChoice {
 
 /// What captures read, and how.
 #[derive(Debug, ClapArgs)]
-pub(super) struct Sources {
+pub(super) struct SourceArgs {
     #[command(flatten)]
     pub(super) engine: EngineChoice,
     /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
@@ -163,7 +163,7 @@ pub(super) struct Sources {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = RECORD_HELP)]
-pub(super) struct Record {
+pub(super) struct RecordArgs {
     /// Record for this long: 10s, 500ms, 2m [default: until Ctrl-C, or until COMMAND exits]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
     pub(super) duration: Option<Duration>,
@@ -180,9 +180,9 @@ pub(super) struct Record {
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) sources: Sources,
+    pub(super) sources: SourceArgs,
     #[command(flatten)]
-    pub(super) view: View,
+    pub(super) view: ViewArgs,
 }
 
 const RECORD_HELP: &str = "\
@@ -198,7 +198,7 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AB_HELP, mut_arg("scope", |scope| scope.default_value("command")))]
-pub(super) struct Ab {
+pub(super) struct AbArgs {
     /// Command to compare with, run by `sh -c`
     #[arg(long, value_name = "COMMAND")]
     pub(super) baseline: String,
@@ -219,7 +219,7 @@ pub(super) struct Ab {
     pub(super) prepare: Option<String>,
     /// Run the commands on these CPUs, for example 0,2-3, and ctprof on others
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    cpus: Option<CpuSet>,
+    cpus: Option<CpuList>,
     /// Show the output of the commands on stderr instead of discarding it
     #[arg(long)]
     show_output: bool,
@@ -227,12 +227,12 @@ pub(super) struct Ab {
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
     #[command(flatten)]
-    pub(super) sources: Sources,
+    pub(super) sources: SourceArgs,
     #[command(flatten)]
     pub(super) comparing: Comparing,
 }
 
-impl Ab {
+impl AbArgs {
     /// The CPUs of the commands; empty for all.
     pub(super) fn cpus(&self) -> &[u32] {
         self.cpus.as_deref().unwrap_or_default()
@@ -257,24 +257,24 @@ Examples:
   from a clean state            ctprof ab --prepare 'make clean' --baseline 'make' --candidate 'make -j8'";
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct Limits {
+pub(super) struct LimitArgs {
     /// Refuse snapshots larger than this uncompressed [default: 1G]
     #[arg(long, value_name = "SIZE", default_value_t = MAX_DECOMPRESSED_SNAPSHOT_BYTES, hide_default_value = true, value_parser = size)]
     pub(super) max_snapshot_bytes: u64,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct Show {
+pub(super) struct ShowArgs {
     /// Snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
     pub(super) snapshot: PathBuf,
     /// Later snapshot of the same boot: shows what happened in between
     pub(super) later: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) view: View,
+    pub(super) view: ViewArgs,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct Compare {
+pub(super) struct CompareArgs {
     /// Earlier snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
     pub(super) baseline: PathBuf,
     /// Later snapshot, window or directory of runs; `-` for stdin
@@ -296,11 +296,11 @@ pub(super) struct Comparing {
     #[arg(long, requires = "fail_on", help_heading = "Gates")]
     pub(super) fail_on_unclear: bool,
     #[command(flatten)]
-    pub(super) view: View,
+    pub(super) view: ViewArgs,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct View {
+pub(super) struct ViewArgs {
     /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "pcomm")]
     group_by: GroupBy,
@@ -353,10 +353,10 @@ pub(super) struct View {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(super) color: ColorChoice,
     #[command(flatten)]
-    pub(super) limits: Limits,
+    pub(super) limits: LimitArgs,
 }
 
-impl View {
+impl ViewArgs {
     pub(super) fn options(&self, labels: Sides<String>) -> Options {
         Options {
             group_by: self.group_by,
@@ -407,7 +407,7 @@ impl View {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
-pub(super) struct Doctor {
+pub(super) struct DoctorArgs {
     #[command(flatten)]
     pub(super) engine: EngineChoice,
     /// Output format
@@ -419,7 +419,7 @@ pub(super) struct Doctor {
 #[command(
     after_help = "Exit status: 1 if a snapshot could not be read; the others are exported\n\nExamples:\n  all threads in one file        ctprof export a.ctprof.zst b.ctprof.zst -o threads.parquet\n  a fleet, by day and host       ctprof export snapshots/ -o fleet/"
 )]
-pub(super) struct Export {
+pub(super) struct ExportArgs {
     /// Snapshots, windows, or directories to search for *.ctprof.zst and *.json
     #[arg(required = true, value_name = "PATH")]
     pub(super) inputs: Vec<PathBuf>,
@@ -427,7 +427,7 @@ pub(super) struct Export {
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: PathBuf,
     #[command(flatten)]
-    pub(super) limits: Limits,
+    pub(super) limits: LimitArgs,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
-use super::args::{Capture, Messages, Sources};
+use super::args::{CaptureArgs, Messages, SourceArgs};
 use super::errors::free_at_exit;
 use super::output::to_stdout;
 use super::progress;
@@ -20,7 +20,7 @@ use crate::store::Target;
 /// The environment variable with the key of hashes. Command lines are visible to all users.
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 
-pub(super) fn run(args: &Capture, messages: Messages) -> anyhow::Result<()> {
+pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     // A file that nobody named is never overwritten.
@@ -68,7 +68,7 @@ pub(super) fn redact_key() -> String {
 
 /// Roots that were named have to be there: an empty tree would pass for a kernel without these files. A container may
 /// have no `/sys`. Whatever is in them is read with the privileges of the caller only.
-pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
+pub(super) fn check_roots(args: &SourceArgs) -> anyhow::Result<()> {
     if options(args).roots != Roots::default() {
         drop_file_capabilities()?;
     }
@@ -81,7 +81,7 @@ pub(super) fn check_roots(args: &Sources) -> anyhow::Result<()> {
 }
 
 /// The options of a capture of all processes.
-pub(super) fn options(args: &Sources) -> Options {
+pub(super) fn options(args: &SourceArgs) -> Options {
     Options {
         roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },
         engine: args.engine.engine,

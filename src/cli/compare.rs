@@ -4,14 +4,14 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::args::{Compare, Comparing, Messages, usage_error};
+use super::args::{CompareArgs, Comparing, Messages, usage_error};
 use super::errors::{FAILED, GATE_FAILED, free_at_exit, reported};
-use super::input::Input;
+use super::input::DigestReader;
 use super::output::{Stream, groups_exist, write_report};
 use crate::compare::{Gate, GateOutcome, GateResult, Options, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
-pub(super) fn run(args: &Compare, messages: Messages) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     let (baseline, candidate) = (args.baseline.as_path(), args.candidate.as_path());
     let labels = Sides::two(baseline, candidate).map(|path| path.display().to_string());
     Prepared::new(&args.comparing, labels)?.compare(baseline, candidate, messages)
@@ -34,7 +34,7 @@ impl<'a> Prepared<'a> {
     /// Compares two files or directories.
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
         let Comparing { view, fail_on, .. } = self.args;
-        let input = Input::new(&self.options, view, messages);
+        let input = DigestReader::new(&self.options, view, messages);
         let sides = input.sides(baseline, candidate)?;
         drop(input);
         let report = report(sides, &self.options, fail_on);

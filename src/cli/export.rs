@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::args::{Export, Messages};
+use super::args::{ExportArgs, Messages};
 use super::errors::FAILED;
 use super::errors::say;
 use super::progress;
 use crate::diagnose::counted;
-use crate::export::{self, Exported, Options, Output};
+use crate::export::{self, ExportOptions, Exported, Output};
 use crate::process::Progress;
 use crate::report::escaped;
 
-pub(super) fn run(args: &Export, messages: Messages) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     let watch = progress::watch(&progress, messages);
     let output = Output::from(args.output.clone());
-    let options = Options { limit: args.limits.max_snapshot_bytes, progress: &progress };
+    let options = ExportOptions { limit: args.limits.max_snapshot_bytes, progress: &progress };
     let exported = export::export(&args.inputs, &output, options, &mut |error| {
         let error = format!("{:#}", anyhow::Error::new(error));
         say(format_args!("ctprof: {}; left out", escaped(&error)));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Messages, View, usage_error};
+use super::args::{Args, Messages, ViewArgs, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{SnapshotHead, ThreadState, Threads};
@@ -18,7 +18,7 @@ use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
 use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
-pub(super) struct Input<'o> {
+pub(super) struct DigestReader<'o> {
     options: &'o Options,
     limit: u64,
     progress: Arc<Progress>,
@@ -40,8 +40,8 @@ impl Opened {
     }
 }
 
-impl<'o> Input<'o> {
-    pub(super) fn new(options: &'o Options, view: &View, messages: Messages) -> Self {
+impl<'o> DigestReader<'o> {
+    pub(super) fn new(options: &'o Options, view: &ViewArgs, messages: Messages) -> Self {
         let progress = Arc::new(Progress::default());
         let watch = progress::watch(&progress, messages);
         Self { options, limit: view.limits.max_snapshot_bytes, progress, _watch: watch }

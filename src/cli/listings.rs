@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::args::{Args, Doctor};
+use super::args::{Args, DoctorArgs};
 use super::errors::FAILED;
 use super::format::Format;
 use super::output::{Stream, to_stdout};
@@ -29,7 +29,7 @@ pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
 }
 
 /// Captures, and keeps only the findings. Fails if anything fixable is missing.
-pub(super) fn doctor(args: &Doctor) -> anyhow::Result<ExitCode> {
+pub(super) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let options = Options { engine: args.engine.engine, ..Options::default() };
     let findings = findings(&capture_with(&options)?);
     to_stdout(|out| match args.format {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::ColorChoice;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use super::args::View;
+use super::args::ViewArgs;
 use super::format::Format;
 use crate::compare::{NoSuchGroup, Report};
 use crate::report::{Colour, Selection, Terminal, Unchanged};
@@ -81,7 +81,7 @@ const LINES_AROUND: usize = 10;
 const FEWEST_GROUPS: usize = 8;
 
 /// Writes a report in the selected format.
-pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyhow::Result<()> {
+pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     let selection = selection(view, stream);
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
     let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
@@ -96,7 +96,7 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &View) -> anyh
 
 /// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
 /// programs, unless `--limit` has another limit. 0 is none.
-fn selection(view: &View, stream: Stream) -> Selection {
+fn selection(view: &ViewArgs, stream: Stream) -> Selection {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
     let fitting = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);

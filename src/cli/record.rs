@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::args::{Messages, Record};
+use super::args::{Messages, RecordArgs};
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::errors::free_at_exit;
 use super::errors::{reported, say};
@@ -26,7 +26,7 @@ use crate::store::Target;
 const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 /// Records a window, or several; the exit status is that of the command.
-pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     args.view.check_columns(Column::is_of_views)?;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Record, messages: Messages) -> anyhow::Result<ExitCode>
     }
 }
 
-fn one(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
+fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     let target = args.output.as_deref().map(Target::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
@@ -68,7 +68,7 @@ fn one(args: &Record, messages: Messages) -> anyhow::Result<ExitCode> {
 }
 
 /// The window, and the exit status.
-fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
+fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = signals(args)?;
     let until = until(args);
     let mut recorder = recorder(args, 1)?;
@@ -80,19 +80,19 @@ fn recorded(args: &Record) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
 }
 
 /// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
-fn recorder(args: &Record, windows: u32) -> anyhow::Result<Recorder> {
+fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let recorder = Recorder::new(options(&args.sources), usize::try_from(windows)?, args.ring)?;
     Privileges::Record.keep_after_loading()?;
     Ok(recorder)
 }
 
 /// Blocks signals, before other threads start.
-fn signals(args: &Record) -> anyhow::Result<Signals> {
+fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
     signals.context("cannot block signals")
 }
 
-fn until(args: &Record) -> Until {
+fn until(args: &RecordArgs) -> Until {
     match args.command.split_first() {
         None => Until::Elapsed(args.duration.unwrap_or(FOREVER)),
         Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
@@ -100,7 +100,7 @@ fn until(args: &Record) -> Until {
 }
 
 /// Records several runs into a directory.
-fn several(args: &Record, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
+fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() {
         bail!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
     }
@@ -150,7 +150,7 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 /// Prints the window: beside a command's output to standard error, like perf stat.
-fn print(args: &Record, window: &CtprofSnapshot) -> anyhow::Result<()> {
+fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
     let report = show(window, &args.view.options(Sides::one("window".to_owned())));
     report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };

@@ -1,16 +1,16 @@
 //! `ctprof show`.
 
-use super::args::{Messages, Show};
+use super::args::{Messages, ShowArgs};
 use super::errors::free_at_exit;
-use super::input::Input;
+use super::input::DigestReader;
 use super::output::{Stream, groups_exist, write_report};
 use crate::compare::{Sides, report};
 use crate::report::Column;
 
-pub(super) fn run(args: &Show, messages: Messages) -> anyhow::Result<()> {
+pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     args.view.check_columns(Column::is_of_views)?;
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
-    let input = Input::new(&options, &args.view, messages);
+    let input = DigestReader::new(&options, &args.view, messages);
     let side = match &args.later {
         None => input.runs(&args.snapshot)?,
         Some(later) => input.window(&args.snapshot, later)?.into(),

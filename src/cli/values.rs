@@ -115,10 +115,10 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// CPU numbers, ascending.
-pub(super) type CpuSet = std::sync::Arc<[u32]>;
+pub(super) type CpuList = std::sync::Arc<[u32]>;
 
 /// A list of CPU numbers and ranges such as `0,2-3`.
-pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
+pub(super) fn cpu_list(text: &str) -> Result<CpuList, String> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let range = first.parse::<u32>().ok()?..=last.parse().ok()?;

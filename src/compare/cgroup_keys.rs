@@ -10,7 +10,7 @@ use super::digest::ThreadNames;
 use super::options::{Names, Options};
 use super::sides::Sides;
 use crate::diagnose::Side;
-use crate::names::{Keys, Kind, pattern_key};
+use crate::names::{Keys, NameKind, pattern_key};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl CgroupKeys {
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
         let patterns = match options.cgroups {
-            Names::Patterns => Keys::learn(Kind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
+            Names::Patterns => Keys::learn(NameKind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
         let keys = paths.map(|(path, flattened)| (path.to_owned(), patterns.key(flattened))).collect();

@@ -9,7 +9,7 @@ use super::options::{GroupBy, Names, Options};
 use super::quantity::Quantity;
 use crate::diagnose::Side;
 use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
-use crate::names::{Keys, Kind};
+use crate::names::{Keys, NameKind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
 fn may_be_incomplete(name: &str) -> bool {
@@ -167,7 +167,7 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) 
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }
-    Keys::learn(Kind::Task, names)
+    Keys::learn(NameKind::Task, names)
 }
 
 fn context(snapshot: &SnapshotHead) -> Context {

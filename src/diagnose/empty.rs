@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coverage, Finding, Source};
+use super::{Coverage, DataSource, Finding};
 use crate::model::{CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile};
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
@@ -16,28 +16,28 @@ pub(crate) fn why_empty(
     findings: &[Finding],
     selects: impl Fn(&str) -> bool,
 ) -> String {
-    let missing = |source: &Source| {
+    let missing = |source: &DataSource| {
         let lacks_values = |finding: &&Finding| finding.cause.is_some() && finding.coverage != Coverage::Complete;
         let finding = findings.iter().filter(lacks_values).find(|finding| finding.source == *source);
         finding.map(|finding| format!("no data: {finding}"))
     };
-    let because = |source: Source| missing(&source).unwrap_or_else(|| NOT_RECORDED.to_owned());
+    let because = |source: DataSource| missing(&source).unwrap_or_else(|| NOT_RECORDED.to_owned());
     match section {
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
             let metrics = metrics(section, selects);
-            let sources: BTreeSet<Source> = metrics.iter().map(|metric| Source::of_metric(metric)).collect();
+            let sources: BTreeSet<DataSource> = metrics.iter().map(|metric| DataSource::of_metric(metric)).collect();
             sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, head))
         }
-        Section::Pressure if missing(&Source::Pressure).is_some() => because(Source::Pressure),
-        Section::HostPressure => because(Source::Pressure),
-        Section::SchedExt => because(Source::SchedExt),
-        Section::SmapsRollup => because(Source::File(SourceFile::SmapsRollup)),
+        Section::Pressure if missing(&DataSource::Pressure).is_some() => because(DataSource::Pressure),
+        Section::HostPressure => because(DataSource::Pressure),
+        Section::SchedExt => because(DataSource::SchedExt),
+        Section::SmapsRollup => because(DataSource::File(SourceFile::SmapsRollup)),
         section if section.is_of_cgroups() => {
             let is_read = |stats: &CgroupStats| *stats != CgroupStats::default();
             if head.cgroup_stats.values().any(is_read) {
                 return no_file(section, head);
             }
-            missing(&Source::Cgroups).unwrap_or_else(|| "no data: no thread has a cgroup".to_owned())
+            missing(&DataSource::Cgroups).unwrap_or_else(|| "no data: no thread has a cgroup".to_owned())
         }
         _ => NOT_RECORDED.to_owned(),
     }

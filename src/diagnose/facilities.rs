@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, Finding, Namespace, Source};
+use super::{Capability, Cause, Coverage, DataSource, Finding, Namespace};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
-    let source = Source::Schedstats;
-    let has = |source: &Source| evidence.census.has(|metric| Source::of_metric(metric) == *source);
+    let source = DataSource::Schedstats;
+    let has = |source: &DataSource| evidence.census.has(|metric| DataSource::of_metric(metric) == *source);
     // Without `sched`, its own finding says why.
-    if has(&source) || !has(&Source::File(SourceFile::Sched)) {
+    if has(&source) || !has(&DataSource::File(SourceFile::Sched)) {
         return Finding::complete(source);
     }
     let (coverage, cause) = match evidence.host().and_then(|host| host.sched_schedstats) {
@@ -23,8 +23,8 @@ pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
 }
 
 pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
-    let source = Source::Taskstats;
-    let answered = || evidence.census.has(|metric| Source::of_metric(metric) == Source::Taskstats);
+    let source = DataSource::Taskstats;
+    let answered = || evidence.census.has(|metric| DataSource::of_metric(metric) == DataSource::Taskstats);
     let disabled = || evidence.head.capture.iter().any(|capture| capture.options.no_taskstats);
     match &evidence.head.taskstats_summary {
         Some(summary) => queried(evidence, summary),
@@ -38,7 +38,7 @@ pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
 }
 
 fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
-    let finding = |coverage, cause| Finding::new(Source::Taskstats, coverage, cause);
+    let finding = |coverage, cause| Finding::new(DataSource::Taskstats, coverage, cause);
     let affecting = |count, coverage, cause| {
         let total = Some(evidence.census.threads).filter(|total| *total >= count);
         finding(coverage, cause).affecting(count, total, "thread")
@@ -57,7 +57,7 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     // With BPF, only processes that its iterator missed are queried.
     let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
     match (summary.eperm_count, summary.other_err_count) {
-        (0, 0) => Finding::complete(Source::Taskstats),
+        (0, 0) => Finding::complete(DataSource::Taskstats),
         (0, failed) => affecting(failed, Coverage::Partial, Cause::NoAnswer),
         (denied, _) if evidence.holds(&Capability::NetAdmin) => {
             affecting(denied, denial, Cause::OtherNamespace { kind: Namespace::User })
@@ -71,9 +71,9 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
 /// Delays that only delay accounting counts; those for a CPU are always counted.
 pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
     let host = evidence.host()?;
-    let finding = |coverage, cause| Some(Finding::new(Source::DelayAccounting, coverage, cause));
+    let finding = |coverage, cause| Some(Finding::new(DataSource::DelayAccounting, coverage, cause));
     let enabled_late = |coverage, older_threads| finding(coverage, Cause::EnabledLate { older_threads });
-    let has_delays = || evidence.census.has(|metric| Source::of_metric(metric) == Source::DelayAccounting);
+    let has_delays = || evidence.census.has(|metric| DataSource::of_metric(metric) == DataSource::DelayAccounting);
     match host.task_delayacct {
         Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.task_delayacct" }),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" }),
@@ -82,16 +82,16 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
             (true, true) => enabled_late(Coverage::Partial, "have no value"),
             (true, false) => enabled_late(Coverage::Missing, "have no value"),
             (false, true) => enabled_late(Coverage::Complete, "show 0"),
-            (false, false) => Some(Finding::complete(Source::DelayAccounting)),
+            (false, false) => Some(Finding::complete(DataSource::DelayAccounting)),
         },
-        _ => Some(Finding::complete(Source::DelayAccounting)),
+        _ => Some(Finding::complete(DataSource::DelayAccounting)),
     }
 }
 
 /// Threads without delays because the kernel's cannot be true.
 pub(super) fn impossible_delays(evidence: &Evidence<'_>) -> Option<Finding> {
     let count = evidence.head.parse_summary.as_ref()?.impossible_delays;
-    let finding = || Finding::new(Source::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays);
+    let finding = || Finding::new(DataSource::DelayAccounting, Coverage::Partial, Cause::ImpossibleDelays);
     (count > 0).then(|| finding().affecting(count, None, "thread"))
 }
 
@@ -105,12 +105,12 @@ pub(super) fn high_water_marks(evidence: &Evidence<'_>) -> Option<Finding> {
     // The kernel keeps the marks in any case; only taskstats needs the option.
     let lacks = evidence.host()?.config_task_xacct == Some(Built::Off) && !evidence.is_by_bpf();
     let cause = Cause::KernelLacks { option: "TASK_XACCT" };
-    lacks.then(|| Finding::new(Source::HighWaterMarks, Coverage::Unavailable, cause))
+    lacks.then(|| Finding::new(DataSource::HighWaterMarks, Coverage::Unavailable, cause))
 }
 
 /// One finding per kind of failure: denials, and everything else.
 pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let source = Source::Jemalloc;
+    let source = DataSource::Jemalloc;
     let Some(summary) = &evidence.head.probe_summary else {
         let disabled = evidence.head.capture.iter().any(|capture| capture.options.no_jemalloc);
         let cause = if disabled { Cause::DisabledByOption { option: "--no-jemalloc" } } else { Cause::NotLive };

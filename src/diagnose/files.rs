@@ -2,7 +2,7 @@
 
 use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, Finding, Fix, Source};
+use super::{Capability, Cause, Coverage, DataSource, Finding, Fix};
 use crate::model::{Errno, METRICS, SourceFile};
 
 /// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`
@@ -34,9 +34,9 @@ fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
     let never = || evidence.head.capture.iter().any(|capture| capture.options.smaps == "never");
     if *file == SourceFile::SmapsRollup && never() {
         let cause = Cause::DisabledByOption { option: "--smaps never" };
-        return Finding::new(Source::File(file.clone()), Coverage::NotRead, cause);
+        return Finding::new(DataSource::File(file.clone()), Coverage::NotRead, cause);
     }
-    Finding::complete(Source::File(file.clone()))
+    Finding::complete(DataSource::File(file.clone()))
 }
 
 fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64) -> Finding {
@@ -51,7 +51,7 @@ fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64)
         _ if count < total => Coverage::Partial,
         _ => Coverage::Missing,
     };
-    let mut finding = Finding::new(Source::File(file.clone()), coverage, cause(evidence, file, errno));
+    let mut finding = Finding::new(DataSource::File(file.clone()), coverage, cause(evidence, file, errno));
     if let Some(Fix::Setcap { capabilities }) = &mut finding.fix {
         capabilities.extend(needed(file).iter().cloned());
     }
@@ -96,6 +96,6 @@ fn option(file: &SourceFile) -> Option<&'static str> {
 
 fn not_tried(evidence: &Evidence<'_>, cause: Cause, count: u64) -> Finding {
     let total = Some(evidence.census.user_processes.max(count));
-    let finding = Finding::new(Source::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
+    let finding = Finding::new(DataSource::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
     finding.affecting(count, total, "process")
 }

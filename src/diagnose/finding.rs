@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 use super::evidence::Evidence;
-use super::{Affected, Cause, Fix, Source, engine, facilities, files, host};
+use super::{Affected, Cause, DataSource, Fix, engine, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead};
 
 /// How much of a source a snapshot has.
@@ -42,7 +42,7 @@ impl Coverage {
 /// The coverage of one source in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub source: Source,
+    pub source: DataSource,
     pub coverage: Coverage,
     /// Why something is missing; `None` if nothing is.
     pub cause: Option<Cause>,
@@ -54,12 +54,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn complete(source: Source) -> Self {
+    pub(super) fn complete(source: DataSource) -> Self {
         Self { source, coverage: Coverage::Complete, cause: None, affected: None, names: Vec::new(), fix: None }
     }
 
     /// A finding with the fix that its cause implies.
-    pub(super) fn new(source: Source, coverage: Coverage, cause: Cause) -> Self {
+    pub(super) fn new(source: DataSource, coverage: Coverage, cause: Cause) -> Self {
         let fix = cause.fix();
         Self { coverage, cause: Some(cause), fix, ..Self::complete(source) }
     }
@@ -92,25 +92,25 @@ impl Finding {
                     Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. } | Cause::PausesThreads,
                 ),
             ) => "",
-            (Source::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
+            (DataSource::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
             (_, Some(Cause::TooLarge | Cause::OutOfTime)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",
             (_, Some(Cause::MissedByIterator)) => "procfs read",
-            (Source::Bpf, Some(Cause::FieldsRejected)) | (_, Some(Cause::ImpossibleDelays)) => "no values for",
-            (Source::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
-            (Source::File(_) | Source::Jemalloc, _) => "not read for",
-            (Source::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
-            (Source::Taskstats, _) if self.affected.is_some() => "no data for",
-            (Source::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
-            (Source::DelayAccounting, _) => "I/O and memory delays off",
-            (Source::HighWaterMarks, _) => "no hiwater_*",
+            (DataSource::Bpf, Some(Cause::FieldsRejected)) | (_, Some(Cause::ImpossibleDelays)) => "no values for",
+            (DataSource::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
+            (DataSource::File(_) | DataSource::Jemalloc, _) => "not read for",
+            (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
+            (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",
+            (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
+            (DataSource::DelayAccounting, _) => "I/O and memory delays off",
+            (DataSource::HighWaterMarks, _) => "no hiwater_*",
             _ => "",
         }
     }
 
     fn unaffected(&self) -> &'static str {
         match self.source {
-            Source::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
+            DataSource::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
             _ => "",
         }
     }
@@ -128,7 +128,7 @@ impl Finding {
     /// Whether something is missing that the capture should have read.
     pub fn is_gap(&self) -> bool {
         // Few kernels have sched_ext, and procfs read what the BPF iterator missed.
-        let is_harmless = self.source == Source::SchedExt
+        let is_harmless = self.source == DataSource::SchedExt
             || matches!(self.cause, Some(Cause::MissedByIterator | Cause::PausesThreads));
         let is_wanted = !matches!(self.coverage, Coverage::NotRead | Coverage::NotUsed);
         self.cause.is_some() && is_wanted && !is_harmless
@@ -202,8 +202,8 @@ pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
 }
 
 /// Every fix once, with the sources it fixes.
-pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&Source>)> {
-    let mut fixes: Vec<(&Fix, Vec<&Source>)> = Vec::new();
+pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&DataSource>)> {
+    let mut fixes: Vec<(&Fix, Vec<&DataSource>)> = Vec::new();
     for (fix, source) in findings.iter().filter_map(|finding| Some((finding.fix.as_ref()?, &finding.source))) {
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, sources)) if sources.contains(&source) => {}

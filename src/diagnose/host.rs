@@ -1,11 +1,11 @@
 //! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
 use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, Finding, Namespace, Source};
+use super::{Capability, Cause, Coverage, DataSource, Finding, Namespace};
 use crate::model::{CgroupLayout, CgroupStats, Switch};
 
 pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
-    let source = Source::Processes;
+    let source = DataSource::Processes;
     let host = evidence.host();
     if host.and_then(|host| host.pid_namespace_initial) == Some(false) {
         return Finding::new(source, Coverage::Partial, Cause::OtherNamespace { kind: Namespace::Pid });
@@ -23,12 +23,12 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
 /// Processes, or parts of large ones, that lost values to a panic.
 pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
     let count = evidence.head.parse_summary.as_ref()?.worker_panics;
-    let finding = || Finding::new(Source::Processes, Coverage::Partial, Cause::Panicked);
+    let finding = || Finding::new(DataSource::Processes, Coverage::Partial, Cause::Panicked);
     (count > 0).then(|| finding().affecting(count, None, "process"))
 }
 
 pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
-    let source = Source::Cgroups;
+    let source = DataSource::Cgroups;
     let stats = &evidence.head.cgroup_stats;
     if evidence.host().and_then(|host| host.cgroup_layout) == Some(CgroupLayout::None) {
         return Finding::new(source, Coverage::Missing, Cause::NotMounted);
@@ -44,9 +44,9 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
 }
 
 pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
-    let finding = |coverage, cause| Finding::new(Source::Pressure, coverage, cause);
+    let finding = |coverage, cause| Finding::new(DataSource::Pressure, coverage, cause);
     match evidence.host().and_then(|host| host.psi) {
-        _ if evidence.head.psi.is_some() => Finding::complete(Source::Pressure),
+        _ if evidence.head.psi.is_some() => Finding::complete(DataSource::Pressure),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
         Some(_) => finding(Coverage::Missing, Cause::BootOff { option: "PSI" }),
         None => finding(Coverage::NotRead, Cause::Unknown),
@@ -55,7 +55,9 @@ pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
 
 pub(super) fn sched_ext(evidence: &Evidence<'_>) -> Finding {
     match &evidence.head.sched_ext {
-        Some(_) => Finding::complete(Source::SchedExt),
-        None => Finding::new(Source::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" }),
+        Some(_) => Finding::complete(DataSource::SchedExt),
+        None => {
+            Finding::new(DataSource::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" })
+        }
     }
 }

@@ -27,5 +27,5 @@ pub(crate) use self::engine::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
 pub use self::fix::{Capability, Fix};
 pub use self::note::Note;
-pub use self::source::{Side, Source};
+pub use self::source::{DataSource, Side};
 pub use self::warning::Warning;

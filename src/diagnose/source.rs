@@ -6,7 +6,7 @@ use crate::model::{Metric, SourceFile, TaskstatsFamily};
 
 /// A source of data, judged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum DataSource {
     /// The BPF engine. Without it, procfs has the same values.
     Bpf,
     Processes,
@@ -25,7 +25,7 @@ pub enum Source {
     SchedExt,
 }
 
-impl Source {
+impl DataSource {
     /// The source that decides whether a metric has values.
     pub fn of_metric(metric: &Metric) -> Self {
         match (metric.taskstats_family(), metric.file()) {
@@ -64,7 +64,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

@@ -25,12 +25,12 @@ fn holding(mut snapshot: CtprofSnapshot, capabilities: &[Capability]) -> CtprofS
     snapshot
 }
 
-fn finding(snapshot: &CtprofSnapshot, source: impl Into<Source>) -> Finding {
+fn finding(snapshot: &CtprofSnapshot, source: impl Into<DataSource>) -> Finding {
     let source = source.into();
     findings(snapshot).into_iter().find(|finding| finding.source == source).unwrap()
 }
 
-impl From<SourceFile> for Source {
+impl From<SourceFile> for DataSource {
     fn from(file: SourceFile) -> Self {
         Self::File(file)
     }
@@ -135,17 +135,17 @@ fn switches_that_are_off_are_named_with_the_command_that_sets_them() {
     let snapshot = on_host(off);
     let line = |source| finding(&snapshot, source).to_string();
     assert_eq!(
-        line(Source::Schedstats),
+        line(DataSource::Schedstats),
         "schedstats: no nr_wakeups*, wait_*, block_*, sleep_* (kernel.sched_schedstats=0); run_time_ns and \
          wait_time_ns are unaffected. Fix: sudo sysctl kernel.sched_schedstats=1 (counts from then on)"
     );
     assert_eq!(
-        line(Source::DelayAccounting),
+        line(DataSource::DelayAccounting),
         "delay accounting: I/O and memory delays off (kernel.task_delayacct=0). Fix: sudo sysctl \
          kernel.task_delayacct=1 (new threads only; boot with `delayacct` for all)"
     );
     let lacking = HostContext { sched_schedstats: Some(Switch::ConfigOff), ..HostContext::default() };
-    assert_eq!(finding(&on_host(lacking), Source::Schedstats).coverage, Coverage::Unavailable);
+    assert_eq!(finding(&on_host(lacking), DataSource::Schedstats).coverage, Coverage::Unavailable);
 }
 
 #[test]
@@ -153,12 +153,12 @@ fn scheduler_statistics_are_judged_by_their_gate() {
     let host = || HostContext { sched_schedstats: Some(Switch::RuntimeOff), ..HostContext::default() };
     let mut counted = on_host(host());
     counted.threads[0].metrics.slice_max = Some(1.into());
-    assert_eq!(finding(&counted, Source::Schedstats).coverage, Coverage::Complete);
+    assert_eq!(finding(&counted, DataSource::Schedstats).coverage, Coverage::Complete);
     let no_sched = CtprofSnapshot {
         head: SnapshotHead { host: Some(host()), ..SnapshotHead::default() },
         ..CtprofSnapshot::default()
     };
-    assert_eq!(finding(&no_sched, Source::Schedstats).coverage, Coverage::Complete);
+    assert_eq!(finding(&no_sched, DataSource::Schedstats).coverage, Coverage::Complete);
 }
 
 #[test]
@@ -168,13 +168,13 @@ fn threads_that_started_before_the_sysctl_was_set_are_said_to_show_0() {
         kernel_cmdline: Some(cmdline.to_owned()),
         ..HostContext::default()
     };
-    let by_sysctl = finding(&on_host(host("quiet")), Source::DelayAccounting);
+    let by_sysctl = finding(&on_host(host("quiet")), DataSource::DelayAccounting);
     assert_eq!(
         (by_sysctl.cause.as_ref(), by_sysctl.coverage),
         (Some(&Cause::EnabledLate { older_threads: "show 0" }), Coverage::Complete)
     );
     assert!(by_sysctl.is_gap() && !by_sysctl.is_fixable());
-    assert_eq!(finding(&on_host(host("quiet delayacct")), Source::DelayAccounting).cause, None);
+    assert_eq!(finding(&on_host(host("quiet delayacct")), DataSource::DelayAccounting).cause, None);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn before_linux_5_14_delay_accounting_is_on_from_boot() {
         kernel_release: Some(release.to_owned()),
         ..HostContext::default()
     };
-    let cause = |release: &str| finding(&on_host(host(release)), Source::DelayAccounting).cause;
+    let cause = |release: &str| finding(&on_host(host(release)), DataSource::DelayAccounting).cause;
     assert_eq!(cause("5.10.0-32-cloud-amd64"), None);
     assert_eq!(cause("5.14.0"), Some(Cause::EnabledLate { older_threads: "show 0" }));
 }
@@ -206,7 +206,7 @@ fn by_bpf(snapshot: CtprofSnapshot, bpf: BpfUse) -> CtprofSnapshot {
 
 #[test]
 fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
-    let line = |cause, detail| finding(&without_bpf(cause, detail), Source::Bpf).to_string();
+    let line = |cause, detail| finding(&without_bpf(cause, detail), DataSource::Bpf).to_string();
     let expected = "bpf engine: BPF requires cap_bpf and cap_perfmon (EPERM). Fix: run as root, or once: sudo setcap \
                     cap_bpf,cap_perfmon+ep \"$(command -v ctprof)\"";
     assert_eq!(line(BpfObstacle::NoCapability, Some("EPERM")), expected);
@@ -217,7 +217,7 @@ fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
     assert_eq!(line(BpfObstacle::NoBtf, None), expected);
     assert_eq!(line(BpfObstacle::Other("é".into()), None), "bpf engine: é");
     for cause in BpfObstacle::KNOWN {
-        let finding = finding(&without_bpf(cause.clone(), None), Source::Bpf);
+        let finding = finding(&without_bpf(cause.clone(), None), DataSource::Bpf);
         assert!(!finding.is_gap() && !finding.is_fixable() && finding.is_listed(), "{finding}");
         assert_eq!((finding.code(), finding.coverage), (Some("no-bpf"), Coverage::NotUsed));
     }
@@ -238,7 +238,10 @@ fn a_choice_of_procfs_and_an_old_file_are_no_obstacle() {
         ..CtprofSnapshot::default()
     };
     let on_bpf = |snapshot: &CtprofSnapshot| {
-        findings(snapshot).into_iter().find(|finding| finding.source == Source::Bpf).map(|finding| finding.to_string())
+        findings(snapshot)
+            .into_iter()
+            .find(|finding| finding.source == DataSource::Bpf)
+            .map(|finding| finding.to_string())
     };
     assert_eq!(on_bpf(&snapshot), None);
     snapshot.head.capture.as_mut().unwrap().options.engine = Some("procfs".to_owned());
@@ -251,7 +254,7 @@ fn metrics_that_the_verifier_rejected_are_a_gap_and_processes_that_procfs_read_a
     let dropped = vec!["wait_max".to_owned(), "block_max".to_owned()];
     let bpf = BpfUse { dropped, missed_processes: 1, ..BpfUse::default() };
     let findings = findings(&by_bpf(CtprofSnapshot::default(), bpf));
-    let lines: Vec<_> = findings.iter().filter(|finding| finding.source == Source::Bpf).collect();
+    let lines: Vec<_> = findings.iter().filter(|finding| finding.source == DataSource::Bpf).collect();
     let [rejected, missed] = lines[..] else { panic!("{lines:?}") };
     let expected = "bpf engine: no values for 2 metrics (wait_max, block_max): the kernel's verifier rejected access to \
                     their fields. Fix: capture with --engine procfs";
@@ -263,9 +266,10 @@ fn metrics_that_the_verifier_rejected_are_a_gap_and_processes_that_procfs_read_a
 #[test]
 fn bpf_needs_no_taskstats() {
     let snapshot = by_bpf(on_host(HostContext::default()), BpfUse::default());
-    assert_eq!(finding(&snapshot, Source::Taskstats).cause, None);
+    assert_eq!(finding(&snapshot, DataSource::Taskstats).cause, None);
     let host = HostContext { config_task_xacct: Some(Built::Off), ..HostContext::default() };
-    let marks = |snapshot: &CtprofSnapshot| findings(snapshot).iter().any(|one| one.source == Source::HighWaterMarks);
+    let marks =
+        |snapshot: &CtprofSnapshot| findings(snapshot).iter().any(|one| one.source == DataSource::HighWaterMarks);
     assert!(marks(&on_host(host.clone())) && !marks(&by_bpf(on_host(host), BpfUse::default())));
 }
 
@@ -273,11 +277,11 @@ fn bpf_needs_no_taskstats() {
 fn with_bpf_threads_older_than_delay_accounting_have_no_value() {
     let host = HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() };
     let snapshot = by_bpf(on_host(host), BpfUse::default());
-    let partial = finding(&snapshot, Source::DelayAccounting);
+    let partial = finding(&snapshot, DataSource::DelayAccounting);
     let expected = "delay accounting: threads started before it was enabled have no value. Fix: boot with `delayacct`";
     assert_eq!((partial.to_string().as_str(), partial.coverage), (expected, Coverage::Partial));
     let none = CtprofSnapshot { threads: Vec::new(), ..snapshot };
-    assert_eq!(finding(&none, Source::DelayAccounting).coverage, Coverage::Missing);
+    assert_eq!(finding(&none, DataSource::DelayAccounting).coverage, Coverage::Missing);
 }
 
 #[test]
@@ -300,7 +304,7 @@ fn with_bpf_a_debugger_is_not_blamed_for_memory_that_cannot_be_read() {
     let denied = by_bpf(holding(probed(ProbeFailure::PtraceSeize, 2), &[Capability::SysPtrace]), BpfUse::default());
     let expected = "jemalloc: not read for 2 processes or threads: permission denied (EPERM) despite cap_sys_ptrace: \
                     blocked by an LSM or a user namespace";
-    assert_eq!(finding(&denied, Source::Jemalloc).to_string(), expected);
+    assert_eq!(finding(&denied, DataSource::Jemalloc).to_string(), expected);
 }
 
 #[test]
@@ -320,32 +324,32 @@ fn a_denied_taskstats_names_the_capability_or_the_namespace() {
         ..CtprofSnapshot::default()
     };
     let denied = failing(TaskstatsSummary { eperm_count: 7, ..TaskstatsSummary::default() });
-    assert_eq!(finding(&denied, Source::Taskstats).fix, setcap(&[Capability::NetAdmin]));
-    let held = finding(&holding(denied, &[Capability::NetAdmin]), Source::Taskstats);
+    assert_eq!(finding(&denied, DataSource::Taskstats).fix, setcap(&[Capability::NetAdmin]));
+    let held = finding(&holding(denied, &[Capability::NetAdmin]), DataSource::Taskstats);
     assert_eq!(held.cause, Some(Cause::OtherNamespace { kind: Namespace::User }));
     assert_eq!(held.fix, Cause::OtherNamespace { kind: Namespace::Network }.fix());
     let mut missing = failing(TaskstatsSummary { open_error: Some(Errno::ENOENT), ..TaskstatsSummary::default() });
-    assert_eq!(finding(&missing, Source::Taskstats).coverage, Coverage::Unavailable);
+    assert_eq!(finding(&missing, DataSource::Taskstats).coverage, Coverage::Unavailable);
     missing.head.host = Some(HostContext { config_task_xacct: Some(Built::On), ..HostContext::default() });
-    assert_eq!(finding(&missing, Source::Taskstats).reason().unwrap(), "not available in this network namespace");
+    assert_eq!(finding(&missing, DataSource::Taskstats).reason().unwrap(), "not available in this network namespace");
     let unopened = failing(TaskstatsSummary { open_error: Some(Errno::EMFILE), ..TaskstatsSummary::default() });
-    assert_eq!(finding(&unopened, Source::Taskstats).reason().unwrap(), "cannot be opened (EMFILE)");
+    assert_eq!(finding(&unopened, DataSource::Taskstats).reason().unwrap(), "cannot be opened (EMFILE)");
 }
 
 #[test]
 fn a_container_and_hidden_processes_are_reported() {
     let container = HostContext { pid_namespace_initial: Some(false), ..HostContext::default() };
-    let reason = finding(&on_host(container), Source::Processes).reason().unwrap();
+    let reason = finding(&on_host(container), DataSource::Processes).reason().unwrap();
     assert_eq!(reason, "only this PID namespace is visible");
     let hidden = HostContext { proc_hidepid: Some("2".into()), ..HostContext::default() };
     let hidden = on_host(hidden);
-    let reason = finding(&hidden, Source::Processes).reason().unwrap();
+    let reason = finding(&hidden, DataSource::Processes).reason().unwrap();
     assert_eq!(reason, "other users' processes are hidden (procfs is mounted with hidepid=2)");
     let mut exempt = hidden.clone();
     exempt.threads[0].kernel_thread = true;
-    assert_eq!(finding(&exempt, Source::Processes).coverage, Coverage::Complete);
+    assert_eq!(finding(&exempt, DataSource::Processes).coverage, Coverage::Complete);
     let held = holding(hidden, &[Capability::SysPtrace]);
-    assert_eq!(finding(&held, Source::Processes).coverage, Coverage::Complete);
+    assert_eq!(finding(&held, DataSource::Processes).coverage, Coverage::Complete);
 }
 
 fn probed(failure: ProbeFailure, count: u64) -> CtprofSnapshot {
@@ -363,19 +367,19 @@ fn probed(failure: ProbeFailure, count: u64) -> CtprofSnapshot {
 #[test]
 fn failed_attachments_are_counted_and_explained() {
     let denied = probed(ProbeFailure::PtraceSeize, 1);
-    let without = finding(&denied, Source::Jemalloc);
+    let without = finding(&denied, DataSource::Jemalloc);
     assert_eq!(
         without.reason().unwrap(),
         "not read for 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
     );
     assert_eq!(without.fix, setcap(&[Capability::SysPtrace]));
     let mut held = holding(denied, &[Capability::SysPtrace]);
-    assert_eq!(finding(&held, Source::Jemalloc).cause, Some(Cause::StopsOfUserOnly));
+    assert_eq!(finding(&held, DataSource::Jemalloc).cause, Some(Cause::StopsOfUserOnly));
     held.head.capture.iter_mut().for_each(|capture| capture.euid = 0);
-    let held = finding(&held, Source::Jemalloc);
+    let held = finding(&held, DataSource::Jemalloc);
     assert!(held.reason().unwrap().ends_with("blocked by a debugger, an LSM, seccomp or a user namespace"), "{held}");
     assert_eq!(held.fix, None);
-    let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), Source::Jemalloc);
+    let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), DataSource::Jemalloc);
     let expected = "not read for 2 processes or threads: mostly unknown-layout. The jemalloc build is unknown and has \
                     no debug information";
     assert_eq!(unknown.reason().unwrap(), expected);

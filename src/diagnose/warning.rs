@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Side, Source};
+use super::{DataSource, Side};
 use crate::model::{Census, SnapshotHead};
 
 coded! {
@@ -28,7 +28,7 @@ coded! {
         DifferentTickRate { baseline: Option<String>, candidate: Option<String> } = "different-tick-rate",
             ("different tick rate, ticks are not comparable: {}", both(baseline, candidate));
         /// Only one side has values from a source.
-        OneSidedSource { source: Source, side: Side } = "one-sided-source", ("only the {side} has values from {source}");
+        OneSidedSource { source: DataSource, side: Side } = "one-sided-source", ("only the {side} has values from {source}");
         /// The captures were made with different options, named as in the snapshot file.
         DifferentOptions { options: Vec<String> } = "different-options",
             ("captured with different options: {}", options.join(", "));
@@ -56,11 +56,12 @@ impl Warning {
 
     /// Sources with values on one side only, without those contained in another one.
     pub(crate) fn one_sided_sources(baseline: &Census, candidate: &Census) -> Vec<Self> {
-        let sources = |census: &Census| census.present().map(Source::of_metric).collect();
-        let (baseline, candidate): (BTreeSet<Source>, BTreeSet<Source>) = (sources(baseline), sources(candidate));
+        let sources = |census: &Census| census.present().map(DataSource::of_metric).collect();
+        let (baseline, candidate): (BTreeSet<DataSource>, BTreeSet<DataSource>) =
+            (sources(baseline), sources(candidate));
         let one_sided: BTreeSet<_> = baseline.symmetric_difference(&candidate).cloned().collect();
-        let is_implied = |source: &&Source| source.carrier().is_some_and(|carrier| one_sided.contains(&carrier));
-        let side = |source: &Source| if baseline.contains(source) { Side::Baseline } else { Side::Candidate };
+        let is_implied = |source: &&DataSource| source.carrier().is_some_and(|carrier| one_sided.contains(&carrier));
+        let side = |source: &DataSource| if baseline.contains(source) { Side::Baseline } else { Side::Candidate };
         let told = one_sided.iter().filter(|source| !is_implied(source));
         told.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
     }

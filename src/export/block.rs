@@ -5,7 +5,7 @@ use std::slice;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{Cell, ColumnDoc, ColumnType};
+use super::column::{ColumnCell, ColumnDoc, ColumnType};
 use super::identity::Identity;
 use super::schema::Schema;
 use crate::model::{Value, cpu_ranges};
@@ -145,16 +145,16 @@ impl Block {
 fn push_cell(
     leaves: &mut slice::IterMut<'_, Leaf>,
     ColumnDoc { name, column_type, .. }: &ColumnDoc,
-    cell: Option<Cell<'_>>,
+    cell: Option<ColumnCell<'_>>,
 ) -> Result<(), OutOfRange> {
     let mut next = || leaves.next().expect("a block has the leaves of its columns");
     let leaf = next();
     let out_of_range = |value| OutOfRange { column: name.clone(), value };
     match cell {
-        Some(Cell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
+        Some(ColumnCell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
             .map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value }),
         None if *column_type == ColumnType::Counts => push_counts(leaf, next(), None).map_err(|(_, n)| out_of_range(n)),
-        Some(Cell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
+        Some(ColumnCell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
         None => leaf.push(None).map_err(out_of_range),
     }
 }

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::column::{Cell, Column, ColumnType, column_name, columns};
+use super::column::{Column, ColumnCell, ColumnType, column_name, columns};
 use crate::model::{
-    Cell as Reduced, CgroupStats, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
-    record_rows,
+    Cell, CgroupStats, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType, record_rows,
 };
 use crate::names::cgroup_pattern;
 
@@ -53,7 +52,7 @@ fn values_of_devices(values: &[RecordValue<'_>]) -> Vec<(String, Value<'static>)
         fields.entry(field).or_insert((value.value_type, Vec::new())).1.push(value.value.clone());
     }
     let combined = fields.into_iter().filter_map(|(field, (value_type, values))| match value_type.reduce(values)? {
-        Reduced::Number(number) => Some((device_name(field), Value::Unsigned(number))),
+        Cell::Number(number) => Some((device_name(field), Value::Unsigned(number))),
         _ => None,
     });
     combined.collect()
@@ -88,9 +87,9 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     all
 }
 
-fn counts(map: &[(String, u64)]) -> Option<Cell<'_>> {
+fn counts(map: &[(String, u64)]) -> Option<ColumnCell<'_>> {
     // Every cgroup with these files has keys in them.
-    (!map.is_empty()).then(|| Cell::counts(map.iter().map(|(key, number)| (key, number))))
+    (!map.is_empty()).then(|| ColumnCell::counts(map.iter().map(|(key, number)| (key, number))))
 }
 
 /// The column of a record's value, among the values by column that `values` finds.
@@ -98,7 +97,7 @@ pub(super) fn record_column<R: 'static>(name: String, row: &RecordRow, values: f
     let column_type = ColumnType::from(row.value_type.shape);
     let key = name.clone();
     Column::new(name, column_type, row.value_type.unit.name(), row.meaning, move |record: &R| {
-        values(record).get(&key).cloned().map(Cell::Value)
+        values(record).get(&key).cloned().map(ColumnCell::Value)
     })
 }
 

@@ -14,7 +14,7 @@ use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'o> {
+pub struct ExportOptions<'o> {
     /// Maximum size of a snapshot's JSON in bytes.
     pub limit: u64,
     /// Counts the bytes that are read.
@@ -23,13 +23,13 @@ pub struct Options<'o> {
 
 /// A file with a snapshot or a window.
 #[derive(Clone, Debug)]
-pub(super) struct Capture {
+pub(super) struct CaptureFile {
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
 }
 
 /// Finds and identifies all captures, each once, and those that cannot be read.
-pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<Capture>, Vec<ExportError>) {
+pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<ExportError>) {
     let (mut files, mut failed) = (Vec::new(), Vec::new());
     for path in paths {
         match named(path) {
@@ -54,7 +54,7 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<Capture>, Vec<Expo
 }
 
 /// The order of captures, whatever the order and the names of their files.
-fn order(capture: &Capture) -> (&Option<String>, Option<u64>, &str) {
+fn order(capture: &CaptureFile) -> (&Option<String>, Option<u64>, &str) {
     let Identity { capture_id, host, captured_at_unix_ns, .. } = &capture.identity;
     (host, *captured_at_unix_ns, capture_id)
 }
@@ -94,28 +94,28 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
 }
 
 /// A file, and what precedes its threads; `None` in a file of another layout, and in a damaged one.
-struct Found {
+struct FoundFile {
     path: PathBuf,
     capture_id: String,
     head: Option<SnapshotHead>,
 }
 
-fn find(path: PathBuf, limit: u64) -> Result<Found, ExportError> {
+fn find(path: PathBuf, limit: u64) -> Result<FoundFile, ExportError> {
     let capture_id = hash(&path).map_err(|source| ExportError::input(&path, source))?;
     let head = Stored::open(&path, limit)?.head();
-    Ok(Found { path, capture_id, head })
+    Ok(FoundFile { path, capture_id, head })
 }
 
-impl Found {
+impl FoundFile {
     /// Reads the whole file if it has no head.
-    fn identify(self, limit: u64) -> Result<Capture, ExportError> {
+    fn identify(self, limit: u64) -> Result<CaptureFile, ExportError> {
         let Self { path, capture_id, head } = self;
         let read = || Ok(Stored::open(&path, limit)?.load_into(&Unread, &Progress::default())?.0);
         let SnapshotHead { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
         let host = host.and_then(|host| host.hostname);
         let window_ns = window.map(|window| window.duration_ns);
         let captured_at_unix_ns = known(captured_at_unix_ns);
-        Ok(Capture { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
+        Ok(CaptureFile { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
     }
 }
 

@@ -25,6 +25,6 @@ mod write;
 
 pub use self::column::{ColumnDoc, ColumnType};
 pub use self::error::ExportError;
-pub use self::inputs::Options;
+pub use self::inputs::ExportOptions;
 pub use self::schema::datasets;
 pub use self::write::{Exported, Output, export};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::inputs::Capture;
+use super::inputs::CaptureFile;
 
 /// Directory names of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 const LONGEST_HOST: usize = 160;
 
 impl Partition {
-    fn new(capture: &Capture) -> Self {
+    fn new(capture: &CaptureFile) -> Self {
         let day = |ns: u64| {
             let captured = Timestamp::from_nanosecond(ns.into()).expect("64 bits of nanoseconds end in the year 2554");
             captured.strftime("%Y-%m-%d").to_string()
@@ -38,7 +38,7 @@ impl Partition {
 }
 
 /// The captures of each partition, in their order.
-pub(super) fn partitions(captures: Vec<Capture>) -> BTreeMap<Partition, Vec<Capture>> {
+pub(super) fn partitions(captures: Vec<CaptureFile>) -> BTreeMap<Partition, Vec<CaptureFile>> {
     let mut partitions = BTreeMap::<_, Vec<_>>::new();
     for capture in captures {
         partitions.entry(Partition::new(&capture)).or_default().push(capture);
@@ -65,7 +65,7 @@ fn directory_name(host: &str) -> String {
 
 /// Divides the captures of a partition into those of each existing file, given its captures, and the others. A file whose
 /// captures are all here is written again; those of the other files are left out, so that no capture is in two files.
-pub(super) fn parts(captures: Vec<Capture>, existing: &[Vec<String>]) -> (Vec<Vec<Capture>>, Vec<Capture>) {
+pub(super) fn parts(captures: Vec<CaptureFile>, existing: &[Vec<String>]) -> (Vec<Vec<CaptureFile>>, Vec<CaptureFile>) {
     let here: BTreeSet<String> = captures.iter().map(|capture| capture.identity.capture_id.clone()).collect();
     let (mut again, mut new) = (vec![Vec::new(); existing.len()], Vec::new());
     for capture in captures {
@@ -84,7 +84,7 @@ mod tests {
     use super::super::identity::Identity;
     use super::*;
 
-    fn capture(id: &str, host: Option<&str>) -> Capture {
+    fn capture(id: &str, host: Option<&str>) -> CaptureFile {
         let host = host.map(str::to_owned);
         let identity = Identity {
             capture_id: id.to_owned(),
@@ -92,7 +92,7 @@ mod tests {
             captured_at_unix_ns: Some(1_700_000_000_000_000_000),
             window_ns: None,
         };
-        Capture { path: id.into(), identity }
+        CaptureFile { path: id.into(), identity }
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn no_capture_is_in_two_files() {
-        let ids = |file: Vec<Capture>| -> Vec<String> {
+        let ids = |file: Vec<CaptureFile>| -> Vec<String> {
             file.into_iter().map(|capture| capture.identity.capture_id).collect()
         };
         let captures = || ["a", "b", "c"].map(|id| capture(id, None)).to_vec();

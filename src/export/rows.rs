@@ -9,7 +9,7 @@ use super::cgroups::CgroupRow;
 use super::dataset::BLOCK;
 use super::error::ExportError;
 use super::identity::Identity;
-use super::inputs::{Capture, Options};
+use super::inputs::{CaptureFile, ExportOptions};
 use super::schema::{Schema, Schemas};
 use crate::model::{Census, ThreadState, Threads};
 use crate::process::Progress;
@@ -26,9 +26,9 @@ const USUAL_RATIO: u64 = 12;
 pub(super) type CaptureRows = [Vec<Block>; 3];
 
 pub(super) fn read(
-    Capture { path, identity }: &Capture,
+    CaptureFile { path, identity }: &CaptureFile,
     schemas: &Schemas,
-    Options { limit, progress }: Options<'_>,
+    ExportOptions { limit, progress }: ExportOptions<'_>,
 ) -> Result<CaptureRows, ExportError> {
     let threads = ThreadRows::new(Rows::new(identity, &schemas.threads));
     let (head, threads) = Stored::open(path, limit)?.load_into(&threads, progress)?;
@@ -43,13 +43,13 @@ pub(super) fn read(
 }
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
-pub(super) fn read_ahead(capture: &Capture, schemas: &Schemas, options: Options<'_>) -> Option<CaptureRows> {
+pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: ExportOptions<'_>) -> Option<CaptureRows> {
     let bytes = fs::metadata(&capture.path).ok()?.len();
     if bytes > LARGEST_AHEAD / USUAL_RATIO {
         return None;
     }
     let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Progress::default());
-    let rows = read(capture, schemas, Options { limit, progress }).ok()?;
+    let rows = read(capture, schemas, ExportOptions { limit, progress }).ok()?;
     options.progress.announce(bytes);
     options.progress.advance(bytes);
     Some(rows)

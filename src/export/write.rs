@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::dataset::Dataset;
 use super::error::{ExportError, io_error};
-use super::inputs::{self, Capture, Options};
+use super::inputs::{self, CaptureFile, ExportOptions};
 use super::partition::{self, Partition};
 use super::rows;
 use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
@@ -52,13 +52,13 @@ pub struct Exported {
 pub fn export(
     inputs: &[PathBuf],
     output: &Output,
-    options: Options<'_>,
+    options: ExportOptions<'_>,
     report: &mut dyn FnMut(ExportError),
 ) -> Result<Exported, ExportError> {
     let (captures, failed) = inputs::captures(inputs, options.limit);
     let exported = Exported { failed: u64::try_from(failed.len()).unwrap_or(u64::MAX), ..Exported::default() };
     failed.into_iter().for_each(&mut *report);
-    let mut export = Export { options, report, schemas: Schemas::new(), exported };
+    let mut export = DatasetExport { options, report, schemas: Schemas::new(), exported };
     match output {
         Output::Threads(path) => {
             let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
@@ -75,8 +75,8 @@ pub fn export(
     Ok(export.exported)
 }
 
-struct Export<'e> {
-    options: Options<'e>,
+struct DatasetExport<'e> {
+    options: ExportOptions<'e>,
     report: &'e mut dyn FnMut(ExportError),
     schemas: Schemas,
     exported: Exported,
@@ -96,12 +96,12 @@ struct Destination<'d> {
 /// The path of a file to open it, and the one for messages.
 type OutputPath = (PathBuf, PathBuf);
 
-impl Export<'_> {
+impl DatasetExport<'_> {
     fn write_partition(
         &mut self,
         root: &Directory,
         partition: &Partition,
-        captures: Vec<Capture>,
+        captures: Vec<CaptureFile>,
     ) -> Result<(), ExportError> {
         let open = |dataset| root.child(dataset)?.child(&partition.date)?.child(&partition.host);
         let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?];
@@ -119,7 +119,7 @@ impl Export<'_> {
 
     /// Writes the files of the captures that can be read, if there are at least so many. An existing file is replaced with
     /// all of its captures only: new ones get a file of their own, and the old one would keep those left out.
-    fn write(&mut self, captures: &[Capture], to: &Destination<'_>, at_least: usize) -> Result<(), ExportError> {
+    fn write(&mut self, captures: &[CaptureFile], to: &Destination<'_>, at_least: usize) -> Result<(), ExportError> {
         let failed = |source| ExportError::output(to.shown, source);
         // Files get their names when they are whole, because these depend on the captures.
         let pending =
@@ -150,7 +150,7 @@ impl Export<'_> {
     /// Adds the rows of those captures that can be read, in their order, and returns their ids.
     fn add<'c>(
         &mut self,
-        captures: &'c [Capture],
+        captures: &'c [CaptureFile],
         files: &mut [OpenFile<'_>],
         shown: &Path,
     ) -> Result<Vec<&'c str>, ExportError> {

@@ -72,17 +72,17 @@ impl<'p> Segment<'p> {
 }
 
 /// An id at the end of a unit's name, and the offset where it begins.
-type Found = Option<(Id, usize)>;
+type FoundId = Option<(Id, usize)>;
 
 /// systemd's `name@instance`.
-fn instance(stem: &str) -> Found {
+fn instance(stem: &str) -> FoundId {
     let at = stem.find('@')? + 1;
     (at < stem.len()).then_some((Id::Instance, at))
 }
 
 /// Login sessions `session-3`, `session-c2`, and transient units `run-u12`, `run-p311-i312`,
 /// `run-r<hex>`.
-fn numbered(stem: &str) -> Found {
+fn numbered(stem: &str) -> FoundId {
     const SESSION: &str = "session-";
     const RUN: &str = "run-";
     if let Some(id) = stem.strip_prefix(SESSION) {
@@ -99,14 +99,14 @@ fn numbered(stem: &str) -> Found {
 
 /// Kubernetes' `pod<uid>`, alone or at the end of a slice's name; the uid has `-` or `_`. A static
 /// pod has a hash instead.
-fn pod(stem: &str) -> Found {
+fn pod(stem: &str) -> FoundId {
     let at = stem.rfind("pod").filter(|&at| at == 0 || stem[..at].ends_with('-'))? + "pod".len();
     let uid = &stem[at..];
     (is_uuid(uid, '-') || is_uuid(uid, '_') || is_random(uid)).then_some((Id::Uuid, at))
 }
 
 /// A container's id, alone or after the runtime's name: `docker-<id>`, `cri-containerd-<id>`.
-fn container(stem: &str) -> Found {
+fn container(stem: &str) -> FoundId {
     let at = stem.len().checked_sub(64)?;
     let (runtime, id) = stem.split_at_checked(at)?;
     let is_apart = runtime.is_empty() || runtime.ends_with(['-', ':']);
@@ -114,7 +114,7 @@ fn container(stem: &str) -> Found {
 }
 
 /// A UUID at the end, which snap gives to each start of a program.
-fn uuid(stem: &str) -> Found {
+fn uuid(stem: &str) -> FoundId {
     let at = stem.len().checked_sub(36)?;
     let (name, id) = stem.split_at_checked(at)?;
     (is_uuid(id, '-') && (name.is_empty() || name.ends_with('-'))).then_some((Id::Uuid, at))

@@ -9,14 +9,14 @@ use super::pattern::Readings;
 
 /// Names that have patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NameKind {
     /// Names of threads or of processes.
     Task,
     /// Paths of cgroups.
     Cgroup,
 }
 
-impl Kind {
+impl NameKind {
     fn readings(self, name: &str) -> Readings {
         match self {
             Self::Task => Readings::from_name(name),
@@ -40,7 +40,7 @@ impl Kind {
 /// The keys of a set of names: a pattern if at least two different names share it, otherwise the name
 /// itself.
 pub(crate) struct Keys {
-    kind: Kind,
+    kind: NameKind,
     /// The pattern of each name that has one; `None` if every name is its own key.
     patterns: Option<HashMap<Box<str>, Arc<str>>>,
 }
@@ -52,7 +52,7 @@ impl Keys {
     /// Short hexadecimal ids need evidence, because `db01` can be a word and a number. A name with only ids
     /// of letters followed by digits keeps the letters if another name then has the same pattern. Other names
     /// with the same pattern have ids if their lengths or letters differ.
-    pub(crate) fn learn<'n>(kind: Kind, names: impl IntoIterator<Item = &'n str>) -> Self {
+    pub(crate) fn learn<'n>(kind: NameKind, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: HashSet<&str> = names.into_iter().map(|name| kind.lasting(name)).collect();
         let names: Vec<(&str, Readings)> = distinct.into_iter().map(|name| (name, kind.readings(name))).collect();
         let readings = || names.iter().map(|(_, readings)| readings);
@@ -76,7 +76,7 @@ impl Keys {
 
     /// Makes every name its own key.
     pub(crate) fn literal() -> Self {
-        Self { kind: Kind::Task, patterns: None }
+        Self { kind: NameKind::Task, patterns: None }
     }
 
     /// The key of a learned name.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn keys<const N: usize>(names: [&str; N]) -> [String; N] {
-        let keys = Keys::learn(Kind::Task, names);
+        let keys = Keys::learn(NameKind::Task, names);
         names.map(|name| keys.key(name))
     }
 
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_kernel_worker_keeps_its_group_when_it_takes_other_work() {
         let names = ["kworker/u8:7-events", "kworker/u8:7+flush-254:0", "kworker/u8:1", "kworker/0:1H-kblockd"];
-        let keys = Keys::learn(Kind::Task, names);
+        let keys = Keys::learn(NameKind::Task, names);
         assert_eq!(keys.key("kworker/u8:7-events"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/u8:7-writeback"), "kworker/u{N}:{N}");
         assert_eq!(keys.key("kworker/0:1H-kblockd"), "kworker/0:1H");

@@ -10,5 +10,5 @@ mod tests;
 mod token;
 
 pub use self::cgroup::cgroup_pattern;
-pub(crate) use self::keys::{Keys, Kind};
+pub(crate) use self::keys::{Keys, NameKind};
 pub use self::pattern::pattern_key;

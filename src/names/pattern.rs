@@ -1,6 +1,6 @@
 //! Patterns of thread and process names: `tokio-worker-3` and `tokio-worker-17` are one pool.
 
-use super::token::{Form, HexId, tokens};
+use super::token::{HexId, TokenForm, tokens};
 
 /// The pattern of a name: its tokens that are instance numbers or ids replaced by placeholders.
 ///
@@ -32,11 +32,11 @@ fn pattern(name: &str, short_ids: ShortIds) -> String {
         let is_id = token.hex_id().is_some_and(|id| id == HexId::Long || short_ids == ShortIds::Replaced);
         let pieces = match token.form {
             _ if is_id => ["{H}", ""],
-            Form::Uuid => ["{U}", ""],
-            Form::Digits => ["{N}", ""],
-            Form::LettersDigits(at) => [&text[..at], "{N}"],
-            Form::DigitsLetters(at) => ["{N}", &text[at..]],
-            Form::Separator | Form::Other => [text, ""],
+            TokenForm::Uuid => ["{U}", ""],
+            TokenForm::Digits => ["{N}", ""],
+            TokenForm::LettersDigits(at) => [&text[..at], "{N}"],
+            TokenForm::DigitsLetters(at) => ["{N}", &text[at..]],
+            TokenForm::Separator | TokenForm::Other => [text, ""],
         };
         pattern.extend(pieces);
     }
@@ -69,7 +69,7 @@ impl Readings {
         }
         let (mut shape, mut can_be_words) = (String::new(), true);
         for (token, id) in ids {
-            can_be_words &= id == HexId::Short && matches!(token.form, Form::LettersDigits(_));
+            can_be_words &= id == HexId::Short && matches!(token.form, TokenForm::LettersDigits(_));
             match id {
                 HexId::Short => shape.extend(token.text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c })),
                 HexId::Long => shape.push('*'),

@@ -5,7 +5,7 @@ use std::mem;
 
 use super::cgroup::{Id, Segment};
 use super::hash::Hash;
-use super::token::{Form, HexId, chunks, is_hex_of_one_case, tokens};
+use super::token::{HexId, TokenForm, chunks, is_hex_of_one_case, tokens};
 use crate::model::{CtprofSnapshot, HostContext, Name};
 
 /// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
@@ -115,8 +115,8 @@ impl Hash {
         let mut redacted = String::with_capacity(2 * name.len());
         for token in tokens(name) {
             match (token.form, token.hex_id()) {
-                (Form::Separator, _) => redacted.push_str(token.text),
-                (Form::Uuid, _) | (_, Some(HexId::Long)) => redacted.push_str(&self.long_id(token.text)),
+                (TokenForm::Separator, _) => redacted.push_str(token.text),
+                (TokenForm::Uuid, _) | (_, Some(HexId::Long)) => redacted.push_str(&self.long_id(token.text)),
                 (_, Some(HexId::Short)) => redacted.push_str(&self.short_id(token.text)),
                 _ => redacted.extend(chunks(token.text).map(|(chunk, form)| self.chunk(chunk, form, kept))),
             }
@@ -124,14 +124,14 @@ impl Hash {
         redacted
     }
 
-    fn chunk(&self, chunk: &str, form: Form, kept: &str) -> String {
+    fn chunk(&self, chunk: &str, form: TokenForm, kept: &str) -> String {
         match form {
-            Form::Separator | Form::Uuid => chunk.to_owned(),
-            Form::Digits => self.number(chunk),
-            Form::LettersDigits(at) => self.letters(&chunk[..at], kept) + &self.number(&chunk[at..]),
-            Form::DigitsLetters(at) => self.number(&chunk[..at]) + &self.letters(&chunk[at..], kept),
-            Form::Other if is_kept(chunk, kept) => chunk.to_owned(),
-            Form::Other => self.word(chunk),
+            TokenForm::Separator | TokenForm::Uuid => chunk.to_owned(),
+            TokenForm::Digits => self.number(chunk),
+            TokenForm::LettersDigits(at) => self.letters(&chunk[..at], kept) + &self.number(&chunk[at..]),
+            TokenForm::DigitsLetters(at) => self.number(&chunk[..at]) + &self.letters(&chunk[at..], kept),
+            TokenForm::Other if is_kept(chunk, kept) => chunk.to_owned(),
+            TokenForm::Other => self.word(chunk),
         }
     }
 

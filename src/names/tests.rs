@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::string::{RegexGeneratorStrategy, string_regex};
 
 use super::hash::Hash;
-use super::{Keys, Kind, cgroup_pattern, pattern_key};
+use super::{Keys, NameKind, cgroup_pattern, pattern_key};
 
 fn text(regex: &str) -> RegexGeneratorStrategy<String> {
     string_regex(regex).unwrap()
@@ -55,7 +55,7 @@ proptest! {
         let hash = Hash::new(&key);
         let redacted: Vec<String> = names.iter().map(|name| hash.task(name)).collect();
         let groups = |names: &[String]| {
-            let keys = Keys::learn(Kind::Task, names.iter().map(String::as_str));
+            let keys = Keys::learn(NameKind::Task, names.iter().map(String::as_str));
             [partition(names, |name| keys.key(name)), partition(names, pattern_key), partition(names, str::to_owned)]
         };
         prop_assert_eq!(groups(&names), groups(&redacted), "{:?}", redacted);
@@ -68,7 +68,7 @@ proptest! {
         let hash = Hash::new(&key);
         let redacted: Vec<String> = paths.iter().map(|path| hash.cgroup(path)).collect();
         let groups = |paths: &[String]| {
-            let keys = Keys::learn(Kind::Cgroup, paths.iter().map(String::as_str));
+            let keys = Keys::learn(NameKind::Cgroup, paths.iter().map(String::as_str));
             [partition(paths, |path| keys.key(path)), partition(paths, cgroup_pattern), partition(paths, str::to_owned)]
         };
         prop_assert_eq!(groups(&paths), groups(&redacted), "{:?}", redacted);
@@ -81,7 +81,7 @@ proptest! {
         let hash = Hash::new("k");
         let redacted: Vec<String> = users.iter().map(|name| hash.task(name)).chain(kernel).collect();
         let groups = |names: &[String]| {
-            let keys = Keys::learn(Kind::Task, names.iter().map(String::as_str));
+            let keys = Keys::learn(NameKind::Task, names.iter().map(String::as_str));
             partition(names, |name| keys.key(name))
         };
         let (before, after) = (groups(&all), groups(&redacted));

@@ -11,12 +11,12 @@ const UUID: usize = 36;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'n> {
     pub(super) text: &'n str,
-    pub(super) form: Form,
+    pub(super) form: TokenForm,
 }
 
 /// The characters of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TokenForm {
     /// Punctuation or white space.
     Separator,
     /// 8-4-4-4-12 hexadecimal digits.
@@ -44,7 +44,7 @@ impl Token<'_> {
     /// Whether the token can be a hexadecimal id: digits of one case, at least one of them decimal
     /// and one a letter. `cafe` and `face` are words.
     pub(super) fn hex_id(&self) -> Option<HexId> {
-        let has_both = !matches!(self.form, Form::Separator | Form::Uuid | Form::Digits)
+        let has_both = !matches!(self.form, TokenForm::Separator | TokenForm::Uuid | TokenForm::Digits)
             && self.text.bytes().any(|b| b.is_ascii_digit())
             && self.text.bytes().any(|b| b.is_ascii_alphabetic());
         if !has_both || self.text.len() < SHORTEST_ID || !is_hex_of_one_case(self.text) {
@@ -60,9 +60,9 @@ pub(super) fn tokens(name: &str) -> impl Iterator<Item = Token<'_>> {
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
         let (end, form) = if starts_with_uuid(rest) {
-            (UUID, Some(Form::Uuid))
+            (UUID, Some(TokenForm::Uuid))
         } else if is_separator(first) {
-            (first.len_utf8(), Some(Form::Separator))
+            (first.len_utf8(), Some(TokenForm::Separator))
         } else {
             (rest.find(is_separator).unwrap_or(rest.len()), None)
         };
@@ -73,7 +73,7 @@ pub(super) fn tokens(name: &str) -> impl Iterator<Item = Token<'_>> {
 }
 
 /// Splits a text into runs of letters and digits, and runs of other characters.
-pub(super) fn chunks(text: &str) -> impl Iterator<Item = (&str, Form)> {
+pub(super) fn chunks(text: &str) -> impl Iterator<Item = (&str, TokenForm)> {
     let is_alphanumeric = |c: char| c.is_alphabetic() || c.is_ascii_digit();
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -81,7 +81,7 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = (&str, Form)> {
         let end = rest.find(|c| is_alphanumeric(c) != first).unwrap_or(rest.len());
         let (chunk, after) = rest.split_at(end);
         rest = after;
-        Some((chunk, if first { form_of_word(chunk) } else { Form::Separator }))
+        Some((chunk, if first { form_of_word(chunk) } else { TokenForm::Separator }))
     })
 }
 
@@ -110,19 +110,19 @@ fn is_separator(c: char) -> bool {
     ".-_/:@+[]#(),=".contains(c) || c.is_whitespace()
 }
 
-fn form_of_word(text: &str) -> Form {
+fn form_of_word(text: &str) -> TokenForm {
     let is_letters = |text: &str| !text.is_empty() && text.chars().all(char::is_alphabetic);
     let is_digit = |c: char| c.is_ascii_digit();
     let letters = text.trim_end_matches(is_digit);
     let digits = text.len() - text.trim_start_matches(is_digit).len();
     if digits == text.len() {
-        Form::Digits
+        TokenForm::Digits
     } else if letters.len() < text.len() && is_letters(letters) {
-        Form::LettersDigits(letters.len())
+        TokenForm::LettersDigits(letters.len())
     } else if digits > 0 && is_letters(&text[digits..]) {
-        Form::DigitsLetters(digits)
+        TokenForm::DigitsLetters(digits)
     } else {
-        Form::Other
+        TokenForm::Other
     }
 }
 
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn each_piece_of_a_name_has_one_form() {
         let forms = |name| tokens(name).map(|token| token.form).collect::<Vec<_>>();
-        assert_eq!(forms("GC#3"), [Form::Other, Form::Separator, Form::Digits]);
-        assert_eq!(forms("größe9"), [Form::LettersDigits("größe".len())]);
-        assert_eq!(forms("7zip"), [Form::DigitsLetters(1)]);
-        assert_eq!(forms("0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab"), [Form::Uuid]);
+        assert_eq!(forms("GC#3"), [TokenForm::Other, TokenForm::Separator, TokenForm::Digits]);
+        assert_eq!(forms("größe9"), [TokenForm::LettersDigits("größe".len())]);
+        assert_eq!(forms("7zip"), [TokenForm::DigitsLetters(1)]);
+        assert_eq!(forms("0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab"), [TokenForm::Uuid]);
         assert_eq!(forms("0f3c9e2a-5b1d-4c7e-9a8f-1234567890abc").len(), 9);
-        assert_eq!(forms("x²1"), [Form::Other]);
+        assert_eq!(forms("x²1"), [TokenForm::Other]);
         assert!(forms("").is_empty());
     }
 

@@ -8,7 +8,7 @@ use super::REPORT_FORMAT_VERSION;
 use super::escape::escaped;
 use super::json::object;
 use super::layout::{self, GAP};
-use crate::diagnose::{self, Finding, Source};
+use crate::diagnose::{self, DataSource, Finding};
 
 /// Columns of the word for a coverage.
 const COVERAGE: usize = 11;
@@ -38,7 +38,7 @@ pub(crate) fn findings_table(out: &mut dyn Write, findings: &[Finding], width: O
 /// Writes each fix once, with its sources.
 pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     for (fix, sources) in diagnose::fixes(findings) {
-        let sources: Vec<_> = sources.into_iter().map(Source::name).collect();
+        let sources: Vec<_> = sources.into_iter().map(DataSource::name).collect();
         writeln!(out, "fix for {}: {}", escaped(&sources.join(", ")), escaped(&fix.to_string()))?;
     }
     Ok(())
