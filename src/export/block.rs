@@ -5,7 +5,7 @@ use std::slice;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{ColumnCell, ColumnDoc, ColumnType};
+use super::column::{ColumnDoc, ColumnType, ParquetCell};
 use super::identity::Identity;
 use super::schema::Schema;
 use crate::model::{Value, cpu_ranges};
@@ -36,7 +36,12 @@ impl Values {
         match self {
             Self::Integers(integers) => integers.push(integer(value)?),
             Self::Flags(flags) => flags.push(*value == Value::Flag(true)),
-            Self::Texts(texts) => texts.push(ByteArray::from(&*text(value))),
+            Self::Texts(texts) => {
+                let text = text(value);
+                // Neighbours often have equal texts, and share them.
+                let same = texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
+                texts.push(same.unwrap_or_else(|| ByteArray::from(&*text)));
+            }
         }
         Ok(())
     }
@@ -145,16 +150,16 @@ impl Block {
 fn push_cell(
     leaves: &mut slice::IterMut<'_, Leaf>,
     ColumnDoc { name, column_type, .. }: &ColumnDoc,
-    cell: Option<ColumnCell<'_>>,
+    cell: Option<ParquetCell<'_>>,
 ) -> Result<(), OutOfRange> {
     let mut next = || leaves.next().expect("a block has the leaves of its columns");
     let leaf = next();
     let out_of_range = |value| OutOfRange { column: name.clone(), value };
     match cell {
-        Some(ColumnCell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
+        Some(ParquetCell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
             .map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value }),
         None if *column_type == ColumnType::Counts => push_counts(leaf, next(), None).map_err(|(_, n)| out_of_range(n)),
-        Some(ColumnCell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
+        Some(ParquetCell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
         None => leaf.push(None).map_err(out_of_range),
     }
 }

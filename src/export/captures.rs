@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
-use super::column::{Column, ColumnCell, column_name, columns};
+use super::column::{Column, ParquetCell, column_name, columns};
 use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
 use crate::model::{Census, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows};
@@ -53,12 +53,12 @@ pub(super) fn columns() -> Vec<Column<CaptureRow>> {
 }
 
 /// A word that a field of a file has, for example that of an enum.
-fn word(field: Option<impl serde::Serialize>) -> Option<ColumnCell<'static>> {
+fn word(field: Option<impl serde::Serialize>) -> Option<ParquetCell<'static>> {
     let json = serde_json::to_value(field?).ok()?;
     json.as_str().map(|word| word.to_owned().into())
 }
 
-fn text(text: Option<&String>) -> Option<ColumnCell<'_>> {
+fn text(text: Option<&String>) -> Option<ParquetCell<'_>> {
     text.map(|text| (&**text).into())
 }
 
@@ -78,7 +78,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         kernel_threads: Integer in "count" = |row| Some(row.census.kernel_threads.into()), "Kernel threads.";
         cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
 
-        gaps: Counts in "count" = |row| Some(ColumnCell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
+        gaps: Counts in "count" = |row| Some(ParquetCell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
         ghosts: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
         worker_panics: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
@@ -91,7 +91,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
         exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";
         missed_threads: Integer in "count" = |row| Some(row.window()?.missed.into()), "Threads left out because only the second capture has them although they are older.";
-        backwards: Counts in "count" = |row| Some(ColumnCell::counts(&row.window()?.backwards)), "Threads that lack a metric because its counter went backwards, by metric.";
+        backwards: Counts in "count" = |row| Some(ParquetCell::counts(&row.window()?.backwards)), "Threads that lack a metric because its counter went backwards, by metric.";
         process_counters: Flag in "" = |row| Some(row.window()?.process_counters.into()), "Whether exited work is known from counters of processes.";
         exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf`; `taskstats` in files of 0.2.0.";
         exit_records: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.received.into()), "Records of exited threads.";

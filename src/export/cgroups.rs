@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::column::{Column, ColumnCell, ColumnType, column_name, columns};
+use super::column::{Column, ColumnType, ParquetCell, column_name, columns};
 use crate::model::{
     Cell, CgroupStats, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType, record_rows,
 };
@@ -87,9 +87,9 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     all
 }
 
-fn counts(map: &[(String, u64)]) -> Option<ColumnCell<'_>> {
+fn counts(map: &[(String, u64)]) -> Option<ParquetCell<'_>> {
     // Every cgroup with these files has keys in them.
-    (!map.is_empty()).then(|| ColumnCell::counts(map.iter().map(|(key, number)| (key, number))))
+    (!map.is_empty()).then(|| ParquetCell::counts(map.iter().map(|(key, number)| (key, number))))
 }
 
 /// The column of a record's value, among the values by column that `values` finds.
@@ -97,7 +97,7 @@ pub(super) fn record_column<R: 'static>(name: String, row: &RecordRow, values: f
     let column_type = ColumnType::from(row.value_type.shape);
     let key = name.clone();
     Column::new(name, column_type, row.value_type.unit.name(), row.meaning, move |record: &R| {
-        values(record).get(&key).cloned().map(ColumnCell::Value)
+        values(record).get(&key).cloned().map(ParquetCell::Value)
     })
 }
 

@@ -48,48 +48,48 @@ pub struct ColumnDoc {
     pub meaning: String,
 }
 
-pub(super) enum ColumnCell<'r> {
+pub(super) enum ParquetCell<'r> {
     Value(Value<'r>),
     Counts(Vec<(Cow<'r, str>, u64)>),
 }
 
-impl<'r> ColumnCell<'r> {
+impl<'r> ParquetCell<'r> {
     pub(super) fn counts<T: AsRef<str> + 'r>(counts: impl IntoIterator<Item = (&'r T, &'r u64)>) -> Self {
         Self::Counts(counts.into_iter().map(|(name, count)| (Cow::Borrowed(name.as_ref()), *count)).collect())
     }
 }
 
-impl<'r> From<Value<'r>> for ColumnCell<'r> {
+impl<'r> From<Value<'r>> for ParquetCell<'r> {
     fn from(value: Value<'r>) -> Self {
         Self::Value(value)
     }
 }
 
-impl<'r> From<&'r str> for ColumnCell<'r> {
+impl<'r> From<&'r str> for ParquetCell<'r> {
     fn from(text: &'r str) -> Self {
         Self::Value(Value::Text(Cow::Borrowed(text)))
     }
 }
 
-impl From<String> for ColumnCell<'_> {
+impl From<String> for ParquetCell<'_> {
     fn from(text: String) -> Self {
         Self::Value(Value::Text(Cow::Owned(text)))
     }
 }
 
-impl From<u64> for ColumnCell<'_> {
+impl From<u64> for ParquetCell<'_> {
     fn from(number: u64) -> Self {
         Self::Value(Value::Unsigned(number))
     }
 }
 
-impl From<bool> for ColumnCell<'_> {
+impl From<bool> for ParquetCell<'_> {
     fn from(flag: bool) -> Self {
         Self::Value(Value::Flag(flag))
     }
 }
 
-type Get<R> = Box<dyn for<'r> Fn(&'r R) -> Option<ColumnCell<'r>> + Send + Sync>;
+type Get<R> = Box<dyn for<'r> Fn(&'r R) -> Option<ParquetCell<'r>> + Send + Sync>;
 
 /// A column of rows that are made from an `R`.
 pub(super) struct Column<R> {
@@ -103,7 +103,7 @@ impl<R> Column<R> {
         column_type: ColumnType,
         unit: &'static str,
         meaning: impl Into<String>,
-        get: impl for<'r> Fn(&'r R) -> Option<ColumnCell<'r>> + Send + Sync + 'static,
+        get: impl for<'r> Fn(&'r R) -> Option<ParquetCell<'r>> + Send + Sync + 'static,
     ) -> Self {
         let doc = ColumnDoc { name: name.into(), column_type, unit, meaning: meaning.into() };
         Self { doc, get: Box::new(get) }

@@ -1,6 +1,6 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
-use super::column::{Column, ColumnCell, columns};
+use super::column::{Column, ParquetCell, columns};
 
 /// What identifies a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) fn known(unix_ns: u64) -> Option<u64> {
 }
 
 /// The value of a column of times.
-pub(super) fn microseconds(unix_ns: u64) -> ColumnCell<'static> {
+pub(super) fn microseconds(unix_ns: u64) -> ParquetCell<'static> {
     (unix_ns / 1000).into()
 }
 

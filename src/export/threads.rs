@@ -1,6 +1,6 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
-use super::column::{Column, ColumnCell, columns};
+use super::column::{Column, ParquetCell, columns};
 use crate::model::{METRICS, Owner, PROCESS, ThreadState};
 use crate::names::{cgroup_pattern, pattern_key};
 
@@ -23,7 +23,7 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
         )
     }));
     all.extend(columns! { ThreadState;
-        smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(ColumnCell::counts), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
+        smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(ParquetCell::counts), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
     });
     all
 }

@@ -5,56 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names that two types still have. It only becomes shorter.
-const TWICE: &[&str] = &[
-    "Amount",
-    "Capture",
-    "Cell",
-    "Chosen",
-    "Class",
-    "CpuSet",
-    "Create",
-    "Difference",
-    "Document",
-    "Entry",
-    "Export",
-    "Fact",
-    "File",
-    "Files",
-    "Form",
-    "Found",
-    "Gate",
-    "Gates",
-    "Header",
-    "Input",
-    "Key",
-    "Kind",
-    "Limits",
-    "Line",
-    "Measure",
-    "Options",
-    "Part",
-    "Place",
-    "Readings",
-    "Refusal",
-    "Row",
-    "Rows",
-    "Sections",
-    "Shape",
-    "Shown",
-    "Side",
-    "Source",
-    "Sources",
-    "Stat",
-    "Step",
-    "Table",
-    "Tally",
-    "Target",
-    "Text",
-    "Threads",
-    "Values",
-    "View",
-    "Walk",
-];
+const TWICE: &[&str] =
+    &["Amount", "Class", "Fact", "Files", "Header", "Line", "Options", "Shape", "Stat", "Target", "Threads"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
