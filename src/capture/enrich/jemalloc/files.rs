@@ -64,15 +64,10 @@ impl Files {
         let (file, metadata) = open(folder, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
         let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
-        let alone = self.examined(key(None), &metadata, || match debug_file(folder, &file) {
-            None => Some(look(&file, None)),
-            Some(_) => None,
-        });
-        let together = || {
-            let together = || Some(look(&file, debug_file(folder, &file)));
-            self.examined(key(Some(root(folder)?)), &metadata, together)
-        };
-        alone.or_else(together).unwrap_or(Err(ProbeFailure::JemallocNotFound))
+        let debug = || debug_file(folder, &file);
+        let of_all = self.examined(key(None), &metadata, || debug().is_none().then(|| look(&file, None)));
+        let of_root = || self.examined(key(Some(root(folder)?)), &metadata, || Some(look(&file, debug())));
+        of_all.or_else(of_root).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
 
     /// What this capture, or an earlier one, has found in the file, if that has not changed.
