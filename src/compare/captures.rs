@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_heap_of_the_capturing_process_is_among_the_facts_by_field_names() {
-        let host = HostContext { heap_state: Some(HostHeapState::test_fixture()), ..HostContext::default() };
+        let heap = HostHeapState { allocated_bytes: Some(1), narenas: Some(4), ..HostHeapState::default() };
+        let host = HostContext { heap_state: Some(heap), ..HostContext::default() };
         let snapshot = CtprofSnapshot {
             head: SnapshotHead { host: Some(host), ..SnapshotHead::default() },
             ..CtprofSnapshot::default()

@@ -1,10 +1,10 @@
 //! Counts of threads that findings need, so that the threads themselves need not be kept.
 
-use super::table::{METRICS, Metric};
+use super::table::{METRIC_COUNT, METRICS, Metric};
 use super::thread::ThreadState;
 
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Number of threads.
     pub threads: u64,
@@ -18,18 +18,16 @@ pub struct Census {
     pub started: u64,
     /// In a window, number of threads that exited in it. They are counted nowhere else.
     pub exited: u64,
-    /// The metrics that no thread has a value of.
-    absent: Vec<&'static Metric>,
+    /// The metrics that any thread has a value of, a bit for each.
+    present: u128,
     /// Process ids of the first and the last thread.
     ends: Option<(u32, u32)>,
 }
 
-impl Default for Census {
-    fn default() -> Self {
-        let (threads, processes, user_processes, kernel_threads, started, exited, ends) = Default::default();
-        let absent = METRICS.iter().collect();
-        Self { threads, processes, user_processes, kernel_threads, started, exited, absent, ends }
-    }
+const _: () = assert!(METRIC_COUNT <= 128);
+
+fn bit(metric: &Metric) -> u128 {
+    1 << metric.id as u32
 }
 
 impl Census {
@@ -53,12 +51,13 @@ impl Census {
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
-        self.absent.retain(|metric| metric.get(&thread.metrics).is_none());
+        let absent = METRICS.iter().filter(|metric| self.present & bit(metric) == 0);
+        self.present |= absent.filter(|metric| metric.get(&thread.metrics).is_some()).map(bit).sum::<u128>();
     }
 
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
-        let Self { threads, processes, user_processes, kernel_threads, started, exited, absent, ends } = next;
+        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, ends } = next;
         let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
         self.threads += threads;
         self.processes += processes - u64::from(shared);
@@ -66,7 +65,7 @@ impl Census {
         self.kernel_threads += kernel_threads;
         self.started = self.started.saturating_add(started);
         self.exited = self.exited.saturating_add(exited);
-        self.absent.retain(|metric| absent.iter().any(|other| other.id == metric.id));
+        self.present |= present;
         self.ends = match (self.ends, ends) {
             (Some((first, _)), Some((_, last))) => Some((first, last)),
             (before, after) => before.or(after),
@@ -80,7 +79,7 @@ impl Census {
 
     /// The metrics that any thread has a value of.
     pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
-        METRICS.iter().filter(|metric| self.absent.iter().all(|absent| absent.id != metric.id))
+        METRICS.iter().filter(|metric| self.present & bit(metric) != 0)
     }
 }
 

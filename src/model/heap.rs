@@ -1,7 +1,5 @@
 //! The heap of ctprof itself, as counted by its jemalloc.
 
-use std::fmt::Write as _;
-
 use super::unit::Unit;
 
 optional_record! {
@@ -22,34 +20,17 @@ optional_record! {
 }
 
 impl HostHeapState {
-    /// A state with a different value in every field.
-    #[cfg(test)]
-    pub(crate) fn test_fixture() -> Self {
-        Self {
-            active_bytes: Some(12 << 20),
-            allocated_bytes: Some(10 << 20),
-            resident_bytes: Some(16 << 20),
-            mapped_bytes: Some(20 << 20),
-            narenas: Some(4),
-        }
-    }
-
     /// `field: value` lines, `(unknown)` if absent.
     pub fn format_human(&self) -> String {
-        self.fields().iter().fold(String::new(), |mut out, (field, _, value)| {
-            let _ = writeln!(out, "{field}: {}", text(*value));
-            out
-        })
+        self.fields().map(|(field, _, value)| format!("{field}: {}\n", text(value))).concat()
     }
 
     /// `field: before → after` lines of the fields that differ; empty if none does.
     pub fn diff(&self, other: &Self) -> String {
         let pairs = self.fields().into_iter().zip(other.fields());
         let differing = pairs.filter(|(before, after)| before != after);
-        differing.fold(String::new(), |mut out, ((field, _, before), (_, _, after))| {
-            let _ = writeln!(out, "{field}: {} → {}", text(before), text(after));
-            out
-        })
+        let line = |((field, _, before), (_, _, after))| format!("{field}: {} → {}\n", text(before), text(after));
+        differing.map(line).collect()
     }
 
     /// The fields with their units and values, in the order of listings.
@@ -73,15 +54,26 @@ fn text(value: Option<u64>) -> String {
 mod tests {
     use super::*;
 
+    /// A different value in every field.
+    fn full_state() -> HostHeapState {
+        HostHeapState {
+            active_bytes: Some(12 << 20),
+            allocated_bytes: Some(10 << 20),
+            resident_bytes: Some(16 << 20),
+            mapped_bytes: Some(20 << 20),
+            narenas: Some(4),
+        }
+    }
+
     #[test]
     fn lines_are_labelled_by_the_names_of_the_fields() {
         let heap = HostHeapState { allocated_bytes: Some(5), narenas: Some(2), ..HostHeapState::default() };
         let text = "allocated_bytes: 5\nactive_bytes: (unknown)\nresident_bytes: (unknown)\n\
                     mapped_bytes: (unknown)\nnarenas: 2\n";
         assert_eq!(heap.format_human(), text);
-        let json = serde_json::to_value(HostHeapState::test_fixture()).unwrap();
-        let full = HostHeapState::test_fixture().format_human();
-        let values = HostHeapState::test_fixture().fields().map(|(_, _, value)| value);
+        let json = serde_json::to_value(full_state()).unwrap();
+        let full = full_state().format_human();
+        let values = full_state().fields().map(|(_, _, value)| value);
         assert!(
             values.iter().all(|value| *value > Some(0) && values.iter().filter(|same| *same == value).count() == 1)
         );

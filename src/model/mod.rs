@@ -40,7 +40,6 @@ macro_rules! named {
 mod census;
 mod cgroup;
 mod cgroup_source;
-mod cpu_time;
 mod cpus;
 mod delay;
 mod derived;
@@ -68,17 +67,14 @@ mod stored_name;
 mod summary;
 mod table;
 mod thread;
-mod threads;
-mod total;
 mod unit;
 mod value;
 mod window;
 mod window_rule;
 
 pub use self::{
-    census::*, cgroup::*, cpu_time::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
-    limit::*, name::*, process::*, psi::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*,
-    snapshot::*, source::*, summary::*, table::*, thread::*, threads::*, total::*, unit::*, value::*, window::*,
-    window_rule::*,
+    census::*, cgroup::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*, limit::*,
+    name::*, process::*, psi::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*, snapshot::*,
+    source::*, summary::*, table::*, thread::*, unit::*, value::*, window::*, window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

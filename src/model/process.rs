@@ -5,6 +5,8 @@ use super::source::Source::{self, Io, Stat};
 use super::table::MetricId::{self, self as M};
 use super::unit::{Bytes, ClockTicks, MonotonicCount, Reading};
 
+use Includes::{Both, Children, Threads};
+
 /// Whose work a counter of a process includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Includes {
@@ -30,16 +32,8 @@ pub struct ProcessSource {
     pub field: &'static str,
 }
 
-const fn threads(source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
-    ProcessSource { source, metric, includes: Includes::Threads, field }
-}
-
-const fn children(source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
-    ProcessSource { source, metric, includes: Includes::Children, field }
-}
-
-const fn both(key: &'static str, metric: MetricId, field: &'static str) -> ProcessSource {
-    ProcessSource { source: Io(key), metric, includes: Includes::Both, field }
+const fn counted(includes: Includes, source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
+    ProcessSource { source, metric, includes, field }
 }
 
 // `do_task_stat` of fs/proc/array.c, `do_io_accounting` of fs/proc/base.c, and `wait_task_zombie` of
@@ -48,35 +42,35 @@ record! {
     /// Counters of a whole process since its start.
     pub struct ProcessState, "" in pub PROCESS: ProcessSource {
         /// User CPU time of all threads.
-        utime_clock_ticks: ClockTicks = threads(Stat(14), M::utime_clock_ticks, "signal->utime");
+        utime_clock_ticks: ClockTicks = counted(Threads, Stat(14), M::utime_clock_ticks, "signal->utime");
         /// Kernel CPU time of all threads.
-        stime_clock_ticks: ClockTicks = threads(Stat(15), M::stime_clock_ticks, "signal->stime");
+        stime_clock_ticks: ClockTicks = counted(Threads, Stat(15), M::stime_clock_ticks, "signal->stime");
         /// Page faults of all threads served without disk.
-        minflt: MonotonicCount = threads(Stat(10), M::minflt, "signal->min_flt");
+        minflt: MonotonicCount = counted(Threads, Stat(10), M::minflt, "signal->min_flt");
         /// Page faults of all threads that read from disk.
-        majflt: MonotonicCount = threads(Stat(12), M::majflt, "signal->maj_flt");
+        majflt: MonotonicCount = counted(Threads, Stat(12), M::majflt, "signal->maj_flt");
         /// User CPU time of children.
-        cutime_clock_ticks: ClockTicks = children(Stat(16), M::utime_clock_ticks, "signal->cutime");
+        cutime_clock_ticks: ClockTicks = counted(Children, Stat(16), M::utime_clock_ticks, "signal->cutime");
         /// Kernel CPU time of children.
-        cstime_clock_ticks: ClockTicks = children(Stat(17), M::stime_clock_ticks, "signal->cstime");
+        cstime_clock_ticks: ClockTicks = counted(Children, Stat(17), M::stime_clock_ticks, "signal->cstime");
         /// Page faults of children served without disk.
-        cminflt: MonotonicCount = children(Stat(11), M::minflt, "signal->cmin_flt");
+        cminflt: MonotonicCount = counted(Children, Stat(11), M::minflt, "signal->cmin_flt");
         /// Page faults of children that read from disk.
-        cmajflt: MonotonicCount = children(Stat(13), M::majflt, "signal->cmaj_flt");
+        cmajflt: MonotonicCount = counted(Children, Stat(13), M::majflt, "signal->cmaj_flt");
         /// Bytes requested by read-like calls.
-        rchar: Bytes = both("rchar", M::rchar, "signal->ioac.rchar");
+        rchar: Bytes = counted(Both, Io("rchar"), M::rchar, "signal->ioac.rchar");
         /// Bytes passed to write-like calls.
-        wchar: Bytes = both("wchar", M::wchar, "signal->ioac.wchar");
+        wchar: Bytes = counted(Both, Io("wchar"), M::wchar, "signal->ioac.wchar");
         /// Read-like calls.
-        syscr: MonotonicCount = both("syscr", M::syscr, "signal->ioac.syscr");
+        syscr: MonotonicCount = counted(Both, Io("syscr"), M::syscr, "signal->ioac.syscr");
         /// Write-like calls.
-        syscw: MonotonicCount = both("syscw", M::syscw, "signal->ioac.syscw");
+        syscw: MonotonicCount = counted(Both, Io("syscw"), M::syscw, "signal->ioac.syscw");
         /// Bytes fetched from storage.
-        read_bytes: Bytes = both("read_bytes", M::read_bytes, "signal->ioac.read_bytes");
+        read_bytes: Bytes = counted(Both, Io("read_bytes"), M::read_bytes, "signal->ioac.read_bytes");
         /// Bytes sent to storage.
-        write_bytes: Bytes = both("write_bytes", M::write_bytes, "signal->ioac.write_bytes");
+        write_bytes: Bytes = counted(Both, Io("write_bytes"), M::write_bytes, "signal->ioac.write_bytes");
         /// Dirty bytes dropped before write-back.
-        cancelled_write_bytes: Bytes = both("cancelled_write_bytes", M::cancelled_write_bytes, "signal->ioac.cancelled_write_bytes");
+        cancelled_write_bytes: Bytes = counted(Both, Io("cancelled_write_bytes"), M::cancelled_write_bytes, "signal->ioac.cancelled_write_bytes");
         and /// Process id of the parent (field 4 of `stat`).
             ppid: u32;
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
-use super::cpu_time::HostCpuTime;
 use super::engine::{BpfUse, NoBpf};
 use super::host::HostContext;
+use super::host::HostCpuTime;
 use super::psi::Psi;
 use super::sched_ext::SchedExtSysfs;
 use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};

@@ -39,36 +39,25 @@ pub struct TaskstatsField {
     pub since: u16,
     /// The condition under which the kernel counts it.
     pub family: TaskstatsFamily,
-    /// Its type and unit.
-    pub form: TaskstatsForm,
 }
 
-/// The type of a field of taskstats and its unit, if it is not the unit of the metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TaskstatsForm {
-    /// `u64`.
-    Number,
-    /// `u64` in KiB.
-    Kib,
-}
-
-const fn field(at: u16, since: u16, family: TaskstatsFamily, form: TaskstatsForm) -> TaskstatsField {
-    TaskstatsField { at, since, family, form }
+const fn taskstats(at: u16, since: u16, family: TaskstatsFamily) -> Source {
+    Source::Taskstats(TaskstatsField { at, since, family })
 }
 
 /// A field of taskstats that the scheduler counts.
 pub(super) const fn cpu_delay(at: u16, since: u16) -> Source {
-    Source::Taskstats(field(at, since, TaskstatsFamily::Cpu, TaskstatsForm::Number))
+    taskstats(at, since, TaskstatsFamily::Cpu)
 }
 
 /// A field of taskstats that needs delay accounting.
 pub(super) const fn delay(at: u16, since: u16) -> Source {
-    Source::Taskstats(field(at, since, TaskstatsFamily::Delay, TaskstatsForm::Number))
+    taskstats(at, since, TaskstatsFamily::Delay)
 }
 
 /// A high-water mark of taskstats.
 pub(super) const fn watermark(at: u16, since: u16) -> Source {
-    Source::Taskstats(field(at, since, TaskstatsFamily::Watermark, TaskstatsForm::Kib))
+    taskstats(at, since, TaskstatsFamily::Watermark)
 }
 
 impl Source {
@@ -109,38 +98,15 @@ pub struct Sources {
     pub(crate) bpf: Option<KernelField>,
 }
 
-/// The scheduling classes that count a metric, if not all do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Class {
-    /// Counted in fair-class paths only.
-    CfsOnly,
-    /// Counted for fair, real-time and deadline threads, not for `sched_ext` ones.
-    NonExt,
-    /// Printed for threads of a fair policy only.
-    FairPolicy,
-}
-
-impl Class {
-    /// Every class, in the order of the legend.
-    pub const ALL: [Self; 3] = [Self::CfsOnly, Self::NonExt, Self::FairPolicy];
-
-    /// The tag in listings.
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::CfsOnly => "cfs-only",
-            Self::NonExt => "non-ext",
-            Self::FairPolicy => "fair-policy",
-        }
-    }
-
-    /// What the tag means.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::CfsOnly => "counted in fair-class paths only",
-            Self::NonExt => "counted for fair, real-time and deadline threads, not under sched_ext",
-            Self::FairPolicy => "given for threads of a fair policy only",
-        }
+named! {
+    /// The scheduling classes that count a metric, if not all do. The name is the tag in listings.
+    pub enum Class {
+        /// counted in fair-class paths only
+        CfsOnly = "cfs-only",
+        /// counted for fair, real-time and deadline threads, not under sched_ext
+        NonExt = "non-ext",
+        /// given for threads of a fair policy only
+        FairPolicy = "fair-policy",
     }
 }
 
@@ -151,6 +117,6 @@ pub enum TaskstatsFamily {
     Cpu,
     /// Delay accounting: for threads that started while `kernel.task_delayacct` was 1.
     Delay,
-    /// `CONFIG_TASK_XACCT`: for threads with memory of their own.
+    /// `CONFIG_TASK_XACCT`: for threads with memory of their own. In KiB.
     Watermark,
 }

@@ -91,7 +91,7 @@ fn records() -> impl Iterator<Item = Entry> {
 }
 
 fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
-    Class::ALL.into_iter().map(|class| (class.tag(), class.meaning()))
+    Class::ALL.iter().map(|class| (class.name(), class.doc()))
 }
 
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {

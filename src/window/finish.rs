@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Exits;
 use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
 use super::exit_records::PlacedRecords;
-use super::exited::Exits;
 use super::fold::Fold;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
@@ -65,7 +65,7 @@ impl<T: Threads> Join<T> {
     /// the same time. A capture of a busy host takes long.
     fn host(&self, start: &WindowStart, later: &CpuReadings) -> Host {
         let mut clocks = start.clocks;
-        let (mut begin, mut end) = self.read.means();
+        let (mut begin, mut end) = self.sums.read.means();
         if !start.cpu_time.cover_the_walk() || !later.cover_the_walk() {
             (begin, end) = (0, 0);
         }
@@ -74,7 +74,7 @@ impl<T: Threads> Join<T> {
         Host {
             clocks,
             cpu_time: cpu_time::increase(earlier, (later, end)),
-            own_ns: cpu_time::own(Some(earlier).filter(|_| self.recorder_stayed), (later, end)),
+            own_ns: cpu_time::own(Some(earlier).filter(|_| self.sums.recorder_stayed), (later, end)),
         }
     }
 
@@ -87,13 +87,13 @@ impl<T: Threads> Join<T> {
         let (mut thread, work) = records.placed(&self.processes, exited)?;
         thread.owner = thread.owner.or_else(|| self.lineage.as_mut()?.owner(thread.tgid, start_ns));
         self.explain(work, thread.owner);
-        self.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
+        self.sums.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
         Some(thread)
     }
 
     /// Whether the later capture still has the thread of a record.
     fn is_listed(&self, records: &PlacedRecords<'_>, exited: &ThreadState) -> bool {
-        let has_started = |ticks| self.started.binary_search(&(exited.id(), ticks)).is_ok();
+        let has_started = |ticks| self.sums.started.binary_search(&(exited.id(), ticks)).is_ok();
         match records.earlier_place(exited) {
             Some(place) => self.start.found[place].load(Ordering::Relaxed),
             None => exited.start_time_clock_ticks.is_some_and(has_started),
@@ -123,16 +123,16 @@ impl<T: Threads> Join<T> {
 
     fn info(&self, start: &WindowStart, host: &Host, exit_records: Option<ExitRecords>) -> WindowInfo {
         let Host { clocks, cpu_time, own_ns } = host;
-        let names = self.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
-        let listed = u64::try_from(self.started.len()).unwrap_or(u64::MAX);
-        let explained_ns = self.explained_ns.saturating_add(own_ns.unwrap_or(self.own_ns));
-        let started = listed.saturating_add(self.started_and_exited);
+        let names = self.sums.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
+        let listed = u64::try_from(self.sums.started.len()).unwrap_or(u64::MAX);
+        let explained_ns = self.sums.explained_ns.saturating_add(own_ns.unwrap_or(self.sums.own_ns));
+        let started = listed.saturating_add(self.sums.started_and_exited);
         let had_counters = start.earlier.threads.iter().any(|thread| thread.process.is_some());
         WindowInfo {
             started_at_unix_ns: start.started_at_unix_ns,
             duration_ns: clocks.duration_ns,
             suspended_ns: clocks.suspended_ns,
-            missed: self.missed,
+            missed: self.sums.missed,
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,

@@ -44,6 +44,14 @@ pub struct Join<T> {
     pub(super) before: T,
     pub(super) threads: T,
     pub(super) processes: Processes,
+    pub(super) sums: JoinSums,
+    /// Parents of processes, if a command ran.
+    pub(super) lineage: Option<Lineage>,
+}
+
+/// What is known of all joined threads.
+#[derive(Default)]
+pub(super) struct JoinSums {
     pub(super) missed: u64,
     pub(super) backwards: BTreeMap<MetricId, u64>,
     /// Threads that started in the window and were listed at its end, with their start in ticks, ascending.
@@ -58,8 +66,6 @@ pub struct Join<T> {
     pub(super) recorder_stayed: bool,
     /// CPU time of all other threads so far.
     pub(super) explained_ns: u64,
-    /// Parents of processes, if a command ran.
-    pub(super) lineage: Option<Lineage>,
 }
 
 /// When the threads of both captures were read, weighted by what they did in between.
@@ -122,29 +128,23 @@ impl<T: Threads> Threads for Join<T> {
         match (same, thread.start_time_clock_ticks) {
             (Some(place), _) => self.add_known(&start, place, thread),
             (None, Some(ticks)) if start.clocks.started_within(ticks) => self.add_started(&start, ticks, thread),
-            _ => self.missed += 1,
+            _ => self.sums.missed += 1,
         }
     }
 
     fn append(&mut self, later: Self) {
-        let Self {
-            start: _,
-            before,
-            threads,
-            processes,
-            missed,
-            backwards,
-            started,
-            started_and_exited,
-            read,
-            own_ns,
-            recorder_stayed,
-            explained_ns,
-            lineage: _,
-        } = later;
+        let Self { start: _, before, threads, processes, sums, lineage: _ } = later;
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
+        self.sums.append(sums);
+    }
+}
+
+impl JoinSums {
+    fn append(&mut self, later: Self) {
+        let Self { missed, backwards, started, started_and_exited, read, own_ns, recorder_stayed, explained_ns } =
+            later;
         self.missed += missed;
         self.started.extend(started);
         self.started_and_exited += started_and_exited;
@@ -158,21 +158,8 @@ impl<T: Threads> Threads for Join<T> {
 
 impl<T: Threads> Join<T> {
     pub(super) fn new(start: Arc<WindowStart>, empty: &T) -> Self {
-        Self {
-            start,
-            before: empty.another(),
-            threads: empty.another(),
-            processes: Processes::default(),
-            missed: 0,
-            backwards: BTreeMap::new(),
-            started: Vec::new(),
-            started_and_exited: 0,
-            read: ReadTimes::default(),
-            own_ns: 0,
-            recorder_stayed: false,
-            explained_ns: 0,
-            lineage: None,
-        }
+        let (before, threads) = (empty.another(), empty.another());
+        Self { start, before, threads, processes: Processes::default(), sums: JoinSums::default(), lineage: None }
     }
 
     /// Adds a thread that was alive at both ends.
@@ -182,7 +169,7 @@ impl<T: Threads> Join<T> {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
-        let count = |metric: &Metric| *self.backwards.entry(metric.id).or_default() += 1;
+        let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         start.earlier.subtract(place, &mut thread.metrics, count);
         let mut work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         let is_comparable = !has_counters_of_another(earlier, &thread, work, start.clocks.ns_per_tick);
@@ -193,9 +180,9 @@ impl<T: Threads> Join<T> {
         }
         self.explain(work, thread.owner);
         if thread.owner == Some(Owner::Ctprof) {
-            self.recorder_stayed = true;
+            self.sums.recorder_stayed = true;
         } else {
-            self.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
+            self.sums.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
         }
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
@@ -216,7 +203,7 @@ impl<T: Threads> Join<T> {
 
     /// Counts CPU time of the host as explained by this work.
     pub(super) fn explain(&mut self, work: Work, owner: Option<Owner>) {
-        let sum = if owner == Some(Owner::Ctprof) { &mut self.own_ns } else { &mut self.explained_ns };
+        let sum = if owner == Some(Owner::Ctprof) { &mut self.sums.own_ns } else { &mut self.sums.explained_ns };
         *sum = sum.saturating_add(work[MetricId::run_time_ns]);
     }
 
@@ -227,7 +214,7 @@ impl<T: Threads> Join<T> {
         thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.owner);
-        self.started.push((thread.id(), ticks));
+        self.sums.started.push((thread.id(), ticks));
         self.processes.add(&thread, work, Seen::Started);
         if start.values == JoinedValues::Increases {
             (thread.process, thread.process_after) = (None, None);

@@ -17,7 +17,7 @@ pub(super) struct Lineage {
 
 impl Lineage {
     pub(super) fn of(recorder: u32, parents: Parents) -> Self {
-        Self { recorder, is_of_command: vec![None; parents.all().len()], parents: Arc::new(parents) }
+        Self { recorder, is_of_command: vec![None; parents.0.len()], parents: Arc::new(parents) }
     }
 
     /// The owner of a thread that started at this time; `None` if it has nothing to do with the recorder.
@@ -32,7 +32,7 @@ impl Lineage {
             if let Some(known) = self.is_of_command[place] {
                 break known;
             }
-            let process = self.parents.all()[place];
+            let process = self.parents.0[place];
             // A corrupt snapshot can have a circle.
             self.is_of_command[place] = Some(false);
             path.push(place);

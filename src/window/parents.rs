@@ -1,8 +1,8 @@
 //! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
 //! by its id and its start.
 
+use super::Exits;
 use super::boot::Clocks;
-use super::exited::Exits;
 use super::packed_threads::{PackedThread, PackedThreads};
 use crate::model::ExitedThread;
 
@@ -22,7 +22,7 @@ pub(super) struct KnownProcess {
 
 /// Processes of both captures and of exit records, ascending by id and start.
 #[derive(Debug, Default)]
-pub(super) struct Parents(Vec<KnownProcess>);
+pub(super) struct Parents(pub(super) Vec<KnownProcess>);
 
 /// A process of the later capture: its id, its start in ticks, and its parent.
 pub(super) type Living = (u32, Option<u64>, Option<u32>);
@@ -71,34 +71,6 @@ impl Parents {
     pub(super) fn ancestors(&self, ppid: u32, start_ns: u64) -> impl Iterator<Item = &KnownProcess> {
         std::iter::successors(self.get(ppid, start_ns), |child| self.get(child.ppid, child.start_ns))
     }
-
-    /// Processes with their id, their start in ticks and their parent, of both captures and of records.
-    #[cfg(test)]
-    pub(super) fn of_ids(before: &[(u32, u64, u32)], after: &[(u32, u64, u32)], records: &[(u32, u64, u32)]) -> Self {
-        use crate::model::{ProcessState, ThreadState};
-        let leader = |(tgid, ticks, ppid): &(u32, u64, u32)| ThreadState {
-            tid: *tgid,
-            tgid: *tgid,
-            start_time_clock_ticks: Some(*ticks),
-            process: Some(Box::new(ProcessState { ppid: Some(*ppid), ..ProcessState::default() })),
-            ..ThreadState::default()
-        };
-        let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
-        let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
-        let record = |known: &(u32, u64, u32)| ExitedThread {
-            state: leader(known),
-            ppid: known.2,
-            started_monotonic_ns: 0,
-            elapsed_ns: clocks.ns_per_tick,
-        };
-        let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
-        let exits = Exits { summary: None, each: Some(&each) };
-        Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
-    }
-
-    pub(super) fn all(&self) -> &[KnownProcess] {
-        &self.0
-    }
 }
 
 fn packed(leader: &PackedThread) -> Living {
@@ -132,6 +104,35 @@ impl KnownProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ProcessState, ThreadState};
+
+    impl Parents {
+        /// Processes with their id, their start in ticks and their parent, of both captures and of records.
+        pub(in crate::window) fn of_ids(
+            before: &[(u32, u64, u32)],
+            after: &[(u32, u64, u32)],
+            records: &[(u32, u64, u32)],
+        ) -> Self {
+            let leader = |(tgid, ticks, ppid): &(u32, u64, u32)| ThreadState {
+                tid: *tgid,
+                tgid: *tgid,
+                start_time_clock_ticks: Some(*ticks),
+                process: Some(Box::new(ProcessState { ppid: Some(*ppid), ..ProcessState::default() })),
+                ..ThreadState::default()
+            };
+            let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
+            let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
+            let record = |known: &(u32, u64, u32)| ExitedThread {
+                state: leader(known),
+                ppid: known.2,
+                started_monotonic_ns: 0,
+                elapsed_ns: clocks.ns_per_tick,
+            };
+            let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
+            let exits = Exits { summary: None, each: Some(&each) };
+            Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
+        }
+    }
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -150,7 +151,7 @@ mod tests {
     fn a_process_that_a_capture_and_a_record_have_is_one_with_its_last_parent() {
         let parents = Parents::of_ids(&[(7, 100, 3), (8, 100, 3)], &[(8, 100, 1)], &[(7, 100, 2), (8, 100, 2)]);
         let known = |tgid| *parents.get(tgid, 2 * SECOND).unwrap();
-        assert_eq!(parents.all().len(), 2);
+        assert_eq!(parents.0.len(), 2);
         assert_eq!((known(7).ppid, known(7).is_in_earlier, known(7).is_living), (2, true, false));
         assert_eq!((known(8).ppid, known(8).is_in_earlier, known(8).is_living), (1, true, true));
     }

@@ -6,15 +6,11 @@ use crate::model::{Class, METRICS, Metric, Source, TaskstatsFamily, ThreadState,
 
 /// The flags of a thread in a ktstr file; true if absent.
 #[derive(Default)]
-pub(super) struct MeasuredFlags([Option<bool>; MeasuredFlags::NAMES.len()]);
+pub(super) struct MeasuredFlags(pub(super) [Option<bool>; MeasuredFlags::NAMES.len()]);
 
 impl MeasuredFlags {
     pub(super) const NAMES: [&str; 5] =
         ["taskstats_measured", "cpu_delay_active", "delay_block_active", "xacct_active", "jemalloc_measured"];
-
-    pub(super) fn set(&mut self, flag: usize, value: Option<bool>) {
-        self.0[flag] = value;
-    }
 
     /// Clears the families of metrics that were not measured, according to the flags.
     pub(super) fn apply(&self, thread: &mut ThreadState) {

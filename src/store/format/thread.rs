@@ -184,30 +184,11 @@ impl<'de> Visitor<'de> for &mut ThreadReader<'_> {
         f.write_str("a thread")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let (mut thread, Others { tid, tgid, columns }) = self.thread(map)?;
-        if self.needs_ids {
-            thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
-            thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
-        }
-        Ok((thread, columns))
-    }
-}
-
-/// What was read beside the values.
-#[derive(Default)]
-struct Others {
-    tid: Option<u32>,
-    tgid: Option<u32>,
-    columns: Columns,
-}
-
-impl ThreadReader<'_> {
-    fn thread<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(ThreadState, Others), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let Defaults { cgroup, metrics, columns } = self.defaults;
         let metrics = Box::new(metrics.clone());
         let mut thread = ThreadState { cgroup: cgroup.clone(), metrics, ..ThreadState::default() };
-        let mut others = Others::default();
+        let (mut tid, mut tgid, mut own_columns) = (None, None, Columns::default());
         let mut has_metrics = false;
         let mut flags = MeasuredFlags::default();
         let mut before = self.fields.list.len();
@@ -221,14 +202,14 @@ impl ThreadReader<'_> {
             self.next[before] = place;
             before = place;
             match self.fields.list[place].1 {
-                ThreadField::Tid => others.tid = Some(map.next_value()?),
-                ThreadField::Tgid => others.tgid = Some(map.next_value()?),
+                ThreadField::Tid => tid = Some(map.next_value()?),
+                ThreadField::Tgid => tgid = Some(map.next_value()?),
                 ThreadField::Name(of) => *of(&mut thread) = self.name(&mut map)?,
                 ThreadField::Cgroup => thread.cgroup = map.next_value_seed(VisitAny(SharedName(&mut self.names)))?,
                 // It would replace the values of metrics that have their own.
                 ThreadField::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
                 ThreadField::Values => map.next_value_seed(VisitAny(RowSeed { columns, thread: &mut thread }))?,
-                ThreadField::Columns => others.columns = map.next_value()?,
+                ThreadField::Columns => own_columns = map.next_value()?,
                 ThreadField::Flag(of) => *of(&mut thread) = map.next_value()?,
                 ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
                 ThreadField::ExitedWork => thread.exited_work = map.next_value()?,
@@ -239,11 +220,15 @@ impl ThreadReader<'_> {
                     map.next_value_seed(VisitAny(ValueSeed { field, thread: &mut thread }))?;
                 }
                 ThreadField::Smaps => thread.smaps_rollup_kib = map.next_value::<Option<BTreeMap<_, _>>>()?,
-                ThreadField::Foreign(at) => flags.set(at, map.next_value()?),
+                ThreadField::Foreign(at) => flags.0[at] = map.next_value()?,
             }
         }
         flags.apply(&mut thread);
-        Ok((thread, others))
+        if self.needs_ids {
+            thread.tid = tid.ok_or_else(|| de::Error::missing_field("tid"))?;
+            thread.tgid = tgid.ok_or_else(|| de::Error::missing_field("tgid"))?;
+        }
+        Ok((thread, own_columns))
     }
 }
 

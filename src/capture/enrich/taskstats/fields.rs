@@ -1,8 +1,6 @@
 //! Fields of `struct taskstats`, by the version and the length that the kernel gives.
 
-use crate::model::{
-    Built, HostContext, METRICS, Metrics, Switch, TaskstatsFamily, TaskstatsField, TaskstatsForm, Value,
-};
+use crate::model::{Built, HostContext, METRICS, Metrics, Switch, TaskstatsFamily, TaskstatsField, Value};
 
 /// The families of fields that the kernel counts.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +67,10 @@ pub(crate) fn fill(stats: &[u8], counted: CountedFamilies, threads: Threads, met
 fn value(stats: &[u8], field: TaskstatsField) -> Option<Value<'static>> {
     let at = usize::from(offset(stats, field)?);
     let number = u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?);
-    match field.form {
-        TaskstatsForm::Number => Some(Value::Unsigned(number)),
+    match field.family {
+        TaskstatsFamily::Cpu | TaskstatsFamily::Delay => Some(Value::Unsigned(number)),
         // An exiting process has freed its memory and reset its high-water marks.
-        TaskstatsForm::Kib => (number > 0).then_some(Value::Unsigned(number.saturating_mul(1024))),
+        TaskstatsFamily::Watermark => (number > 0).then_some(Value::Unsigned(number.saturating_mul(1024))),
     }
 }
 
