@@ -69,7 +69,7 @@ impl AbSeries<'_> {
     /// Runs all. The error of a signal is that of [`interruption`](super::runs::interruption).
     pub(super) fn run(mut self, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
         let warm_ups: &[usize] = if self.args.no_warmup { &[] } else { &[0, 1] };
-        let steps = usize::try_from(self.args.runs)?.saturating_mul(2).saturating_add(warm_ups.len());
+        let steps = self.args.runs.saturating_mul(2).saturating_add(if self.args.no_warmup { 0 } else { 2 });
         let mut progress = RunProgress::new(steps, self.args.streams(), messages);
         let warm_ups = warm_ups.iter().copied().map(AbStep::WarmUp);
         warm_ups.chain(turns(self.args.runs)).try_for_each(|step| self.step(step, sides, &mut progress))

@@ -95,7 +95,14 @@ pub(super) enum Command {
         shell: clap_complete::Shell,
     },
     /// Check which counters cannot be captured here, why, and how to fix it
-    Doctor(DoctorArgs),
+    #[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
+    Doctor {
+        #[command(flatten)]
+        engine: EngineChoice,
+        /// Output format
+        #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json]), value_name = "FORMAT", default_value = "table")]
+        format: Format,
+    },
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
     Metrics {
@@ -321,7 +328,7 @@ pub(super) struct ViewArgs {
     per: Option<Per>,
     /// Show the whole host, or only the recorded command and its descendants
     #[arg(long, value_parser = one_of_variants(Scope::value_variants()), value_name = "SCOPE", default_value = "host")]
-    scope: Scope,
+    pub(super) scope: Scope,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
     only: Vec<GroupGlob>,
@@ -391,11 +398,6 @@ impl ViewArgs {
         self.sections.iter().copied().collect()
     }
 
-    /// Whether only threads of the recorded command are shown.
-    pub(super) fn is_of_command(&self) -> bool {
-        self.scope == Scope::Command
-    }
-
     /// Checks that the report has the selected columns.
     pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> anyhow::Result<()> {
         self.columns
@@ -403,16 +405,6 @@ impl ViewArgs {
             .find(|column| !has(**column))
             .map_or(Ok(()), |other| Err(usage_error(format!("this report has no column `{}`", other.name()))))
     }
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
-pub(super) struct DoctorArgs {
-    #[command(flatten)]
-    pub(super) engine: EngineChoice,
-    /// Output format
-    #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json]), value_name = "FORMAT", default_value = "table")]
-    pub(super) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]

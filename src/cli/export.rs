@@ -7,8 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::args::{ExportArgs, Messages};
-use super::errors::FAILED;
-use super::errors::say;
+use super::errors::{FAILED, say};
 use super::progress;
 use crate::diagnose::counted;
 use crate::export::{self, ExportOptions, Exported, Output};

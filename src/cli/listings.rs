@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::args::{Args, DoctorArgs};
+use super::args::Args;
 use super::errors::FAILED;
 use super::format::Format;
 use super::output::{Stream, to_stdout};
-use crate::capture::{Options, capture_with};
+use crate::capture::{Engine, Options, capture_with};
 use crate::diagnose::{Finding, findings};
 use crate::report;
 
@@ -29,10 +29,10 @@ pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
 }
 
 /// Captures, and keeps only the findings. Fails if anything fixable is missing.
-pub(super) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
-    let options = Options { engine: args.engine.engine, ..Options::default() };
+pub(super) fn doctor(engine: Engine, format: Format) -> anyhow::Result<ExitCode> {
+    let options = Options { engine, ..Options::default() };
     let findings = findings(&capture_with(&options)?);
-    to_stdout(|out| match args.format {
+    to_stdout(|out| match format {
         Format::Json => report::findings_json(out, &findings),
         _ => report::findings_table(out, &findings, Stream::Stdout.width()),
     })?;

@@ -55,7 +55,7 @@ fn privileges(command: &Command) -> Privileges {
     match command {
         Command::Ab(_) => Privileges::Record,
         Command::Record(record) if !record.command.is_empty() => Privileges::Record,
-        Command::Record(_) | Command::Capture(_) | Command::Doctor(_) => Privileges::Capture,
+        Command::Record(_) | Command::Capture(_) | Command::Doctor { .. } => Privileges::Capture,
         _ => Privileges::Files,
     }
 }
@@ -76,7 +76,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Metrics { format } => listings::metrics(format),
         Command::Completions { shell } => listings::completions(shell),
-        Command::Doctor(command) => return listings::doctor(&command),
+        Command::Doctor { engine, format } => return listings::doctor(engine.engine, format),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -57,8 +57,8 @@ impl Drop for Watch {
 /// Says on a terminal what runs, and about how long the rest takes.
 pub(super) struct RunProgress {
     display: StepDisplay,
-    steps: usize,
-    done: usize,
+    steps: u32,
+    done: u32,
     began: Instant,
 }
 
@@ -71,7 +71,7 @@ enum StepDisplay {
 
 impl RunProgress {
     /// Shows the progress of this many steps if standard error is a terminal and messages are enabled.
-    pub(super) fn new(steps: usize, streams: Streams, messages: Messages) -> Self {
+    pub(super) fn new(steps: u32, streams: Streams, messages: Messages) -> Self {
         let display = match streams {
             _ if messages != Messages::All || !io::stderr().is_terminal() => StepDisplay::Nothing,
             Streams::Inherited | Streams::ToStderr => StepDisplay::Lines,
@@ -87,7 +87,7 @@ impl RunProgress {
             StepDisplay::Nothing => {}
             StepDisplay::Lines => say(format_args!("ctprof: {text}")),
             StepDisplay::Bar(bar) => {
-                bar.set_position(count(self.done));
+                bar.set_position(self.done.into());
                 bar.set_message(text);
             }
         }
@@ -99,17 +99,12 @@ impl RunProgress {
         if self.done == 0 {
             return String::new();
         }
-        let steps = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let left = self.began.elapsed() * steps(self.steps.saturating_sub(self.done)) / steps(self.done);
+        let left = self.began.elapsed() * self.steps.saturating_sub(self.done) / self.done;
         format!(", about {} left", HumanDuration(left))
     }
 }
 
-fn count(steps: usize) -> u64 {
-    u64::try_from(steps).unwrap_or(u64::MAX)
-}
-
-fn bar(steps: usize) -> ProgressBar {
+fn bar(steps: u32) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:20} {msg}").expect("a valid template");
-    ProgressBar::new(count(steps)).with_style(style).with_finish(ProgressFinish::AndClear)
+    ProgressBar::new(steps.into()).with_style(style).with_finish(ProgressFinish::AndClear)
 }

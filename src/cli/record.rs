@@ -9,12 +9,11 @@ use anyhow::{Context, bail};
 
 use super::args::{Messages, RecordArgs};
 use super::capture::{check_output, check_roots, options, redact_key};
-use super::errors::free_at_exit;
-use super::errors::{reported, say};
+use super::errors::{free_at_exit, reported, say};
 use super::output::{Stream, write_report};
 use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
-use crate::compare::{Sides, show};
+use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
@@ -30,7 +29,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     args.view.check_columns(Column::is_of_views)?;
-    if args.view.is_of_command() && args.command.is_empty() {
+    if args.view.scope == Scope::Command && args.command.is_empty() {
         bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
     }
     match (args.runs, &args.output) {
@@ -116,7 +115,7 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.view.limits.max_snapshot_bytes,
     };
-    let mut progress = RunProgress::new(usize::try_from(runs)?, Streams::Inherited, messages);
+    let mut progress = RunProgress::new(runs, Streams::Inherited, messages);
     let mut tally = RunTally::default();
     let recorded = (1..=runs).try_for_each(|number| {
         progress.start(&format!("run {number} of {runs}"));

@@ -77,10 +77,14 @@ impl Finding {
     /// What is missing, and why; `None` if nothing is.
     pub fn reason(&self) -> Option<String> {
         let cause = self.cause.as_ref()?;
+        let unaffected = match self.source {
+            DataSource::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
+            _ => "",
+        };
         Some(match (&self.affected, self.what()) {
             (Some(affected), what) => format!("{what} {affected}{}: {cause}", self.whose()),
             (None, "") => cause.to_string(),
-            (None, what) => format!("{what} ({cause}){}", self.unaffected()),
+            (None, what) => format!("{what} ({cause}){unaffected}"),
         })
     }
 
@@ -104,13 +108,6 @@ impl Finding {
             (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
             (DataSource::DelayAccounting, _) => "I/O and memory delays off",
             (DataSource::HighWaterMarks, _) => "no hiwater_*",
-            _ => "",
-        }
-    }
-
-    fn unaffected(&self) -> &'static str {
-        match self.source {
-            DataSource::Schedstats => "; run_time_ns and wait_time_ns are unaffected",
             _ => "",
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn read(
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
 ) -> Result<CaptureRows, ExportError> {
-    let threads = ThreadRows::new(Rows::new(identity, &schemas.threads));
+    let threads = ThreadRows { rows: Rows::new(identity, &schemas.threads), census: Census::default() };
     let (head, threads) = Stored::open(path, limit)?.load_into(&threads, progress)?;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     for (path, stats) in &head.cgroup_stats {
@@ -85,15 +85,9 @@ struct ThreadRows<'s> {
     census: Census,
 }
 
-impl<'s> ThreadRows<'s> {
-    fn new(rows: Rows<'s, ThreadState>) -> Self {
-        Self { rows, census: Census::default() }
-    }
-}
-
 impl Threads for ThreadRows<'_> {
     fn another(&self) -> Self {
-        Self::new(Rows::new(self.rows.identity, self.rows.schema))
+        Self { rows: Rows::new(self.rows.identity, self.rows.schema), census: Census::default() }
     }
 
     fn add(&mut self, thread: ThreadState) {

@@ -18,7 +18,7 @@ use crate::store::{create_folder, through};
 pub(super) struct Directory {
     fd: OwnedFd,
     /// For messages.
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_RDONLY).union(OFlag::O_CLOEXEC);
@@ -44,11 +44,6 @@ impl Directory {
             Err(Errno::ELOOP | Errno::ENOTDIR) => Err(ExportError::NotADirectory(path)),
             Err(errno) => Err(ExportError::output(&path, errno.into())),
         }
-    }
-
-    /// For messages.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// A path to a file in this very directory.

@@ -109,9 +109,9 @@ impl DatasetExport<'_> {
         let existing = directories[0].exported()?;
         let files = |captures: &[&str]| {
             let name = part_name(captures);
-            directories.iter().map(|directory| (directory.file(&name), directory.path().join(&name))).collect()
+            directories.iter().map(|directory| (directory.file(&name), directory.path.join(&name))).collect()
         };
-        let destination = Destination { shown: directories[0].path(), files: &files };
+        let destination = Destination { shown: &directories[0].path, files: &files };
         let (again, new) = partition::parts(captures, &existing);
         again.iter().try_for_each(|captures| self.write(captures, &destination, captures.len()))?;
         self.write(&new, &destination, 1)
