@@ -32,7 +32,7 @@ use crate::process::{held, with_file_capabilities, without_stops, workers};
 /// then needs no capability to load programs.
 pub struct Capturer {
     options: Options,
-    procfs: Folder,
+    procfs: Arc<Folder>,
     boot: BootConstants,
     pub(super) engine: SelectedEngine,
     /// Effective capabilities when the engine was chosen.
@@ -40,7 +40,7 @@ pub struct Capturer {
     /// How long the preparation took; part of the first capture.
     preparation: Duration,
     /// The files of programs that captures have examined.
-    programs: jemalloc::Files,
+    programs: Arc<jemalloc::Files>,
     /// What captures have learned about cgroups.
     css_sets: Arc<CssSets>,
 }
@@ -57,7 +57,7 @@ impl Capturer {
     fn prepare(options: Options, captures: usize) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
-        let procfs = Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?;
+        let procfs = Arc::new(Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
         let capabilities = held();
         let files = HostFiles::new(&options.roots);
         let boot = BootConstants::read(&files);
@@ -65,7 +65,7 @@ impl Capturer {
         // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
         let engine = SelectedEngine::select(&options, &procfs, captures.min(most))?;
-        let (programs, css_sets) = (jemalloc::Files::default(), Arc::default());
+        let (programs, css_sets) = (Arc::default(), Arc::default());
         Ok(Self { options, procfs, boot, engine, capabilities, preparation: begin.elapsed(), programs, css_sets })
     }
 
@@ -113,24 +113,24 @@ impl Capturer {
         // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
         // the calling thread alone has no such worker.
         let traces = pool.current_thread_index().is_none();
-        let tally = Tally::default();
+        let tally = Arc::<Tally>::default();
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files);
         let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
         let context = CaptureContext {
-            procfs,
+            procfs: Arc::clone(procfs),
             tree: roots.tree(),
             whole_names: host::context::whole_names(&host),
             taskstats: is_live(options.taskstats).then(|| CountedFamilies::of(&host)),
-            jemalloc: (is_live(options.jemalloc) && traces).then_some(programs),
+            jemalloc: (is_live(options.jemalloc) && traces).then(|| Arc::clone(programs)),
             page_size: host.page_size.unwrap_or(4096),
             start: start.instant,
             capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
-            progress: &options.progress,
-            css_sets,
-            tally: &tally,
+            progress: Arc::clone(&options.progress),
+            css_sets: Arc::clone(css_sets),
+            tally: Arc::clone(&tally),
         };
         let (mut read, report) = engine.read(&context, (&host, start), &pids, &pool);
         enrich::complete(&context, &mut read, &pool);

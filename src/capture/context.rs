@@ -2,7 +2,7 @@
 
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rayon::ThreadPool;
@@ -18,26 +18,27 @@ use super::thread_flags::WholeNames;
 use crate::process::Progress;
 
 /// Constants of a capture, and its counts, shared by the workers.
-pub(crate) struct CaptureContext<'a> {
-    pub(crate) procfs: &'a Folder,
+#[derive(Clone)]
+pub(crate) struct CaptureContext {
+    pub(crate) procfs: Arc<Folder>,
     pub(crate) tree: Tree,
     pub(crate) whole_names: WholeNames,
     /// The families that taskstats provides; `None` to disable taskstats.
     pub(crate) taskstats: Option<CountedFamilies>,
     /// jemalloc layouts by file; `None` to disable the probe.
-    pub(crate) jemalloc: Option<&'a jemalloc::Files>,
+    pub(crate) jemalloc: Option<Arc<jemalloc::Files>>,
     /// In bytes.
     pub(crate) page_size: u64,
     /// Times of threads count from this moment.
     pub(crate) start: Instant,
     /// The id of the capturing process, if it is among the processes.
     pub(crate) capturing_process: Option<u32>,
-    pub(crate) progress: &'a Progress,
-    pub(crate) css_sets: &'a CssSets,
-    pub(crate) tally: &'a Tally,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) css_sets: Arc<CssSets>,
+    pub(crate) tally: Arc<Tally>,
 }
 
-impl CaptureContext<'_> {
+impl CaptureContext {
     /// Runs code that reads `what`. If it panics, the values are lost and the panic is counted.
     pub(crate) fn guarded(&self, what: Arguments<'_>, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
@@ -65,9 +66,9 @@ mod tests {
     use super::*;
 
     /// Calls `body` with the context of a capture of a recorded tree, without other sources.
-    pub(crate) fn in_context<T>(procfs: &Path, body: impl FnOnce(&CaptureContext<'_>) -> T) -> T {
+    pub(crate) fn in_context<T>(procfs: &Path, body: impl FnOnce(&CaptureContext) -> T) -> T {
         body(&CaptureContext {
-            procfs: &Folder::open(procfs).unwrap(),
+            procfs: Folder::open(procfs).unwrap().into(),
             tree: Tree::Elsewhere,
             whole_names: WholeNames::default(),
             taskstats: None,
@@ -75,9 +76,9 @@ mod tests {
             page_size: 4096,
             start: Instant::now(),
             capturing_process: None,
-            progress: &Progress::default(),
-            css_sets: &CssSets::default(),
-            tally: &Tally::default(),
+            progress: Arc::default(),
+            css_sets: Arc::default(),
+            tally: Arc::default(),
         })
     }
 }

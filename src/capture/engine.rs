@@ -52,7 +52,7 @@ impl SelectedEngine {
     /// Reads the threads of the processes that procfs has listed.
     pub(super) fn read(
         &self,
-        context: &CaptureContext<'_>,
+        context: &CaptureContext,
         (host, start): (&HostContext, Start),
         pids: &[u32],
         pool: &ThreadPool,

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 
 use super::context::CaptureContext;
-use super::enrich::jemalloc::Attachment;
 use super::procfs::folder::{Folder, Numbered, is_gone};
 use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
 use super::procfs::text;
@@ -17,13 +16,11 @@ pub(super) struct Process {
     pub(super) id: u32,
     pub(super) folder: Folder,
     name: OnceLock<Name>,
-    /// Its jemalloc, once searched for.
-    pub(super) jemalloc: OnceLock<Option<Attachment>>,
 }
 
 impl Process {
     /// Opens the directory of process `id`; `None` if it has exited. Another error is counted as one of `file`.
-    pub(super) fn open(context: &CaptureContext<'_>, id: u32, file: SourceFile) -> Option<Self> {
+    pub(super) fn open(context: &CaptureContext, id: u32, file: SourceFile) -> Option<Self> {
         match context.procfs.folder(&id.to_string()) {
             Ok(folder) => return Some(Self::new(id, folder)),
             Err(errno) if is_gone(errno) => {}
@@ -36,7 +33,7 @@ impl Process {
     }
 
     pub(super) fn new(id: u32, folder: Folder) -> Self {
-        Self { id, folder, name: OnceLock::new(), jemalloc: OnceLock::new() }
+        Self { id, folder, name: OnceLock::new() }
     }
 
     /// The process's name; empty if it cannot be read.

@@ -1,6 +1,6 @@
 //! The threads that an engine has read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::ticks::NS_PER_TICK;
 use crate::model::{Name, ThreadState};
@@ -14,6 +14,8 @@ pub(crate) struct ReadThreads {
     pub(crate) cgroups: BTreeSet<Name>,
     /// Resident bytes of processes by id, where they are known.
     pub(crate) resident_bytes: HashMap<u32, u64>,
+    /// Processes whose `io` is still to be read, as that of their threads.
+    pub(crate) without_io: HashSet<u32>,
     /// Thread pointers by thread id, where the engine knows them.
     pub(crate) pointers: HashMap<u32, u64>,
 }
@@ -21,10 +23,11 @@ pub(crate) struct ReadThreads {
 impl ReadThreads {
     /// Adds what another worker has read.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, resident_bytes, pointers } = other;
+        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers } = other;
         self.threads.append(&mut threads);
         self.cgroups.append(&mut cgroups);
         self.resident_bytes.extend(resident_bytes);
+        self.without_io.extend(without_io);
         self.pointers.extend(pointers);
     }
 

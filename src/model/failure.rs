@@ -82,6 +82,8 @@ stored_names! {
         Waitpid = "waitpid",
         /// The registers of the thread cannot be read.
         GetRegset = "get-regset",
+        /// The process kept ctprof waiting for too long: it held the lock of its memory, or was executing a program.
+        TimedOut = "timed-out",
         /// The memory of the process cannot be read.
         ProcessVmReadv = "process-vm-readv",
         /// The address of the counters cannot be computed.

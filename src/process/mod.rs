@@ -4,6 +4,7 @@ mod child;
 mod command_end;
 mod cpus;
 mod invocation;
+mod patience;
 mod privileges;
 mod progress;
 mod signals;
@@ -13,6 +14,7 @@ pub use self::child::{Child, StorageIo};
 pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
+pub(crate) use self::patience::map_patiently;
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};

@@ -15,7 +15,7 @@ use crate::model::{Metrics, Name, SourceFile, ThreadState, may_be_cut, printable
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
 pub(super) fn complete_threads(
-    context: &CaptureContext<'_>,
+    context: &CaptureContext,
     threads: &mut [ThreadState],
     facts: &[ThreadFacts],
 ) -> BTreeSet<Name> {
@@ -26,11 +26,11 @@ pub(super) fn complete_threads(
 }
 
 /// Kernel threads have longer names in procfs than in the kernel's `comm` (`proc_task_name` of fs/proc/array.c).
-fn name(context: &CaptureContext<'_>, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<u8>) {
+fn name(context: &CaptureContext, thread: &mut ThreadState, flags: u64, buffer: &mut Vec<u8>) {
     let may_be_longer = flags & PF_WQ_WORKER != 0 || may_be_cut(&thread.comm);
     if thread.kernel_thread
         && may_be_longer
-        && let Ok(text) = Numbered::new(context.procfs, thread.tid).read("comm", buffer)
+        && let Ok(text) = Numbered::new(&context.procfs, thread.tid).read("comm", buffer)
     {
         thread.comm = printable(text.strip_suffix(b"\n").unwrap_or(text)).into();
     }
@@ -38,7 +38,7 @@ fn name(context: &CaptureContext<'_>, thread: &mut ThreadState, flags: u64, buff
 }
 
 /// Whether a thread is under sched_ext depends on its scheduling class.
-fn sched_ext(context: &CaptureContext<'_>, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
+fn sched_ext(context: &CaptureContext, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
     let mut parsers = Parsers::new();
     let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread, facts.sched_class));
     let of_class = read_by_key(keys, |thread| {
@@ -57,7 +57,7 @@ fn sched_ext(context: &CaptureContext<'_>, threads: &mut [ThreadState], facts: &
 /// Threads with one `css_set` were in the same cgroups when BPF read them. One of them can have moved since, so two
 /// processes have to agree. If they do not, each process has its own.
 fn cgroups(
-    context: &CaptureContext<'_>,
+    context: &CaptureContext,
     threads: &mut [ThreadState],
     facts: &[ThreadFacts],
     buffer: &mut Vec<u8>,
@@ -98,12 +98,12 @@ fn cgroups(
 
 /// A file of a thread; `None` if the thread has exited.
 fn file_of<'b>(
-    context: &CaptureContext<'_>,
+    context: &CaptureContext,
     tid: u32,
     file: &SourceFile,
     buffer: &'b mut Vec<u8>,
 ) -> Option<Result<&'b [u8], Errno>> {
-    let mut files = Numbered::new(context.procfs, tid);
+    let mut files = Numbered::new(&context.procfs, tid);
     match files.read(file.name(), buffer) {
         Err(Errno::ESRCH) => None,
         Err(Errno::ENOENT) if !files.has("stat") => None,
@@ -154,7 +154,7 @@ mod tests {
         let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
         let whole_names = WholeNames { kthreads: true, workqueue_workers: true };
         let completed = in_context(dir.path(), |context| {
-            let cgroups = complete_threads(&CaptureContext { whole_names, ..*context }, &mut states, &facts);
+            let cgroups = complete_threads(&CaptureContext { whole_names, ..context.clone() }, &mut states, &facts);
             (cgroups, mem::take(&mut context.tally.lock().parse).concluded())
         });
         threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);

@@ -28,7 +28,7 @@ fn processes<'t>(
 
 /// Completes threads in the order of ids, in all workers.
 pub(super) fn complete(
-    context: &CaptureContext<'_>,
+    context: &CaptureContext,
     threads: &mut [ThreadState],
     facts: &mut [ThreadFacts],
     pool: &ThreadPool,
@@ -55,7 +55,7 @@ impl ResidentMemory {
     }
 
     /// Fills what a leader lacks. A process that is exiting has released its memory.
-    fn complete(&mut self, context: &CaptureContext<'_>, leader: &mut ThreadState, resident_bytes: &mut Option<u64>) {
+    fn complete(&mut self, context: &CaptureContext, leader: &mut ThreadState, resident_bytes: &mut Option<u64>) {
         if resident_bytes.is_some() && self.metrics.iter().all(|metric| metric.get(&leader.metrics).is_some()) {
             return;
         }
@@ -70,7 +70,7 @@ impl ResidentMemory {
         match process.folder.read("status", &mut self.buffer) {
             Ok(text) => self.parsers.put_all(&SourceFile::Status, text, &mut read),
             Err(errno) if is_gone(errno) => {}
-            Err(errno) => process.unread(process.id, SourceFile::Status, errno, context.tally),
+            Err(errno) => process.unread(process.id, SourceFile::Status, errno, &context.tally),
         }
         for metric in &self.metrics {
             if let Some(value) = metric.get(&read) {
@@ -81,7 +81,7 @@ impl ResidentMemory {
 }
 
 impl ProcessThreads<'_> {
-    fn complete(self, context: &CaptureContext<'_>, memory: &mut ResidentMemory) {
+    fn complete(self, context: &CaptureContext, memory: &mut ResidentMemory) {
         let Self { threads, facts } = self;
         let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
         let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));

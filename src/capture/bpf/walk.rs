@@ -33,7 +33,7 @@ impl BpfEngine {
     /// Errors of the iterator, which visits threads in the order of their ids, so that any process can lack some.
     pub(in crate::capture) fn walk(
         &self,
-        context: &CaptureContext<'_>,
+        context: &CaptureContext,
         facts: &HostParameters,
         pids: &[u32],
         pool: &ThreadPool,
@@ -41,7 +41,7 @@ impl BpfEngine {
         let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
-        count_missing_files(&RecordReader::new(&self.layout, facts), number, context.tally);
+        count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);
         let cgroups = complete::complete_threads(context, &mut threads, &thread_facts);
         let missed = missed(pids, &threads);
         context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
@@ -49,7 +49,7 @@ impl BpfEngine {
         let facts = || threads.iter().zip(&thread_facts);
         let resident_bytes = facts().filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?))).collect();
         let pointers = facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))).collect();
-        let mut read = ReadThreads { threads, cgroups, resident_bytes, pointers };
+        let mut read = ReadThreads { threads, cgroups, resident_bytes, pointers, ..ReadThreads::default() };
         let by_procfs =
             if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };
         let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
@@ -62,13 +62,13 @@ impl BpfEngine {
     /// its part of the pass, and is counted.
     fn threads(
         &self,
-        context: &CaptureContext<'_>,
+        context: &CaptureContext,
         facts: &HostParameters,
         pool: &ThreadPool,
     ) -> Result<Vec<BpfThread>, Errno> {
         let (parts, queue) = sync_channel(MAX_QUEUED);
         let queue = Mutex::new(queue);
-        let all = Mutex::new(Vec::with_capacity(number_of_threads(context.procfs)));
+        let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
         let new_reader = || RecordReader::new(&self.layout, facts);
         let parse = |reader: &mut RecordReader, words: &[u64]| {
             context.guarded(format_args!("records of the BPF iterator"), || {
@@ -227,7 +227,7 @@ mod tests {
         // The second process does not exist.
         let pids = [std::process::id(), u32::MAX >> 1];
         in_context("/proc".as_ref(), |context| {
-            let context = CaptureContext { tree: Tree::Live, ..*context };
+            let context = CaptureContext { tree: Tree::Live, ..context.clone() };
             let BpfThreads { read, missed_processes } =
                 engine.walk(&context, &HostParameters::default(), &pids, &workers(2)).unwrap();
             assert!(read.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));

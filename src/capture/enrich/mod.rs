@@ -1,71 +1,162 @@
-//! Sources that add values to the threads of any engine.
+//! Sources that add values to the threads of any engine, and that a process can keep waiting: it can hold the lock of its
+//! memory as long as it likes. They are read in threads that can be given up.
 //!
-//! Each is a function over the threads of one process. taskstats is none of them: the BPF engine reads its values itself,
-//! and the procfs engine asks for many processes at once.
+//! Each is a function over one process. taskstats is none of them: the BPF engine reads its values itself, and the procfs
+//! engine asks for many processes at once.
 
+mod io;
 pub(super) mod jemalloc;
 pub(super) mod names;
 pub(super) mod rollup;
 pub(super) mod smaps;
 pub(super) mod taskstats;
 
-use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use rayon::ThreadPool;
 
-use self::jemalloc::Probe;
+use self::io::IoTexts;
+use self::jemalloc::{HeapCounters, Probe, ProbedThread};
 use super::context::{CaptureContext, in_all_workers};
 use super::process::Process;
+use super::procfs::parsers::Parsers;
 use super::read_threads::ReadThreads;
-use crate::model::{Owner, SourceFile, ThreadState};
+use crate::model::{Bytes, CtprofProbeSummary, Name, Owner, ProbeFailure, SourceFile, ThreadState};
+use crate::process::map_patiently;
 
-/// Adds the values of all sources, one process after the other, in all workers.
-pub(super) fn complete(context: &CaptureContext<'_>, read: &mut ReadThreads, pool: &ThreadPool) {
-    let ReadThreads { threads, pointers, .. } = read;
+/// What is read of one process.
+struct ProcessRequest {
+    id: u32,
+    /// `None` if the leader was not read.
+    leader: Option<Name>,
+    /// The threads whose `io` is read.
+    io: Vec<u32>,
+    /// The threads with memory.
+    probed: Vec<ProbedThread>,
+}
+
+/// What was read of one process.
+#[derive(Default)]
+struct ProcessValues {
+    /// Whether a name of 15 bytes is whole.
+    whole_name: bool,
+    io: IoTexts,
+    heap: Vec<HeapCounters>,
+    probe: CtprofProbeSummary,
+    probe_time: Duration,
+}
+
+/// Adds the values of all sources.
+pub(super) fn complete(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
+    mark_own(context, &mut read.threads);
+    let requests = requests(read);
+    let asked: Vec<u32> = requests.iter().map(|request| request.id).collect();
+    let own = context.clone();
+    let values = map_patiently(pool.current_num_threads(), requests, move |(), request| {
+        own.progress.advance(1);
+        let mut values = ProcessValues::default();
+        own.guarded(format_args!("process {}", request.id), || values.read(&own, request));
+        values
+    });
+    let ReadThreads { threads, without_io, .. } = read;
     let processes = threads.chunk_by_mut(|one, other| one.tgid == other.tgid);
-    in_all_workers(pool, processes, |processes| {
-        let mut probe = context.jemalloc.map(Probe::new);
-        for threads in processes {
-            let tgid = threads[0].tgid;
-            context
-                .guarded(format_args!("process {tgid}"), || complete_process(context, threads, &mut probe, pointers));
-        }
-        if let Some(probe) = probe {
-            Probe::release();
-            let (summary, time) = probe.finish();
-            let mut counts = context.tally.lock();
-            counts.probe = Some(jemalloc::merge(counts.probe.take().unwrap_or_default(), summary));
-            counts.probe_time += time;
-        }
+    let processes = processes.filter(|threads| asked.binary_search(&threads[0].tgid).is_ok());
+    in_all_workers(pool, processes.zip(values), |processes| {
+        let mut parsers = Parsers::new();
+        processes.for_each(|(threads, values)| match values {
+            Some(values) => values.store(context, threads, &mut parsers),
+            None => {
+                give_up(context, threads);
+                if without_io.contains(&threads[0].tgid) {
+                    count_missing_io(context, threads);
+                }
+            }
+        });
     });
 }
 
-fn complete_process(
-    context: &CaptureContext<'_>,
-    threads: &mut [ThreadState],
-    probe: &mut Option<Probe<'_>>,
-    pointers: &HashMap<u32, u64>,
-) {
-    context.progress.advance(1);
-    let tgid = threads[0].tgid;
-    if Some(tgid) == context.capturing_process {
-        threads.iter_mut().for_each(|thread| thread.owner = Some(Owner::Ctprof));
-    }
-    // Each kernel thread is a process, and none of these sources has values for it.
-    if threads[0].kernel_thread {
-        return;
-    }
-    let Some(process) = Process::open(context, tgid, SourceFile::Stat) else { return };
-    // After process ids have wrapped around, the leader can have a larger id than others.
-    if let Some(leader) = threads.iter_mut().find(|thread| thread.is_leader()) {
-        process.learn_name(&leader.comm);
+fn mark_own(context: &CaptureContext, threads: &mut [ThreadState]) {
+    let own = threads.iter_mut().filter(|thread| Some(thread.tgid) == context.capturing_process);
+    own.for_each(|thread| thread.owner = Some(Owner::Ctprof));
+}
+
+/// The processes in the order of ids. Each kernel thread is a process, and none of these sources has values for it.
+fn requests(read: &ReadThreads) -> Vec<ProcessRequest> {
+    let processes = read.threads.chunk_by(|one, other| one.tgid == other.tgid);
+    let request = |threads: &[ThreadState]| {
+        let id = threads[0].tgid;
+        let is_without_io = read.without_io.contains(&id);
+        let probed = |thread: &ThreadState| {
+            let pointer = read.pointers.get(&thread.tid).copied();
+            ProbedThread { tid: thread.tid, state: thread.metrics.state, pointer }
+        };
+        ProcessRequest {
+            id,
+            // After process ids have wrapped around, the leader can have a larger id than others.
+            leader: threads.iter().find(|thread| thread.is_leader()).map(|leader| Name::clone(&leader.comm)),
+            io: threads.iter().filter(|_| is_without_io).map(|thread| thread.tid).collect(),
+            probed: threads.iter().filter(|thread| thread.has_memory()).map(probed).collect(),
+        }
+    };
+    processes.filter(|threads| !threads[0].kernel_thread).map(request).collect()
+}
+
+impl ProcessValues {
+    fn read(&mut self, context: &CaptureContext, request: &ProcessRequest) {
+        let Some(process) = Process::open(context, request.id, SourceFile::Stat) else { return };
         #[cfg(test)]
         process.panic_in("sources");
-        names::complete(&process, leader);
+        if let Some(name) = &request.leader {
+            process.learn_name(name);
+            self.whole_name = names::is_whole(&process, name);
+        }
+        if !request.io.is_empty() {
+            self.io = IoTexts::read(&process, request.io.iter().copied(), &context.tally);
+        }
+        if let Some(files) = &context.jemalloc {
+            let begin = Instant::now();
+            let mut probe = Probe::new(files);
+            self.heap = probe.process(&process, &request.probed);
+            self.probe = probe.finish();
+            self.probe_time = begin.elapsed();
+        }
     }
-    let Some(probe) = probe else { return };
-    if probe.finds_jemalloc(&process, threads) {
-        let pointers: Vec<_> = threads.iter().map(|thread| pointers.get(&thread.tid).copied()).collect();
-        probe.process(&process, threads, &pointers);
+
+    fn store(self, context: &CaptureContext, threads: &mut [ThreadState], parsers: &mut Parsers) {
+        self.io.store(threads, parsers);
+        let mut heap = self.heap.into_iter().peekable();
+        for thread in threads {
+            thread.name_complete |= self.whole_name && thread.is_leader();
+            if let Some(counters) = heap.next_if(|counters| counters.tid == thread.tid) {
+                thread.metrics.allocated_bytes = Some(Bytes(counters.allocated));
+                thread.metrics.deallocated_bytes = Some(Bytes(counters.deallocated));
+            }
+        }
+        if context.jemalloc.is_some() {
+            let mut counts = context.tally.lock();
+            jemalloc::add(counts.probe.get_or_insert_default(), self.probe);
+            counts.probe_time += self.probe_time;
+        }
     }
+}
+
+/// Counts and names a process that kept ctprof waiting for too long.
+fn give_up(context: &CaptureContext, threads: &[ThreadState]) {
+    let process = &threads[0];
+    tracing::warn!(
+        "process {} ({}) holds the lock of its memory, or executes a program, for too long: its heap counters are missing",
+        process.tgid,
+        process.pcomm
+    );
+    if context.jemalloc.is_some() {
+        let failures = [(ProbeFailure::TimedOut, 1)].into();
+        let summary = CtprofProbeSummary { tgids_walked: 1, failures, ..CtprofProbeSummary::default() };
+        jemalloc::add(context.tally.lock().probe.get_or_insert_default(), summary);
+    }
+}
+
+fn count_missing_io(context: &CaptureContext, threads: &[ThreadState]) {
+    context.tally.failed(SourceFile::Io, Errno::ETIMEDOUT, u64::try_from(threads.len()).unwrap_or(u64::MAX));
+    context.tally.name_unread(SourceFile::Io, &threads[0].pcomm, || true);
 }

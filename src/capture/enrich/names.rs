@@ -1,20 +1,20 @@
 //! Whether a process name of 15 bytes is complete or was cut by the kernel.
 
 use super::super::process::Process;
-use crate::model::{ThreadState, may_be_cut, printable};
+use crate::model::{Name, may_be_cut, printable};
 
-/// Marks the leader's name as complete if the program or its first argument has exactly that name. Their
-/// files are read only for names of 15 bytes, which the kernel may have cut.
-pub(super) fn complete(process: &Process, leader: &mut ThreadState) {
-    if leader.kernel_thread || !may_be_cut(&leader.comm) {
-        return;
+/// Whether the program or its first argument has exactly the name. Their files are read only for names of 15 bytes,
+/// which the kernel may have cut.
+pub(super) fn is_whole(process: &Process, name: &Name) -> bool {
+    if !may_be_cut(name) {
+        return false;
     }
     let mut buffer = Vec::new();
-    let is_the_name = |path: &[u8]| printable(base_name(path)) == *leader.comm;
+    let is_the_name = |path: &[u8]| printable(base_name(path)) == **name;
     // The kernel marks the link if the file was replaced or removed.
     let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
-    leader.name_complete = process.folder.link("exe").is_ok_and(|exe| program(&exe))
-        || process.folder.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)));
+    process.folder.link("exe").is_ok_and(|exe| program(&exe))
+        || process.folder.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)))
 }
 
 /// The first of the NUL-terminated strings of `cmdline`.
@@ -47,9 +47,7 @@ mod tests {
             std::os::unix::fs::symlink(exe, dir.path().join("exe")).unwrap();
             std::fs::write(dir.path().join("cmdline"), cmdline).unwrap();
             let process = Process::new(7, Folder::open(dir.path()).unwrap());
-            let mut leader = ThreadState { comm: comm.into(), ..ThreadState::default() };
-            complete(&process, &mut leader);
-            assert_eq!(leader.name_complete, whole, "{comm} {exe}");
+            assert_eq!(is_whole(&process, &comm.into()), whole, "{comm} {exe}");
         }
     }
 }

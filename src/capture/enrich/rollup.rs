@@ -13,7 +13,8 @@ use super::super::process::Process;
 use super::super::procfs::text;
 use super::super::read_threads::ReadThreads;
 use super::smaps::Smaps;
-use crate::model::{SourceFile, ThreadState, printable};
+use crate::model::{Name, SourceFile, ThreadState, printable};
+use crate::process::map_patiently;
 
 /// How many processes may be read.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ struct Limits {
 }
 
 /// Adds the memory of processes to their leaders.
-pub(crate) fn read(context: &CaptureContext<'_>, when: Smaps, read: &mut ReadThreads, pool: &ThreadPool) {
+pub(crate) fn read(context: &CaptureContext, when: Smaps, read: &mut ReadThreads, pool: &ThreadPool) {
     let limits = match when {
         Smaps::Never => return,
         Smaps::Always => Limits { max_rss_bytes: u64::MAX, time: Duration::MAX },
@@ -32,7 +33,23 @@ pub(crate) fn read(context: &CaptureContext<'_>, when: Smaps, read: &mut ReadThr
     read_within(context, limits, read, pool);
 }
 
-fn read_within(context: &CaptureContext<'_>, limits: Limits, read: &mut ReadThreads, pool: &ThreadPool) {
+/// What a process has in memory, and which one it is.
+struct SizedProcess {
+    id: u32,
+    name: Name,
+    start: Option<u64>,
+    resident_bytes: u64,
+}
+
+/// What reading came to.
+enum Rollup {
+    Read(BTreeMap<String, u64>),
+    /// It has exited, or cannot be read, which is counted.
+    Absent,
+    OutOfTime,
+}
+
+fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads, pool: &ThreadPool) {
     let ReadThreads { threads, resident_bytes, .. } = read;
     // Kernel threads and exited processes have no memory map. A process of unknown size may be of any.
     let leaders = threads.iter_mut().filter(|thread| thread.is_leader() && thread.has_memory());
@@ -40,25 +57,39 @@ fn read_within(context: &CaptureContext<'_>, limits: Limits, read: &mut ReadThre
     let (mut chosen, too_large): (Vec<_>, Vec<_>) = sized.partition(|(bytes, _)| *bytes <= limits.max_rss_bytes);
     context.tally.lock().parse.smaps_skipped += count(too_large.len());
     chosen.sort_unstable_by_key(|(bytes, leader)| (*bytes, leader.tgid));
-    let queue = Mutex::new((chosen.into_iter().peekable(), limits.time));
-    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
-    // The next leader, if the time is enough for its process. All further processes are at least as large.
-    let take = || {
-        let (rest, left) = &mut *lock();
-        rest.next_if(|(resident_bytes, _)| *left > reading_time(*resident_bytes))
+    let sized = |(resident_bytes, leader): &(u64, &mut ThreadState)| SizedProcess {
+        id: leader.tgid,
+        name: Name::clone(&leader.comm),
+        start: leader.start_time_clock_ticks,
+        resident_bytes: *resident_bytes,
     };
-    pool.broadcast(|_| {
-        let mut buffer = Vec::new();
-        while let Some((_, leader)) = take() {
-            let begin = Instant::now();
-            leader.smaps_rollup_kib = rollup(context, leader, &mut buffer).filter(|map| !map.is_empty());
-            let time = begin.elapsed();
-            context.tally.lock().smaps_time += time;
-            let left = &mut lock().1;
-            *left = left.saturating_sub(time);
+    let (own, left) = (context.clone(), Mutex::new(limits.time));
+    let sized = chosen.iter().map(sized).collect();
+    let read = map_patiently(pool.current_num_threads(), sized, move |(), process| {
+        let left = || left.lock().unwrap_or_else(PoisonError::into_inner);
+        // All further processes are at least as large.
+        if *left() <= reading_time(process.resident_bytes) {
+            return Rollup::OutOfTime;
         }
+        let begin = Instant::now();
+        let rollup = rollup(&own, process).filter(|map| !map.is_empty());
+        let time = begin.elapsed();
+        own.tally.lock().smaps_time += time;
+        let mut left = left();
+        *left = left.saturating_sub(time);
+        rollup.map_or(Rollup::Absent, Rollup::Read)
     });
-    context.tally.lock().parse.smaps_out_of_time += count(lock().0.len());
+    for ((_, leader), read) in chosen.into_iter().zip(read) {
+        match read {
+            Some(Rollup::Read(map)) => leader.smaps_rollup_kib = Some(map),
+            Some(Rollup::Absent) => {}
+            Some(Rollup::OutOfTime) => context.tally.lock().parse.smaps_out_of_time += 1,
+            None => {
+                context.tally.failed(SourceFile::SmapsRollup, Errno::ETIMEDOUT, 1);
+                context.tally.name_unread(SourceFile::SmapsRollup, &leader.comm, || true);
+            }
+        }
+    }
 }
 
 fn count(processes: usize) -> u64 {
@@ -70,21 +101,21 @@ fn reading_time(resident_bytes: u64) -> Duration {
     Duration::from_nanos(resident_bytes / 1024 * 6)
 }
 
-/// The memory of the process of `leader`; `None` if it has exited since the walk, or if the file cannot be read.
-fn rollup(context: &CaptureContext<'_>, leader: &ThreadState, buffer: &mut Vec<u8>) -> Option<BTreeMap<String, u64>> {
-    let process = Process::open(context, leader.tgid, SourceFile::SmapsRollup)?;
-    process.learn_name(&leader.comm);
+/// The memory of a process; `None` if it has exited since the walk, or if the file cannot be read.
+fn rollup(context: &CaptureContext, sized: &SizedProcess) -> Option<BTreeMap<String, u64>> {
+    let process = Process::open(context, sized.id, SourceFile::SmapsRollup)?;
+    process.learn_name(&sized.name);
     // The kernel may have given its id to another process.
-    let started = leader.start_time_clock_ticks.zip(process.start_time());
+    let started = sized.start.zip(process.start_time());
     if started.is_some_and(|(walked, now)| walked != now) {
         return None;
     }
-    match process.folder.read("smaps_rollup", buffer) {
+    match process.folder.read("smaps_rollup", &mut Vec::new()) {
         // It has exited, or has freed its memory while exiting.
         Err(Errno::ESRCH) => None,
         Err(Errno::ENOENT) if !process.folder.has("stat") => None,
         Err(errno) => {
-            process.unread(process.id, SourceFile::SmapsRollup, errno, context.tally);
+            process.unread(process.id, SourceFile::SmapsRollup, errno, &context.tally);
             None
         }
         Ok(text) => Some(parse(text)),

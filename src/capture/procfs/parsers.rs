@@ -39,6 +39,12 @@ pub(in crate::capture) struct Parsers {
     pub(super) negative_times: u64,
 }
 
+impl Default for Parsers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Parsers {
     pub(in crate::capture) fn new() -> Self {
         let keyed = |key_in: fn(Source) -> Option<&'static str>| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nix::errno::Errno;
 
 use super::super::context::CaptureContext;
-use super::super::options::Tree;
+use super::super::options::{Tree, Use};
 use super::super::process::Process;
 use super::super::thread_flags::PF_KTHREAD;
 use super::folder::{Folder, Numbered, is_gone};
@@ -14,8 +14,8 @@ use crate::model::{CpuSet, METRICS, Metrics, Name, SourceFile, ThreadId, ThreadS
 use crate::sys::affinity;
 
 /// Reads threads, with the buffers and parsers of one worker.
-pub(crate) struct Reader<'c> {
-    context: &'c CaptureContext<'c>,
+#[derive(Default)]
+pub(crate) struct Reader {
     input: Input,
     parsers: Parsers,
     cpu_mask: Vec<u64>,
@@ -36,34 +36,40 @@ impl Input {
     }
 }
 
-impl<'c> Reader<'c> {
-    pub(crate) fn new(context: &'c CaptureContext<'c>) -> Self {
-        Self { context, input: Input::default(), parsers: Parsers::new(), cpu_mask: Vec::new() }
-    }
-
-    /// Reads thread `tid`, one of `tasks` of `process`, and the resident pages of the process; `None` if it exited first.
-    pub(crate) fn thread(&mut self, process: &Process, tasks: &Folder, tid: u32) -> Option<(ThreadState, Option<u64>)> {
+impl Reader {
+    /// Reads thread `tid` of a process and its `task` directory, and the resident pages of the process; `None` if it exited
+    /// first.
+    pub(crate) fn thread(
+        &mut self,
+        context: &CaptureContext,
+        (process, tasks): (&Process, &Folder),
+        tid: u32,
+        stat: Use,
+    ) -> Option<(ThreadState, Option<u64>)> {
         let id = ThreadId { tgid: process.id, tid };
         let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
         self.input.failures.clear();
-        let stat = self.input.read(&mut files, SourceFile::Stat);
+        let stat = match stat {
+            Use::Enabled => self.input.read(&mut files, SourceFile::Stat),
+            Use::Disabled => None,
+        };
         let mut stat = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
         let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
-            self.lost(process, tid);
+            self.lost(context, process, tid);
             return None;
         };
         if tid == process.id {
             process.learn_name(&comm);
         }
-        self.fill(id, &mut files, &mut metrics);
+        self.fill(context.tree, id, &mut files, &mut metrics);
         let cgroup = self.input.read(&mut files, SourceFile::Cgroup);
         let cgroup = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
-        self.settle_failures(process, tid, &mut files);
+        self.settle_failures(context, process, tid, &mut files);
         let state = ThreadState {
             tid,
             tgid: id.tgid,
-            name_complete: self.context.whole_names.include(stat.flags, &comm),
+            name_complete: context.whole_names.include(stat.flags, &comm),
             comm,
             cgroup,
             start_time_clock_ticks: stat.start_time,
@@ -84,12 +90,12 @@ impl<'c> Reader<'c> {
         Some(self.parsers.name(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
-    /// Stores the values of all files but `stat`.
-    fn fill(&mut self, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
-        if self.context.tree == Tree::Live {
+    /// Stores the values of all files but `stat` and `io`.
+    fn fill(&mut self, tree: Tree, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
+        if tree == Tree::Live {
             metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(CpuSet);
         }
-        for file in [SourceFile::Status, SourceFile::Schedstat, SourceFile::Sched, SourceFile::Io] {
+        for file in [SourceFile::Status, SourceFile::Schedstat, SourceFile::Sched] {
             if let Some(text) = self.input.read(files, file.clone()) {
                 self.parsers.put_all(&file, text, metrics);
             }
@@ -100,17 +106,17 @@ impl<'c> Reader<'c> {
     }
 
     /// Counts a thread without a name: it has exited, unless the errno of `stat` says otherwise.
-    fn lost(&self, process: &Process, tid: u32) {
+    fn lost(&self, context: &CaptureContext, process: &Process, tid: u32) {
         let stat = self.input.failures.iter().find(|(file, _)| *file == SourceFile::Stat);
         match stat.map(|(_, errno)| *errno) {
-            Some(errno) if !is_gone(errno) => process.unread(tid, SourceFile::Stat, errno, self.context.tally),
-            _ => self.context.tally.lock().parse.ghosts += 1,
+            Some(errno) if !is_gone(errno) => process.unread(tid, SourceFile::Stat, errno, &context.tally),
+            _ => context.tally.lock().parse.ghosts += 1,
         }
     }
 
     /// Counts the failures of the thread, unless it has exited meanwhile, and its negative times.
-    fn settle_failures(&mut self, process: &Process, tid: u32, files: &mut Numbered<'_>) {
-        let tally = self.context.tally;
+    fn settle_failures(&mut self, context: &CaptureContext, process: &Process, tid: u32, files: &mut Numbered<'_>) {
+        let tally = &context.tally;
         if self.parsers.negative_times > 0 {
             tally.lock().parse.negative_dotted_values += std::mem::take(&mut self.parsers.negative_times);
         }
@@ -145,8 +151,8 @@ mod tests {
         let tasks = Folder::open(dir.path()).unwrap();
         let process = Process::new(7, Folder::open(&thread).unwrap());
         in_context(dir.path(), |context| {
-            let context = CaptureContext { whole_names, ..*context };
-            let read = Reader::new(&context).thread(&process, &tasks, tid);
+            let context = CaptureContext { whole_names, ..context.clone() };
+            let read = Reader::default().thread(&context, (&process, &tasks), tid, Use::Enabled);
             (read.map(|(thread, _)| thread), context.tally.lock().parse.clone().concluded())
         })
     }
@@ -169,10 +175,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(7, Folder::open(dir.path()).unwrap());
         in_context(dir.path(), |context| {
-            let mut reader = Reader::new(context);
+            let mut reader = Reader::default();
             for errno in [Errno::ESRCH, Errno::EMFILE] {
                 reader.input.failures = vec![(SourceFile::Stat, errno)];
-                reader.lost(&process, 8);
+                reader.lost(context, &process, 8);
             }
             let summary = &context.tally.lock().parse;
             assert_eq!(summary.ghosts, 1);
@@ -183,9 +189,9 @@ mod tests {
     #[test]
     fn missing_files_of_a_live_thread_are_counted_with_their_errno() {
         let (_, summary) = read(7, &[("stat", STAT), ("status", b""), ("sched", b""), ("cgroup", b"0::/\n")]);
-        assert_eq!(summary.read_failures_by_file, [("io".into(), 1), ("schedstat".into(), 1)].into());
+        assert_eq!(summary.read_failures_by_file, [("schedstat".into(), 1)].into());
         assert!(summary.kernel_config_dominant);
-        assert_eq!(summary.unread_names[&SourceFile::Io], ["init"]);
+        assert_eq!(summary.unread_names[&SourceFile::Schedstat], ["init"]);
     }
 
     #[test]

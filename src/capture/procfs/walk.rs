@@ -1,10 +1,13 @@
-//! The procfs engine: the walk over processes and threads, by independent workers.
+//! The procfs engine: the walk over processes and threads, by workers that can be given up.
 
+use std::sync::Arc;
+
+use nix::errno::Errno;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
-use super::super::context::{CaptureContext, in_all_workers};
+use super::super::context::CaptureContext;
 use super::super::enrich::taskstats;
+use super::super::options::Use;
 use super::super::process::Process;
 use super::super::read_threads::ReadThreads;
 use super::super::start::nanoseconds;
@@ -12,74 +15,122 @@ use super::folder::{Folder, is_gone};
 use super::task::Reader;
 use super::whole_process;
 use crate::model::{ProcessState, SourceFile, read_time};
+use crate::process::map_patiently;
 
 /// A process with more threads is divided between workers, in parts of this size.
 const THREADS_AT_ONCE: usize = 256;
 
 /// Reads all threads of `pids`, in their order.
-pub(crate) fn read(context: &CaptureContext<'_>, pids: &[u32], pool: &ThreadPool) -> ReadThreads {
-    let of_workers = in_all_workers(pool, pids.iter(), |pids| {
-        let (mut reader, mut read) = (Reader::new(context), ReadThreads::default());
-        for &pid in pids {
-            context.guarded(format_args!("process {pid}"), || read.merge(read_process(context, pid, &mut reader)));
-            context.progress.advance(1);
-        }
-        read
-    });
+pub(crate) fn read(context: &CaptureContext, pids: &[u32], pool: &ThreadPool) -> ReadThreads {
     let mut read = ReadThreads::default();
-    of_workers.into_iter().for_each(|of_worker| read.merge(of_worker));
+    let mut parts: Vec<_> = pids.iter().map(|&pid| ProcessPart { pid, stat: Use::Enabled, rest: None }).collect();
+    while !parts.is_empty() {
+        let own = context.clone();
+        let results = map_patiently(pool.current_num_threads(), parts.clone(), move |reader, part| {
+            let mut values = (ReadThreads::default(), Vec::new());
+            own.guarded(format_args!("process {}", part.pid), || {
+                let mut read = ReadThreads::default();
+                let rest = part.read(&own, reader, &mut read);
+                values = (read, rest);
+            });
+            own.progress.advance(u64::from(part.rest.is_none()));
+            values
+        });
+        let mut next = Vec::new();
+        for (part, result) in parts.into_iter().zip(results) {
+            match result {
+                Some((of_part, rest)) => {
+                    read.merge(of_part);
+                    next.extend(rest);
+                }
+                None => next.extend(part.without_stat(context)),
+            }
+        }
+        parts = next;
+    }
     let mut read = read.in_order();
     taskstats::read(context, &mut read.threads, pool);
     read
 }
 
-fn read_process(context: &CaptureContext<'_>, pid: u32, reader: &mut Reader) -> ReadThreads {
-    let Some(opened) =
-        Process::open(context, pid, SourceFile::Stat).and_then(|process| OpenProcess::new(context, process))
-    else {
-        return ReadThreads::default();
-    };
-    let (first, rest) = opened.tids.split_at(opened.tids.len().min(THREADS_AT_ONCE));
-    let mut read = opened.read(context, first, reader);
-    let parts = rest.par_chunks(THREADS_AT_ONCE);
-    let parts: Vec<_> = parts.map(|tids| opened.read(context, tids, &mut Reader::new(context))).collect();
-    parts.into_iter().for_each(|part| read.merge(part));
-    read
+/// The first threads of a process, or some of the others.
+#[derive(Clone)]
+struct ProcessPart {
+    pid: u32,
+    /// Whether `stat` is read.
+    stat: Use,
+    rest: Option<(Arc<OpenedProcess>, Vec<u32>)>,
 }
 
-/// One process with its counters and its threads.
-struct OpenProcess {
+impl ProcessPart {
+    /// Reads the part, and returns those that are left.
+    fn read(&self, context: &CaptureContext, reader: &mut Reader, read: &mut ReadThreads) -> Vec<Self> {
+        if let Some((process, tids)) = &self.rest {
+            process.read(context, reader, (tids, self.stat), read);
+            return Vec::new();
+        }
+        let opened = Process::open(context, self.pid, SourceFile::Stat);
+        let opened = opened.and_then(|process| OpenedProcess::new(context, process, self.stat));
+        let Some((process, tids)) = opened else { return Vec::new() };
+        let (first, others) = tids.split_at(tids.len().min(THREADS_AT_ONCE));
+        process.read(context, reader, (first, self.stat), read);
+        let process = Arc::new(process);
+        let part = |tids: &[u32]| Self { rest: Some((Arc::clone(&process), tids.to_vec())), ..self.clone() };
+        others.chunks(THREADS_AT_ONCE).map(part).collect()
+    }
+
+    /// The same without the file that kept ctprof waiting: a process holds the lock of `stat` while it executes a program.
+    /// `None` if that was not it.
+    fn without_stat(self, context: &CaptureContext) -> Option<Self> {
+        if self.stat == Use::Disabled {
+            return None;
+        }
+        let threads = self.rest.as_ref().map_or(1, |(_, tids)| u64::try_from(tids.len()).unwrap_or(u64::MAX));
+        let name = Process::open(context, self.pid, SourceFile::Stat).map(|process| process.name().clone());
+        for file in [SourceFile::Stat, SourceFile::Io] {
+            context.tally.failed(file.clone(), Errno::ETIMEDOUT, threads);
+            context.tally.name_unread(file, &name.clone().unwrap_or_default(), || true);
+        }
+        Some(Self { stat: Use::Disabled, ..self })
+    }
+}
+
+/// One process with its counters.
+struct OpenedProcess {
     process: Process,
     counters: Option<ProcessState>,
     tasks: Folder,
-    tids: Vec<u32>,
 }
 
-impl OpenProcess {
+impl OpenedProcess {
     /// Reads the counters of a process and lists its threads; `None` if it has exited or access is denied.
     /// The counters come first: later ones would include work that is not yet in those of the threads.
-    fn new(context: &CaptureContext<'_>, process: Process) -> Option<Self> {
+    fn new(context: &CaptureContext, process: Process, stat: Use) -> Option<(Self, Vec<u32>)> {
         #[cfg(test)]
         process.panic_in("listing");
-        let counters = whole_process::read(&process.folder, &mut Vec::new());
+        let counters = match stat {
+            Use::Enabled => whole_process::read(&process.folder, &mut Vec::new()),
+            Use::Disabled => None,
+        };
         match process.folder.folder("task").and_then(|tasks| Ok((tasks.ids()?, tasks))) {
-            Ok((tids, tasks)) => Some(Self { process, counters, tasks, tids }),
+            Ok((tids, tasks)) => Some((Self { process, counters, tasks }, tids)),
             Err(errno) if is_gone(errno) => None,
             // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
-                process.unread(process.id, SourceFile::Stat, errno, context.tally);
+                process.unread(process.id, SourceFile::Stat, errno, &context.tally);
                 None
             }
         }
     }
 
-    /// Reads some of the threads.
-    fn read(&self, context: &CaptureContext<'_>, tids: &[u32], reader: &mut Reader) -> ReadThreads {
+    /// Reads some of the threads, with `stat` or without.
+    fn read(&self, context: &CaptureContext, reader: &mut Reader, (tids, stat): (&[u32], Use), read: &mut ReadThreads) {
         context.tally.lock().parse.tids_walked += u64::try_from(tids.len()).unwrap_or(u64::MAX);
-        let mut read = ReadThreads { threads: Vec::with_capacity(tids.len()), ..ReadThreads::default() };
         for &tid in tids {
             let read_at = nanoseconds(context.start.elapsed());
-            let Some((mut thread, rss_pages)) = reader.thread(&self.process, &self.tasks, tid) else { continue };
+            let Some((mut thread, rss_pages)) = reader.thread(context, (&self.process, &self.tasks), tid, stat) else {
+                continue;
+            };
             thread.read_at_ns = Some(read_time(read_at));
             if thread.is_leader() {
                 thread.process = self.counters.clone().map(Box::new);
@@ -90,8 +141,8 @@ impl OpenProcess {
             #[cfg(test)]
             self.process.panic_in("reader");
         }
-        read.cgroups = reader.take_cgroups();
-        read
+        read.without_io.extend((stat == Use::Enabled).then_some(self.process.id));
+        read.cgroups.append(&mut reader.take_cgroups());
     }
 }
 

@@ -1,32 +1,38 @@
 //! Counters of whole processes, from `stat` and `io` in the directory of the process.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::super::thread_flags::PF_KTHREAD;
 use super::folder::{Folder, is_gone};
 use super::parsers::{STAT_FLAGS, STAT_START_TIME};
 use super::text::{self, unsigned};
 use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
+use crate::process::map_patiently;
 
 /// Field of `stat` (proc_pid_stat(5)).
 const STAT_PPID: u8 = 4;
 
-/// Reads the counters of the process with this directory. Absent for kernel threads: each is a process with
+/// Reads the counters in `stat` of the process with this directory. Absent for kernel threads: each is a process with
 /// one thread and, but for usermode helpers, without children, so its thread has the same values.
 ///
 /// Failures are not counted: they have the same reasons as those of the first thread's files, which are.
 pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessState> {
-    read_with_start(directory, buffer).map(|(process, _)| process)
+    let stat = stat(directory.read("stat", buffer).ok()?)?;
+    (stat.flags & PF_KTHREAD == 0).then_some(stat.process)
 }
 
-/// Also the start time of the process, in ticks since boot.
-fn read_with_start(directory: &Folder, buffer: &mut Vec<u8>) -> Option<(ProcessState, Option<u64>)> {
-    let Stat { process, flags, start } = stat(directory.read("stat", buffer).ok()?)?;
-    if flags & PF_KTHREAD != 0 {
+/// The counters of the process `id` that started at this time, in ticks since boot.
+fn read_again(procfs: &Folder, (id, start): (u32, Option<u64>)) -> Option<ProcessState> {
+    let (directory, mut buffer) = (procfs.folder(&id.to_string()).ok()?, Vec::new());
+    let Stat { mut process, flags, start: now } = stat(directory.read("stat", &mut buffer).ok()?)?;
+    if flags & PF_KTHREAD != 0 || now != start {
         return None;
     }
-    let io = directory.read("io", buffer).ok();
-    Some((io.and_then(|text| with_io(&process, text)).unwrap_or(process), start))
+    if let Ok(text) = directory.read("io", &mut buffer) {
+        add_io(&mut process, text);
+    }
+    Some(process)
 }
 
 /// Reads the counters of parents again, after all threads were read, and keeps those of parents that waited for
@@ -36,19 +42,20 @@ fn read_with_start(directory: &Folder, buffer: &mut Vec<u8>) -> Option<(ProcessS
 /// What it did since its start is then in the later counters of the parent. A window that starts with this
 /// capture takes these, so that it does not count the whole life of the child. The counters of such a child that was
 /// still read are dropped: the parent's include them.
-pub(in crate::capture) fn reread_parents(procfs: &Folder, threads: &mut [ThreadState]) {
+pub(in crate::capture) fn reread_parents(procfs: &Arc<Folder>, threads: &mut [ThreadState]) {
     let leaders = || threads.iter().filter_map(|thread| thread.process.as_deref());
     let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
-    let (mut buffer, mut waited) = (Vec::new(), HashSet::new());
-    for leader in &mut *threads {
-        let Some(before) = leader.process.as_deref() else { continue };
-        if !parents.contains(&leader.tgid) && !has_waited(before) {
-            continue;
-        }
-        let directory = procfs.folder(&leader.tgid.to_string());
-        let after = directory.ok().and_then(|directory| read_with_start(&directory, &mut buffer));
-        let after = after.filter(|(_, start)| *start == leader.start_time_clock_ticks).map(|(after, _)| after);
-        leader.process_after = after.filter(|after| !after.has_same_children_as(before)).map(Box::new);
+    let is_asked = |leader: &&mut ThreadState| {
+        leader.process.as_ref().is_some_and(|process| parents.contains(&leader.tgid) || has_waited(process))
+    };
+    let asked: Vec<_> = threads.iter_mut().filter(is_asked).collect();
+    let processes = asked.iter().map(|leader| (leader.tgid, leader.start_time_clock_ticks)).collect();
+    let procfs_of_reader = Arc::clone(procfs);
+    let again = map_patiently(1, processes, move |(), process| read_again(&procfs_of_reader, *process));
+    let mut waited = HashSet::new();
+    for (leader, after) in asked.into_iter().zip(again) {
+        let is_new = |after: &ProcessState| leader.process.as_ref().is_some_and(|now| !after.has_same_children_as(now));
+        leader.process_after = after.flatten().filter(is_new).map(Box::new);
         waited.extend(leader.process_after.as_ref().map(|_| leader.tgid));
     }
     for leader in threads {
@@ -99,23 +106,24 @@ fn counters(source: Source, value: u64, process: &mut ProcessState) {
     }
 }
 
-/// Adds all keys of `io`; `None` if one is missing.
-fn with_io(process: &ProcessState, text: &[u8]) -> Option<ProcessState> {
-    let mut process = process.clone();
-    for counter in PROCESS {
-        let Source::Io(key) = counter.source.source else { continue };
+/// Adds the keys of `io`: all of them, or none if one is missing.
+pub(in crate::capture) fn add_io(process: &mut ProcessState, text: &[u8]) {
+    let mut with_io = process.clone();
+    let is_whole = PROCESS.iter().all(|counter| {
+        let Source::Io(key) = counter.source.source else { return true };
         let value = |line: &[u8]| unsigned(line.strip_prefix(key.as_bytes())?.strip_prefix(b": ")?);
-        let value = text::lines(text).find_map(value)?;
-        counter.set(&mut process, Value::Unsigned(value)).ok()?;
+        let value = text::lines(text).find_map(value);
+        value.is_some_and(|value| counter.set(&mut with_io, Value::Unsigned(value)).is_ok())
+    });
+    if is_whole {
+        *process = with_io;
     }
-    Some(process)
 }
 
 /// Reads `bytes` as both files.
 #[cfg(fuzzing)]
 pub(in crate::capture) fn fuzz(bytes: &[u8]) {
-    let process = stat(bytes).unwrap_or_default().process;
-    let _ = with_io(&process, bytes);
+    add_io(&mut stat(bytes).unwrap_or_default().process, bytes);
 }
 
 #[cfg(test)]
@@ -131,7 +139,12 @@ mod tests {
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        read(&Folder::open(dir.path()).unwrap(), &mut Vec::new())
+        let directory = Folder::open(dir.path()).unwrap();
+        let mut process = read(&directory, &mut Vec::new())?;
+        if let Ok(text) = directory.read("io", &mut Vec::new()) {
+            add_io(&mut process, text);
+        }
+        Some(process)
     }
 
     fn values(process: &ProcessState) -> Vec<Option<String>> {
@@ -161,7 +174,7 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
         };
-        let procfs = Folder::open(dir.path()).unwrap();
+        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
         let leader = |pid: u32, text: &[u8]| {
             write(pid, text);
             let process = read(&procfs.folder(&pid.to_string()).unwrap(), &mut Vec::new());
@@ -198,7 +211,7 @@ mod tests {
     #[test]
     fn only_parents_and_processes_that_waited_for_children_are_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let procfs = Folder::open(dir.path()).unwrap();
+        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
         let stat = |pid: u32, parent: u32, cutime: u32| {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             let text = format!("{pid} (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20");
@@ -230,7 +243,7 @@ mod tests {
             let text = format!("7 (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20 0 1 0 {start} 0 0");
             std::fs::write(dir.path().join("7/stat"), text).unwrap();
         };
-        let procfs = Folder::open(dir.path()).unwrap();
+        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
         let is_same = |parent, start| {
             write(1, 5, 800);
             let process = read(&procfs.folder("7").unwrap(), &mut Vec::new()).map(Box::new);

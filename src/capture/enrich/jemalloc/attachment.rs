@@ -1,12 +1,10 @@
-//! jemalloc in one process, shared by the workers that read parts of it.
+//! jemalloc in one process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
 use super::super::super::procfs::folder::{Folder, is_gone};
-use super::super::super::start::nanoseconds;
 use super::files::Files;
 use super::layout::TsdLayout;
 use super::machine::Machine;
@@ -29,12 +27,13 @@ pub(in crate::capture) struct Attachment {
     pub(super) space: AddressSpace,
     /// That of [`pthread::pointer_behind_head`].
     pub(super) pointer_behind_head: Option<i64>,
-    left_ns: AtomicU64,
+    /// For stopping threads.
+    pub(super) timeout_left: Duration,
 }
 
 impl Attachment {
     fn new(target: Target, space: AddressSpace, pointer_behind_head: Option<i64>) -> Self {
-        Self { target, space, pointer_behind_head, left_ns: AtomicU64::new(nanoseconds(TIMEOUT)) }
+        Self { target, space, pointer_behind_head, timeout_left: TIMEOUT }
     }
 
     /// Finds jemalloc in a process.
@@ -62,17 +61,6 @@ impl Attachment {
             }
         }
         Err(failure)
-    }
-
-    /// The remaining timeout.
-    pub(super) fn timeout_left(&self) -> Duration {
-        Duration::from_nanos(self.left_ns.load(Ordering::Relaxed))
-    }
-
-    /// Subtracts `time` from the timeout.
-    pub(super) fn spend(&self, time: Duration) {
-        let less = |left: u64| Some(left.saturating_sub(nanoseconds(time)));
-        let _ = self.left_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
@@ -114,19 +102,5 @@ impl Attachment {
     pub(super) fn of_this_process() -> Self {
         let target = Target::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
         Self::new(target, address_space(&Folder::open("/proc/self".as_ref()).unwrap()).unwrap(), None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_process_share_one_timeout() {
-        let attachment = Attachment::of_this_process();
-        attachment.spend(Duration::from_millis(240));
-        assert_eq!(attachment.timeout_left(), Duration::from_millis(10));
-        attachment.spend(Duration::from_secs(1));
-        assert_eq!(attachment.timeout_left(), Duration::ZERO);
     }
 }

@@ -23,11 +23,10 @@ pub use self::layouts::Offsets;
 use self::machine::Machine;
 use crate::model::ProbeFailure;
 
-pub(in crate::capture) use self::attachment::Attachment;
 pub(in crate::capture) use self::files::Files;
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::mappings::fuzz_maps;
-pub(in crate::capture) use self::probe::{Probe, log, merge};
+pub(in crate::capture) use self::probe::{HeapCounters, Probe, ProbedThread, add, log};
 
 /// The location of jemalloc's counters in a thread, from the bytes of a program or library.
 ///

@@ -1,10 +1,7 @@
 //! Reads the counters of the threads of a process. A thread whose thread pointer neither the engine nor the C library
 //! tells is stopped for microseconds to read it. Memory is read while all threads run.
 
-use std::collections::BTreeMap;
-use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,8 +11,8 @@ use super::super::super::process::Process;
 use super::attachment::Attachment;
 use super::files::Files;
 use super::pthread;
+use crate::model::CtprofProbeSummary;
 use crate::model::ProbeFailure;
-use crate::model::{Bytes, CtprofProbeSummary, ThreadState};
 use crate::process::as_caller;
 use crate::sys::ptrace::{self, StopError};
 
@@ -24,46 +21,48 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
 /// The maximum timeout of a thread in uninterruptible sleep, which is skipped once the shared timeout is
 /// used up.
 const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
-/// How long to wait, at the end of the walk, for threads that have not stopped yet.
-const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The probe of one worker, and its results.
+/// A thread whose counters are read.
+#[derive(Default)]
+pub(in crate::capture) struct ProbedThread {
+    pub(in crate::capture) tid: u32,
+    /// Its state letter, if it is known.
+    pub(in crate::capture) state: Option<char>,
+    /// Its thread pointer, where the engine knows it.
+    pub(in crate::capture) pointer: Option<u64>,
+}
+
+/// The counters of a thread, in bytes.
+#[derive(Debug)]
+pub(in crate::capture) struct HeapCounters {
+    pub(in crate::capture) tid: u32,
+    pub(in crate::capture) allocated: u64,
+    pub(in crate::capture) deallocated: u64,
+}
+
+/// The probe of one process, and what it counts.
 pub(in crate::capture) struct Probe<'f> {
     files: &'f Files,
     summary: CtprofProbeSummary,
-    time: Duration,
 }
 
 impl<'f> Probe<'f> {
     pub(in crate::capture) fn new(files: &'f Files) -> Self {
-        Self { files, summary: CtprofProbeSummary::default(), time: Duration::ZERO }
+        Self { files, summary: CtprofProbeSummary::default() }
     }
 
-    /// Whether a process has jemalloc. Kernel threads and exited threads have no memory; the counters of
-    /// ctprof itself are in the host context.
-    pub(in crate::capture) fn finds_jemalloc(&mut self, process: &Process, threads: &[ThreadState]) -> bool {
+    /// The counters of the threads of a process, those with memory, in their order; none if it does not use jemalloc.
+    /// Those of ctprof itself are in the host context.
+    pub(in crate::capture) fn process(&mut self, process: &Process, threads: &[ProbedThread]) -> Vec<HeapCounters> {
         ptrace::release_late();
-        if process.id == std::process::id() || !threads.iter().any(ThreadState::has_memory) {
-            return false;
+        if process.id == std::process::id() || threads.is_empty() {
+            return Vec::new();
         }
-        let begin = Instant::now();
-        let found = process.jemalloc.get_or_init(|| self.find(process)).is_some();
-        self.time += begin.elapsed();
-        found
-    }
-
-    /// Adds the counters to threads of a process with jemalloc. `pointers` are thread pointers, where the engine knows
-    /// them.
-    pub(in crate::capture) fn process(
-        &mut self,
-        process: &Process,
-        threads: &mut [ThreadState],
-        pointers: &[Option<u64>],
-    ) {
-        let Some(Some(attachment)) = process.jemalloc.get() else { return };
-        let begin = Instant::now();
-        self.threads(process, attachment, threads, pointers);
-        self.time += begin.elapsed();
+        let Some(mut attachment) = self.find(process) else { return Vec::new() };
+        let counters =
+            threads.iter().filter_map(|thread| self.thread(process, &mut attachment, thread)).collect::<Vec<_>>();
+        self.summary.probed_ok += u64::try_from(counters.len()).unwrap_or(u64::MAX);
+        counters
     }
 
     /// Finds jemalloc in a process. A process that has exited is not a failure.
@@ -86,45 +85,23 @@ impl<'f> Probe<'f> {
         None
     }
 
-    fn threads(
+    fn thread(
         &mut self,
         process: &Process,
-        attachment: &Attachment,
-        threads: &mut [ThreadState],
-        pointers: &[Option<u64>],
-    ) {
-        let Attachment { target, space, pointer_behind_head: behind, .. } = attachment;
-        let pointers = pointers.iter().copied().map(usable).chain(iter::repeat(None));
-        let mut read = 0;
-        for (thread, known) in threads.iter_mut().zip(pointers).filter(|(thread, _)| thread.has_memory()) {
-            let known = known.or_else(|| pthread::thread_pointer(space, (*behind)?, &process.folder, thread.tid));
-            let pointer = known.map_or_else(|| self.stop(attachment, thread), Ok);
-            match pointer.and_then(|pointer| target.read(space, pointer)) {
-                Ok((allocated, deallocated)) => {
-                    read += 1;
-                    thread.metrics.allocated_bytes = Some(Bytes(allocated));
-                    thread.metrics.deallocated_bytes = Some(Bytes(deallocated));
-                }
-                Err(tag) => self.fail(process, thread.tid, tag),
+        attachment: &mut Attachment,
+        thread: &ProbedThread,
+    ) -> Option<HeapCounters> {
+        let behind = attachment.pointer_behind_head;
+        let in_library = || pthread::thread_pointer(&attachment.space, behind?, &process.folder, thread.tid);
+        let known = usable(thread.pointer).or_else(in_library);
+        let pointer = known.map_or_else(|| stop(attachment, thread), Ok);
+        match pointer.and_then(|pointer| attachment.target.read(&attachment.space, pointer)) {
+            Ok((allocated, deallocated)) => Some(HeapCounters { tid: thread.tid, allocated, deallocated }),
+            Err(tag) => {
+                self.fail(process, thread.tid, tag);
+                None
             }
         }
-        self.summary.probed_ok += read;
-    }
-
-    /// The thread pointer of a thread, which is stopped while it is read.
-    fn stop(&mut self, attachment: &Attachment, thread: &ThreadState) -> Result<u64, ProbeFailure> {
-        ptrace::release_late();
-        let left = attachment.timeout_left();
-        let timeout = match thread.metrics.state {
-            Some('D') if left.is_zero() => return Err(ProbeFailure::Waitpid),
-            Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
-            _ => left.max(LEAST_TIMEOUT),
-        };
-        let begin = Instant::now();
-        // A stopped thread stays stopped while ctprof is: who can stop ctprof may stop no other thread by that.
-        let pointer = as_caller(|| ptrace::thread_pointer(thread.tid, timeout));
-        attachment.spend(begin.elapsed());
-        pointer.unwrap_or(Err(StopError::Seize(Errno::EPERM))).map_err(tag_of)
     }
 
     /// Counts a thread that could not be read, unless it has exited.
@@ -139,19 +116,26 @@ impl<'f> Probe<'f> {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// Waits for the threads that have not stopped yet and resumes them, on the worker that attached to them.
-    /// The kernel resumes the others when this worker exits.
-    pub(in crate::capture) fn release() {
-        let begin = Instant::now();
-        while ptrace::release_late() && begin.elapsed() < RELEASE_TIMEOUT {
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// What was counted.
+    pub(in crate::capture) fn finish(self) -> CtprofProbeSummary {
+        self.summary
     }
+}
 
-    /// The results, and the time spent.
-    pub(in crate::capture) fn finish(self) -> (CtprofProbeSummary, Duration) {
-        (self.summary, self.time)
-    }
+/// The thread pointer of a thread, which is stopped while it is read.
+fn stop(attachment: &mut Attachment, thread: &ProbedThread) -> Result<u64, ProbeFailure> {
+    ptrace::release_late();
+    let left = attachment.timeout_left;
+    let timeout = match thread.state {
+        Some('D') if left.is_zero() => return Err(ProbeFailure::Waitpid),
+        Some('D') => left.min(UNINTERRUPTIBLE_TIMEOUT),
+        _ => left.max(LEAST_TIMEOUT),
+    };
+    let begin = Instant::now();
+    // A stopped thread stays stopped while ctprof is: who can stop ctprof may stop no other thread by that.
+    let pointer = as_caller(|| ptrace::thread_pointer(thread.tid, timeout));
+    attachment.timeout_left = left.saturating_sub(begin.elapsed());
+    pointer.unwrap_or(Err(StopError::Seize(Errno::EPERM))).map_err(tag_of)
 }
 
 /// A thread pointer of the engine, which can be older than the program that was examined. Where nothing in memory tells,
@@ -188,64 +172,53 @@ fn tag_of(error: StopError) -> ProbeFailure {
     }
 }
 
-/// Adds the counts of two workers.
-pub(in crate::capture) fn merge(a: CtprofProbeSummary, b: CtprofProbeSummary) -> CtprofProbeSummary {
-    let mut failures: BTreeMap<ProbeFailure, u64> = a.failures;
-    for (tag, count) in b.failures {
-        *failures.entry(tag).or_default() += count;
-    }
-    CtprofProbeSummary {
-        tgids_walked: a.tgids_walked + b.tgids_walked,
-        jemalloc_detected: a.jemalloc_detected + b.jemalloc_detected,
-        probed_ok: a.probed_ok + b.probed_ok,
-        failures,
-        ..CtprofProbeSummary::default()
+/// Adds the counts of a process.
+pub(in crate::capture) fn add(sum: &mut CtprofProbeSummary, process: CtprofProbeSummary) {
+    sum.tgids_walked += process.tgids_walked;
+    sum.jemalloc_detected += process.jemalloc_detected;
+    sum.probed_ok += process.probed_ok;
+    for (tag, count) in process.failures {
+        *sum.failures.entry(tag).or_default() += count;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};
+    use std::collections::BTreeMap;
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
     use super::super::super::super::procfs::folder::Folder;
     use super::*;
 
-    /// What the probe counts for a process of one thread.
-    fn summary(id: u32, thread: ThreadState) -> CtprofProbeSummary {
+    /// What the probe counts for a process with these threads.
+    fn summary(id: u32, threads: &[ProbedThread]) -> CtprofProbeSummary {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(id, Folder::open(dir.path()).unwrap());
         let files = Files::default();
         let mut probe = Probe::new(&files);
-        probe.finds_jemalloc(&process, &[thread]);
-        probe.finish().0
+        assert!(probe.process(&process, threads).is_empty());
+        probe.finish()
     }
 
     #[test]
-    fn kernel_threads_and_zombies_are_not_examined() {
-        let kernel_thread = ThreadState { kernel_thread: true, ..ThreadState::default() };
-        let mut zombie = ThreadState::default();
-        zombie.metrics.state = Some('Z');
-        for thread in [kernel_thread, zombie] {
-            assert_eq!(summary(1, thread), CtprofProbeSummary::default());
-        }
+    fn processes_without_memory_are_not_examined() {
+        assert_eq!(summary(1, &[]), CtprofProbeSummary::default());
     }
 
     #[test]
     fn a_process_that_exited_meanwhile_is_not_a_failure() {
         let examined = CtprofProbeSummary { tgids_walked: 1, ..CtprofProbeSummary::default() };
-        assert_eq!(summary(u32::MAX >> 1, ThreadState::default()), examined);
+        assert_eq!(summary(u32::MAX >> 1, &[ProbedThread::default()]), examined);
     }
 
     #[test]
     fn a_thread_in_uninterruptible_sleep_is_skipped_once_the_timeout_is_used_up() {
-        let attachment = Attachment::of_this_process();
-        attachment.spend(Duration::from_secs(1));
-        let mut thread = ThreadState::default();
-        thread.metrics.state = Some('D');
-        let files = Files::default();
-        assert_eq!(Probe::new(&files).stop(&attachment, &thread), Err(ProbeFailure::Waitpid));
+        let mut attachment = Attachment::of_this_process();
+        attachment.timeout_left = Duration::ZERO;
+        let thread = ProbedThread { state: Some('D'), ..ProbedThread::default() };
+        assert_eq!(stop(&mut attachment, &thread), Err(ProbeFailure::Waitpid));
     }
 
     /// A child that is killed at the end of the test.
@@ -268,8 +241,6 @@ mod tests {
     #[test]
     fn a_thread_that_stops_late_is_resumed_during_the_walk() {
         let sleeper = Sleeper(std::process::Command::new("sleep").arg("100").spawn().unwrap());
-        let files = Files::default();
-        let mut probe = Probe::new(&files);
         let is_late = |result| matches!(result, Err(StopError::Wait(nix::errno::Errno::ETIMEDOUT)));
         // With no time to stop, one attempt in a few is late.
         let stops_late = || (0..1000).any(|_| is_late(ptrace::thread_pointer(sleeper.0.id(), Duration::ZERO)));
@@ -277,14 +248,8 @@ mod tests {
             return skipped(Missing::Kernel("threads that stop late, or ptrace is denied"));
         }
         assert!(sleeper.is_traced());
-        Probe::release();
-        assert!(!sleeper.is_traced());
-
-        assert!(stops_late());
-        thread::sleep(Duration::from_millis(20));
-        let dir = tempfile::tempdir().unwrap();
-        let other = Process::new(2, Folder::open(dir.path()).unwrap());
-        probe.finds_jemalloc(&other, &[ThreadState { kernel_thread: true, ..ThreadState::default() }]);
+        std::thread::sleep(Duration::from_millis(20));
+        summary(2, &[]);
         assert!(!sleeper.is_traced(), "any process of the walk is enough");
     }
 
@@ -325,29 +290,22 @@ mod tests {
         };
         let id = heap.program.id();
         let process = Process::new(id, Folder::open(format!("/proc/{id}").as_ref()).unwrap());
-        let thread = |&tid: &u32| ThreadState { tgid: id, tid, ..ThreadState::default() };
-        let mut threads: Vec<_> = heap.counters.keys().map(thread).collect();
         // A thread that has not stopped in time is attached to until this one exits, so that `heap` cannot be reaped.
         let timeout = Duration::from_secs(60);
-        let stopped = |thread: &ThreadState| ptrace::thread_pointer(thread.tid, timeout);
-        let mut pointers: Vec<_> = threads.iter().map(|thread| stopped(thread).ok()).collect();
-        if pointers.contains(&None) {
+        let thread = |tid: u32, pointer| ProbedThread { tid, pointer, ..ProbedThread::default() };
+        let stopped = |&tid: &u32| thread(tid, ptrace::thread_pointer(tid, timeout).ok());
+        let mut threads: Vec<_> = heap.counters.keys().map(stopped).collect();
+        if threads.iter().any(|thread| thread.pointer.is_none()) {
             return skipped(Missing::Privilege("ptrace"));
         }
         // One thread without a thread pointer, and one whose thread-local storage is not mapped.
-        threads.extend([thread(&id), thread(&id)]);
-        pointers.extend([Some(0), Some(1 << 20)]);
+        threads.extend([thread(id, Some(0)), thread(id, Some(1 << 20))]);
         let files = Files::default();
         let mut probe = Probe::new(&files);
-        assert!(probe.finds_jemalloc(&process, &threads));
-        let whole_timeout = process.jemalloc.get().unwrap().as_ref().unwrap().timeout_left();
-        probe.process(&process, &mut threads, &pointers);
-        assert_eq!(process.jemalloc.get().unwrap().as_ref().unwrap().timeout_left(), whole_timeout, "a thread stopped");
-        let read = threads.iter().filter_map(|thread| {
-            Some((thread.tid, (thread.metrics.allocated_bytes?.0, thread.metrics.deallocated_bytes?.0)))
-        });
+        let read = probe.process(&process, &threads).into_iter();
+        let read = read.map(|counters| (counters.tid, (counters.allocated, counters.deallocated)));
         assert_eq!(read.collect::<BTreeMap<_, _>>(), heap.counters);
-        let summary = probe.finish().0;
+        let summary = probe.finish();
         assert_eq!(summary.probed_ok, u64::try_from(heap.counters.len()).unwrap());
         assert_eq!(
             summary.failures,

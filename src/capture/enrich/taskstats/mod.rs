@@ -15,8 +15,8 @@ use crate::model::{TaskstatsSummary, ThreadState};
 use crate::sys::taskstats::{AT_ONCE, Taskstats};
 
 /// Adds the values of all threads, in all workers. Each has its own socket.
-pub(crate) fn read(context: &CaptureContext<'_>, threads: &mut [ThreadState], pool: &ThreadPool) {
-    let (Some(counted), tally) = (context.taskstats, context.tally) else { return };
+pub(crate) fn read(context: &CaptureContext, threads: &mut [ThreadState], pool: &ThreadPool) {
+    let (Some(counted), tally) = (context.taskstats, &context.tally) else { return };
     tally.lock().taskstats.get_or_insert_default();
     in_all_workers(pool, threads.chunks_mut(AT_ONCE), |batches| match Taskstats::open() {
         Ok(mut socket) => batches.for_each(|batch| read_batch(&mut socket, batch, counted, tally)),

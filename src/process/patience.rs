@@ -1,0 +1,208 @@
+//! Work in threads that can be given up. A process can hold the lock of its memory as long as it likes, and nothing but
+//! the end of ctprof interrupts a thread that waits for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, gettid};
+
+/// How long an item may take before it is looked at. The more items were given up, the shorter.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+/// A thread that does not run for so long waits for one thing.
+const ONE_WAIT: Duration = Duration::from_millis(50);
+/// A thread that is given up stays until its wait ends. After so many, the other items are left out.
+const MAX_GIVEN_UP: u32 = 64;
+
+/// Runs `work` for each item, in `workers` threads, each with a state of its own. `None` is the result of an item whose thread was given up: after 1 s,
+/// or earlier if others were given up before, it waited for something that did not come.
+pub(crate) fn map_patiently<I, O, S: Default>(
+    workers: usize,
+    items: Vec<I>,
+    work: impl Fn(&mut S, &I) -> O + Send + Sync + 'static,
+) -> Vec<Option<O>>
+where
+    I: Send + Sync + 'static,
+    O: Send + 'static,
+{
+    let results = items.iter().map(|_| None).collect();
+    let state = State { next: 0, results, running: HashMap::new(), workers: 0, given_up: 0 };
+    let queue = Arc::new(Queue { items, state: Mutex::new(state), is_done: Condvar::new() });
+    let work = Arc::new(work);
+    let start = |queue: &Arc<Queue<I, O>>| {
+        let (own, work) = (Arc::clone(queue), Arc::clone(&work));
+        queue.lock().workers += 1;
+        let started = thread::Builder::new().name("ctprof".to_owned()).spawn(move || own.serve(&*work));
+        if started.is_err() {
+            queue.lock().workers -= 1;
+        }
+        started.is_ok()
+    };
+    // Where a limit allows no further thread, this one does the work.
+    if (0..workers.clamp(1, queue.items.len().max(1))).filter(|_| start(&queue)).count() == 0 {
+        queue.lock().workers += 1;
+        queue.serve(&*work);
+    }
+    loop {
+        match queue.wait() {
+            Progress::Done => break,
+            Progress::Overdue(index, thread) if waits(thread) => {
+                if queue.give_up(index) && !start(&queue) && queue.lock().workers == 0 {
+                    break;
+                }
+            }
+            Progress::Overdue(index, _) => queue.allow_more_time(index),
+            Progress::Running => {}
+        }
+    }
+    std::mem::take(&mut queue.lock().results)
+}
+
+struct Queue<I, O> {
+    items: Vec<I>,
+    state: Mutex<State<O>>,
+    is_done: Condvar,
+}
+
+struct State<O> {
+    /// Index of the next item.
+    next: usize,
+    results: Vec<Option<O>>,
+    /// The thread of each item that is being worked on, and since when.
+    running: HashMap<usize, (Pid, Instant)>,
+    workers: usize,
+    given_up: u32,
+}
+
+enum Progress {
+    Running,
+    /// The item and its thread.
+    Overdue(usize, Pid),
+    Done,
+}
+
+impl<I, O> Queue<I, O> {
+    fn lock(&self) -> MutexGuard<'_, State<O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on one item after the other, until there are none or this thread was given up.
+    fn serve<S: Default>(&self, work: impl Fn(&mut S, &I) -> O) {
+        let (thread, mut own) = (gettid(), S::default());
+        let mut state = self.lock();
+        while let Some(item) = self.items.get(state.next) {
+            let index = state.next;
+            state.next += 1;
+            state.running.insert(index, (thread, Instant::now()));
+            drop(state);
+            let result = work(&mut own, item);
+            state = self.lock();
+            if state.running.remove(&index).is_none() {
+                return;
+            }
+            state.results[index] = Some(result);
+        }
+        state.workers -= 1;
+        self.is_done.notify_one();
+    }
+
+    /// Waits until all is done, or until an item takes too long.
+    fn wait(&self) -> Progress {
+        let state = self.lock();
+        if state.workers == 0 {
+            return Progress::Done;
+        }
+        let patience = (PATIENCE / 2_u32.saturating_pow(state.given_up)).max(LEAST_PATIENCE);
+        let oldest = state.running.iter().min_by_key(|(_, (_, since))| *since);
+        let oldest = oldest.map(|(index, (thread, since))| (*index, *thread, patience.saturating_sub(since.elapsed())));
+        match oldest {
+            Some((index, thread, Duration::ZERO)) => Progress::Overdue(index, thread),
+            oldest => {
+                let left = oldest.map_or(patience, |(.., left)| left);
+                drop(self.is_done.wait_timeout(state, left));
+                Progress::Running
+            }
+        }
+    }
+
+    /// Whether the item was still being worked on.
+    fn give_up(&self, index: usize) -> bool {
+        let mut state = self.lock();
+        if state.running.remove(&index).is_none() {
+            return false;
+        }
+        state.workers -= 1;
+        state.given_up += 1;
+        if state.given_up >= MAX_GIVEN_UP {
+            state.next = self.items.len();
+        }
+        true
+    }
+
+    fn allow_more_time(&self, index: usize) {
+        if let Some((_, since)) = self.lock().running.get_mut(&index) {
+            *since = Instant::now();
+        }
+    }
+}
+
+/// Whether a thread of this process waits for one thing, and not for a CPU.
+fn waits(thread: Pid) -> bool {
+    let before = blocked(thread);
+    thread::sleep(ONE_WAIT);
+    before.is_some() && before == blocked(thread)
+}
+
+/// How often a thread of this process has waited, if it waits now.
+fn blocked(thread: Pid) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
+    let waits = value("voluntary_ctxt_switches")?.parse().ok();
+    waits.filter(|_| !value("State").is_some_and(|state| state.starts_with('R')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let doubled = map_patiently(3, (0..1000).collect(), |(), number| number * 2);
+        assert_eq!(doubled, (0..1000).map(|number| Some(number * 2)).collect::<Vec<_>>());
+        assert!(map_patiently(3, Vec::<u64>::new(), |(), number| number * 2).is_empty());
+    }
+
+    #[test]
+    fn items_that_block_cost_their_own_results_only() {
+        for workers in [1, 3] {
+            let (release, blocked) = mpsc::channel::<()>();
+            let blocked = Mutex::new(blocked);
+            let begin = Instant::now();
+            let results = map_patiently(workers, (0..100).collect(), move |(), number| {
+                if number % 30 == 7 {
+                    let _ = blocked.lock().unwrap().recv();
+                }
+                *number
+            });
+            let expected = (0..100).map(|number| (number % 30 != 7).then_some(number));
+            assert_eq!(results, expected.collect::<Vec<_>>());
+            assert!(begin.elapsed() >= PATIENCE);
+            drop(release);
+        }
+    }
+
+    #[test]
+    fn an_item_that_goes_on_or_needs_a_cpu_is_not_given_up() {
+        let many_short_waits = |(): &mut (), _: &u64| (0..120).for_each(|_| thread::sleep(PATIENCE / 100));
+        assert_eq!(map_patiently(1, vec![1], many_short_waits), [Some(())]);
+        let results = map_patiently(1, vec![1], |(), _| {
+            let begin = Instant::now();
+            while begin.elapsed() < PATIENCE + PATIENCE / 5 {}
+        });
+        assert_eq!(results, [Some(())]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Processes that wait without end for a file system of a user: whatever locks they hold meanwhile, they delay no
+//! capture, and signals end ctprof.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::alone;
+use crate::support::{Missing, skipped};
+
+/// Longer than any capture here on a busy machine, and shorter than without end.
+const LONGEST: Duration = Duration::from_secs(8);
+
+fn ctprof() -> OsString {
+    env::var_os("CTPROF_ATTACKED").unwrap_or(env!("CARGO_BIN_EXE_ctprof").into())
+}
+
+/// `hanging_files.c`: a process of a user, and the file system that it waits for. It ends when this is dropped.
+struct Hanging {
+    server: Child,
+    /// The process.
+    pid: u32,
+    /// Lines that the server says: one for each request that it leaves without an answer.
+    lines: Receiver<String>,
+}
+
+impl Hanging {
+    /// `None` if there can be no such file system here.
+    fn start(folder: &Path, mode: &str) -> Option<Self> {
+        let program = compiled(folder)?;
+        let mut server = Command::new(program).args([mode, "65534"]).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(server.stdout.take().unwrap());
+        let first = lines.recv_timeout(Duration::from_secs(60)).unwrap();
+        match first.strip_prefix("ready ") {
+            Some(pid) => Some(Self { server, pid: pid.parse().unwrap(), lines }),
+            None => {
+                server.wait().unwrap();
+                skipped(Missing::Privilege(first));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // Its descriptor of the file system ends what waits for it, also ctprof.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (send, lines) = channel();
+    thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).for_each(|line| {
+            let _ = send.send(line);
+        });
+    });
+    lines
+}
+
+/// With the debug information that the search for jemalloc needs.
+fn compiled(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hanging_files.c");
+    let program = folder.join("hanging_files");
+    let compiled = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).args([&program, &source]).status();
+    match compiled {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            skipped(Missing::Tool(format!("cc: {error}")));
+            return None;
+        }
+    }
+    Some(program)
+}
+
+/// Waits for a process; `None` if it does not end.
+fn wait_for(process: &mut Child, longest: Duration) -> Option<ExitStatus> {
+    let begin = Instant::now();
+    while begin.elapsed() < longest {
+        if let Some(status) = process.try_wait().unwrap() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Kills a process that waits for the file system, and ends that, without which nothing can be killed.
+fn end(mut process: Child, hanging: Hanging) {
+    let _ = process.kill();
+    drop(hanging);
+    let _ = process.wait();
+}
+
+/// A snapshot as JSON.
+fn load(file: &Path) -> serde_json::Value {
+    let mut json = Vec::new();
+    zstd::Decoder::new(std::fs::File::open(file).unwrap()).unwrap().read_to_end(&mut json).unwrap();
+    serde_json::from_slice(&json).unwrap()
+}
+
+/// What all captures with these options do beside a process of that kind.
+fn captures_beside(mode: &str, options: &[&[&str]]) {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("snapshot");
+    for options in options {
+        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let mut capture = Command::new(ctprof());
+        capture.args(["-q", "capture", "-o"]).arg(&file).args(*options).stdin(Stdio::null());
+        let mut capture = capture.spawn().unwrap();
+        let Some(status) = wait_for(&mut capture, LONGEST) else {
+            end(capture, hanging);
+            panic!("capture {options:?} waits for a process in mode {mode}");
+        };
+        assert!(status.success(), "{options:?}: {status}");
+        let snapshot = load(&file);
+        let threads = snapshot["threads"].as_array().unwrap();
+        assert!(threads.iter().any(|thread| thread["tgid"] == hanging.pid), "{options:?}: the process is not in it");
+        assert!(
+            threads.iter().any(|thread| thread["tgid"] == std::process::id()),
+            "{options:?}: this one is not in it"
+        );
+    }
+}
+
+const ALL: &[&[&str]] = &[
+    &[],
+    &["--no-jemalloc"],
+    &["--smaps", "never"],
+    &["--engine", "procfs"],
+    &["--engine", "procfs", "--no-jemalloc", "--smaps", "never"],
+    &["--smaps", "always", "--jobs", "1"],
+];
+
+#[test]
+fn a_process_that_holds_its_mmap_lock_delays_no_capture() {
+    captures_beside("unmap", ALL);
+}
+
+#[test]
+fn a_name_that_may_be_cut_is_read_without_waiting_for_the_process() {
+    captures_beside("name", ALL);
+}
+
+#[test]
+fn a_page_that_a_user_does_not_provide_delays_no_capture() {
+    captures_beside("heap", ALL);
+}
+
+#[test]
+fn a_process_that_waits_in_execve_delays_no_capture() {
+    captures_beside("execute", ALL);
+    captures_beside("leave", ALL);
+}
+
+#[test]
+fn a_process_that_cannot_be_read_is_counted() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("snapshot");
+    for mode in ["unmap", "leave"] {
+        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let mut capture = Command::new(ctprof());
+        capture.args(["-q", "capture", "--pid", &hanging.pid.to_string(), "-o"]).arg(&file).stdin(Stdio::null());
+        let mut capture = capture.spawn().unwrap();
+        let Some(status) = wait_for(&mut capture, LONGEST) else {
+            end(capture, hanging);
+            panic!("the capture waits for a process in mode {mode}");
+        };
+        assert!(status.success(), "{mode}: {status}");
+        let snapshot = load(&file);
+        let [files, probes] = ["/parse_summary/read_failures", "/probe_summary/failed"]
+            .map(|field| snapshot.pointer(field).and_then(serde_json::Value::as_u64).unwrap_or(0));
+        let skipped = snapshot.pointer("/parse_summary/smaps_out_of_time").and_then(serde_json::Value::as_u64);
+        assert!(files + probes + skipped.unwrap_or(0) > 0, "{mode}: {}", snapshot["parse_summary"]);
+    }
+}
+
+#[test]
+fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        for command in
+            [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]]
+        {
+            let Some(hanging) = Hanging::start(folder.path(), "heap") else { return };
+            let mut recording = Command::new(ctprof());
+            recording.arg("-q").args(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut recording = recording.spawn().unwrap();
+            // Until the page is asked for. It never is if ctprof sees before that it is not there.
+            let _ = hanging.lines.recv_timeout(Duration::from_millis(1500));
+            let _ = kill(Pid::from_raw(recording.id().try_into().unwrap()), signal);
+            if wait_for(&mut recording, LONGEST).is_none() {
+                end(recording, hanging);
+                panic!("{signal} does not end {command:?}");
+            }
+        }
+    }
+}
