@@ -47,14 +47,14 @@ where
     }
     loop {
         match queue.wait() {
-            Progress::Done => break,
-            Progress::Overdue(index, thread) if waits(thread) => {
+            QueueProgress::Done => break,
+            QueueProgress::Overdue(index, thread) if waits(thread) => {
                 if queue.give_up(index) && !start(&queue) && queue.lock().workers == 0 {
                     break;
                 }
             }
-            Progress::Overdue(index, _) => queue.allow_more_time(index),
-            Progress::Running => {}
+            QueueProgress::Overdue(index, _) => queue.allow_more_time(index),
+            QueueProgress::Running => {}
         }
     }
     std::mem::take(&mut queue.lock().results)
@@ -76,7 +76,7 @@ struct State<O> {
     given_up: u32,
 }
 
-enum Progress {
+enum QueueProgress {
     Running,
     /// The item and its thread.
     Overdue(usize, Pid),
@@ -109,20 +109,20 @@ impl<I, O> Queue<I, O> {
     }
 
     /// Waits until all is done, or until an item takes too long.
-    fn wait(&self) -> Progress {
+    fn wait(&self) -> QueueProgress {
         let state = self.lock();
         if state.workers == 0 {
-            return Progress::Done;
+            return QueueProgress::Done;
         }
         let patience = (PATIENCE / 2_u32.saturating_pow(state.given_up)).max(LEAST_PATIENCE);
         let oldest = state.running.iter().min_by_key(|(_, (_, since))| *since);
         let oldest = oldest.map(|(index, (thread, since))| (*index, *thread, patience.saturating_sub(since.elapsed())));
         match oldest {
-            Some((index, thread, Duration::ZERO)) => Progress::Overdue(index, thread),
+            Some((index, thread, Duration::ZERO)) => QueueProgress::Overdue(index, thread),
             oldest => {
                 let left = oldest.map_or(patience, |(.., left)| left);
                 drop(self.is_done.wait_timeout(state, left));
-                Progress::Running
+                QueueProgress::Running
             }
         }
     }
