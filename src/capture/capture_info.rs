@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::engine::EngineReport;
 use super::start;
 use super::tally::Counts;
 use super::{Options, Roots, Smaps, Use};
@@ -16,19 +15,16 @@ pub(super) fn capture_info(
     (options, smaps): (&Options, Smaps),
     pool: &rayon::ThreadPool,
     counts: &Counts,
-    EngineReport { engine, no_bpf, bpf }: EngineReport,
+    of_engine: CaptureInfo,
 ) -> CaptureInfo {
     CaptureInfo {
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        engine: engine.to_owned(),
-        no_bpf,
-        bpf,
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
         options: chosen(options, smaps),
         self_cost: Some(cost(counts)),
-        ..CaptureInfo::default()
+        ..of_engine
     }
 }
 
@@ -54,6 +50,7 @@ fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
 
 fn cost(counts: &Counts) -> SelfCost {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+    let nanoseconds = |time: TimeVal| u64::try_from(time.num_microseconds()).ok().map(|us| us * 1000);
     SelfCost {
         user_ns: usage.and_then(|usage| nanoseconds(usage.user_time())),
         system_ns: usage.and_then(|usage| nanoseconds(usage.system_time())),
@@ -62,10 +59,4 @@ fn cost(counts: &Counts) -> SelfCost {
         smaps_ns: Some(start::nanoseconds(counts.smaps_time)),
         probe_ns: Some(start::nanoseconds(counts.probe_time)),
     }
-}
-
-fn nanoseconds(time: TimeVal) -> Option<u64> {
-    let seconds = u64::try_from(time.tv_sec()).ok()?;
-    let microseconds = u64::try_from(time.tv_usec()).ok()?;
-    Some(seconds * 1_000_000_000 + microseconds * 1000)
 }

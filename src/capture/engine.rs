@@ -4,7 +4,6 @@ use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
 use super::bpf::setup::BpfEngine;
-use super::bpf::walk::BpfThreads;
 use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
@@ -12,7 +11,7 @@ use super::procfs::folder::Folder;
 use super::procfs::{pids, walk};
 use super::read_threads::ReadThreads;
 use super::start::{Start, nanoseconds};
-use crate::model::{BpfObstacle, BpfUse, HostContext, NoBpf};
+use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf};
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum SelectedEngine {
@@ -20,13 +19,6 @@ pub(super) enum SelectedEngine {
     Bpf(Box<BpfEngine>),
     /// procfs, and why not BPF, if that was wanted.
     Procfs(Option<NoBpf>),
-}
-
-/// What a snapshot says about the engine.
-pub(super) struct EngineReport {
-    pub(super) engine: &'static str,
-    pub(super) no_bpf: Option<NoBpf>,
-    pub(super) bpf: Option<BpfUse>,
 }
 
 impl SelectedEngine {
@@ -49,25 +41,30 @@ impl SelectedEngine {
         }
     }
 
-    /// Reads the threads of the processes that procfs has listed.
+    /// Reads the threads of the processes that procfs has listed. Returns also what a snapshot says about the engine.
     pub(super) fn read(
         &self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
         pids: &[u32],
         pool: &ThreadPool,
-    ) -> (ReadThreads, EngineReport) {
-        let by_procfs =
-            |no_bpf| (walk::read(context, pids, pool), EngineReport { engine: "procfs", no_bpf, bpf: None });
+    ) -> (ReadThreads, CaptureInfo) {
+        let report = |engine: &str, no_bpf, bpf| CaptureInfo {
+            engine: engine.to_owned(),
+            no_bpf,
+            bpf,
+            ..CaptureInfo::default()
+        };
+        let by_procfs = |no_bpf| (walk::read(context, pids, pool), report("procfs", no_bpf, None));
         let engine = match self {
             Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
             Self::Bpf(engine) => engine,
         };
         match engine.walk(context, &HostParameters::read(host, start), pids, pool) {
-            Ok(BpfThreads { read, missed_processes }) => {
+            Ok((read, missed_processes)) => {
                 let (setup_ns, dropped) = (nanoseconds(engine.setup), engine.dropped_metrics());
                 let bpf = Some(BpfUse { setup_ns, dropped, missed_processes });
-                (read, EngineReport { engine: "bpf", no_bpf: None, bpf })
+                (read, report("bpf", None, bpf))
             }
             Err(errno) => {
                 tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");

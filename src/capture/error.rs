@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::procfs::folder::is_gone;
 use crate::diagnose::{Finding, MORE_OPEN_FILES, why_no_bpf};
 use crate::model::{CaptureInfo, NoBpf, ThreadId};
 use crate::process::{self, CannotDrop};
@@ -14,34 +13,17 @@ use crate::process::{self, CannotDrop};
 #[non_exhaustive]
 pub enum CaptureError {
     /// The procfs root cannot be opened or listed.
-    #[error("cannot list processes in {}: {errno}{}", path.display(), fix_of_listing(path, *errno))]
-    NoProcfs {
-        /// The root.
-        path: PathBuf,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    #[error("cannot list processes in {}: {}{}", .0.display(), .1, fix_of_listing(.0, *.1))]
+    NoProcfs(PathBuf, Errno),
     /// A directory without processes: not a procfs.
     #[error("{} lists no process; is procfs mounted there?", .0.display())]
     NoProcesses(PathBuf),
     /// A requested process does not exist.
-    #[error("no such process: {pid} ({}/{pid} does not exist, or the mount option hidepid hides it)", path.display())]
-    NoSuchProcess {
-        /// The id.
-        pid: u32,
-        /// The root.
-        path: PathBuf,
-    },
+    #[error("no such process: {} ({}/{} does not exist, or the mount option hidepid hides it)", .0, .1.display(), .0)]
+    NoSuchProcess(u32, PathBuf),
     /// The directory of a requested process cannot be opened.
-    #[error("cannot open {}/{pid}: {errno}", path.display())]
-    NoAccess {
-        /// The id.
-        pid: u32,
-        /// The root.
-        path: PathBuf,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    #[error("cannot open {}/{}: {}", .1.display(), .0, .2)]
+    NoAccess(u32, PathBuf, Errno),
     /// The BPF engine was requested, and is not available.
     #[error("the BPF engine is not available: {}", without_bpf(.0))]
     NoBpf(Box<Finding>),
@@ -49,32 +31,21 @@ pub enum CaptureError {
     #[error(transparent)]
     CannotDrop(#[from] CannotDrop),
     /// There is no file descriptor for a file of the host.
-    #[error("cannot read the host's settings: {errno}{}", fix_of_descriptors(*errno))]
-    NoDescriptors {
-        /// The kernel's error.
-        errno: Errno,
-    },
+    #[error("cannot read the host's settings: {}{}", .0, fix_of_descriptors(*.0))]
+    NoDescriptors(Errno),
     /// The requested id belongs to a thread.
     #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),
 }
 
 impl CaptureError {
-    pub(super) fn of_process(pid: u32, path: &Path, errno: Errno) -> Self {
-        let path = path.to_owned();
-        match errno {
-            errno if is_gone(errno) => Self::NoSuchProcess { pid, path },
-            errno => Self::NoAccess { pid, path, errno },
-        }
-    }
-
     /// The error of a capture that BPF was requested for.
     pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
         Self::NoBpf(Box::new(finding_without_bpf(no_bpf)))
     }
 
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
-        Self::NoProcfs { path: path.to_owned(), errno }
+        Self::NoProcfs(path.to_owned(), errno)
     }
 }
 

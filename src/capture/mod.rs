@@ -9,7 +9,6 @@ mod css_sets;
 mod engine;
 mod enrich;
 mod error;
-mod exits;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
@@ -20,13 +19,12 @@ mod read_threads;
 mod start;
 mod tally;
 mod thread_flags;
-mod ticks;
 
+pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
 pub use self::capturer::Capturer;
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
-pub use self::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
 pub use self::options::{Engine, Options, Roots, Use};
 use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 

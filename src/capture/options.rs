@@ -70,8 +70,8 @@ pub struct Options {
 impl Options {
     /// The number of workers on a host with this load.
     pub(super) fn workers(&self, host: &HostContext) -> usize {
-        let most = cpus().saturating_mul(MAX_JOBS_PER_CPU);
-        self.jobs.map_or_else(|| default_jobs(host), |jobs| jobs.get().min(most))
+        let cpus = cpus();
+        self.jobs.map_or_else(|| jobs_for(cpus, host), |jobs| jobs.get().min(cpus.saturating_mul(MAX_JOBS_PER_CPU)))
     }
 }
 
@@ -118,12 +118,8 @@ fn cpus() -> usize {
 }
 
 /// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].
-fn default_jobs(host: &HostContext) -> usize {
-    let load = host.loadavg.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    jobs_for(cpus(), load.unwrap_or(0.0))
-}
-
-fn jobs_for(cpus: usize, load: f64) -> usize {
+fn jobs_for(cpus: usize, host: &HostContext) -> usize {
+    let load = host.loadavg.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
     let busy = (0..cpus).take_while(|&n| f64::from(u32::try_from(n).unwrap_or(u32::MAX)) + 0.5 <= load).count();
     (cpus - busy).clamp(1, cpus / 2 + 1)
 }
@@ -143,7 +139,8 @@ mod tests {
     #[test]
     fn workers_leave_room_for_the_load_and_are_at_least_one() {
         for (cpus, load, jobs) in [(1, 0.0, 1), (2, 0.0, 2), (2, 1.0, 1), (2, 9.0, 1), (16, 0.0, 9), (16, 12.2, 4)] {
-            assert_eq!(jobs_for(cpus, load), jobs, "{cpus} CPUs, load {load}");
+            let host = HostContext { loadavg: Some(format!("{load:.2} 0.50 0.10 1/99 7")), ..HostContext::default() };
+            assert_eq!(jobs_for(cpus, &host), jobs, "{cpus} CPUs, load {load}");
         }
     }
 }

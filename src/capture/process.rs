@@ -45,7 +45,6 @@ impl Process {
         })
     }
 
-    /// Stores the name that was read with the leader.
     pub(super) fn learn_name(&self, name: &Name) {
         let _ = self.name.set(Name::clone(name));
     }
@@ -55,17 +54,16 @@ impl Process {
         alive(self.folder.read("stat", &mut Vec::new()))
     }
 
-    /// When it started, in ticks; `None` if that cannot be read.
+    /// When it started, in ticks.
     pub(super) fn start_time(&self) -> Option<u64> {
         self.stat(STAT_START_TIME)
     }
 
-    /// Its resident memory, in pages; `None` if that cannot be read.
+    /// Its resident memory, in pages.
     pub(super) fn resident_pages(&self) -> Option<u64> {
         self.stat(STAT_RSS)
     }
 
-    /// A field of `stat` by number.
     fn stat(&self, wanted: u8) -> Option<u64> {
         let mut buffer = Vec::new();
         let (_, mut fields) = text::stat(self.folder.read("stat", &mut buffer).ok()?)?;

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::ticks::NS_PER_TICK;
-use crate::model::{Name, ThreadState};
+use crate::model::{NS_PER_TICK, Name, ThreadState};
 
 /// Threads, of one worker or of all.
 #[derive(Default)]
@@ -49,8 +48,7 @@ impl ReadThreads {
     }
 }
 
-/// Gives all threads of a process the name of its leader, or of its first thread if the leader
-/// could not be read.
+/// Gives all threads of a process the name of its leader, or of its first thread if the leader could not be read.
 fn name_processes(threads: &mut [ThreadState]) {
     for process in threads.chunk_by_mut(|a, b| a.tgid == b.tgid) {
         let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);

@@ -40,8 +40,7 @@ impl Tally {
         *by_file.entry(file).or_default().entry(stored(errno)).or_default() += threads;
     }
 
-    /// Stores the name of a process whose file could not be read, if it is `alive` and its name is among the
-    /// first in alphabetical order.
+    /// Stores the name of a process whose file could not be read, if it is `alive` and the name is among the first.
     pub(crate) fn name_unread(&self, file: SourceFile, name: &Name, alive: impl FnOnce() -> bool) {
         const MAX: usize = CtprofParseSummary::MAX_UNREAD_NAMES;
         let by_file = &mut self.lock().parse.unread_names;

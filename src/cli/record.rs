@@ -74,7 +74,7 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let window = recorder.open()?;
     let end = until.wait(&signals)?;
     drop(signals);
-    let status = end.of_command().map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
+    let status = end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
     Ok((window.close(end)?, status))
 }
 

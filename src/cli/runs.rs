@@ -39,7 +39,7 @@ impl RunWriter<'_> {
     pub(super) fn record(&mut self, until: &Until, target: Target) -> anyhow::Result<Option<CommandEnd>> {
         let window = self.recorder.open()?;
         let end = wait(until, self.signals)?;
-        let ended = end.of_command();
+        let ended = end.of_command;
         let mut window = window.close(end)?;
         if let Some(key) = &self.redact_key {
             window.redact(key);
@@ -51,7 +51,7 @@ impl RunWriter<'_> {
     /// Waits, or runs the command, without recording it.
     pub(super) fn unrecorded(&self, until: &Until) -> anyhow::Result<Option<CommandEnd>> {
         let end = wait(until, self.signals)?;
-        let ended = end.of_command();
+        let ended = end.of_command;
         end.discard()?;
         Ok(ended)
     }
@@ -59,7 +59,7 @@ impl RunWriter<'_> {
 
 fn wait(until: &Until, signals: &Signals) -> anyhow::Result<WindowEnd> {
     let end = until.wait(signals)?;
-    match end.interrupted() {
+    match end.interrupted {
         None => Ok(end),
         Some(signal) => {
             end.discard()?;

@@ -79,7 +79,7 @@ impl OpenWindow<'_> {
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).for_each(add);
         };
-        let exits = Exits { summary: records.as_ref().map(RecordedExits::summary), each: Some(&each) };
+        let exits = Exits { summary: records.as_ref().map(|exits| exits.summary.clone()), each: Some(&each) };
         let recording = Recording { exits, recorder: std::process::id(), command };
         Ok(window::recorded(&earlier, threads, later, recording)?)
     }

@@ -17,13 +17,13 @@ pub enum Until {
 
 /// What ended a window.
 #[derive(Debug)]
-pub struct WindowEnd(Cause);
-
-#[derive(Debug)]
-enum Cause {
-    Time(Ended),
+pub struct WindowEnd {
+    /// The signal that arrived meanwhile, if any.
+    pub interrupted: Option<i32>,
+    /// How the command ended, if there was one.
+    pub of_command: Option<CommandEnd>,
     /// The command, a zombie until the later capture has its counters.
-    Command(Child, CommandEnd, RecordedCommand),
+    command: Option<(Child, RecordedCommand)>,
 }
 
 impl Until {
@@ -32,52 +32,36 @@ impl Until {
     /// # Errors
     /// [`RecordError`] if the command does not start, or its end cannot be waited for.
     pub fn wait(&self, signals: &Signals) -> Result<WindowEnd, RecordError> {
-        let cause = match self {
-            Self::Elapsed(time) => Cause::Time(signals.pause(*time).map_err(RecordError::CannotWait)?),
+        match self {
+            Self::Elapsed(time) => {
+                let interrupted = match signals.pause(*time).map_err(RecordError::CannotWait)? {
+                    Ended::Elapsed => None,
+                    Ended::Signal(signal) => Some(signal),
+                };
+                Ok(WindowEnd { interrupted, of_command: None, command: None })
+            }
             Self::Exited(invocation) => {
                 let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
                 let end = child.wait_exited(signals).map_err(RecordError::CannotWaitForCommand)?;
-                Cause::Command(child, end, recorded_command(invocation, &end))
+                let command = Some((child, recorded_command(invocation, &end)));
+                Ok(WindowEnd { interrupted: end.interrupted, of_command: Some(end), command })
             }
-        };
-        Ok(WindowEnd(cause))
+        }
     }
 }
 
 impl WindowEnd {
-    /// The signal that arrived meanwhile, if any.
-    #[must_use]
-    pub fn interrupted(&self) -> Option<i32> {
-        match &self.0 {
-            Cause::Time(Ended::Elapsed) => None,
-            Cause::Time(Ended::Signal(signal)) => Some(*signal),
-            Cause::Command(_, end, _) => end.interrupted,
-        }
-    }
-
-    /// How the command ended, if there was one.
-    #[must_use]
-    pub fn of_command(&self) -> Option<CommandEnd> {
-        match &self.0 {
-            Cause::Time(_) => None,
-            Cause::Command(_, end, _) => Some(*end),
-        }
-    }
-
     /// Reaps the command without a later capture.
     ///
     /// # Errors
     /// [`RecordError::CannotWaitForCommand`] if it was reaped elsewhere.
     pub fn discard(self) -> Result<(), RecordError> {
-        match self.0 {
-            Cause::Time(_) => Ok(()),
-            Cause::Command(child, ..) => child.reap().map(drop).map_err(RecordError::CannotWaitForCommand),
-        }
+        self.command.map_or(Ok(()), |(child, _)| child.reap().map(drop).map_err(RecordError::CannotWaitForCommand))
     }
 
     /// Reaps the command, adds its I/O to the later capture, and returns what was recorded of it.
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
-        let Cause::Command(child, _, command) = self.0 else { return Ok(None) };
+        let Some((child, command)) = self.command else { return Ok(None) };
         add_io(later, child)?;
         Ok(Some(command))
     }

@@ -13,7 +13,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-use crate::sys::descriptor;
+use crate::sys;
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -218,7 +218,7 @@ fn last(place: OutputPlace, handle: &OwnedFd, there: &FileStat) -> io::Result<Fo
 /// A descriptor of this process. A path through /proc would open its file again, which a socket cannot, and lose the
 /// place in it.
 fn stream(number: i32) -> io::Result<FoundOutput> {
-    let own = descriptor::duplicate(number)?;
+    let own = sys::duplicate(number)?;
     let mode = OFlag::from_bits_retain(fcntl(&own, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
     if mode == OFlag::O_RDONLY { Err(Errno::EBADF.into()) } else { Ok(FoundOutput::Stream(File::from(own))) }
 }

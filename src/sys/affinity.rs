@@ -14,9 +14,6 @@ use super::{address, call, length};
 const MAX_WORDS: usize = 65_536 / 64;
 
 /// The CPUs that thread `tid` may run on, ascending. `mask` is scratch space that calls share.
-///
-/// # Errors
-/// Errors of the system call: `ESRCH`, `EPERM`.
 pub(crate) fn cpus(tid: u32, mask: &mut Vec<u64>) -> Result<Vec<u32>, Errno> {
     mask.resize(mask.len().max(16), 0);
     loop {
@@ -50,10 +47,7 @@ fn numbers(mask: &[u64]) -> Vec<u32> {
     cpus
 }
 
-/// Limits the calling thread, and those that it starts, to `cpus`.
-///
-/// # Errors
-/// Errors of the system call: `EINVAL` if none of the CPUs is available.
+/// Limits the calling thread, and those that it starts, to `cpus`: `EINVAL` if none of them is available.
 pub(crate) fn limit(cpus: &[u32]) -> Result<(), Errno> {
     set(&mask_of(cpus))
 }

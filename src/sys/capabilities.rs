@@ -10,7 +10,7 @@ const VERSION: u32 = 0x2008_0522;
 
 /// `struct __user_cap_header_struct`; the calling thread is number 0.
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
@@ -18,7 +18,7 @@ struct Header {
 /// `struct __user_cap_data_struct`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Data {
+struct CapabilityWords {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -34,11 +34,8 @@ pub(crate) enum Inheritable {
 }
 
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
-///
-/// # Errors
-/// Errors of the system calls.
 pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
-    let change = |data: &mut Data, kept: u32| {
+    let change = |data: &mut CapabilityWords, kept: u32| {
         data.effective &= kept;
         match inheritable {
             Inheritable::Limit => {
@@ -54,31 +51,25 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
 
 /// Sets the effective capabilities of the calling thread, and of threads that it starts: those of `wanted` that are
 /// permitted. Returns those before.
-///
-/// # Errors
-/// Errors of the system calls.
 pub(crate) fn set_effective(wanted: u64) -> Result<u64, Errno> {
     changed(wanted, |data, wanted| data.effective = data.permitted & wanted).map(effective_of)
 }
 
 /// Like [`set_effective`], for those of `wanted` that are effective already.
-///
-/// # Errors
-/// Errors of the system calls.
 pub(crate) fn limit_effective(wanted: u64) -> Result<u64, Errno> {
     changed(wanted, |data, wanted| data.effective &= wanted).map(effective_of)
 }
 
-fn effective_of([low, high]: [Data; 2]) -> u64 {
+fn effective_of([low, high]: [CapabilityWords; 2]) -> u64 {
     u64::from(low.effective) | u64::from(high.effective) << 32
 }
 
 /// Changes both words of the sets, each with its word of `mask`. Returns the sets before.
 ///
 /// If nothing changes, nothing is set: a sandbox without capset(2) is no obstacle then.
-fn changed(mask: u64, change: impl Fn(&mut Data, u32)) -> Result<[Data; 2], Errno> {
-    let mut header = Header { version: VERSION, pid: 0 };
-    let mut data = [Data::default(); 2];
+fn changed(mask: u64, change: impl Fn(&mut CapabilityWords, u32)) -> Result<[CapabilityWords; 2], Errno> {
+    let mut header = CapabilityHeader { version: VERSION, pid: 0 };
+    let mut data = [CapabilityWords::default(); 2];
     // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
     unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
     let before = data;

@@ -4,7 +4,6 @@
 pub(crate) mod affinity;
 pub(crate) mod bpf;
 pub(crate) mod capabilities;
-pub(crate) mod descriptor;
 pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod priority;
@@ -16,6 +15,7 @@ pub(crate) mod taskstats;
 pub(crate) mod wait;
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc::{self, c_long};
@@ -36,6 +36,14 @@ unsafe fn call<const N: usize>(number: c_long, arguments: [c_long; N]) -> Result
     let [a, b, c, d, e, f] = all;
     // SAFETY: the caller's promise. The kernel ignores arguments that the system call does not have.
     Errno::result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+}
+
+/// Another descriptor of the open file that descriptor `number` of this process has. `EBADF` if there is none.
+pub(crate) fn duplicate(number: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: the kernel checks the number, and takes no memory.
+    let new = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: the descriptor is new, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
 /// An address as an argument: the kernel may access the value through it.

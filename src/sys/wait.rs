@@ -21,10 +21,7 @@ pub(crate) enum ExitCause {
     Signal(i32),
 }
 
-/// One child that exited, if any; it stays a zombie.
-///
-/// # Errors
-/// `ECHILD`: there are no children.
+/// One child that exited, if any; it stays a zombie. `ECHILD` if there are no children.
 pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -40,10 +37,7 @@ pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
     Ok((pid != 0).then(|| Zombie { pid: Pid::from_raw(pid), cause }))
 }
 
-/// Reaps the child `pid`, which is a zombie.
-///
-/// # Errors
-/// `ECHILD`: it is not a child, or has been reaped.
+/// Reaps the child `pid`, which is a zombie. `ECHILD` if it is not a child, or has been reaped.
 pub(crate) fn reap(pid: Pid) -> Result<(), Errno> {
     // SAFETY: nothing is written, as there is no address for the status.
     Errno::result(unsafe { libc::waitpid(pid.as_raw(), ptr::null_mut(), libc::WNOHANG) }).map(drop)

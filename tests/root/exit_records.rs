@@ -110,7 +110,7 @@ fn each_thread_that_exits_leaves_one_record() {
     child.wait().unwrap();
     let exits = drained(listener);
     let own: Vec<_> = exits.threads().filter(|thread| thread.state.comm.starts_with("exiting-")).collect();
-    assert_eq!((own.len(), exits.summary().lost), (20, 0));
+    assert_eq!((own.len(), exits.summary.lost), (20, 0));
     assert!(own.iter().all(|thread| thread.state.tgid == std::process::id()));
     assert!((190_000..260_000).contains(&run_us(&own)), "{} µs of 200 ms", run_us(&own));
     let of_child = of_processes(&exits, &[child.id()].into());
@@ -129,7 +129,7 @@ fn of_2000_short_processes_each_leaves_a_record() {
     let exits = drained(listener);
     let threads = shell.children(&exits);
     let found = u64::try_from(threads.len()).unwrap();
-    let ExitRecords { received, lost, .. } = exits.summary();
+    let ExitRecords { received, lost, .. } = exits.summary;
     assert!(found + lost >= 2000, "{found} records, {lost} lost");
     assert!(received >= found);
     let (run, truth) = (run_us(&threads), shell.children_cpu_us);
@@ -150,7 +150,7 @@ fn of_20000_forks_the_default_ring_loses_none() {
     let begin = Instant::now();
     fork(20_000);
     let elapsed = begin.elapsed();
-    let ExitRecords { received, lost, .. } = drained(listener).summary();
+    let ExitRecords { received, lost, .. } = drained(listener).summary;
     eprintln!("{received} records of 20,003 processes in {elapsed:?}, {lost} lost");
     assert!(received >= 20_003);
     assert_eq!(lost, 0);
@@ -160,7 +160,7 @@ fn of_20000_forks_the_default_ring_loses_none() {
 fn what_a_small_ring_has_no_room_for_is_counted() {
     let Some((listener, _alone)) = listener(&Options::default(), 4096) else { return };
     fork(5000);
-    let ExitRecords { received, lost, .. } = drained(listener).summary();
+    let ExitRecords { received, lost, .. } = drained(listener).summary;
     assert!(lost > 0 && received > 0, "{received} records, {lost} lost");
     assert!(received + lost >= 5003, "{received} records, {lost} lost");
 }

@@ -1,5 +1,5 @@
-//! Assembles a program. Each instruction can be marked with the column that it is for, so that one that the
-//! kernel refuses leads to the column to leave out.
+//! Assembles a program. Each instruction can be marked with the column that it is for: if the kernel refuses the
+//! instruction, that column can be left out.
 
 use super::instruction::{
     ADD, ATOMIC, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD,
@@ -14,8 +14,7 @@ const NONE: Register = Register::R0;
 #[derive(Clone, Copy)]
 pub(super) struct Label(usize);
 
-/// A program in the making. Offsets are of 16 bits: a field that is further from its structure's start cannot
-/// be addressed.
+/// A program in the making. Offsets have 16 bits: a field further from the start of its structure cannot be addressed.
 #[derive(Default)]
 pub(super) struct Assembler {
     code: Vec<(Instruction, Option<u16>)>,
@@ -26,7 +25,7 @@ pub(super) struct Assembler {
     labels: Vec<Option<usize>>,
 }
 
-/// A program: words of code, and the column that each is for.
+/// Words of code, and the column that each is for.
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub(super) code: Vec<u64>,
@@ -98,7 +97,6 @@ impl Assembler {
         self.push(EXIT, [NONE; 2], 0, 0);
     }
 
-    /// A new label, not yet placed.
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -122,11 +120,7 @@ impl Assembler {
         self.push_jump(JUMP_IF_REGISTERS_DIFFER, [one, other], 0, to);
     }
 
-    /// The whole program.
-    ///
-    /// # Panics
-    /// If a jump leads to a label without a place, or if the program has more than 32,767
-    /// instructions.
+    /// Panics if a jump leads to a label without a place, or if the program has more than 32,767 instructions.
     pub(super) fn finish(mut self) -> Assembled {
         for (jump, label) in self.jumps {
             let target = self.labels[label.0].expect("a label that is jumped to has a place");

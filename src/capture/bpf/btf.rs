@@ -49,10 +49,7 @@ pub(super) struct Btf<'a> {
 }
 
 impl<'a> Btf<'a> {
-    /// Finds where each type starts.
-    ///
-    /// # Errors
-    /// What is wrong with the bytes.
+    /// Finds where each type starts, or what is wrong with the bytes.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let cut_off = || format!("the header is cut off after {} bytes", bytes.len());
         let magic = bytes.first_chunk().map(|&magic| u16::from_ne_bytes(magic)).ok_or_else(cut_off)?;

@@ -1,5 +1,4 @@
-//! The fields that a program copies: those of the tables of metrics and of processes, and those that say whose they
-//! are.
+//! The fields that a program copies: those of metrics and of processes, and those that identify the thread.
 
 use super::layout::{FieldRequest, RecordScope};
 use crate::model::{FieldForm, KernelField, METRICS, Metric, MetricId, PROCESS, RESIDENT, WindowRule};
@@ -15,7 +14,6 @@ pub(super) const EXIT_STATE: &str = "exit_state";
 pub(super) const START_TIME: &str = "start_boottime | real_start_time";
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) const START_MONOTONIC: &str = "start_time";
-/// The name of the process.
 pub(super) const PROCESS_NAME: &str = "group_leader->comm";
 /// The thread's `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
 pub(super) const CGROUPS: &str = "cgroups";
@@ -25,7 +23,7 @@ pub(super) const SCHED_CLASS: &str = "sched_class";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
 pub(super) const CPU_TIME: [&str; 5] =
     ["utime", "stime", "se.sum_exec_runtime", "prev_cputime.utime", "prev_cputime.stime"];
-/// The same of the exited threads of a process, and what procfs printed last for the process.
+/// The same of a process's exited threads, and what procfs printed last for the process.
 pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
     "signal->utime",
     "signal->stime",

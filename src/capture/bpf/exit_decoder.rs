@@ -1,12 +1,11 @@
 //! Exit records as threads.
 
-use super::super::ticks::Ticks;
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{Field, Layout, ThreadRecord};
 use super::read::RecordReader;
 use super::value::{CpuTimeFields, cpu_time};
-use crate::model::{ExitedThread, Metrics, ThreadState};
+use crate::model::{ClockTicks, ExitedThread, Metrics, NS_PER_TICK, ThreadState};
 
 /// Turns records into threads.
 pub(super) struct Decoder {
@@ -51,5 +50,20 @@ impl Decoder {
         let (user, system) = time.adjusted(printed);
         metrics.utime_clock_ticks = Some(self.user.add(user));
         metrics.stime_clock_ticks = Some(self.system.add(system));
+    }
+}
+
+/// Converts times of many threads to ticks. Most threads run for less than a tick, so that rounding each time would lose
+/// it: the remainder is carried to the next thread.
+#[derive(Default)]
+struct Ticks {
+    carry_ns: u64,
+}
+
+impl Ticks {
+    fn add(&mut self, ns: u64) -> ClockTicks {
+        let ns = self.carry_ns.saturating_add(ns);
+        self.carry_ns = ns % NS_PER_TICK;
+        ClockTicks(ns / NS_PER_TICK)
     }
 }

@@ -8,12 +8,12 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::btf::{Btf, TypeId, kind};
+use super::btf::{TypeId, kind};
 use super::columns;
 use super::layout::{Layout, RecordScope};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle::of_errno;
-use super::program::{Emitter, Kernel};
+use super::program::Emitter;
 use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
 use crate::sys::bpf::map::Counter;
@@ -23,7 +23,8 @@ use crate::sys::bpf::ring::Ring;
 /// Programs that record exits until they are dropped.
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
-    without_room: Counter,
+    /// Threads whose exit had no room in the ring.
+    pub(super) without_room: Counter,
     /// The program at the exit.
     program: OwnedFd,
     _links: [OwnedFd; 2],
@@ -33,32 +34,27 @@ impl ExitPrograms {
     /// Loads the programs and attaches them, with a ring of at least so many bytes. Records of exits have both parts of
     /// the layout, those of freed threads that of [`RecordScope::Thread`].
     pub(super) fn attach(ring_bytes: u32) -> Result<(Self, Layout), NoBpf> {
-        with_kernel(|btf, kernel| Self::attach_to(btf, kernel, ring_bytes))
-    }
-
-    fn attach_to(btf: &Btf<'_>, kernel: Kernel, ring_bytes: u32) -> Result<(Self, Layout), NoBpf> {
-        let ring = Ring::new(ring_bytes).map_err(of_errno)?;
-        let [without_room, freed_without_room] = [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
-        let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
-        // `typedef` is the type of the tracepoint's functions, whose first argument is a thread.
-        let mut attach = |name, typedef, parts: &[RecordScope], lost: &Counter| {
-            let TypeId(btf_id) = btf.find(kind::TYPEDEF, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
-            let spec = ProgramSpec { name, attach: Attach::Tracepoint, btf_id };
-            let (ring, lost) = (ring.as_fd().as_raw_fd(), lost.as_fd().as_raw_fd());
-            let program = load(&spec, &mut layout, |layout| Emitter { kernel, layout }.tracepoint(parts, ring, lost))?;
-            let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
-            Ok::<_, NoBpf>((program, link))
-        };
-        // In this order, no thread is freed whose exit had no record.
-        let both = [RecordScope::Thread, RecordScope::Process];
-        let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &both, &without_room)?;
-        let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &both[..1], &freed_without_room)?;
-        Ok((Self { ring, without_room, program, _links: [exit, free] }, layout))
-    }
-
-    /// Threads whose exit had no room in the ring.
-    pub(super) fn without_room(&self) -> u64 {
-        self.without_room.value()
+        with_kernel(|btf, kernel| {
+            let ring = Ring::new(ring_bytes).map_err(of_errno)?;
+            let [without_room, freed_without_room] =
+                [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
+            let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
+            // `typedef` is the type of the tracepoint's functions, whose first argument is a thread.
+            let mut attach = |name, typedef, parts: &[RecordScope], lost: &Counter| {
+                let TypeId(btf_id) = btf.find(kind::TYPEDEF, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
+                let spec = ProgramSpec { name, attach: Attach::Tracepoint, btf_id };
+                let (ring, lost) = (ring.map.as_raw_fd(), lost.map.as_raw_fd());
+                let program =
+                    load(&spec, &mut layout, |layout| Emitter { kernel, layout }.tracepoint(parts, ring, lost))?;
+                let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
+                Ok::<_, NoBpf>((program, link))
+            };
+            // In this order, no thread is freed whose exit had no record.
+            let both = [RecordScope::Thread, RecordScope::Process];
+            let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &both, &without_room)?;
+            let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &both[..1], &freed_without_room)?;
+            Ok((Self { ring, without_room, program, _links: [exit, free] }, layout))
+        })
     }
 
     /// Threads for whose exit the kernel did not run the program.

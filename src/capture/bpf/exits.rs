@@ -1,7 +1,6 @@
 //! Records of threads that exit, from BPF programs.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,16 +9,18 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::super::capturer::Capturer;
 use super::super::css_sets::CssSets;
-use super::super::options::Tree;
+use super::super::error::finding_without_bpf;
+use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
 use super::columns;
 use super::exit_decoder::Decoder;
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
 use super::layout::{FOLLOWED, Field, HEAD, Layout, RecordScope, TIME, ThreadRecord, words_of};
-use super::packed_records::{MAX_BYTES, NotStored, PackedRecords, unpacked};
-use crate::model::{BpfObstacle, ExitedThread, NoBpf};
+use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
+use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, NoBpf};
 use crate::process::Privileges;
 use crate::sys::priority::raise_priority_of_this_thread;
 
@@ -32,25 +33,44 @@ const PAUSE: Duration = Duration::from_millis(PAUSE_MS as u64);
 const MAX_EXITING: usize = 1 << 16;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
 const LONGEST_GRACE: Duration = Duration::from_millis(300);
-/// If no thread was freed for this long, those that have exited are not freed soon: their parents have not waited
-/// for them.
+/// If no thread was freed for this long, the parents of the remaining ones have not waited for them.
 const QUIET: Duration = Duration::from_millis(60);
 
+/// Size of the ring buffer of an [`ExitListener`]: room for 5,000 threads.
+pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
+
 /// Receives the records of all threads that exit on this host, in a thread of its own, until it is dropped.
-pub(in crate::capture) struct BpfListener {
+pub struct ExitListener {
     inbox: Arc<Mutex<Inbox>>,
     /// The thread ends when its pipe is closed.
     listening: Option<(PipeWriter, JoinHandle<()>)>,
     layout: Arc<Layout>,
 }
 
-impl BpfListener {
-    /// Loads the programs, with a ring of at least so many bytes. Every thread that exits from now on has a record.
-    pub(in crate::capture) fn start(ring_bytes: u32) -> Result<Self, NoBpf> {
+/// Why there are no records of exited threads. Without them, windows show the work of exited threads by process.
+#[derive(Debug, thiserror::Error)]
+#[error("no exit records: {0}")]
+pub struct NoExitRecords(String);
+
+impl ExitListener {
+    /// Starts to listen, with a ring buffer of at least `ring_bytes`. Every thread that exits from now on has a record.
+    ///
+    /// # Errors
+    /// [`NoExitRecords`] if the options demand procfs, or BPF is not available.
+    pub fn start(options: &Options, ring_bytes: u32) -> Result<Self, NoExitRecords> {
+        let listener = match options.engine {
+            Engine::Procfs => return Err(NoExitRecords("only BPF has them. Fix: use --engine auto".to_owned())),
+            _ if options.roots.tree() != Tree::Live => Err(BpfObstacle::NotLive.into()),
+            _ => Self::start_with_bpf(ring_bytes),
+        };
+        listener.map_err(|no_bpf| NoExitRecords(finding_without_bpf(&no_bpf).to_string()))
+    }
+
+    fn start_with_bpf(ring_bytes: u32) -> Result<Self, NoBpf> {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
         let (ended, end) = pipe().map_err(failed)?;
         let (programs, layout) = ExitPrograms::attach(ring_bytes)?;
-        let ring = programs.ring.as_fd().try_clone_to_owned().map_err(failed)?;
+        let ring = programs.ring.map.try_clone().map_err(failed)?;
         let inbox = Arc::new(Mutex::new(Inbox { programs, received: ExitReceiver::new(&layout) }));
         let shared = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
@@ -59,40 +79,41 @@ impl BpfListener {
     }
 
     /// Forgets the threads that have exited before the call.
-    pub(in crate::capture) fn restart(&mut self) {
+    ///
+    /// # Panics
+    /// If the listening thread panicked.
+    pub fn restart(&mut self) {
         let mut inbox = lock(&self.inbox);
         inbox.take();
         inbox.received.exiting.clear();
         inbox.drain();
     }
 
-    /// The records of threads that have exited since the start, or since the last call of this or of
-    /// [`restart`](Self::restart). Waits until those threads are freed. Records depend on the `facts` of the host, and
-    /// have the cgroups that captures have seen.
-    pub(in crate::capture) fn drain(&mut self, facts: HostParameters, css_sets: Arc<CssSets>) -> BpfExits {
-        let begin = Instant::now();
-        let begin_ns = Start::now(Tree::Live).monotonic_ns.unwrap_or(0);
+    /// The records of the threads that have exited before the call, and were not drained before. Waits until those
+    /// threads are freed, and listens on.
+    ///
+    /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen.
+    ///
+    /// # Panics
+    /// If the listening thread panicked.
+    pub fn drain(&mut self, host: &HostContext, capturer: &Capturer) -> RecordedExits {
+        let (begin, start) = (Instant::now(), Start::now(Tree::Live));
         lock(&self.inbox).received.last_freed = begin;
-        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(begin_ns) {
+        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(start.monotonic_ns.unwrap_or(0)) {
             thread::sleep(PAUSE);
         }
-        let Drained { records, received, lost, not_run } = lock(&self.inbox).drain();
-        BpfExits { received, lost, not_run, records, facts, layout: Arc::clone(&self.layout), css_sets }
+        let (records, summary) = lock(&self.inbox).drain();
+        let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
+        RecordedExits { summary, records, facts, layout, css_sets: capturer.css_sets() }
     }
 }
 
-impl Drop for BpfListener {
+impl Drop for ExitListener {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.listening.take() {
             drop(end);
             let _ = thread.join();
         }
-    }
-}
-
-impl fmt::Debug for BpfListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BpfListener").finish_non_exhaustive()
     }
 }
 
@@ -114,21 +135,21 @@ fn listen(inbox: &Mutex<Inbox>, ring: &OwnedFd, ended: &PipeReader) {
     }
 }
 
-/// Records of threads that exited.
-#[derive(Debug)]
-pub(in crate::capture) struct BpfExits {
-    pub(in crate::capture) received: u64,
-    pub(in crate::capture) lost: u64,
-    pub(in crate::capture) not_run: u64,
+/// Records of threads that exited, from an [`ExitListener`].
+///
+/// Records take 20 to 100 bytes each, and 256 MiB at most: those beyond that are counted as lost.
+pub struct RecordedExits {
+    /// How many records there are, and how many were lost.
+    pub summary: ExitRecords,
     records: Vec<u8>,
     facts: HostParameters,
     layout: Arc<Layout>,
     css_sets: Arc<CssSets>,
 }
 
-impl BpfExits {
+impl RecordedExits {
     /// The threads, in the order in which they were freed.
-    pub(in crate::capture) fn threads(&self) -> impl Iterator<Item = ExitedThread> {
+    pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.facts);
         unpacked(&self.records).filter_map(move |record| {
             let (mut exit, css_set) = decoder.exit(ThreadRecord::split(&record)?.0)?;
@@ -138,7 +159,6 @@ impl BpfExits {
     }
 }
 
-/// The programs, and what was received from them.
 struct Inbox {
     programs: ExitPrograms,
     received: ExitReceiver,
@@ -158,20 +178,12 @@ impl Inbox {
         self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns)
     }
 
-    fn drain(&mut self) -> Drained {
-        self.received.drain([self.programs.without_room(), self.programs.not_run()])
+    fn drain(&mut self) -> (Vec<u8>, ExitRecords) {
+        self.received.drain([self.programs.without_room.value(), self.programs.not_run()])
     }
 }
 
-/// Records, and how many were lost.
-struct Drained {
-    records: Vec<u8>,
-    received: u64,
-    lost: u64,
-    not_run: u64,
-}
-
-/// What was received since the last [`Drained`].
+/// What was received since it was last drained.
 struct ExitReceiver {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
@@ -203,17 +215,15 @@ impl ExitReceiver {
     }
 
     /// Takes out what was received, where the programs have `counted` so many threads.
-    fn drain(&mut self, counted: [u64; 2]) -> Drained {
+    fn drain(&mut self, counted: [u64; 2]) -> (Vec<u8>, ExitRecords) {
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(exiting));
         let [without_room, not_run] = [0, 1].map(|kind| counted[kind].saturating_sub(self.counted[kind]));
         self.counted = counted;
-        Drained {
-            records: std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)).finish(),
-            received: std::mem::take(&mut self.received),
-            lost: std::mem::take(&mut self.not_stored).saturating_add(without_room).saturating_add(not_run),
-            not_run,
-        }
+        let received = std::mem::take(&mut self.received);
+        let lost = std::mem::take(&mut self.not_stored).saturating_add(without_room).saturating_add(not_run);
+        let records = std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)).finish();
+        (records, ExitRecords { source: "bpf".to_owned(), received, lost, not_run })
     }
 
     /// Whether a thread that exited before this time is not freed yet.
@@ -250,8 +260,8 @@ impl ExitReceiver {
 
     fn store(&mut self, record: Vec<u64>) {
         match self.records.push(&record) {
-            Ok(()) => self.received += 1,
-            Err(NotStored) => self.not_stored += 1,
+            Some(()) => self.received += 1,
+            None => self.not_stored += 1,
         }
     }
 }
@@ -353,10 +363,10 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         received.add(&exiting(&fields, 100));
-        let Drained { received: first, lost, not_run, .. } = received.drain([4, 3]);
+        let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain([4, 3]);
         assert_eq!((first, lost, not_run), (1, 7, 3));
         received.add(&freed(&fields, 2_000_000_000, 130));
-        let Drained { received: second, lost, not_run, .. } = received.drain([4, 5]);
+        let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain([4, 5]);
         assert_eq!((second, lost, not_run), (0, 2, 2));
     }
 
@@ -364,11 +374,11 @@ mod tests {
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = ExitReceiver::new(&fields());
         records.iter().for_each(|record| received.add(record));
-        let Drained { records, received, lost, not_run } = received.drain([0; 2]);
+        let (records, summary) = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = HostParameters { delays: true, ..HostParameters::default() };
-        BpfExits { received, lost, not_run, records, facts, layout: Arc::new(fields()), css_sets }.threads().collect()
+        RecordedExits { summary, records, facts, layout: Arc::new(fields()), css_sets }.threads().collect()
     }
 
     #[test]

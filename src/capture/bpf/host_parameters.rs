@@ -6,14 +6,13 @@ use super::super::procfs::text::cpu_list;
 use super::super::start::Start;
 use crate::model::{HostContext, Metric, Switch, TaskstatsFamily};
 
-/// Settings of the host that values of threads depend on.
 #[derive(Clone, Debug, Default)]
 pub(in crate::capture) struct HostParameters {
     /// CPUs online: `sched_getaffinity` returns no others. Empty if unknown.
     pub(super) online: Vec<u32>,
     /// In bytes.
     pub(super) page_size: u64,
-    /// `CLOCK_MONOTONIC` at the moment from which the times of threads count.
+    /// The start of the capture, by `CLOCK_MONOTONIC`.
     pub(super) start_monotonic_ns: Option<u64>,
     /// Whether scheduler statistics count (`kernel.sched_schedstats`).
     pub(super) schedstats: bool,
@@ -22,7 +21,6 @@ pub(in crate::capture) struct HostParameters {
 }
 
 impl HostParameters {
-    /// Those of this host, for a capture that starts at `start`.
     pub(in crate::capture) fn read(host: &HostContext, start: Start) -> Self {
         let online = fs::read("/sys/devices/system/cpu/online").ok().and_then(|text| cpu_list(&text));
         Self {

@@ -25,7 +25,6 @@ pub(super) enum RecordScope {
     Process,
 }
 
-/// A field to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldRequest {
     /// As [`KernelField::path`](crate::model::KernelField::path).
@@ -68,7 +67,7 @@ pub(super) struct Layout {
     pub(super) columns: Vec<RecordColumn>,
     /// The pointers on the way to fields: the offset of each in the structure that the one before leads to.
     pub(super) pointers: Vec<Vec<u32>>,
-    /// Columns that the verifier refused, by number: programs leave them out.
+    /// Columns that the verifier refused, by number.
     pub(super) dropped: BTreeSet<u16>,
 }
 
@@ -103,7 +102,7 @@ impl Layout {
         fits
     }
 
-    /// The columns that programs fill, with their numbers.
+    /// Columns that were not refused, by number.
     pub(super) fn filled(&self) -> impl Iterator<Item = (u16, &RecordColumn)> {
         (0..).zip(&self.columns).filter(|(number, _)| !self.dropped.contains(number))
     }
@@ -115,7 +114,6 @@ impl Layout {
         Some(Field { slot: column.slot, words: column.words, pointer })
     }
 
-    /// Length of a record in words.
     pub(super) fn words(&self, part: RecordScope) -> usize {
         let last = self.columns.iter().rfind(|column| column.part <= part);
         last.map_or(HEAD, |column| column.slot + column.words)
@@ -129,7 +127,6 @@ fn is_addressable(place: &FieldLocation) -> bool {
     has_width && place.hops.iter().all(|&hop| is_near(hop)) && is_near(place.offset.saturating_add(place.size))
 }
 
-/// One record.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadRecord<'r> {
     words: &'r [u64],
@@ -160,7 +157,6 @@ impl<'r> ThreadRecord<'r> {
         field.pointer.is_none_or(is_followed).then_some(words)
     }
 
-    /// The field, if it is one word.
     pub(super) fn number(self, field: Option<Field>) -> Option<u64> {
         self.words(field?)?.first().copied()
     }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use super::assemble::Assembled;
 use super::layout::Layout;
 use super::obstacle;
-use super::verifier_log::Refusal;
+use super::verifier_log::VerifierRefusal;
 use crate::model::NoBpf;
 use crate::sys::bpf::program;
 pub(super) use crate::sys::bpf::program::{Attach, ProgramSpec};
@@ -34,7 +34,7 @@ pub(super) fn load(
             Ok(program) => return Ok(program),
             Err(errno) => errno,
         };
-        let refusal = Refusal::parse(&text(&log));
+        let refusal = VerifierRefusal::parse(&text(&log));
         let column = refusal.instruction.and_then(|number| columns.get(number).copied().flatten());
         // A column that is refused a second time is one that `emit` cannot leave out.
         let is_new = column.is_some_and(|column| layout.dropped.len() < MAX_DROPPED && layout.dropped.insert(column));
@@ -201,7 +201,7 @@ mod tests {
         }
         assert!(lost.value() >= 16);
         drop(link);
-        let mut poll = [nix::poll::PollFd::new(ring.as_fd(), nix::poll::PollFlags::POLLIN)];
+        let mut poll = [nix::poll::PollFd::new(ring.map.as_fd(), nix::poll::PollFlags::POLLIN)];
         assert_eq!(nix::poll::poll(&mut poll, 0u8), Ok(1));
         let mut taken = 0;
         ring.take(|record| {
@@ -215,7 +215,7 @@ mod tests {
     fn exit_program(ring: &Ring, lost: &Counter) -> Assembled {
         let mut program = Assembler::default();
         let [end, full] = [program.label(), program.label()];
-        program.load_map(R1, ring.as_fd().as_raw_fd());
+        program.load_map(R1, ring.map.as_raw_fd());
         program.mov_immediate(R2, 1000);
         program.mov_immediate(R3, 0);
         program.call(Helper::RingbufReserve);
@@ -226,7 +226,7 @@ mod tests {
         program.call(Helper::RingbufSubmit);
         program.jump(end);
         program.place(full);
-        element_of(&mut program, lost.as_fd());
+        element_of(&mut program, lost.map.as_fd());
         program.jump_if_equal(R0, 0, end);
         program.mov_immediate(R1, 1);
         program.atomic_add(R0, 0, R1);
@@ -312,6 +312,6 @@ mod tests {
             return skipped(Missing::Kernel("a log of the verifier"));
         }
         // All up to the refused one, but for the map.
-        assert_eq!(same.len(), Refusal::parse(&log).instruction.unwrap() - 1, "{same:#?}\n{log}");
+        assert_eq!(same.len(), VerifierRefusal::parse(&log).instruction.unwrap() - 1, "{same:#?}\n{log}");
     }
 }

@@ -19,26 +19,21 @@ pub(super) struct PackedRecords {
     stream: Encoder<'static, Vec<u8>>,
 }
 
-/// Memory is full.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotStored;
-
 impl PackedRecords {
     /// Room for records of so many bytes and for those that are not compressed yet.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, stream: Encoder::new(Vec::new(), LEVEL).expect("zstd has this level") }
     }
 
-    pub(super) fn push(&mut self, record: &[u64]) -> Result<(), NotStored> {
-        if self.stream.get_ref().len() >= self.max_bytes {
-            return Err(NotStored);
-        }
+    /// Adds a record; `None` if memory is full.
+    pub(super) fn push(&mut self, record: &[u64]) -> Option<()> {
+        (self.stream.get_ref().len() < self.max_bytes).then_some(())?;
         let stored = || (0..).zip(record.iter().take(MAX_WORDS)).filter(|(_, word)| **word != 0);
         let bits = stored().fold(0, |bits: u128, (at, _)| bits | 1 << at);
         let words = stored().flat_map(|(_, word)| word.to_ne_bytes());
         let bytes: Vec<u8> = bits.to_ne_bytes().into_iter().chain(words).collect();
         self.stream.write_all(&bytes).expect("a vector takes what is written to it");
-        Ok(())
+        Some(())
     }
 
     /// For [`unpacked`].
@@ -71,7 +66,7 @@ mod tests {
     use super::*;
 
     /// Stores the records, with their length as their first word.
-    fn pushed(packed: &mut PackedRecords, mut record: Vec<u64>) -> Result<Vec<u64>, NotStored> {
+    fn pushed(packed: &mut PackedRecords, mut record: Vec<u64>) -> Option<Vec<u64>> {
         record[LENGTH] = u64::try_from(record.len()).unwrap();
         packed.push(&record).map(|()| record)
     }
@@ -102,10 +97,10 @@ mod tests {
     fn records_are_stored_until_memory_is_full() {
         const ROOM: usize = 1 << 20;
         let mut packed = PackedRecords::new(ROOM);
-        let stored: Vec<_> = (0..).map_while(|seed| pushed(&mut packed, noise(seed)).ok()).collect();
+        let stored: Vec<_> = (0..).map_while(|seed| pushed(&mut packed, noise(seed))).collect();
         let bytes = 8 * MAX_WORDS * stored.len();
         assert!((ROOM..ROOM + (512 << 10)).contains(&bytes), "{bytes}");
-        assert_eq!(packed.push(&[1]), Err(NotStored), "no smaller record later");
+        assert_eq!(packed.push(&[1]), None, "no smaller record later");
         assert!(unpacked(&packed.finish()).eq(stored));
     }
 

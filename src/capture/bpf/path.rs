@@ -46,7 +46,6 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<FieldLocation>
     resolver.value()
 }
 
-/// The part of a path that is resolved so far.
 struct PathResolver<'b, 'a> {
     btf: &'b Btf<'a>,
     id: TypeId,
@@ -63,7 +62,6 @@ impl PathResolver<'_, '_> {
         Some(rest)
     }
 
-    /// The structure that a pointer leads to.
     fn hop(&mut self) -> Option<()> {
         let TypeShape::Pointer(target) = self.btf.shape(self.id)? else { return None };
         // A copy of a pointer cannot be followed without another copy.
@@ -75,7 +73,6 @@ impl PathResolver<'_, '_> {
         Some(())
     }
 
-    /// An element of an array.
     fn element(&mut self, index: u32) -> Option<()> {
         let TypeShape::Array { element, length } = self.btf.shape(self.id)? else { return None };
         if index >= length {
@@ -90,7 +87,6 @@ impl PathResolver<'_, '_> {
         Some(())
     }
 
-    /// The value that the path leads to.
     fn value(mut self) -> Option<FieldLocation> {
         match self.btf.elements(self.id)?.0 {
             TypeShape::Integer { signed, .. } => self.place.signed = signed,

@@ -4,8 +4,8 @@
 use super::columns;
 use super::cpu_time::{CpuTime, Printed};
 use super::layout::{Field, ThreadRecord};
-use super::value::{CpuTimeFields, NS_PER_TICK, cpu_time};
-use crate::model::{Includes, MetricId, Metrics, PROCESS, ProcessState, Value};
+use super::value::{CpuTimeFields, cpu_time};
+use crate::model::{Includes, MetricId, Metrics, NS_PER_TICK, PROCESS, ProcessState, Value};
 
 /// Where records of first threads have the counters of their process.
 #[derive(Debug)]

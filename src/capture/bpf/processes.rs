@@ -9,33 +9,20 @@ use super::super::procfs::parsers::Parsers;
 use super::read::ThreadFacts;
 use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile, ThreadState};
 
-/// The threads of one process, in the order of ids.
-struct ProcessThreads<'t> {
-    threads: &'t mut [ThreadState],
-    facts: &'t mut [ThreadFacts],
-}
-
-/// Divides threads in the order of ids into processes.
-fn processes<'t>(
-    threads: &'t mut [ThreadState],
-    mut facts: &'t mut [ThreadFacts],
-) -> impl Iterator<Item = ProcessThreads<'t>> {
-    threads.chunk_by_mut(|one, other| one.tgid == other.tgid).map(move |threads| {
-        let facts = facts.split_off_mut(..threads.len()).expect("each thread has facts");
-        ProcessThreads { threads, facts }
-    })
-}
-
 /// Completes threads in the order of ids, in all workers.
 pub(super) fn complete(
     context: &CaptureContext,
     threads: &mut [ThreadState],
-    facts: &mut [ThreadFacts],
+    mut facts: &mut [ThreadFacts],
     pool: &ThreadPool,
 ) {
-    in_all_workers(pool, processes(threads, facts), |processes| {
+    let processes = threads.chunk_by_mut(|one, other| one.tgid == other.tgid).map(move |threads| {
+        let facts = facts.split_off_mut(..threads.len()).expect("each thread has facts");
+        (threads, facts)
+    });
+    in_all_workers(pool, processes, |processes| {
         let mut memory = ResidentMemory::new();
-        processes.for_each(|process| process.complete(context, &mut memory));
+        processes.for_each(|(threads, facts)| complete_process(context, &mut memory, threads, facts));
     });
 }
 
@@ -80,14 +67,17 @@ impl ResidentMemory {
     }
 }
 
-impl ProcessThreads<'_> {
-    fn complete(self, context: &CaptureContext, memory: &mut ResidentMemory) {
-        let Self { threads, facts } = self;
-        let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
-        let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
-        let living: Vec<_> = living.collect();
-        let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
-        threads[leader].process = process.map(Box::new);
-        memory.complete(context, &mut threads[leader], &mut facts[leader].resident_bytes);
-    }
+/// Completes the threads of one process, in the order of ids.
+fn complete_process(
+    context: &CaptureContext,
+    memory: &mut ResidentMemory,
+    threads: &mut [ThreadState],
+    facts: &mut [ThreadFacts],
+) {
+    let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
+    let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
+    let living: Vec<_> = living.collect();
+    let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
+    threads[leader].process = process.map(Box::new);
+    memory.complete(context, &mut threads[leader], &mut facts[leader].resident_bytes);
 }

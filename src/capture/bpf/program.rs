@@ -228,7 +228,7 @@ fn copy(assembler: &mut Assembler, column: &RecordColumn) {
     assembler.place(skip);
 }
 
-/// Whether the program may skip it, so that a record must not have what the one before had.
+/// Whether the program may skip the column. If so, the value of the record before must be cleared.
 fn may_be_skipped(column: &RecordColumn) -> bool {
     column.place.copied || !column.place.hops.is_empty()
 }
@@ -237,7 +237,6 @@ fn slots(column: &RecordColumn) -> std::ops::Range<usize> {
     column.slot..column.slot + column.words
 }
 
-/// Offset of a word.
 fn byte(word: usize) -> i16 {
     i16::try_from(8 * word).expect("a record has a few hundred words")
 }

@@ -8,12 +8,12 @@ use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;
 use super::layout::{Field, Layout, ThreadRecord};
 use super::process_counters::{ProcessCounters, ProcessFields};
-use super::value::{CpuTimeFields, MetricField, NS_PER_TICK, ThreadInputs, cpu_time, pages};
+use super::value::{CpuTimeFields, MetricField, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, Name, RESIDENT, ThreadState, printable, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, Name, RESIDENT, ThreadState, printable, read_time,
 };
 
-/// The policies for which the kernel prints the slice (`fair_policy` of kernel/sched/sched.h).
+/// Policies with a slice in procfs (`fair_policy` of kernel/sched/sched.h).
 const FAIR: [&str; 3] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_EXT"];
 
 /// Turns records into threads.
@@ -31,7 +31,6 @@ pub(super) struct RecordReader {
     cpus: HashMap<Box<[u64]>, CpuSet>,
 }
 
-/// A thread as it was read.
 pub(super) struct BpfThread {
     pub(super) state: ThreadState,
     pub(super) facts: ThreadFacts,
@@ -73,7 +72,6 @@ impl RecordReader {
         }
     }
 
-    /// Whether records can have a value of this metric.
     pub(super) fn has(&self, metric: &Metric) -> bool {
         self.metrics.iter().any(|(known, _)| std::ptr::eq(*known, metric))
     }

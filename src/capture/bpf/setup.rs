@@ -43,8 +43,8 @@ impl BpfEngine {
         })
     }
 
-    /// Names of the metrics without values because the verifier refused a field. Where it refused those of
-    /// [`FieldForm::PageCounter`], procfs has the values.
+    /// Names of metrics that have no values because the verifier refused a field. procfs has the values of
+    /// [`FieldForm::PageCounter`] all the same.
     pub(in crate::capture) fn dropped_metrics(&self) -> Vec<String> {
         let paths: Vec<_> =
             self.layout.dropped.iter().map(|&column| self.layout.columns[usize::from(column)].path).collect();
@@ -77,7 +77,7 @@ impl BpfEngine {
     }
 }
 
-/// Calls `body` with the types of this kernel, and with as much locked memory as programs need.
+/// Calls `body` with the types of this kernel, while the limit of locked memory is raised.
 pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, NoBpf>) -> Result<T, NoBpf> {
     obstacle::before_loading()?;
     let bytes = KernelBtf::open().map_err(|error| obstacle::without_types(&error))?;

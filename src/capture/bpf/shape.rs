@@ -48,7 +48,6 @@ impl TypeShape {
     }
 }
 
-/// A member of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StructMember {
     /// Bytes from the start of the structure.
@@ -83,7 +82,6 @@ impl Btf<'_> {
         None
     }
 
-    /// Bytes of a value of a type.
     pub(super) fn size(&self, id: TypeId) -> Option<u32> {
         let (shape, elements) = self.elements(id)?;
         shape.bytes()?.checked_mul(elements)

@@ -3,20 +3,18 @@
 use super::super::procfs::parsers::policy;
 use super::cpu_time::{CpuTime, Printed};
 use super::layout::{Field, ThreadRecord};
-use crate::model::{FieldForm, KernelField, Metric, Shape, Value};
-
-pub(super) use super::super::ticks::NS_PER_TICK;
+use crate::model::{FieldForm, KernelField, Metric, NS_PER_TICK, Shape, Value};
 
 /// Where records have a metric.
 #[derive(Debug)]
 pub(super) struct MetricField {
     pub(super) field: Field,
-    /// The other fields that the form names.
+    /// Further fields that the form names.
     others: Vec<Field>,
     pub(super) form: FieldForm,
 }
 
-/// What the values of a thread have in common.
+/// What several values of a thread depend on.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadInputs {
     /// User and system time, in nanoseconds.
@@ -64,7 +62,7 @@ impl MetricField {
     }
 }
 
-/// The sum of numbers of pages. Some are counted per CPU, and can be below 0 for a moment.
+/// The sum of numbers of pages. A counter per CPU can be below 0 for a moment.
 pub(super) fn pages(mut counters: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let number = |counter: u64| u64::try_from(counter.cast_signed()).unwrap_or(0);
     counters.try_fold(0, |sum: u64, counter| Some(sum.saturating_add(number(counter?))))

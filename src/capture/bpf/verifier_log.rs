@@ -7,7 +7,7 @@ const MAX_CHARACTERS: usize = 300;
 
 /// What a log says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct VerifierRefusal {
     /// The number of the refused instruction. `None` if the program was refused as a whole, for example for an
     /// unreachable instruction.
     pub(super) instruction: Option<usize>,
@@ -15,7 +15,7 @@ pub(super) struct Refusal {
     pub(super) reason: String,
 }
 
-impl Refusal {
+impl VerifierRefusal {
     /// The verifier logs each instruction before it checks it, so the refused one is the last one in the log.
     pub(super) fn parse(log: &str) -> Self {
         let lines: Vec<&str> = log.lines().collect();
@@ -118,19 +118,20 @@ processed 0 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
             (NO_INSTRUCTION_6_12, None, "kernel btf_id 20000000 is not a function"),
         ];
         for (log, instruction, last_line) in cases {
-            let refusal = Refusal::parse(log);
+            let refusal = VerifierRefusal::parse(log);
             assert_eq!(
                 (refusal.instruction, refusal.reason.split("; ").last()),
                 (instruction, Some(last_line)),
                 "{log}"
             );
         }
-        assert_eq!(Refusal::parse(""), Refusal::default());
+        assert_eq!(VerifierRefusal::parse(""), VerifierRefusal::default());
     }
 
     #[test]
     fn a_long_reason_is_cut() {
-        let reason = |line: &str| Refusal::parse(&format!("3: (95) exit\n{}", format!("{line}\n").repeat(100))).reason;
+        let reason =
+            |line: &str| VerifierRefusal::parse(&format!("3: (95) exit\n{}", format!("{line}\n").repeat(100))).reason;
         assert_eq!(reason("why"), "3: (95) exit; why; why");
         assert_eq!(reason(&"é".repeat(400)).chars().count(), MAX_CHARACTERS);
     }

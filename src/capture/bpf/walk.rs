@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::sync::mpsc::{TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -20,24 +20,16 @@ use super::setup::BpfEngine;
 use super::{complete, processes};
 use crate::model::{METRICS, SourceFile, ThreadState};
 
-/// All threads, and how many processes procfs had to read.
-pub(in crate::capture) struct BpfThreads {
-    pub(in crate::capture) read: ReadThreads,
-    pub(in crate::capture) missed_processes: u64,
-}
-
 impl BpfEngine {
-    /// Reads all threads. `pids` are the processes that procfs has listed before.
-    ///
-    /// # Errors
-    /// Errors of the iterator, which visits threads in the order of their ids, so that any process can lack some.
+    /// All threads, and how many processes procfs had to read. `pids` are the processes that procfs has listed before.
+    /// After an error of the iterator, any process can lack threads: it visits them in the order of their ids.
     pub(in crate::capture) fn walk(
         &self,
         context: &CaptureContext,
         facts: &HostParameters,
         pids: &[u32],
         pool: &ThreadPool,
-    ) -> Result<BpfThreads, Errno> {
+    ) -> Result<(ReadThreads, u64), Errno> {
         let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
@@ -54,8 +46,7 @@ impl BpfEngine {
             if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };
         let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
         read.merge(by_procfs);
-        let missed_processes = u64::try_from(processes).unwrap_or(u64::MAX);
-        Ok(BpfThreads { read: read.in_order(), missed_processes })
+        Ok((read.in_order(), u64::try_from(processes).unwrap_or(u64::MAX)))
     }
 
     /// The threads of one pass. Workers parse records while the kernel writes the next ones. A panic loses the threads of
@@ -66,7 +57,7 @@ impl BpfEngine {
         facts: &HostParameters,
         pool: &ThreadPool,
     ) -> Result<Vec<BpfThread>, Errno> {
-        let (parts, queue) = sync_channel(MAX_QUEUED);
+        let (parts, queue) = sync_channel::<Vec<u64>>(MAX_QUEUED);
         let queue = Mutex::new(queue);
         let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
         let new_reader = || RecordReader::new(&self.layout, facts);
@@ -79,7 +70,8 @@ impl BpfEngine {
         pool.in_place_scope(|scope| {
             scope.spawn_broadcast(|_, _| {
                 let mut reader = new_reader();
-                while let Some(words) = next(&queue) {
+                let next = || lock(&queue).recv().ok();
+                while let Some(words) = next() {
                     parse(&mut reader, &words);
                 }
             });
@@ -92,11 +84,6 @@ impl BpfEngine {
         })?;
         Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// The next part of a pass, once it is read.
-fn next(queue: &Mutex<Receiver<Vec<u64>>>) -> Option<Vec<u64>> {
-    lock(queue).recv().ok()
 }
 
 /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
@@ -228,7 +215,7 @@ mod tests {
         let pids = [std::process::id(), u32::MAX >> 1];
         in_context("/proc".as_ref(), |context| {
             let context = CaptureContext { tree: Tree::Live, ..context.clone() };
-            let BpfThreads { read, missed_processes } =
+            let (read, missed_processes) =
                 engine.walk(&context, &HostParameters::default(), &pids, &workers(2)).unwrap();
             assert!(read.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
             let ghosts = context.tally.lock().parse.ghosts;

@@ -13,7 +13,7 @@ use crate::model::{
 
 /// Reads a cgroup: each value from the first file that has it.
 pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> CgroupStats {
-    let mut files = Files { host, mounts, cgroup, texts: HashMap::new() };
+    let mut files = CgroupFiles { host, mounts, cgroup, texts: HashMap::new() };
     let mut stats = CgroupStats::default();
     fill(CGROUP_CPU, &mut stats.cpu, &mut files);
     fill(CGROUP_MEMORY, &mut stats.memory, &mut files);
@@ -26,7 +26,7 @@ pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> Cgrou
     stats
 }
 
-fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut R, files: &mut Files<'_>) {
+fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut R, files: &mut CgroupFiles<'_>) {
     for field in table {
         let value = field.source.iter().find_map(|file| files.value(file));
         // A malformed value is absent.
@@ -37,7 +37,7 @@ fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut
 type Devices = BTreeMap<String, CgroupDeviceStats>;
 
 /// The files of one cgroup in all hierarchies, each read once.
-struct Files<'m> {
+struct CgroupFiles<'m> {
     host: &'m HostFiles<'m>,
     mounts: &'m Mounts,
     cgroup: &'m str,
@@ -45,7 +45,7 @@ struct Files<'m> {
     texts: HashMap<(Option<&'static str>, &'static str), Option<Vec<u8>>>,
 }
 
-impl Files<'_> {
+impl CgroupFiles<'_> {
     fn text(&mut self, controller: Option<&'static str>, file: &'static str) -> Option<&[u8]> {
         let read = || {
             let directory = match controller {
@@ -149,7 +149,6 @@ fn devices(text: &[u8]) -> Devices {
     devices.collect()
 }
 
-/// `key=number`.
 fn key_and_number(word: &[u8]) -> Option<(&[u8], u64)> {
     let equals = memchr::memchr(b'=', word)?;
     Some((&word[..equals], unsigned(&word[equals + 1..])?))

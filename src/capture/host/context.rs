@@ -30,7 +30,7 @@ impl BootConstants {
     pub(crate) fn read(files: &HostFiles<'_>) -> Self {
         let is_live = files.roots.tree() == Tree::Live;
         let kernel = |name: &str| files.line_of_procfs(&format!("sys/kernel/{name}"));
-        let cpuinfo = Table::read(files, "cpuinfo");
+        let cpuinfo = KeyedLines::read(files, "cpuinfo");
         let kernel_release = kernel("osrelease");
         let boot = if is_live { Path::new("/boot") } else { Path::new("") };
         let kconfig = Kconfig::read(files, boot, kernel_release.as_deref());
@@ -98,7 +98,7 @@ impl BootConstants {
 /// Reads the host's context. A file that cannot be read leaves its field absent.
 pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants) -> HostContext {
     let thp = |name: &str| files.line_of_sysfs(&format!("kernel/mm/transparent_hugepage/{name}"));
-    let meminfo = Table::read(files, "meminfo");
+    let meminfo = KeyedLines::read(files, "meminfo");
     let schedstats = switch(files, "sched_schedstats").unwrap_or_else(|| boot.without_sysctl("SCHEDSTATS"));
     let delays = switch(files, "task_delayacct").unwrap_or_else(|| boot.delay_accounting_without_sysctl());
     let online_cpus = listed(files, "cpu");
@@ -193,9 +193,9 @@ fn tunables(files: &HostFiles<'_>) -> Option<BTreeMap<String, String>> {
 }
 
 /// A file of `key : value` lines.
-struct Table(BTreeMap<String, String>);
+struct KeyedLines(BTreeMap<String, String>);
 
-impl Table {
+impl KeyedLines {
     /// Reads the file; the first line of a key counts.
     fn read(files: &HostFiles<'_>, name: &str) -> Self {
         let text = files.line_of_procfs(name).unwrap_or_default();

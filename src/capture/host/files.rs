@@ -26,7 +26,7 @@ impl<'r> HostFiles<'r> {
 
     /// Whether there was a descriptor for every file so far.
     pub(crate) fn check_descriptors(&self) -> Result<(), CaptureError> {
-        self.lacking.get().map_or(Ok(()), |&errno| Err(CaptureError::NoDescriptors { errno }))
+        self.lacking.get().map_or(Ok(()), |&errno| Err(CaptureError::NoDescriptors(errno)))
     }
 
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {

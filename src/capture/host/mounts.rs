@@ -34,7 +34,7 @@ impl Mounts {
         let roots = files.roots;
         let text = files.read(&roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
-        for line in printable(&text).lines().filter_map(Line::parse) {
+        for line in printable(&text).lines().filter_map(MountLine::parse) {
             match line.file_system {
                 "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
                 "cgroup" => mounts.legacy.push((line.options().map(str::to_owned).collect(), line.mount(&roots.sysfs))),
@@ -91,7 +91,7 @@ impl Mount {
 }
 
 /// The relevant fields of a line of mountinfo.
-struct Line<'l> {
+struct MountLine<'l> {
     root: PathBuf,
     point: PathBuf,
     file_system: &'l str,
@@ -99,7 +99,7 @@ struct Line<'l> {
     super_options: &'l str,
 }
 
-impl<'l> Line<'l> {
+impl<'l> MountLine<'l> {
     fn parse(line: &'l str) -> Option<Self> {
         let (front, back) = line.split_once(" - ")?;
         let mut fields = front.split(' ').skip(3).map(unescaped);

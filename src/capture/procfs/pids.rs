@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::CaptureError;
-use super::folder::Folder;
+use super::folder::{Folder, is_gone};
 use super::text;
 use crate::model::ThreadId;
 
@@ -19,11 +19,12 @@ pub(in crate::capture) fn to_capture(path: &Path, procfs: &Folder, chosen: &[u32
     pids.sort_unstable();
     pids.dedup();
     for &pid in chosen {
-        let opened = procfs.folder(&pid.to_string());
-        let folder = opened.map_err(|errno| CaptureError::of_process(pid, path, errno))?;
-        match process_of(&folder) {
-            Some(tgid) if tgid != pid => return Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid })),
-            _ => {}
+        let folder = procfs.folder(&pid.to_string()).map_err(|errno| match is_gone(errno) {
+            true => CaptureError::NoSuchProcess(pid, path.to_owned()),
+            false => CaptureError::NoAccess(pid, path.to_owned(), errno),
+        })?;
+        if let Some(tgid) = process_of(&folder).filter(|&tgid| tgid != pid) {
+            return Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid }));
         }
     }
     Ok(pids)

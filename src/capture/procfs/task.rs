@@ -16,20 +16,20 @@ use crate::sys::affinity;
 /// Reads threads, with the buffers and parsers of one worker.
 #[derive(Default)]
 pub(crate) struct Reader {
-    input: Input,
+    input: ThreadInput,
     parsers: Parsers,
     cpu_mask: Vec<u64>,
 }
 
 /// Reads all files into one buffer.
 #[derive(Default)]
-struct Input {
+struct ThreadInput {
     buffer: Vec<u8>,
     /// Failures of the current thread: they count only if it is still alive at the end.
     failures: Vec<(SourceFile, Errno)>,
 }
 
-impl Input {
+impl ThreadInput {
     fn read(&mut self, files: &mut Numbered<'_>, file: SourceFile) -> Option<&[u8]> {
         let Self { buffer, failures } = self;
         files.read(file.name(), buffer).map_err(|errno| failures.push((file, errno))).ok()

@@ -73,33 +73,16 @@ pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// A field of `stat` with its number in proc_pid_stat(5).
+type NumberedField<'t> = (u8, &'t [u8]);
+
 /// Splits a text of `stat` into the name and the fields from field 3 on. The name ends at the last `)`,
 /// because it may contain `)` itself.
-pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], Fields<'_>)> {
+pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], impl Iterator<Item = NumberedField<'_>>)> {
     let name = memchr(b'(', text)? + 1;
     let end = memrchr(b')', text).filter(|&end| end >= name)?;
-    Some((&text[name..end], Fields { rest: text[end + 1..].trim_ascii(), number: 3 }))
-}
-
-/// Numbered fields, separated by blanks.
-pub(in crate::capture) struct Fields<'t> {
-    rest: &'t [u8],
-    number: u8,
-}
-
-impl<'t> Iterator for Fields<'t> {
-    type Item = (u8, &'t [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let end = memchr(b' ', self.rest).unwrap_or(self.rest.len());
-        let field = (self.number, &self.rest[..end]);
-        self.rest = self.rest.get(end + 1..).unwrap_or_default();
-        self.number = self.number.saturating_add(1);
-        Some(field)
-    }
+    let fields = text[end + 1..].trim_ascii().split(|&byte| byte == b' ');
+    Some((&text[name..end], (3..=u8::MAX).zip(fields.take_while(|field| !field.is_empty()))))
 }
 
 /// The value of a metric in kernel text, by the metric's shape. A time with a point is a
@@ -124,10 +107,10 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
 pub(in crate::capture) struct Keyed {
     known: HashMap<&'static [u8], &'static Metric>,
     /// By line; `None` for lines that are not remembered.
-    seen: Vec<Option<Line>>,
+    seen: Vec<Option<SeenLine>>,
 }
 
-struct Line {
+struct SeenLine {
     key: Box<[u8]>,
     metric: Option<&'static Metric>,
 }
@@ -175,7 +158,7 @@ impl Keyed {
     fn remember(&mut self, number: usize, key: &[u8], metric: Option<&'static Metric>) {
         if number < 256 && key.len() <= 64 {
             self.seen.resize_with(self.seen.len().max(number + 1), || None);
-            self.seen[number] = Some(Line { key: key.into(), metric });
+            self.seen[number] = Some(SeenLine { key: key.into(), metric });
         }
     }
 }

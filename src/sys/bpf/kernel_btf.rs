@@ -16,10 +16,7 @@ const MAX_SIZE: usize = 256 << 20;
 
 /// The kernel's type information in the BPF Type Format, as bytes.
 #[derive(Debug)]
-pub(crate) struct KernelBtf(Bytes);
-
-#[derive(Debug)]
-enum Bytes {
+pub(crate) enum KernelBtf {
     Mapped(SharedMemory),
     Read(Vec<u8>),
 }
@@ -35,8 +32,8 @@ impl KernelBtf {
         let size = usize::try_from(file.metadata()?.len()).ok().filter(|&size| size <= MAX_SIZE);
         let size = size.ok_or_else(|| io::Error::other(format!("larger than {} MiB", MAX_SIZE >> 20)))?;
         match SharedMemory::new(file.as_fd(), 0, size, Access::Constant) {
-            Ok(mapping) => Ok(Self(Bytes::Mapped(mapping))),
-            Err(_) => read(file, size).map(|bytes| Self(Bytes::Read(bytes))),
+            Ok(mapping) => Ok(Self::Mapped(mapping)),
+            Err(_) => read(file, size).map(Self::Read),
         }
     }
 }
@@ -52,11 +49,11 @@ impl Deref for KernelBtf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.0 {
+        match self {
             // SAFETY: the range is mapped while `self` exists. The file is in sysfs, where it is a constant part of
             // the kernel: it neither changes nor gets shorter.
-            Bytes::Mapped(mapping) => unsafe { std::slice::from_raw_parts(mapping.address(), mapping.length()) },
-            Bytes::Read(bytes) => bytes,
+            Self::Mapped(mapping) => unsafe { std::slice::from_raw_parts(mapping.start(), mapping.length) },
+            Self::Read(bytes) => bytes,
         }
     }
 }

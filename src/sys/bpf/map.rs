@@ -1,6 +1,6 @@
 //! Maps: memory that programs share with this process.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
@@ -38,7 +38,7 @@ pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
 /// 5.19, system calls about maps do.
 #[derive(Debug)]
 pub(crate) struct Counter {
-    map: OwnedFd,
+    pub(crate) map: OwnedFd,
     value: SharedMemory,
 }
 
@@ -51,13 +51,7 @@ impl Counter {
 
     pub(crate) fn value(&self) -> u64 {
         // SAFETY: the mapping starts at a page with the array's only element, which programs change atomically.
-        unsafe { &*self.value.address().cast::<AtomicU64>() }.load(Ordering::Relaxed)
-    }
-}
-
-impl AsFd for Counter {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        unsafe { &*self.value.start().cast::<AtomicU64>() }.load(Ordering::Relaxed)
     }
 }
 
@@ -75,7 +69,7 @@ mod tests {
             Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
         };
         assert_eq!(counter.value(), 0);
-        let flags = fcntl(&counter, FcntlArg::F_GETFD).unwrap();
+        let flags = fcntl(&counter.map, FcntlArg::F_GETFD).unwrap();
         assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
     }
 

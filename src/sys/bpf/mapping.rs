@@ -20,9 +20,9 @@ pub(super) enum Access {
 
 /// A range of a file in memory, until it is dropped.
 #[derive(Debug)]
-pub(super) struct SharedMemory {
+pub(crate) struct SharedMemory {
     address: NonNull<u8>,
-    length: usize,
+    pub(super) length: usize,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread; whoever reads it orders accesses itself.
@@ -47,13 +47,9 @@ impl SharedMemory {
         Ok(Self { address: NonNull::new(address.cast()).ok_or(Errno::EFAULT)?, length })
     }
 
-    /// The first byte; valid for [`Self::length`] bytes.
-    pub(super) fn address(&self) -> *mut u8 {
+    /// The first byte; valid for `length` bytes.
+    pub(super) fn start(&self) -> *mut u8 {
         self.address.as_ptr()
-    }
-
-    pub(super) fn length(&self) -> usize {
-        self.length
     }
 }
 

@@ -1,7 +1,7 @@
 //! A ring buffer that programs write records to and this process maps, as in
 //! `Documentation/bpf/ringbuf.rst` and `kernel/bpf/ringbuf.c`.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use nix::errno::Errno;
@@ -27,7 +27,7 @@ pub(crate) struct Ring {
     page: usize,
     /// A power of two.
     size: usize,
-    map: OwnedFd,
+    pub(crate) map: OwnedFd,
 }
 
 impl Ring {
@@ -85,16 +85,16 @@ impl Ring {
         let place = self.place(position) & !7;
         // SAFETY: the place is below `page + size`, so it is in the mapping with more than a header behind it,
         // and aligned; the kernel accesses it atomically too.
-        unsafe { &*self.producer.address().add(place).cast::<AtomicU32>() }
+        unsafe { &*self.producer.start().add(place).cast::<AtomicU32>() }
     }
 
     /// The bytes behind a header. `length` is at most `size`.
     fn record(&self, position: usize, length: usize) -> &[u8] {
         let place = self.place(position) & !7;
-        assert!(place + HEADER + length <= self.producer.length(), "a record is inside of the ring");
+        assert!(place + HEADER + length <= self.producer.length, "a record is inside of the ring");
         // SAFETY: the range is in the mapping, by the assertion. Programs write there again only after the
         // reader's position is behind it, which changes after the borrow ends.
-        unsafe { std::slice::from_raw_parts(self.producer.address().add(place + HEADER), length) }
+        unsafe { std::slice::from_raw_parts(self.producer.start().add(place + HEADER), length) }
     }
 }
 
@@ -106,17 +106,11 @@ fn acquire<T>(relaxed_load: impl FnOnce() -> T) -> T {
     value
 }
 
-impl AsFd for Ring {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
-    }
-}
-
 /// The `unsigned long` at the start of a mapping.
 fn position(mapping: &SharedMemory) -> &AtomicUsize {
     // SAFETY: a mapping has at least one page and starts at a page; the kernel accesses it atomically too.
     // Nothing stores to the read-only one.
-    unsafe { &*mapping.address().cast::<AtomicUsize>() }
+    unsafe { &*mapping.start().cast::<AtomicUsize>() }
 }
 
 #[cfg(test)]

@@ -46,10 +46,7 @@ pub(crate) struct Taskstats {
 }
 
 impl Taskstats {
-    /// Opens the socket and finds the family.
-    ///
-    /// # Errors
-    /// `ENOENT` if the kernel has no taskstats; errors of socket calls.
+    /// Opens the socket and finds the family. `ENOENT` if the kernel has no taskstats.
     pub(crate) fn open() -> Result<Self, Errno> {
         let socket = NlSocket::connect(NlFamily::Generic, None, Groups::empty()).map_err(|error| errno(&error))?;
         // SAFETY: the descriptor is the socket's, which outlives the borrow.

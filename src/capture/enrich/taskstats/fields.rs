@@ -1,6 +1,6 @@
 //! Fields of `struct taskstats`, by the version and the length that the kernel gives.
 
-use crate::model::{Built, HostContext, METRICS, Metrics, Switch, TaskstatsFamily, TaskstatsField, Value};
+use crate::model::{Built, HostContext, METRICS, Switch, TaskstatsFamily, TaskstatsField, ThreadState, Value};
 
 /// The families of fields that the kernel counts.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +22,13 @@ impl CountedFamilies {
         Self { cpu: is_built, delay, watermarks }
     }
 
-    fn covers(self, family: TaskstatsFamily, threads: Threads) -> bool {
+    fn covers(self, family: TaskstatsFamily, thread: &ThreadState) -> bool {
         match family {
             TaskstatsFamily::Cpu => self.cpu,
             TaskstatsFamily::Delay => self.delay,
-            TaskstatsFamily::Watermark => self.watermarks && threads == Threads::User,
+            TaskstatsFamily::Watermark => self.watermarks && !thread.kernel_thread,
         }
     }
-}
-
-/// Whether the thread of a struct has user memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    User,
-    Kernel,
 }
 
 /// Size of the struct in version 15 (Linux 6.14), which has maxima and minima beside their totals. All other
@@ -45,7 +38,7 @@ const BESIDE_BYTES: usize = 560;
 /// Reads fields from any bytes.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(stats: &[u8]) {
-    fill(stats, CountedFamilies::ALL, Threads::User, &mut Metrics::default());
+    fill(stats, CountedFamilies::ALL, &mut ThreadState::default());
 }
 
 pub(crate) fn version(stats: &[u8]) -> Option<u16> {
@@ -53,12 +46,12 @@ pub(crate) fn version(stats: &[u8]) -> Option<u16> {
 }
 
 /// Stores the values of the metrics that are read from the struct.
-pub(crate) fn fill(stats: &[u8], counted: CountedFamilies, threads: Threads, metrics: &mut Metrics) {
+pub(crate) fn fill(stats: &[u8], counted: CountedFamilies, thread: &mut ThreadState) {
     for metric in METRICS {
-        let Some(field) = metric.taskstats().filter(|field| counted.covers(field.family, threads)) else { continue };
+        let Some(field) = metric.taskstats().filter(|field| counted.covers(field.family, thread)) else { continue };
         if let Some(value) = value(stats, field) {
             // A number that the metric cannot hold is absent.
-            let _ = metric.set(metrics, value);
+            let _ = metric.set(&mut thread.metrics, value);
         }
     }
 }
@@ -113,6 +106,7 @@ fn beside(at: u16) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Metrics;
 
     /// A struct of that version and length in which the u64 at offset n is n + 1.
     fn numbered(version: u16, length: usize) -> Vec<u8> {
@@ -121,10 +115,14 @@ mod tests {
         bytes
     }
 
-    fn filled(version: u16, length: usize) -> Metrics {
-        let mut metrics = Metrics::default();
-        fill(&numbered(version, length), CountedFamilies::ALL, Threads::User, &mut metrics);
-        metrics
+    fn filled_from(stats: &[u8], counted: CountedFamilies, kernel_thread: bool) -> Box<Metrics> {
+        let mut thread = ThreadState { kernel_thread, ..ThreadState::default() };
+        fill(stats, counted, &mut thread);
+        thread.metrics
+    }
+
+    fn filled(version: u16, length: usize) -> Box<Metrics> {
+        filled_from(&numbered(version, length), CountedFamilies::ALL, false)
     }
 
     fn stored(metrics: &Metrics, name: &str) -> Option<u64> {
@@ -199,29 +197,28 @@ mod tests {
         assert_eq!(stored(&filled(16, 440), "cpu_delay_max_ns"), Some(433));
         assert_eq!(stored(&filled(16, 440), "cpu_delay_min_ns"), None);
         assert_eq!(present(&filled(16, 8)), 0);
-        fill(&[1], CountedFamilies::ALL, Threads::User, &mut Metrics::default());
+        filled_from(&[1], CountedFamilies::ALL, false);
     }
 
     #[test]
     fn a_family_that_the_kernel_does_not_keep_is_absent_not_zero() {
-        let with = |counted, threads| {
-            let mut metrics = Metrics::default();
-            fill(&[16, 0].into_iter().chain([0; 558]).collect::<Vec<u8>>(), counted, threads, &mut metrics);
+        let with = |counted, kernel_thread| {
+            let zeros: Vec<u8> = [16, 0].into_iter().chain([0; 558]).collect();
+            let metrics = filled_from(&zeros, counted, kernel_thread);
             (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
-        assert_eq!(with(CountedFamilies::ALL, Threads::User), (zero, zero, None, None));
-        assert_eq!(with(CountedFamilies::ALL, Threads::Kernel), (zero, zero, None, None));
+        assert_eq!(with(CountedFamilies::ALL, false), (zero, zero, None, None));
+        assert_eq!(with(CountedFamilies::ALL, true), (zero, zero, None, None));
         let off = CountedFamilies { delay: false, watermarks: false, ..CountedFamilies::ALL };
-        assert_eq!(with(off, Threads::User), (zero, None, None, None));
+        assert_eq!(with(off, false), (zero, None, None, None));
     }
 
     #[test]
     fn an_exiting_process_has_no_marks_rather_than_marks_of_zero() {
         let mut stats = numbered(16, 560);
         stats[200..216].fill(0);
-        let mut metrics = Metrics::default();
-        fill(&stats, CountedFamilies::ALL, Threads::User, &mut metrics);
+        let metrics = filled_from(&stats, CountedFamilies::ALL, false);
         assert_eq!((metrics.hiwater_rss_bytes, metrics.hiwater_vm_bytes), (None, None));
     }
 
@@ -229,8 +226,7 @@ mod tests {
     fn watermarks_saturate() {
         let mut stats = numbered(16, 560);
         stats[200..208].fill(0xff);
-        let mut metrics = Metrics::default();
-        fill(&stats, CountedFamilies::ALL, Threads::User, &mut metrics);
+        let metrics = filled_from(&stats, CountedFamilies::ALL, false);
         assert_eq!(stored(&metrics, "hiwater_rss_bytes"), Some(u64::MAX));
     }
 
@@ -251,12 +247,10 @@ mod tests {
             assert_eq!(counted(delayacct, None), [cpu, delay, true], "{delayacct:?}");
             assert_eq!(counted(delayacct, Some(Built::Off)), [cpu, delay, false], "{delayacct:?}");
         }
-        let peak = |counted, threads| {
-            let mut metrics = Metrics::default();
-            fill(&numbered(16, 560), counted, threads, &mut metrics);
-            metrics.hiwater_rss_bytes.is_some()
+        let peak = |counted, kernel_thread| {
+            filled_from(&numbered(16, 560), counted, kernel_thread).hiwater_rss_bytes.is_some()
         };
-        assert!(peak(CountedFamilies::ALL, Threads::User) && !peak(CountedFamilies::ALL, Threads::Kernel));
-        assert!(!peak(CountedFamilies { watermarks: false, ..CountedFamilies::ALL }, Threads::User));
+        assert!(peak(CountedFamilies::ALL, false) && !peak(CountedFamilies::ALL, true));
+        assert!(!peak(CountedFamilies { watermarks: false, ..CountedFamilies::ALL }, false));
     }
 }

@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 pub(crate) use self::fields::CountedFamilies;
 #[cfg(fuzzing)]
 pub(crate) use self::fields::fuzz;
-use self::fields::{Threads, fill, version};
+use self::fields::{fill, version};
 use super::super::context::{CaptureContext, in_all_workers};
 use super::super::tally::{Tally, stored};
 use crate::model::{TaskstatsSummary, ThreadState};
@@ -38,8 +38,7 @@ fn read_batch(socket: &mut Taskstats, threads: &mut [ThreadState], counted: Coun
 /// Stores the fields of an answer, and counts it.
 fn store(thread: &mut ThreadState, answer: Result<&[u8], Errno>, counted: CountedFamilies, tally: &Tally) {
     if let Ok(stats) = answer {
-        let kind = if thread.kernel_thread { Threads::Kernel } else { Threads::User };
-        fill(stats, counted, kind, &mut thread.metrics);
+        fill(stats, counted, thread);
     }
     let mut counts = tally.lock();
     let summary = counts.taskstats.get_or_insert_default();
