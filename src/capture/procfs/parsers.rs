@@ -15,7 +15,7 @@ const STAT_FIELDS: usize = 53;
 
 /// Data of `stat` other than metrics.
 #[derive(Default)]
-pub(super) struct Stat {
+pub(super) struct ThreadStat {
     /// `None` if `comm` must be read instead.
     pub(super) comm: Option<Name>,
     /// In `USER_HZ` ticks since boot.
@@ -90,8 +90,8 @@ impl Parsers {
         name
     }
 
-    pub(super) fn stat(&mut self, text: &[u8], metrics: &mut Metrics) -> Stat {
-        let mut stat = Stat::default();
+    pub(super) fn stat(&mut self, text: &[u8], metrics: &mut Metrics) -> ThreadStat {
+        let mut stat = ThreadStat::default();
         let Some((name, fields)) = text::stat(text) else { return stat };
         // Kernels before 4.18 escape the name here, but not in `comm`.
         if memchr::memchr(b'\\', name).is_none() {
