@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pools_whose_names_are_hexadecimal_digits_became_one_group() {
+    fn pools_whose_names_are_hexadecimal_digits_stay_apart() {
         assert_eq!(keys(["db01", "db02", "abcd1", "abcd2"]), ["db{N}", "db{N}", "abcd{N}", "abcd{N}"]);
         assert_eq!(keys(["db9", "db10", "fee1-a"]), ["db{N}", "db{N}", "fee1-a"]);
         assert_eq!(keys(["12ab", "34ab", "5ab"]), ["{N}ab", "{N}ab", "{N}ab"]);

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arabic_letter_mark_got_through() {
+    fn an_arabic_letter_mark_is_escaped() {
         assert_eq!(escaped("a\u{61c}b"), "a\\u{61c}b");
     }
 }

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_of_rates_did_not_carry_into_the_next_unit() {
+    fn rounding_of_rates_carries_into_the_next_unit() {
         for (rate, unit, text) in [
             (999.4, Unit::CountPerSecond, "999"),
             (999.6, Unit::CountPerSecond, "1.00K"),

@@ -572,7 +572,7 @@ fn a_full_disk_does_not_lose_the_result() {
 }
 
 #[test]
-fn a_closed_pipe_hid_the_status_of_a_recorded_command() {
+fn a_closed_pipe_does_not_hide_the_status_of_a_recorded_command() {
     let lab = Lab::new(User::Current);
     for options in [&[][..], &["-o", "w"]] {
         let (reader, writer) = nix::unistd::pipe().unwrap();

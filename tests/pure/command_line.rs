@@ -230,7 +230,7 @@ fn a_terminal_is_filled_and_not_overrun() {
 }
 
 #[test]
-fn record_wrote_a_compressed_file_to_a_terminal() {
+fn record_writes_no_compressed_file_to_a_terminal() {
     let command = format!("{} record --engine procfs -d 1ms -o -", env!("CARGO_BIN_EXE_ctprof"));
     let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(out) = out else { return skipped(Missing::Tool("script")) };
@@ -239,7 +239,7 @@ fn record_wrote_a_compressed_file_to_a_terminal() {
 }
 
 #[test]
-fn no_color_0_did_not_disable_color() {
+fn no_color_0_disables_color() {
     let command = format!("{} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "0").stdin(Stdio::null());

@@ -89,7 +89,7 @@ mod header {
     }
 
     #[test]
-    fn a_file_without_an_engine_had_an_empty_one() {
+    fn a_file_without_an_engine_has_none() {
         let engine = |capture: Value| {
             let side = snapshot(&json!({"capture": capture}), &[]);
             let sides = compare(&side, &side, &Options::default()).header.unwrap().sides;

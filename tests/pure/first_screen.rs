@@ -132,7 +132,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
 }
 
 #[test]
-fn columns_of_idle_groups_were_said_to_have_no_data() {
+fn columns_of_idle_groups_are_not_said_to_lack_data() {
     let files = Files::new();
     let idle = || process(5, "idle", 1, &with(ran(3, 1), &json!({"read_bytes": 7})));
     let [before, after] = files.pair(&[idle()], &[idle()]);
@@ -274,7 +274,7 @@ fn two_captures_that_are_no_window_are_a_usage_error_that_says_why() {
 }
 
 #[test]
-fn a_wall_clock_that_was_set_back_made_the_difference_one_of_totals() {
+fn a_wall_clock_that_is_set_back_does_not_prevent_a_window() {
     let files = Files::new();
     let capture = |second: u64| json!({"capture": {"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND}});
     let a = files.file("a", &snapshot(10, &[process(5, "loop", 1, &ran(10, 0))], &capture(10)));
@@ -295,7 +295,7 @@ fn a_thread_named_like_exited_work_is_a_group_of_threads() {
 }
 
 #[test]
-fn a_thread_named_like_exited_work_took_its_line() {
+fn a_thread_named_like_exited_work_has_a_line_of_its_own() {
     let files = Files::new();
     let threads = |run, children| {
         let named = json!({"tid": 6, "comm": "exited children"});
@@ -309,7 +309,7 @@ fn a_thread_named_like_exited_work_took_its_line() {
 }
 
 #[test]
-fn totals_of_the_overview_did_not_say_which_threads_they_lack() {
+fn totals_of_the_overview_say_which_threads_they_lack() {
     let events = |csw: u64| json!({"voluntary_csw": csw, "nonvoluntary_csw": 0});
     let threads = [
         process(5, "app", 0, &with(with(ran(10, 0), &events(7)), &json!({"read_bytes": 4096, "block_sum": 5}))),
@@ -332,7 +332,7 @@ fn totals_of_the_overview_did_not_say_which_threads_they_lack() {
 }
 
 #[test]
-fn snapshots_of_one_boot_without_its_uptime_were_not_compared() {
+fn snapshots_of_one_boot_without_its_uptime_are_compared() {
     let files = Files::new();
     let of = |name, second, run| {
         let host = json!({"boot_id": "b"});
@@ -343,7 +343,7 @@ fn snapshots_of_one_boot_without_its_uptime_were_not_compared() {
 }
 
 #[test]
-fn processes_that_only_one_capture_looked_at_seemed_to_exit_or_to_be_missed() {
+fn processes_that_only_one_capture_looked_at_are_neither_exited_nor_missed() {
     let files = Files::new();
     let of = |name, second, threads: &[Value], pids: Value| {
         files.file(name, &snapshot(second, threads, &json!({"capture": {"options": {"pids": pids}}})))

@@ -156,7 +156,7 @@ fn a_gate_that_makes_no_sense_is_a_usage_error_before_files_are_read() {
 }
 
 #[test]
-fn a_closed_pipe_hid_a_failed_gate() {
+fn a_closed_pipe_does_not_hide_a_failed_gate() {
     let sides = slower();
     let shell = |redirect: &str| {
         let script = format!("\"$0\" compare a b -f json --fail-on 'run>10%' {redirect}");
@@ -170,7 +170,7 @@ fn a_closed_pipe_hid_a_failed_gate() {
 }
 
 #[test]
-fn a_failed_gate_hid_that_the_report_was_not_written() {
+fn a_failed_gate_does_not_hide_that_the_report_was_not_written() {
     let sides = slower();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     command.args(["compare", "a", "b", "--fail-on", "run>10%"]).current_dir(sides.0.path());

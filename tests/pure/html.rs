@@ -308,7 +308,7 @@ fn runs_have_verdicts_intervals_and_gates() {
 }
 
 #[test]
-fn rounding_of_rates_did_not_carry_into_the_next_unit() {
+fn rounding_of_rates_carries_into_the_next_unit() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let [before, after] = [(1000, 0), (1001, 999_999)].map(|(second, switches)| {

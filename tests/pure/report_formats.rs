@@ -39,7 +39,7 @@ const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-
 const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-b.ctprof.zst");
 
 #[test]
-fn children_were_indented_under_the_wrong_cgroup_when_their_parents_row_was_hidden() {
+fn children_stand_under_their_cgroup_even_if_its_row_is_hidden() {
     let files = Snapshots::new();
     let side = |name: &str, faults: u64| {
         let of = |tid, tgid: u32, comm: &str, cgroup: &str, minflt: u64| {
@@ -62,7 +62,7 @@ fn children_were_indented_under_the_wrong_cgroup_when_their_parents_row_was_hidd
 }
 
 #[test]
-fn a_process_of_one_kind_of_threads_was_two_lines() {
+fn a_process_of_one_kind_of_threads_is_one_line() {
     let files = Snapshots::new();
     let pool = |tid: u32| {
         thread(tid, "worker", json!({"tgid": 10, "pcomm": "web", "comm": format!("worker-{tid}"), "minflt": 9}))
@@ -79,7 +79,7 @@ fn a_process_of_one_kind_of_threads_was_two_lines() {
 }
 
 #[test]
-fn a_tree_was_sorted_by_names_whatever_was_asked_for() {
+fn a_tree_is_sorted_as_asked() {
     let files = Snapshots::new();
     let of = |tid, cgroup: &str, name: &str, ns: u64| thread(tid, name, json!({"cgroup": cgroup, "run_time_ns": ns}));
     let threads = [of(1, "/a", "small", 1), of(2, "/b", "medium", 50), of(3, "/c", "x", 5), of(4, "/c", "hog", 9000)];
@@ -91,7 +91,7 @@ fn a_tree_was_sorted_by_names_whatever_was_asked_for() {
 }
 
 #[test]
-fn a_section_asked_for_twice_was_shown_twice() {
+fn a_section_asked_for_twice_is_shown_once() {
     let page = printed(&["show", OLD, "--sections", "io-stat,io-stat,primary", "-n", "1"]);
     assert_eq!(page.matches("io-stat").count(), 1, "{page}");
 }
@@ -124,7 +124,7 @@ fn a_heap_that_went_from_freed_to_allocated_is_ranked_by_its_whole_change() {
 }
 
 #[test]
-fn derived_values_did_not_say_that_their_inputs_were_partial() {
+fn derived_values_say_that_their_inputs_are_partial() {
     let files = Snapshots::new();
     let whole = json!({"run_time_ns": 30, "wait_time_ns": 10});
     let path = files.with("s", &[thread(1, "app", whole), thread(2, "app", json!({"run_time_ns": 5}))]);
@@ -135,7 +135,7 @@ fn derived_values_did_not_say_that_their_inputs_were_partial() {
 }
 
 #[test]
-fn cgroup_and_smaps_rows_had_a_coverage_of_zero() {
+fn cgroup_and_smaps_rows_have_a_coverage() {
     let rows = rows(&["compare", OLD, NEW, "-g", "cgroup", "--sections", "cgroup-stats,smaps-rollup"]);
     for section in ["cgroup-stats", "smaps-rollup"] {
         assert!(rows.iter().any(|row| row["section"] == section), "{section}");
@@ -148,7 +148,7 @@ fn cgroup_and_smaps_rows_had_a_coverage_of_zero() {
 }
 
 #[test]
-fn lists_of_one_side_printed_zeros() {
+fn lists_of_one_side_print_no_zeros() {
     let files = Snapshots::new();
     let old = files.with("old", &[thread(1, "stays", json!({"minflt": 1}))]);
     let new = files
@@ -160,7 +160,7 @@ fn lists_of_one_side_printed_zeros() {
 }
 
 #[test]
-fn a_snapshot_compared_with_itself_did_not_count_what_is_unchanged() {
+fn a_snapshot_compared_with_itself_counts_what_is_unchanged() {
     let page = printed(&["compare", "--long", OLD, OLD]);
     assert!(page.contains("no change: primary ") && page.contains(" unchanged, "), "{page}");
     assert!(page.contains("the snapshots are identical"), "{page}");
@@ -197,7 +197,7 @@ fn on_terminal(columns: u16, args: &str) -> Option<String> {
 }
 
 #[test]
-fn a_report_on_standard_error_had_the_limits_of_standard_output() {
+fn a_report_on_standard_error_has_its_own_limits() {
     let record = "record --engine procfs --long --unchanged -- true";
     let Some(page) = on_terminal(80, &format!("{record} > /dev/null")) else { return skipped(Missing::Tool("script")) };
     assert!(page.contains("more rows (show with --limit 0)"), "{page}");
@@ -206,7 +206,7 @@ fn a_report_on_standard_error_had_the_limits_of_standard_output() {
 }
 
 #[test]
-fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
+fn the_groups_of_markdown_do_not_depend_on_the_height_of_the_terminal() {
     let args = format!("show {OLD} -g comm-exact --format markdown");
     let Some(page) = on_terminal(80, &args) else { return skipped(Missing::Tool("script")) };
     let words: Vec<&str> = args.split(' ').collect();
@@ -215,7 +215,7 @@ fn the_groups_of_markdown_depended_on_the_height_of_the_terminal() {
 }
 
 #[test]
-fn names_of_metrics_were_cut_at_80_columns() {
+fn names_of_metrics_are_whole_at_80_columns() {
     let Some(page) = on_terminal(80, "metrics") else { return skipped(Missing::Tool("script")) };
     for metric in ctprof::model::METRICS {
         assert!(page.lines().any(|line| line.split_whitespace().next() == Some(metric.name)), "{}", metric.name);
@@ -224,7 +224,7 @@ fn names_of_metrics_were_cut_at_80_columns() {
 }
 
 #[test]
-fn tables_wrapped_on_narrow_terminals() {
+fn tables_do_not_wrap_on_narrow_terminals() {
     for columns in [40, 60, 80] {
         let Some(page) = on_terminal(columns, &format!("compare {OLD} {NEW} --sections primary -n 9")) else {
             return skipped(Missing::Tool("script"));
@@ -236,7 +236,7 @@ fn tables_wrapped_on_narrow_terminals() {
 }
 
 #[test]
-fn a_name_of_15_bytes_was_marked_as_cut_even_if_it_is_whole() {
+fn a_whole_name_of_15_bytes_is_not_marked_as_cut() {
     let files = Snapshots::new();
     let named = |tid, name: &str, whole: bool| {
         let mut thread = thread(tid, name, json!({"minflt": 1}));
@@ -260,7 +260,7 @@ fn python_with_duckdb() -> Option<PathBuf> {
 }
 
 #[test]
-fn numbers_in_csv_were_texts_to_duckdb() {
+fn duckdb_reads_numbers_in_csv_as_numbers() {
     let Some(python) = python_with_duckdb() else {
         return skipped(Missing::Tool("Python with the package duckdb (CTPROF_TEST_PYTHON)"));
     };

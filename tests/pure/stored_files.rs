@@ -222,7 +222,7 @@ fn errors_name_the_place_and_the_problem() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_compressed_was_refused() {
+fn a_snapshot_that_is_not_compressed_is_read() {
     let compressed = fs::read(fixture("v1-lines-linux-7.3.ctprof.zst")).unwrap();
     let plain = zstd::decode_all(&compressed[..]).unwrap();
     assert_eq!(load_bytes(&plain, 1 << 30).unwrap(), load_bytes(&compressed, 1 << 30).unwrap());
@@ -320,7 +320,7 @@ fn a_snapshot_that_readers_refuse_is_not_written() {
 }
 
 #[test]
-fn too_many_threads_were_reported_as_too_many_bytes() {
+fn too_many_threads_are_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snap");
     let mut snapshot = CtprofSnapshot::default();
@@ -330,7 +330,7 @@ fn too_many_threads_were_reported_as_too_many_bytes() {
 }
 
 #[test]
-fn a_link_to_standard_output_was_replaced_if_that_was_a_file() {
+fn a_link_to_standard_output_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let [output, link, second] = ["output", "link", "second"].map(|name| dir.path().join(name));
     symlink("/proc/self/fd/1", &link).unwrap();
@@ -365,7 +365,7 @@ fn snapshots_written_by_root_have_mode_0600() {
 }
 
 #[test]
-fn two_captures_within_a_second_overwrote_each_other() {
+fn two_captures_within_a_second_have_two_names() {
     let dir = tempfile::tempdir().unwrap();
     let snapshot = CtprofSnapshot::load(&fixture("v1-linux-7.3.ctprof.zst")).unwrap();
     let write = |name: &str| {
@@ -393,7 +393,7 @@ fn two_captures_within_a_second_overwrote_each_other() {
 }
 
 #[test]
-fn a_snapshot_written_to_a_closed_pipe_was_no_failure() {
+fn a_snapshot_written_to_a_closed_pipe_is_a_failure() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     command.args(["capture", "-q", "-o", "-", "--pid", &std::process::id().to_string()]);
     let mut capture = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

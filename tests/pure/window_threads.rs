@@ -88,7 +88,7 @@ mod threads {
     }
 
     #[test]
-    fn a_leader_had_the_work_before_the_window_of_a_thread_that_executed_a_program() {
+    fn a_thread_that_executed_a_program_adds_nothing_to_its_leader() {
         let leader = |run_ns: u64, csw: u64, all_ticks: u64| {
             let counters = json!({"utime_clock_ticks": all_ticks, "stime_clock_ticks": 0});
             thread(1, 1, 1, &json!({"run_time_ns": run_ns, "voluntary_csw": csw, "process": counters}))
@@ -304,7 +304,7 @@ mod exit_records {
     }
 
     #[test]
-    fn exited_work_without_run_time_had_cpu_ticks() {
+    fn exited_work_without_run_time_has_no_cpu_ticks() {
         let shell = |ticks: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks}));
         let (a, b) = sides(&[shell(0)], &[shell(250)]);
         let record = |run: u64, ticks: u64| {

@@ -216,7 +216,7 @@ Some_Future_Key:       7 kB
     }
 
     #[test]
-    fn a_large_process_used_up_the_time_of_all_others() {
+    fn a_large_process_does_not_use_up_the_time_of_the_others() {
         // 60 s are enough for 10 TiB, and not for the next process.
         let time = Duration::from_secs(60);
         let mut tree = Tree::new(&[(7, Some(9 << 20)), (8, Some(1)), (9, Some(11 << 20)), (10, Some(2)), (11, None)]);
@@ -226,7 +226,7 @@ Some_Future_Key:       7 kB
     }
 
     #[test]
-    fn the_memory_of_another_process_with_the_same_id_was_added() {
+    fn memory_of_the_next_process_with_the_same_id_is_not_added() {
         let mut tree = Tree::new(&[(7, Some(4)), (8, Some(4))]);
         tree.leader(7).start_time_clock_ticks = Some(76);
         assert_eq!(tree.read(ALL), (vec![8], 0, 0));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_whose_name_systemd_or_nobody_has_escaped_was_not_found() {
+    fn a_cgroup_is_found_whether_systemd_has_escaped_its_name_or_nobody() {
         let mounts = mounts(V2);
         for name in [&br"/system-serial\x2dgetty.slice/a"[..], b"/caf\xc3", b"/a\\b"] {
             let directory = mounts.unified(&printable(name)).unwrap();

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_after_a_blank_that_is_not_remembered_was_read_once() {
+    fn lines_are_read_the_same_way_in_every_file() {
         let mut keyed = Keyed::new([("a", metric("minflt"))]);
         let text = format!(" {}.a: 1\na: 2\n", "k".repeat(65));
         let first = all(&mut keyed, &text);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_was_waited_for_during_the_walk_counted_with_its_whole_life() {
+    fn a_child_that_is_waited_for_during_the_walk_is_not_counted_twice() {
         let dir = tempfile::tempdir().unwrap();
         let write = |pid: u32, text: &[u8]| {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
