@@ -67,6 +67,7 @@ mod stored_name;
 mod summary;
 mod table;
 mod thread;
+mod total;
 mod unit;
 mod value;
 mod window;
@@ -75,6 +76,6 @@ mod window_rule;
 pub use self::{
     census::*, cgroup::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*, limit::*,
     name::*, process::*, psi::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*, snapshot::*,
-    source::*, summary::*, table::*, thread::*, unit::*, value::*, window::*, window_rule::*,
+    source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*, window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

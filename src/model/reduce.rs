@@ -23,8 +23,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::unit::Reading;
-
 /// Types with sums as totals.
 pub trait Summable: Copy + From<u64> + Into<u64> {}
 
@@ -252,62 +250,6 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         let (value, count) =
             self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
         Cell::Mode { value: value.to_string(), count: *count, total }
-    }
-}
-
-/// The total of a metric over a group of threads: the reduction of their values, and how many have one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Total<T: Reading> {
-    reduced: Option<T::Reduced>,
-    covered: u64,
-}
-
-impl<T: Reading> Default for Total<T> {
-    fn default() -> Self {
-        Self { reduced: None, covered: 0 }
-    }
-}
-
-impl<T: Reading> Total<T> {
-    /// Adds the value of one more thread, if it has one.
-    pub fn add(&mut self, value: Option<&T>) {
-        self.covered += u64::from(value.is_some());
-        self.add_work(value);
-    }
-
-    /// Adds a value of work that is not that of a thread: the number of threads with a value stays.
-    pub fn add_work(&mut self, value: Option<&T>) {
-        let Some(value) = value else { return };
-        match &mut self.reduced {
-            Some(reduced) => reduced.add(value),
-            None => self.reduced = Some(T::Reduced::single(value)),
-        }
-    }
-
-    /// Adds the threads of another total.
-    pub fn merge(&mut self, other: &Self) {
-        self.covered += other.covered;
-        match (&mut self.reduced, &other.reduced) {
-            (Some(reduced), Some(other)) => reduced.merge(other),
-            (none @ None, other) => none.clone_from(other),
-            (Some(_), None) => {}
-        }
-    }
-
-    /// Number of threads with a value.
-    pub fn covered(&self) -> u64 {
-        self.covered
-    }
-
-    pub(super) fn cell(&self) -> Option<Cell> {
-        self.reduced.as_ref().map(Reduce::cell)
-    }
-}
-
-impl<T: Summable + Reading<Reduced = Sum<T>>> Total<T> {
-    /// The sum, as a number.
-    pub fn sum(&self) -> Option<u64> {
-        self.reduced.map(|sum| sum.0.into())
     }
 }
 

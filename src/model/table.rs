@@ -12,7 +12,6 @@ use super::kernel_field::FieldForm::{
 };
 use super::kernel_field::{RESIDENT, field};
 use super::metrics;
-use super::reduce::Total;
 use super::reduce::{Cell, Reduce, Reduction};
 use super::section::Section;
 use super::source::Class::{CfsOnly, FairPolicy, NonExt};
@@ -20,6 +19,7 @@ use super::source::Source::{
     Affinity, Io, Sched, SchedDifference, Schedstat, Stat, StatPolicy, Status, StatusOfLeader, Tsd,
 };
 use super::source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, watermark};
+use super::total::Total;
 use super::unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,
     OrdinalI32, OrdinalU32, PeakBytes, PeakNs, Reading, Shape, Unit,

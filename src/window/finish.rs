@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Exits;
 use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
 use super::exit_records::PlacedRecords;
+use super::exited::Exits;
 use super::fold::Fold;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;

@@ -6,6 +6,7 @@ mod boot;
 mod cpu_ticks;
 mod cpu_time;
 mod exit_records;
+mod exited;
 mod finish;
 mod fold;
 mod head;
@@ -22,35 +23,18 @@ use std::sync::atomic::AtomicBool;
 use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::CpuReadings;
+pub use self::exited::{EachExit, Exits};
 use self::join::WindowStart;
 pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
 pub use self::packed_threads::PackedThreads;
 use self::parents::{Living, Parents};
 pub use crate::model::ExitedThread;
-use crate::model::{CtprofSnapshot, ExitRecords, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
+use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
     recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, Recording::default())
-}
-
-/// Calls its argument for each record, in the order of the exits.
-pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
-
-#[derive(Default)]
-pub struct Exits<'r> {
-    /// Where they came from, and how many there are; `None` without records.
-    pub summary: Option<ExitRecords>,
-    pub each: Option<EachExit<'r>>,
-}
-
-impl Exits<'_> {
-    pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
-        if let Some(each) = self.each {
-            each(&mut found);
-        }
-    }
 }
 
 /// What a recorder knows of a window beyond its two captures.

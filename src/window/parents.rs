@@ -1,8 +1,8 @@
 //! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
 //! by its id and its start.
 
-use super::Exits;
 use super::boot::Clocks;
+use super::exited::Exits;
 use super::packed_threads::{PackedThread, PackedThreads};
 use crate::model::ExitedThread;
 

@@ -1,0 +1,21 @@
+//! Records of exited threads, as a recorder passes them.
+
+use crate::model::{ExitRecords, ExitedThread};
+
+/// Calls its argument for each record, in the order of the exits.
+pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
+
+#[derive(Default)]
+pub struct Exits<'r> {
+    /// Where they came from, and how many there are; `None` without records.
+    pub summary: Option<ExitRecords>,
+    pub each: Option<EachExit<'r>>,
+}
+
+impl Exits<'_> {
+    pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
+        if let Some(each) = self.each {
+            each(&mut found);
+        }
+    }
+}
