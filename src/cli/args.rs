@@ -392,7 +392,7 @@ impl ViewArgs {
     /// The sections to report: the selected ones, or those of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
         if self.sections.is_empty() && !self.metrics.is_empty() && !self.format.is_interactive() {
-            let named = self.metrics.iter().map(|metric| metric.section());
+            let named = self.metrics.iter().map(|metric| metric.about().section);
             return [Section::Host].into_iter().chain(named).collect();
         }
         self.sections.iter().copied().collect()

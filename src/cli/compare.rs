@@ -56,9 +56,9 @@ fn check_gates(gates: &[Gate], options: &Options) -> anyhow::Result<()> {
 fn gate_status(results: &[GateResult], args: &Comparing, messages: Messages) -> ExitCode {
     let has = |is: fn(&GateOutcome) -> bool| results.iter().any(|result| is(&result.outcome));
     let status = match () {
-        () if has(GateOutcome::is_error) => ExitCode::from(FAILED),
-        () if has(GateOutcome::is_failed) => ExitCode::from(GATE_FAILED),
-        () if has(GateOutcome::is_unclear) && args.fail_on_unclear => ExitCode::from(GATE_FAILED),
+        () if has(|outcome| matches!(outcome, GateOutcome::Error(_))) => ExitCode::from(FAILED),
+        () if has(|outcome| *outcome == GateOutcome::Failed) => ExitCode::from(GATE_FAILED),
+        () if has(|outcome| *outcome == GateOutcome::Unclear) && args.fail_on_unclear => ExitCode::from(GATE_FAILED),
         () => ExitCode::SUCCESS,
     };
     if status != ExitCode::SUCCESS || messages == Messages::All {

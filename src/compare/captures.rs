@@ -10,7 +10,7 @@ use crate::model::{
     TaskstatsSummary, Unit,
 };
 
-type Fact = (Cow<'static, str>, Unit, Option<u64>);
+type CaptureFact = (Cow<'static, str>, Unit, Option<u64>);
 
 pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let mut facts = Vec::new();
@@ -19,8 +19,9 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
-    facts.extend(snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(heap));
-    let entry = |(name, unit, value): Fact| Some(Measurement::whole(name, unit, Cell::Number(value?), 1));
+    let heap = snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(HostHeapState::fields);
+    facts.extend(heap.map(|(field, unit, value)| (format!("heap.{field}").into(), unit, value)));
+    let entry = |(name, unit, value): CaptureFact| Some(Measurement::whole(name, unit, Cell::Number(value?), 1));
     let mut measurements: Vec<_> = facts.into_iter().filter_map(entry).collect();
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
     measurements.extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
@@ -29,11 +30,11 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     SideSection::from([(vec!["capture".to_owned()], group)])
 }
 
-fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Fact {
+fn count(name: impl Into<Cow<'static, str>>, value: u64) -> CaptureFact {
     (name.into(), Unit::Count, Some(value))
 }
 
-fn cost(capture: &CaptureInfo) -> Vec<Fact> {
+fn cost(capture: &CaptureInfo) -> Vec<CaptureFact> {
     let SelfCost { user_ns, system_ns, peak_rss_bytes, smaps_ns, probe_ns } =
         capture.self_cost.clone().unwrap_or_default();
     vec![
@@ -47,7 +48,7 @@ fn cost(capture: &CaptureInfo) -> Vec<Fact> {
     ]
 }
 
-fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<Fact> {
+fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<CaptureFact> {
     vec![
         ("bpf.setup".into(), Unit::Ns, Some(*setup_ns)),
         count("bpf.metrics_dropped", u64::try_from(dropped.len()).unwrap_or(u64::MAX)),
@@ -55,7 +56,7 @@ fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<Fact> {
     ]
 }
 
-fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
+fn procfs(summary: &CtprofParseSummary) -> Vec<CaptureFact> {
     let by_file = summary.read_failures_by_errno.iter();
     let failures = by_file.flat_map(|(file, errnos)| {
         errnos.iter().map(move |(errno, failed)| count(format!("not_read.{file}.{errno}"), *failed))
@@ -71,7 +72,7 @@ fn procfs(summary: &CtprofParseSummary) -> Vec<Fact> {
     walked.into_iter().chain(delays.map(|threads| count("impossible_delays", threads))).chain(failures).collect()
 }
 
-fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {
+fn taskstats(summary: &TaskstatsSummary) -> Vec<CaptureFact> {
     vec![
         count("taskstats.answered", summary.ok_count),
         count("taskstats.denied", summary.eperm_count),
@@ -81,12 +82,7 @@ fn taskstats(summary: &TaskstatsSummary) -> Vec<Fact> {
     ]
 }
 
-/// ctprof's own heap.
-fn heap(state: &HostHeapState) -> Vec<Fact> {
-    state.fields().map(|(field, unit, value)| (format!("heap.{field}").into(), unit, value)).into()
-}
-
-fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Fact> {
+fn jemalloc(summary: &CtprofProbeSummary) -> Vec<CaptureFact> {
     let failures =
         summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
     let mut facts = vec![

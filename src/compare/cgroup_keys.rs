@@ -54,7 +54,6 @@ impl CgroupKeys {
         keys
     }
 
-    /// The key of a cgroup of a side.
     pub(super) fn key(&self, side: Side, path: &str) -> String {
         let key = self.keys.get(path).map_or(path, String::as_str);
         let renamed = self.renamed.get(key).filter(|_| side == Side::Candidate);

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::options::{GroupBy, Names, Options, Scope};
+use super::smaps::{self, Memory};
 use crate::model::{
     Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
     Totals, WindowInfo,
@@ -67,7 +68,6 @@ impl Digest {
     }
 }
 
-/// Threads that one worker reduces at a time.
 const THREADS_AT_ONCE: usize = 4096;
 
 /// The names that decide a thread's group; those that an axis does not look at are empty.
@@ -96,7 +96,7 @@ impl ThreadNames {
 }
 
 /// Totals of threads by names, and of processes' memory: what reports with some options need of threads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ThreadTotals {
     group_by: GroupBy,
     names: Names,
@@ -144,16 +144,7 @@ impl ThreadTotals {
     }
 
     fn empty(group_by: GroupBy, names: Names, scope: Scope) -> Self {
-        Self {
-            group_by,
-            names,
-            scope,
-            command: GroupTotals::default(),
-            census: Census::default(),
-            by_names: HashMap::new(),
-            tasks: HashSet::new(),
-            memory: BTreeMap::new(),
-        }
+        Self { group_by, names, scope, ..Self::default() }
     }
 
     fn count(&mut self, thread: &ThreadState) {
@@ -171,27 +162,10 @@ impl ThreadTotals {
         }
         let names = ThreadNames::seen_by(self.group_by, names);
         self.by_names.entry(names).or_default().add(thread);
-        add_memory(&mut self.memory, thread, self.names);
+        smaps::add_leader(&mut self.memory, thread, self.names);
     }
 }
 
-pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
-    let mut memory = BTreeMap::new();
-    snapshot.threads.iter().for_each(|thread| add_memory(&mut memory, thread, names));
-    memory
-}
-
-/// Adds the memory of a process, which its leader has.
-fn add_memory(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) {
-    let Some(rollup) = &leader.smaps_rollup_kib else { return };
-    let key = match names {
-        Names::Patterns => leader.pcomm.to_string(),
-        Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
-    };
-    memory.entry(key).or_default().add(rollup);
-}
-
-/// Threads that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupTotals {
     /// Number of threads; in a window, of those alive at its end.
@@ -377,40 +351,6 @@ impl Lifetimes {
         let (lived, _) = self.lived(snapshot)?;
         let uptime = self.uptime(snapshot)?;
         (uptime > 0).then(|| lived as f64 / uptime as f64)
-    }
-}
-
-/// Memory of processes by kind, from `smaps_rollup`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) processes: u64,
-    /// Bytes by the kernel's key, and the number of processes that have the key.
-    pub(super) kinds: BTreeMap<String, (u64, u64)>,
-}
-
-impl Memory {
-    fn add(&mut self, rollup_kib: &BTreeMap<String, u64>) {
-        self.processes += 1;
-        for (kind, kib) in rollup_kib {
-            self.add_kind(kind, kib.saturating_mul(1024), 1);
-        }
-    }
-
-    fn add_kind(&mut self, kind: &str, bytes: u64, processes: u64) {
-        if !self.kinds.contains_key(kind) {
-            self.kinds.insert(kind.to_owned(), (0, 0));
-        }
-        if let Some((total, covered)) = self.kinds.get_mut(kind) {
-            *total = total.saturating_add(bytes);
-            *covered += processes;
-        }
-    }
-
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.processes += other.processes;
-        for (kind, (bytes, processes)) in &other.kinds {
-            self.add_kind(kind, *bytes, *processes);
-        }
     }
 }
 

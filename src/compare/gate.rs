@@ -27,7 +27,7 @@ pub struct Gate {
     /// The bound, in the units of the values.
     pub(super) limit: Bound,
     /// What values of the overview are divided by; `None` for what the comparison divides them by.
-    per: Option<Per>,
+    pub(super) per: Option<Per>,
 }
 
 /// Why a text is not a gate, or does not fit the groups.
@@ -46,7 +46,7 @@ impl FromStr for Gate {
             GateError(format!("no bound; write METRIC>BOUND, such as {examples}"))
         })?;
         let (glob, mut metrics) = glob_and_metrics(left.trim(), &bound[..1])?;
-        let amount = Amount::parse(bound[1..].trim())?;
+        let amount = BoundAmount::parse(bound[1..].trim())?;
         let limit = amount.limit(&metrics, bound)?;
         let compiled =
             |glob| GroupGlob::new(glob).map_err(|error| GateError(format!("bad glob `{glob}`: {}", error.msg)));
@@ -71,11 +71,6 @@ fn fit(metric: &mut GateMetric, group: Option<&GroupGlob>) -> Result<(), GateErr
 }
 
 impl Gate {
-    /// What the overview's values are divided by for this gate.
-    pub(super) fn per(&self, usual: Per) -> Per {
-        self.per.unwrap_or(usual)
-    }
-
     /// Checks that groups of threads by `group_by` have the value: other groups than cgroups have no values of cgroups.
     pub fn check(&self, group_by: GroupBy) -> Result<(), GateError> {
         let missing = self.metrics.iter().find(|metric| metric.section.is_of_cgroups() && !group_by.is_by_cgroup());
@@ -109,9 +104,8 @@ fn worse() -> Vec<GateMetric> {
     worse.map(GateMetric::of_column).collect()
 }
 
-/// The number and the unit of a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Amount {
+struct BoundAmount {
     number: f64,
     unit: BoundUnit,
 }
@@ -166,7 +160,7 @@ impl BoundUnit {
     }
 }
 
-impl Amount {
+impl BoundAmount {
     fn parse(text: &str) -> Result<Self, GateError> {
         let bad =
             || GateError(format!("bad bound `{text}`: expected a number with a unit, such as 10%, 2s, 64MiB or 1000"));

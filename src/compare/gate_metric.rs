@@ -71,7 +71,7 @@ impl GateMetric {
         let quantity = Quantity::named(name);
         let (section, row, unit, is_number) = if let Some(quantity) = quantity {
             let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
-            (quantity.section(), name.to_owned(), quantity.unit(), is_number)
+            (quantity.about().section, name.to_owned(), quantity.about().unit, is_number)
         } else {
             let found = record_rows().find_map(|row| Some((row_name(&row, name)?, row)));
             let (row_name, row) = found.ok_or(NoMetric::Unknown)?;

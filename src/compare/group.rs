@@ -51,7 +51,6 @@ impl Naming<'_> {
     }
 }
 
-/// The threads of a group on one side.
 #[derive(Clone, Default)]
 pub(super) struct Grouped {
     pub(super) members: GroupTotals,
@@ -129,7 +128,7 @@ pub(super) fn sections(snapshot: &SnapshotHead, groups: &Groups, options: &Optio
     let context = context(snapshot);
     let section = |section: Section| {
         let quantities: Vec<_> =
-            Quantity::all().filter(|q| q.section() == section && options.wants_quantity(*q)).collect();
+            Quantity::all().filter(|q| q.about().section == section && options.wants_quantity(*q)).collect();
         let group = |(path, grouped): (&Vec<String>, &Grouped)| {
             let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
             (path.clone(), side_group(snapshot, grouped, measurements.collect(), options))
@@ -140,7 +139,6 @@ pub(super) fn sections(snapshot: &SnapshotHead, groups: &Groups, options: &Optio
     of_threads.filter(|section| options.wants(*section)).map(section).collect()
 }
 
-/// A group of threads with these measurements.
 pub(super) fn side_group(
     snapshot: &SnapshotHead,
     Grouped { members, name_cut }: &Grouped,
@@ -198,6 +196,6 @@ fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Meas
         partial,
         quantity: Some(quantity),
         is_total: quantity.is_total(),
-        ..Measurement::whole(quantity.name(), quantity.unit(), Cell::Number(0), covered)
+        ..Measurement::whole(quantity.name(), quantity.about().unit, Cell::Number(0), covered)
     }
 }

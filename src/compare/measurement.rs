@@ -44,7 +44,6 @@ impl Measurement {
     }
 }
 
-/// How many members a group has, and how long they have existed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Population {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
@@ -66,7 +65,6 @@ impl Population {
     }
 }
 
-/// A group's values on one side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideGroup {
     pub(super) population: Population,

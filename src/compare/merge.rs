@@ -12,14 +12,12 @@ use super::select::SortKey;
 use crate::model::Cell;
 use crate::statistics::median;
 
-/// The groups of a section in several runs.
 pub(super) struct SectionRuns {
     runs: usize,
     groups: BTreeMap<Vec<String>, GroupRuns>,
     known: KnownValues,
 }
 
-/// A group in several runs.
 #[derive(Default)]
 struct GroupRuns {
     /// The members in the runs that have the group.
@@ -184,7 +182,6 @@ pub(super) fn of_kind(kind: &Cell, number: f64) -> Cell {
     }
 }
 
-/// The nearest whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
 fn whole(number: f64) -> u64 {
     number.round() as u64

@@ -132,7 +132,6 @@ pub fn report(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
     Report { tree: Some(Box::new(tree)), ..report }
 }
 
-/// The report without a tree.
 fn groups(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
@@ -178,8 +177,7 @@ fn finish(
     match section.section {
         Section::Overview => {
             overview::rank(section, snapshots, per, &options.sort_by);
-            let populations = section.groups.iter().flat_map(|group| group.population.iter()).flatten();
-            section.notes.extend(overview::unnamed_children(populations, snapshots.into_iter()));
+            section.notes.extend(overview::unnamed_children(&section.groups, snapshots));
         }
         Section::SchedExt => section.notes.extend(records::reloads(snapshots)),
         Section::Capture => section.notes.extend(captures::missing(findings)),
@@ -189,16 +187,10 @@ fn finish(
 
 /// The results of the gates. The rows that they look at need not be among those that are reported.
 fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
-    let rows = |of_gates: Per| {
-        let gates = gates.iter().filter(|gate| gate.per(per) == of_gates);
-        let metrics: Vec<_> = gates.flat_map(|gate| &gate.metrics).collect();
-        let sections = metrics.iter().map(|metric| metric.section).collect();
-        let metrics = metrics.iter().filter_map(|metric| metric.quantity).collect();
+    gate_outcome::judge(gates, captures.design, |gate| {
+        let sections = gate.metrics.iter().map(|metric| metric.section).collect();
+        let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
         let selected = Options { sections, metrics, sort_by: Vec::new(), ..options.clone() };
-        if selected.sections.is_empty() { Vec::new() } else { captures.sections(of_gates, &selected, Judged::Yes) }
-    };
-    let all = [Per::Second, Per::Run, Per::CpuSecond].map(|per| (per, rows(per)));
-    let of_gate = |gate: &Gate| all.iter().find(|(per_of_rows, _)| *per_of_rows == gate.per(per));
-    let rows = |gate: &Gate| of_gate(gate).map(|(_, rows)| &rows[..]).unwrap_or_default();
-    gate_outcome::judge(gates, captures.design, rows)
+        captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)
+    })
 }

@@ -45,7 +45,7 @@ impl Noted<'_> {
     /// Why selected metrics have no data, in a section that has some.
     fn metrics_without_data(self, section: &ReportSection) -> Vec<Note> {
         let has_data = |name: &str| section.rows.iter().any(|row| row.name == name && !row.is_absent());
-        let selected = self.options.metrics.iter().filter(|metric| metric.section() == section.section);
+        let selected = self.options.metrics.iter().filter(|metric| metric.about().section == section.section);
         let missing = selected.filter(|metric| !has_data(metric.name()));
         let notes = missing.flat_map(|metric| {
             let only = Options { metrics: vec![*metric], ..self.options.clone() };

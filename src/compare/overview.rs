@@ -10,7 +10,7 @@ use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Options, Per};
 use super::quantity::Quantity;
 use super::rank::is_own_name;
-use super::rows::{ReportSection, Row};
+use super::rows::{Group, ReportSection, Row};
 use super::runs::Runs;
 use super::select::SortKey;
 use super::sides::Sides;
@@ -19,9 +19,8 @@ use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
 
-/// What a column is made from.
 #[derive(Clone, Copy, Debug)]
-enum Amount {
+enum ColumnInput {
     Run,
     Block,
     Sleep,
@@ -29,7 +28,6 @@ enum Amount {
     Sum(&'static [M]),
 }
 
-/// A column of the overview.
 #[derive(Debug)]
 pub(crate) struct OverviewColumn {
     pub(crate) name: &'static str,
@@ -38,7 +36,7 @@ pub(crate) struct OverviewColumn {
     pub(crate) direction: Direction,
     /// The unit of amounts that are not divided: of time, events or bytes.
     pub(super) unit: Unit,
-    amount: Amount,
+    amount: ColumnInput,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
     weight: f64,
     full_rate: f64,
@@ -60,20 +58,20 @@ struct Times {
 impl OverviewColumn {
     fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
         match self.amount {
-            Amount::Run => run(totals),
-            Amount::Block => times.blocked,
-            Amount::Sleep => sleep(totals, times),
-            Amount::Sum(metrics) => sum(totals, metrics),
+            ColumnInput::Run => run(totals),
+            ColumnInput::Block => times.blocked,
+            ColumnInput::Sleep => sleep(totals, times),
+            ColumnInput::Sum(metrics) => sum(totals, metrics),
         }
     }
 
     /// For each input, the number of threads that have a value.
     fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
         let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
-            Amount::Run => ([run_metrics(totals), &[]], None),
-            Amount::Block => ([&[], &[]], Some(times.blocked_of)),
-            Amount::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
-            Amount::Sum(metrics) => ([metrics, &[]], None),
+            ColumnInput::Run => ([run_metrics(totals), &[]], None),
+            ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
+            ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
+            ColumnInput::Sum(metrics) => ([metrics, &[]], None),
         };
         metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
     }
@@ -81,36 +79,63 @@ impl OverviewColumn {
 
 const fn column(
     name: &'static str,
+    direction: Direction,
     unit: Unit,
     (weight, full_rate): (f64, f64),
-    amount: Amount,
+    amount: ColumnInput,
     doc: &'static str,
 ) -> OverviewColumn {
-    OverviewColumn { name, doc, unit, amount, weight, full_rate, direction: MoreIsWorse }
+    OverviewColumn { name, doc, direction, unit, amount, weight, full_rate }
 }
 
-const fn neither(column: OverviewColumn) -> OverviewColumn {
-    OverviewColumn { direction: Neither, ..column }
-}
-
-/// The columns, in order.
 pub(crate) static OVERVIEW: &[OverviewColumn] = &[
-    column("run", Unit::Ns, (1.0, 0.0), Amount::Run, "Time on a CPU."),
-    column("wait", Unit::Ns, (1.0, 0.0), Amount::Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
-    column("block", Unit::Ns, (1.0, 0.0), Amount::Block, "Time blocked on I/O, memory or kernel locks."),
-    neither(column("sleep", Unit::Ns, (0.0, 0.0), Amount::Sleep, "The rest of the time.")),
-    neither(column(
-        "csw",
-        Unit::Count,
-        (0.1, 2e3),
-        Amount::Sum(&[M::voluntary_csw, M::nonvoluntary_csw]),
-        "Context switches.",
-    )),
-    column("faults", Unit::Count, (0.1, 2e4), Amount::Sum(&[M::minflt, M::majflt]), "Page faults."),
-    column("read", Unit::Bytes, (0.3, 1e7), Amount::Sum(&[M::read_bytes]), "Bytes fetched from storage."),
-    column("write", Unit::Bytes, (0.3, 1e7), Amount::Sum(&[M::write_bytes]), "Bytes sent to storage."),
-    column("alloc", Unit::Bytes, (0.05, 1e8), Amount::Sum(&[M::allocated_bytes]), "Bytes allocated through jemalloc."),
+    column("run", MoreIsWorse, Unit::Ns, (1.0, 0.0), ColumnInput::Run, "Time on a CPU."),
+    column(
+        "wait",
+        MoreIsWorse,
+        Unit::Ns,
+        (1.0, 0.0),
+        ColumnInput::Sum(&[M::wait_time_ns]),
+        "Time runnable but waiting for a CPU.",
+    ),
+    column(
+        "block",
+        MoreIsWorse,
+        Unit::Ns,
+        (1.0, 0.0),
+        ColumnInput::Block,
+        "Time blocked on I/O, memory or kernel locks.",
+    ),
+    column("sleep", Neither, Unit::Ns, (0.0, 0.0), ColumnInput::Sleep, "The rest of the time."),
+    column("csw", Neither, Unit::Count, (0.1, 2e3), ColumnInput::Sum(SWITCHES), "Context switches."),
+    column("faults", MoreIsWorse, Unit::Count, (0.1, 2e4), ColumnInput::Sum(&[M::minflt, M::majflt]), "Page faults."),
+    column(
+        "read",
+        MoreIsWorse,
+        Unit::Bytes,
+        (0.3, 1e7),
+        ColumnInput::Sum(&[M::read_bytes]),
+        "Bytes fetched from storage.",
+    ),
+    column(
+        "write",
+        MoreIsWorse,
+        Unit::Bytes,
+        (0.3, 1e7),
+        ColumnInput::Sum(&[M::write_bytes]),
+        "Bytes sent to storage.",
+    ),
+    column(
+        "alloc",
+        MoreIsWorse,
+        Unit::Bytes,
+        (0.05, 1e8),
+        ColumnInput::Sum(&[M::allocated_bytes]),
+        "Bytes allocated through jemalloc.",
+    ),
 ];
+
+const SWITCHES: &[M] = &[M::voluntary_csw, M::nonvoluntary_csw];
 
 /// The metrics of CPU time in ticks.
 const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
@@ -167,14 +192,11 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, option
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
-pub(super) fn unnamed_children<'s>(
-    mut populations: impl Iterator<Item = &'s Population>,
-    mut snapshots: impl Iterator<Item = &'s SnapshotHead>,
-) -> Option<Note> {
-    let is_of_children = |population: &Population| population.exited_work == Some(ExitedWork::Children);
+pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>) -> Option<Note> {
     let has_records =
         |snapshot: &SnapshotHead| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
-    let unnamed = populations.any(is_of_children) && !snapshots.all(has_records);
+    let has_children = groups.iter().any(|group| group.exited_work() == Some(ExitedWork::Children));
+    let unnamed = has_children && !snapshots.into_iter().all(has_records);
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }
 
@@ -221,7 +243,7 @@ impl Times {
     fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
         let value = |column: &OverviewColumn| {
             let (unit, cell) = self.value(column.unit, column.amount(totals, self));
-            let in_ticks = matches!(column.amount, Amount::Run) && totals.run_time_ns.sum().is_none();
+            let in_ticks = matches!(column.amount, ColumnInput::Run) && totals.run_time_ns.sum().is_none();
             let quantum = if in_ticks { self.value(column.unit, Some(NS_PER_TICK)).1 } else { None };
             let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
             let inputs = column.covered(totals, self);
@@ -388,7 +410,10 @@ impl Row {
 
 fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
     let column = || OVERVIEW.iter().find(|column| section == Section::Overview && column.name == name);
-    quantity.map(Quantity::direction).or_else(|| column().map(|column| column.direction)).unwrap_or_default()
+    quantity
+        .map(|quantity| quantity.about().direction)
+        .or_else(|| column().map(|column| column.direction))
+        .unwrap_or_default()
 }
 
 /// The word for a verdict: `worse` or `better` where the value has a direction, else the verdict's name.

@@ -22,14 +22,12 @@ use crate::statistics::Design;
 /// Every section of a side, and which values each of its runs has.
 type SideSections = BTreeMap<Section, (SideSection, KnownValues)>;
 
-/// The captures of a report, grouped.
 pub(super) struct Captures {
     pub(super) sides: Sides<GroupedSide>,
     cgroups: CgroupKeys,
     pub(super) design: Design,
 }
 
-/// The captures of one side, grouped.
 pub(super) struct GroupedSide {
     side: Side,
     pub(super) digests: Vec<Digest>,
@@ -67,7 +65,6 @@ impl Captures {
         Self { sides, cgroups, design }
     }
 
-    /// Whether a side has several runs.
     pub(super) fn are_repeated(&self) -> bool {
         self.sides.iter().any(|side| side.digests.len() > 1)
     }
@@ -178,7 +175,6 @@ impl GroupedSide {
     }
 }
 
-/// The groups that are reported.
 fn wanted_groups(section: Section, mut groups: SideSection, options: &Options) -> SideSection {
     if section.has_named_groups() {
         groups.retain(|key, _| key.is_empty() || options.wants_group(key));

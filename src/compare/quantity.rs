@@ -13,6 +13,16 @@ pub enum Quantity {
     Derived(&'static Derived),
 }
 
+/// What all quantities have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AboutQuantity {
+    name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) direction: Direction,
+    pub(crate) section: Section,
+}
+
 impl Quantity {
     /// Every quantity, in the order of listings.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -27,34 +37,23 @@ impl Quantity {
 
     /// Public name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::ThreadCount => "thread_count",
-            Self::Metric(metric) => metric.name,
-            Self::Derived(derived) => derived.name,
-        }
+        self.about().name
     }
 
-    pub(crate) fn doc(self) -> &'static str {
+    /// What the tables of metrics say about it.
+    pub(crate) fn about(self) -> AboutQuantity {
         match self {
-            Self::ThreadCount => "Number of threads.",
-            Self::Metric(metric) => metric.doc,
-            Self::Derived(derived) => derived.doc,
-        }
-    }
-
-    pub(crate) fn unit(self) -> Unit {
-        match self {
-            Self::ThreadCount => Unit::Count,
-            Self::Metric(metric) => metric.unit,
-            Self::Derived(derived) => derived.unit,
-        }
-    }
-
-    pub(crate) fn direction(self) -> Direction {
-        match self {
-            Self::ThreadCount => Direction::Neither,
-            Self::Metric(metric) => metric.direction,
-            Self::Derived(derived) => derived.direction,
+            Self::ThreadCount => AboutQuantity {
+                name: "thread_count",
+                doc: "Number of threads.",
+                unit: Unit::Count,
+                direction: Direction::Neither,
+                section: Section::Primary,
+            },
+            Self::Metric(&Metric { name, doc, unit, direction, section, .. })
+            | Self::Derived(&Derived { name, doc, unit, direction, section, .. }) => {
+                AboutQuantity { name, doc, unit, direction, section }
+            }
         }
     }
 
@@ -64,14 +63,6 @@ impl Quantity {
             Self::ThreadCount => true,
             Self::Metric(metric) => metric.reduction == Reduction::Sum,
             Self::Derived(derived) => matches!(derived.formula, Formula::Difference(..) | Formula::SumOfLargest(_)),
-        }
-    }
-
-    pub(crate) fn section(self) -> Section {
-        match self {
-            Self::ThreadCount => Section::Primary,
-            Self::Metric(metric) => metric.section,
-            Self::Derived(derived) => derived.section,
         }
     }
 
@@ -106,14 +97,19 @@ mod tests {
     fn a_quantity_has_the_meaning_and_the_tags_of_its_metric() {
         for metric in METRICS {
             let quantity = Quantity::Metric(metric);
-            assert_eq!((quantity.doc(), quantity.tags()), (metric.doc, metric.tags().collect()), "{}", metric.name);
+            assert_eq!(
+                (quantity.about().doc, quantity.tags()),
+                (metric.doc, metric.tags().collect()),
+                "{}",
+                metric.name
+            );
         }
         for derived in DERIVED {
             let quantity = Quantity::Derived(derived);
-            assert_eq!((quantity.doc(), quantity.tags()), (derived.doc, Vec::new()), "{}", derived.name);
+            assert_eq!((quantity.about().doc, quantity.tags()), (derived.doc, Vec::new()), "{}", derived.name);
         }
         let named = |name| Quantity::named(name).unwrap();
-        assert_eq!(named("thread_count").doc(), "Number of threads.");
+        assert_eq!(named("thread_count").about().doc, "Number of threads.");
         assert_eq!(named("nr_wakeups").tags(), ["SCHEDSTATS"]);
     }
 }

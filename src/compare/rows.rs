@@ -120,8 +120,8 @@ pub struct Row {
     score: f64,
 }
 
-/// Why tables hide a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why tables hide a row, in display order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HiddenReason {
     /// Both sides have the same value.
     Unchanged,
@@ -134,9 +134,6 @@ pub enum HiddenReason {
 }
 
 impl HiddenReason {
-    /// All, in display order.
-    pub(crate) const ALL: [Self; 4] = [Self::Unchanged, Self::Same, Self::Zero, Self::Absent];
-
     /// The word after a count: "12 unchanged".
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -237,12 +234,10 @@ impl ReportSection {
     pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: Option<&Judge>) -> Self {
         let mut table = Self::empty(section, Vec::new());
         let mut sort_values = Vec::new();
-        for (place, (key, mut group)) in joined(sides).into_iter().enumerate() {
+        for (place, (key, group)) in joined(sides).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
-            let cells = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.sort_values)));
-            let cell = |cells: &Option<Vec<Option<Cell>>>, key: usize| cells.as_ref()?.get(key)?.clone();
-            let sort_value = |key| sort_value(&cells.as_ref().map(|cells| cell(cells, key)));
-            sort_values.push((0..keys.len()).map(sort_value).collect());
+            let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
+            sort_values.push((0..keys.len()).map(|key| sort_value(cells(key))).collect());
             table.groups.push(Group::new(key, &group));
             let measured = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
             let rows = joined_measurements(measured);
@@ -301,13 +296,12 @@ fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<I
 
 /// What a group is sorted by: the value of one side, or the difference between two. For a group on one side of two, it
 /// is the difference from no value.
-fn sort_value(cells: &Sides<Option<Cell>>) -> Option<f64> {
-    match (cells.baseline.as_ref(), cells.of_candidate()) {
-        (Some(a), None) if cells.candidate.is_none() => delta::number(a),
-        (Some(a), Some(b)) => Delta::between(a, b)?.number(),
-        (None, Some(b)) => delta::number(b),
-        (Some(a), None) => delta::number(a).map(|number| -number),
-        (None, None) => None,
+fn sort_value(cells: Sides<Option<&Cell>>) -> Option<f64> {
+    match (cells.baseline, cells.candidate) {
+        (Some(a), None) => delta::number(a),
+        (Some(a), Some(Some(b))) => Delta::between(a, b)?.number(),
+        (Some(a), Some(None)) => delta::number(a).map(|number| -number),
+        (None, candidate) => delta::number(candidate??),
     }
 }
 

@@ -103,7 +103,6 @@ pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
     Design::Paired
 }
 
-/// The repeated runs of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunCount {
     /// Number of runs that are compared.

@@ -83,14 +83,11 @@ impl<T> IntoIterator for Sides<T> {
 /// One side is its value, two are an object.
 impl<T: Serialize> Serialize for Sides<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Two<'t, T> {
-            baseline: &'t T,
-            candidate: &'t T,
-        }
         match self {
             Self { baseline, candidate: None } => baseline.serialize(serializer),
-            Self { baseline, candidate: Some(candidate) } => Two { baseline, candidate }.serialize(serializer),
+            Self { baseline, candidate: Some(candidate) } => {
+                BTreeMap::from([("baseline", baseline), ("candidate", candidate)]).serialize(serializer)
+            }
         }
     }
 }

@@ -2,11 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use super::digest::{Memory, memory_of_processes};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{Names, Options};
-use crate::model::{Cell, CtprofSnapshot, Unit};
+use crate::model::{Cell, CtprofSnapshot, ThreadState, Unit};
 use crate::names::pattern_key;
+
+/// Memory of processes by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) processes: u64,
+    /// Bytes by the kernel's key, and the number of processes that have the key.
+    pub(super) kinds: BTreeMap<String, (u64, u64)>,
+}
+
+impl Memory {
+    fn add(&mut self, rollup_kib: &BTreeMap<String, u64>) {
+        self.processes += 1;
+        for (kind, kib) in rollup_kib {
+            self.add_kind(kind, kib.saturating_mul(1024), 1);
+        }
+    }
+
+    fn add_kind(&mut self, kind: &str, bytes: u64, processes: u64) {
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.to_owned(), (0, 0));
+        }
+        if let Some((total, covered)) = self.kinds.get_mut(kind) {
+            *total = total.saturating_add(bytes);
+            *covered += processes;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.processes += other.processes;
+        for (kind, (bytes, processes)) in &other.kinds {
+            self.add_kind(kind, *bytes, *processes);
+        }
+    }
+}
 
 /// Memory by process name and kind, in bytes, summed over the processes of that name (saturating). Names
 /// are replaced by patterns even for one process, because process ids differ between captures. With
@@ -16,10 +49,24 @@ use crate::names::pattern_key;
 #[must_use]
 pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
     let bytes = |memory: Memory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
-    by_key(&memory_of_processes(snapshot, names), names)
-        .into_iter()
-        .map(|(name, memory)| (name, bytes(memory)))
-        .collect()
+    let memory = by_key(&memory_of_processes(snapshot, names), names);
+    memory.into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
+}
+
+pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
+    let mut memory = BTreeMap::new();
+    snapshot.threads.iter().for_each(|thread| add_leader(&mut memory, thread, names));
+    memory
+}
+
+/// Adds the memory of a process, which its leader has: by process name, or with [`Names::Literal`] by `name[tgid]`.
+pub(super) fn add_leader(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) {
+    let Some(rollup) = &leader.smaps_rollup_kib else { return };
+    let key = match names {
+        Names::Patterns => leader.pcomm.to_string(),
+        Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
+    };
+    memory.entry(key).or_default().add(rollup);
 }
 
 fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {
@@ -98,7 +145,7 @@ mod tests {
         };
         let threads = vec![process(1, &["Pss", "Swap"]), process(2, &["Pss"])];
         let snapshot = crate::CtprofSnapshot { threads, ..crate::CtprofSnapshot::default() };
-        let memory = super::super::digest::memory_of_processes(&snapshot, Names::Patterns);
+        let memory = memory_of_processes(&snapshot, Names::Patterns);
         let section = section(&memory, &Options::default());
         let group = &section[&vec!["app".to_owned()]];
         assert_eq!(group.population.members, 2);

@@ -54,25 +54,17 @@ columns! {
     Uptime = "uptime";
 }
 
-/// An exact number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum ExactNumber {
-    Integer(i128),
-    Real(f64),
-}
-
-/// The cell of a row in a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ColumnCell {
-    /// The number, if the cell is one.
-    pub(super) number: Option<ExactNumber>,
+    /// The digits of the number, not scaled, if the cell is one.
+    pub(super) digits: Option<String>,
     /// The text in tables.
     pub(super) text: String,
 }
 
 impl ColumnCell {
     fn text(text: String) -> Self {
-        Self { number: None, text }
+        Self { digits: None, text }
     }
 }
 
@@ -110,7 +102,6 @@ impl Column {
         !matches!(self, Self::Baseline | Self::Candidate | Self::Delta | Self::Percent | Self::Interval | Self::Verdict)
     }
 
-    /// Its heading above the rows of a section.
     pub(super) fn heading(self, section: Section) -> &'static str {
         match self {
             Self::Group if section.is_of_cgroups() => "cgroup",
@@ -125,7 +116,6 @@ impl Column {
         !matches!(self, Self::Group | Self::Metric | Self::Verdict | Self::Tags)
     }
 
-    /// The cell of a row.
     pub(super) fn cell(self, group: &Group, row: &Row) -> ColumnCell {
         match self {
             Self::Group => ColumnCell::text(label(group)),
@@ -135,10 +125,10 @@ impl Column {
             Self::Baseline | Self::Value => value_cell(row.values.baseline.as_ref(), row.unit),
             Self::Candidate => value_cell(row.values.of_candidate(), row.unit),
             Self::Delta => ColumnCell {
-                number: row.delta.as_ref().and_then(delta_number),
+                digits: row.delta.as_ref().and_then(delta_digits),
                 text: delta_text(row.delta.as_ref(), row.unit),
             },
-            Self::Percent => ColumnCell { number: row.percent.map(ExactNumber::Real), text: percent_text(row.percent) },
+            Self::Percent => ColumnCell { digits: row.percent.map(decimals), text: percent_text(row.percent) },
             Self::Interval => ColumnCell::text(interval_text(row.runs.as_deref())),
             Self::Verdict => ColumnCell::text(verdict_text(row)),
             Self::Tags => ColumnCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
@@ -149,24 +139,28 @@ impl Column {
 }
 
 fn value_cell(cell: Option<&Cell>, unit: Unit) -> ColumnCell {
-    ColumnCell { number: cell.and_then(cell_number), text: cell_text(cell, unit) }
+    ColumnCell { digits: cell.and_then(cell_digits), text: cell_text(cell, unit) }
 }
 
-fn cell_number(cell: &Cell) -> Option<ExactNumber> {
+fn decimals(number: f64) -> String {
+    format!("{number:.6}")
+}
+
+fn cell_digits(cell: &Cell) -> Option<String> {
     match cell {
-        Cell::Number(number) => Some(ExactNumber::Integer((*number).into())),
-        Cell::Signed(number) => Some(ExactNumber::Integer((*number).into())),
-        Cell::Range { min, max } if min == max => Some(ExactNumber::Integer((*min).into())),
-        Cell::Ratio(ratio) => Some(ExactNumber::Real(*ratio)),
+        Cell::Number(number) => Some(number.to_string()),
+        Cell::Signed(number) => Some(number.to_string()),
+        Cell::Range { min, max } if min == max => Some(min.to_string()),
+        Cell::Ratio(ratio) => Some(decimals(*ratio)),
         _ => None,
     }
 }
 
-fn delta_number(delta: &Delta) -> Option<ExactNumber> {
+fn delta_digits(delta: &Delta) -> Option<String> {
     match delta {
-        Delta::Number(number) => Some(ExactNumber::Integer(*number)),
-        Delta::Points(points) => Some(ExactNumber::Real(*points)),
-        Delta::Range { min, max } if min == max => Some(ExactNumber::Integer((*min).into())),
+        Delta::Number(number) => Some(number.to_string()),
+        Delta::Points(points) => Some(decimals(*points)),
+        Delta::Range { min, max } if min == max => Some(min.to_string()),
         _ => None,
     }
 }

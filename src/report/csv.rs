@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-use super::columns::{Column, ColumnCell, ExactNumber};
+use super::columns::{Column, ColumnCell};
 use super::escape::escaped;
-use super::selection::{Selection, Shown};
+use super::selection::{Selection, ShownSection};
 use crate::compare::{Group, Report, Row};
 use crate::statistics::Estimate;
 
@@ -27,7 +27,7 @@ pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) ->
     let names = heading(sides).into_iter().chain(runs.iter().map(|name| (*name).to_owned()));
     record(&mut csv, names.collect())?;
     for section in &report.sections {
-        let shown = Shown::new(section, selection);
+        let shown = ShownSection::new(section, selection);
         for row in &shown.rows {
             let mut fields = fields(shown.group(row), row, sides);
             fields.extend(fields_of_runs(row).into_iter().take(runs.len()));
@@ -59,14 +59,14 @@ fn fields(group: &Group, row: &Row, sides: &[(&str, Column)]) -> Vec<String> {
         vec![row.section.name().to_owned(), path, escaped(&row.name).into_owned(), row.unit.name().to_owned()];
     fields.extend(group.members().iter().map(count));
     fields.extend(row.covered.iter().map(count));
-    let cells: Vec<ColumnCell> = sides.iter().map(|(_, column)| column.cell(group, row)).collect();
-    let text_of = |(cell, value): (&ColumnCell, &Option<_>)| if value.is_some() { text(cell) } else { String::new() };
-    fields.extend(cells.iter().map(number));
-    fields.extend(cells.iter().zip(row.values.iter()).map(text_of));
+    let values = sides.iter().zip(row.values.iter());
+    let cells = values.map(|((_, column), value)| number_and_text(column.cell(group, row), value.is_some()));
+    let (numbers, texts): (Vec<_>, Vec<_>) = cells.map(|[number, text]| (number, text)).unzip();
+    fields.extend(numbers.into_iter().chain(texts));
     if let Some(change) = row.change {
-        let delta = Column::Delta.cell(group, row);
-        let word = if row.delta.is_some() { text(&delta) } else { String::new() };
-        fields.extend([change.name().to_owned(), number(&delta), word, number(&Column::Percent.cell(group, row))]);
+        let [delta, word] = number_and_text(Column::Delta.cell(group, row), row.delta.is_some());
+        let percent = Column::Percent.cell(group, row).digits.unwrap_or_default();
+        fields.extend([change.name().to_owned(), delta, word, percent]);
     }
     fields
 }
@@ -101,17 +101,10 @@ fn count(count: &Option<u64>) -> String {
     count.map(|count| count.to_string()).unwrap_or_default()
 }
 
-fn number(cell: &ColumnCell) -> String {
-    match cell.number {
-        Some(ExactNumber::Integer(number)) => number.to_string(),
-        Some(ExactNumber::Real(number)) => format!("{number:.6}"),
-        None => String::new(),
-    }
-}
-
-/// The text of a cell that is not a number.
-fn text(cell: &ColumnCell) -> String {
-    if cell.number.is_some() { String::new() } else { escaped(&cell.text).into_owned() }
+/// The number of a cell, or its text if it is not one.
+fn number_and_text(cell: ColumnCell, has_value: bool) -> [String; 2] {
+    let text = if has_value && cell.digits.is_none() { escaped(&cell.text).into_owned() } else { String::new() };
+    [cell.digits.unwrap_or_default(), text]
 }
 
 /// Writes a line. Only the underlying writer can fail.

@@ -8,15 +8,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if steers(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
+    let escaped = |c: char| if steers(c) { c.escape_default().collect() } else { c.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
 }
 
 fn steers(c: char) -> bool {

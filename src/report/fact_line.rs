@@ -5,14 +5,12 @@ use serde_json::Value;
 /// A fact before the sections: as data, and as lines of text.
 #[derive(Debug)]
 pub(super) struct Fact {
-    /// Its key in JSON.
     pub(super) key: &'static str,
     pub(super) data: Value,
     /// The lines; empty for facts that only JSON has.
     pub(super) lines: Vec<FactLine>,
 }
 
-/// A line before the sections.
 #[derive(Debug)]
 pub(super) struct FactLine {
     /// The label before the text; empty if it continues the line above.
@@ -21,7 +19,6 @@ pub(super) struct FactLine {
     pub(super) tone: Tone,
 }
 
-/// The highlighting of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Fact,

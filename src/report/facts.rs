@@ -13,7 +13,6 @@ use crate::diagnose::{Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS};
 
-/// The facts of a report.
 pub(super) fn facts(report: &Report) -> Vec<Fact> {
     if !report.is_comparison() {
         return of_one_side(report);
@@ -56,7 +55,6 @@ fn gaps(report: &Report) -> Vec<FactLine> {
     if sources.is_empty() { Vec::new() } else { vec![FactLine::fact("missing", text)] }
 }
 
-/// The lines about a side.
 fn about(label: &'static str, side: &SideSummary) -> Vec<FactLine> {
     match (&side.runs, &side.window) {
         (Some(runs), window) => window::lines_of_runs(label, side, runs, window.as_ref()),
@@ -146,7 +144,6 @@ fn difference(difference: &Difference) -> Option<String> {
     (before != after).then(|| format!("load: {before} → {after}"))
 }
 
-/// One line about a snapshot.
 fn described(side: &SideSummary) -> String {
     let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
     let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());

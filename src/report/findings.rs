@@ -44,7 +44,6 @@ pub(super) fn fixes(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()>
     Ok(())
 }
 
-/// Writes the findings as JSON.
 pub(crate) fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     object(out, &FindingsJson { format_version: REPORT_FORMAT_VERSION, findings })
 }

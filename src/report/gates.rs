@@ -30,7 +30,6 @@ fn rank(result: &GateResult) -> usize {
     }
 }
 
-/// All results, in the order of their outcomes.
 pub(super) fn worst_first(results: &[GateResult]) -> Vec<&GateResult> {
     let mut ordered: Vec<_> = results.iter().collect();
     ordered.sort_by_key(|result| rank(result));
@@ -70,12 +69,11 @@ fn line(result: &GateResult) -> String {
         return format!("{group} {metric}: {fault}, bound {bound}");
     }
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
-    let needed = result.runs_needed.filter(|_| result.outcome.is_unclear());
+    let needed = result.runs_needed.filter(|_| result.outcome == GateOutcome::Unclear);
     let needed = needed.map(|runs| format!("; {} runs per side would decide", runs_text(runs))).unwrap_or_default();
     format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}")
 }
 
-/// The change, and its interval.
 fn change(result: &GateResult) -> [String; 2] {
     let Some(GateChange { scale, amount, interval }) = result.change else { return ["-".to_owned(), String::new()] };
     let text = |amount| match scale {
@@ -122,7 +120,6 @@ pub(super) fn write_gate_table(
     Ok(others.len())
 }
 
-/// The headings of a table of gates.
 pub(super) const HEADINGS: [&str; 8] =
     ["result", "group", "metric", "baseline", "candidate", "change", "95% interval", "bound"];
 
@@ -142,7 +139,6 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
     [outcome, group, result.metric.clone(), baseline, candidate, change, interval, result.bound.clone()]
 }
 
-/// A result as JSON.
 pub(super) struct GateJson<'r>(pub(super) &'r GateResult);
 
 impl Serialize for GateJson<'_> {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
 
 use super::REPORT_FORMAT_VERSION;
 use super::facts::facts;
 use super::gates::GateJson;
-use super::selection::{Selection, Shown};
+use super::selection::{Selection, ShownSection};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::Section;
@@ -19,7 +20,6 @@ pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -
     object(out, &ReportJson(report, selection))
 }
 
-/// One object and a newline.
 pub(super) fn object(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)
@@ -34,7 +34,9 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
         facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
         map.serialize_entry("group_by", &report.group_by)?;
-        map.serialize_entry("rows", &RowsJson(&report.sections, selection))?;
+        let sections: Vec<_> = report.sections.iter().map(|section| ShownSection::new(section, selection)).collect();
+        let rows = sections.iter().flat_map(|section| section.rows.iter().map(move |row| RowJson(section, row)));
+        map.serialize_entry("rows", &rows.collect::<Vec<_>>())?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;
             map.serialize_entry("gates", &report.gates.iter().map(GateJson).collect::<Vec<_>>())?;
@@ -44,34 +46,16 @@ impl Serialize for ReportJson<'_> {
     }
 }
 
-/// The notes by section.
 fn notes(sections: &[ReportSection]) -> BTreeMap<&'static str, &[Note]> {
     let told = sections.iter().filter(|section| !section.notes.is_empty());
     told.map(|section| (section.section.name(), &section.notes[..])).collect()
 }
 
-struct RowsJson<'r>(&'r [ReportSection], &'r Selection);
-
-impl Serialize for RowsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(sections, selection) = self;
-        let mut rows = serializer.serialize_seq(None)?;
-        for section in *sections {
-            let section = Shown::new(section, selection);
-            section.rows.iter().try_for_each(|row| rows.serialize_element(&RowJson { section: &section, row }))?;
-        }
-        rows.end()
-    }
-}
-
-struct RowJson<'r> {
-    section: &'r Shown<'r>,
-    row: &'r Row,
-}
+struct RowJson<'r>(&'r ShownSection<'r>, &'r Row);
 
 impl Serialize for RowJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { section, row } = self;
+        let Self(section, row) = self;
         let group = section.group(row);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("section", row.section.name())?;
@@ -106,7 +90,10 @@ impl Serialize for RowJson<'_> {
 
 /// The values of all runs, and of two sides what they say.
 fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Error> {
-    map.serialize_entry("runs", &runs.values.as_ref().map(|values| Numbers(values)))?;
+    map.serialize_entry(
+        "runs",
+        &runs.values.as_ref().map(|values| values.iter().copied().map(number).collect::<Vec<_>>()),
+    )?;
     if runs.values.candidate.is_none() {
         return Ok(());
     }
@@ -117,23 +104,11 @@ fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Erro
     map.serialize_entry("runs_needed", &runs.needed)
 }
 
-/// Numbers of runs: whole ones without a point, and null for those that are unknown.
-struct Numbers<'n>(&'n [f64]);
-
 /// Larger whole numbers are not exact.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-impl Serialize for Numbers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut numbers = serializer.serialize_seq(Some(self.0.len()))?;
-        for number in self.0 {
-            if number.fract() == 0.0 && number.abs() <= MOST_EXACT {
-                #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
-                numbers.serialize_element(&(*number as i64))?;
-            } else {
-                numbers.serialize_element(number)?;
-            }
-        }
-        numbers.end()
-    }
+/// The number of a run: a whole one without a point, and null if it is unknown.
+#[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
+fn number(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() <= MOST_EXACT { json!(number as i64) } else { json!(number) }
 }

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ColumnShape {
     /// A number: right-aligned, never cut.
     Number,
     /// A word: never cut.
@@ -21,11 +21,10 @@ pub(super) enum Shape {
     Phrase,
 }
 
-/// A column: its heading, and how it shrinks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'h> {
     pub(super) text: &'h str,
-    pub(super) shape: Shape,
+    pub(super) shape: ColumnShape,
     /// Whether other columns are left out before this one.
     pub(super) essential: bool,
 }
@@ -38,7 +37,6 @@ const SHORT_PROSE: usize = 24;
 const SHORT_PHRASE: usize = 14;
 /// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
-/// Between columns.
 pub(super) const GAP: usize = 2;
 
 /// Writes a heading and rows; with a `width` no line is longer. Returns the columns left out.
@@ -72,9 +70,9 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     let mut optional: Vec<usize> = (0..heads.len()).filter(|at| !heads[*at].essential).collect();
     loop {
         let mut narrow = widths.clone();
-        shrink(&mut narrow, heads, Shape::Prose, SHORT_PROSE, room);
-        shrink(&mut narrow, heads, Shape::Phrase, SHORT_PHRASE, room);
-        shrink(&mut narrow, heads, Shape::Name, SHORT_NAME, room);
+        shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, room);
+        shrink(&mut narrow, heads, ColumnShape::Phrase, SHORT_PHRASE, room);
+        shrink(&mut narrow, heads, ColumnShape::Name, SHORT_NAME, room);
         if total(&narrow) <= room {
             return narrow;
         }
@@ -83,7 +81,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
             None => break,
         }
     }
-    for shape in [Shape::Prose, Shape::Phrase, Shape::Name, Shape::Whole] {
+    for shape in [ColumnShape::Prose, ColumnShape::Phrase, ColumnShape::Name, ColumnShape::Whole] {
         shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
     }
     while total(&widths) > room && widths.len() > 1 {
@@ -96,7 +94,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
 }
 
 /// Narrows the widest columns of a shape until the table fits or they have the width `least`.
-fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: Shape, least: usize, room: usize) {
+fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: ColumnShape, least: usize, room: usize) {
     let mut excess = total(widths).saturating_sub(room);
     while excess > 0 {
         let of_shape = (0..widths.len()).filter(|at| heads[*at].shape == shape);
@@ -138,8 +136,10 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String 
         let text = cut(text, head.shape, width);
         let blanks = " ".repeat(width - text.width().min(width));
         match head.shape {
-            Shape::Number => line.extend([blanks.as_str(), &text]),
-            Shape::Whole | Shape::Name | Shape::Prose | Shape::Phrase => line.extend([&text, blanks.as_str()]),
+            ColumnShape::Number => line.extend([blanks.as_str(), &text]),
+            ColumnShape::Whole | ColumnShape::Name | ColumnShape::Prose | ColumnShape::Phrase => {
+                line.extend([&text, blanks.as_str()])
+            }
         }
         line.extend([" "; GAP]);
     }
@@ -148,12 +148,12 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String 
 }
 
 /// The text cut to a width, with `…` in place of what is left out.
-fn cut(text: &str, shape: Shape, width: usize) -> String {
+fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    let back = if matches!(shape, Shape::Prose | Shape::Phrase) { 0 } else { room / 2 };
+    let back = if matches!(shape, ColumnShape::Prose | ColumnShape::Phrase) { 0 } else { room / 2 };
     let front = taken(text.graphemes(true), room - back);
     let back = taken(text.graphemes(true).rev(), back);
     format!("{}…{}", front.concat(), back.into_iter().rev().collect::<String>())
@@ -174,12 +174,12 @@ fn taken<'t>(graphemes: impl Iterator<Item = &'t str>, width: usize) -> Vec<&'t 
 mod tests {
     use super::*;
 
-    const GROUP: Head<'_> = Head { text: "group", shape: Shape::Name, essential: true };
-    const METRIC: Head<'_> = Head { text: "metric", shape: Shape::Name, essential: true };
-    const VALUE: Head<'_> = Head { text: "value", shape: Shape::Number, essential: true };
-    const THREADS: Head<'_> = Head { text: "threads", shape: Shape::Number, essential: false };
-    const DELTA: Head<'_> = Head { text: "delta", shape: Shape::Number, essential: false };
-    const MEANING: Head<'_> = Head { text: "meaning", shape: Shape::Prose, essential: false };
+    const GROUP: Head<'_> = Head { text: "group", shape: ColumnShape::Name, essential: true };
+    const METRIC: Head<'_> = Head { text: "metric", shape: ColumnShape::Name, essential: true };
+    const VALUE: Head<'_> = Head { text: "value", shape: ColumnShape::Number, essential: true };
+    const THREADS: Head<'_> = Head { text: "threads", shape: ColumnShape::Number, essential: false };
+    const DELTA: Head<'_> = Head { text: "delta", shape: ColumnShape::Number, essential: false };
+    const MEANING: Head<'_> = Head { text: "meaning", shape: ColumnShape::Prose, essential: false };
 
     fn written(heads: &[Head<'_>], rows: &[&[&str]], width: Option<u16>) -> String {
         let rows: Vec<Vec<String>> =
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_sentence_is_cut_at_its_end_and_whole_words_are_not_cut() {
         let rows: &[&[&str]] = &[&["nr_failed_migrations_running", "Moves refused because the thread was running."]];
-        let metric = Head { shape: Shape::Whole, ..METRIC };
+        let metric = Head { shape: ColumnShape::Whole, ..METRIC };
         let table = written(&[metric, MEANING], rows, Some(60));
         assert!(table.contains("nr_failed_migrations_running  Moves refused because the thr…"), "{table}");
         assert!(written(&[metric, MEANING], rows, Some(40)).ends_with("nr_failed_migrations_running\n"));

@@ -7,7 +7,7 @@ use super::escape::escaped;
 use super::facts::facts;
 use super::gates::write_gate_table;
 use super::overview::{self, VERDICT};
-use super::selection::{Selection, Shown};
+use super::selection::{Selection, ShownSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
@@ -38,7 +38,7 @@ fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> 
     let (overviews, others): (Vec<_>, Vec<_>) =
         report.sections.iter().partition(|section| section.section == Section::Overview);
     for section in &overviews {
-        write_overview(out, &Shown::of_groups(section, selection))?;
+        write_overview(out, &ShownSection::of_groups(section, selection))?;
     }
     let folds = !overviews.is_empty() && !others.is_empty();
     if folds {
@@ -46,7 +46,8 @@ fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> 
     }
     for section in others {
         // What is folded has few rows: those of groups.
-        let shown = if folds { Shown::of_groups(section, selection) } else { Shown::new(section, selection) };
+        let shown =
+            if folds { ShownSection::of_groups(section, selection) } else { ShownSection::new(section, selection) };
         write_section(out, &shown, selection.columns(report))?;
     }
     if folds {
@@ -70,7 +71,7 @@ fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_overview(out: &mut dyn Write, section: &Shown<'_>) -> io::Result<()> {
+fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>) -> io::Result<()> {
     let pivot = overview::pivot(section);
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
     let is_text = |place, head| place == 0 || head == VERDICT;
@@ -85,7 +86,7 @@ fn write_overview(out: &mut dyn Write, section: &Shown<'_>) -> io::Result<()> {
     below.try_for_each(|text| writeln!(out, "\n{text}"))
 }
 
-fn write_section(out: &mut dyn Write, section: &Shown<'_>, columns: &[Column]) -> io::Result<()> {
+fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Column]) -> io::Result<()> {
     let lists = section.lists();
     writeln!(out, "\n### {}\n", section.section.section.name())?;
     section.section.notes.iter().try_for_each(|note| writeln!(out, "{}\n", inline(&note.to_string())))?;

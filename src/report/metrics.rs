@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::REPORT_FORMAT_VERSION;
 use super::json::object;
-use super::layout::{self, Head, Shape};
+use super::layout::{self, ColumnShape, Head};
 use crate::model::{Class, DERIVED, Derived, KernelField, METRICS, Metric, RecordRow, Section, Source, record_rows};
 
 /// A row of a table, by field: an object in JSON.
@@ -98,7 +98,6 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     Section::ALL.iter().map(|section| (section.name(), section.doc()))
 }
 
-/// Writes the listing as a table.
 pub(crate) fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> {
     // There is no room for the paths of older kernels.
     let newest = |metric: &Metric| metric.sources.bpf.map(|field| field.newest_path().to_owned());
@@ -132,7 +131,7 @@ fn listing(
     let headings: Vec<_> = keys.iter().map(|key| key.replace('_', " ")).collect();
     let head = |text| Head {
         text,
-        shape: if text == "meaning" { Shape::Prose } else { Shape::Whole },
+        shape: if text == "meaning" { ColumnShape::Prose } else { ColumnShape::Whole },
         essential: text == name,
     };
     let heads: Vec<_> = [name].into_iter().chain(headings.iter().map(String::as_str)).map(head).collect();
@@ -151,7 +150,6 @@ struct Listing {
     tags: BTreeMap<&'static str, &'static str>,
 }
 
-/// Writes the listing as JSON.
 pub(crate) fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
     let listing = Listing {
         format_version: REPORT_FORMAT_VERSION,
@@ -177,7 +175,6 @@ the kernel did not give is absent, never 0.
 more can be good or bad: how threads work, and how they are configured. It decides whether a
 change is called worse or better, and which values the gate `worse` looks at.";
 
-/// Writes the listing as a Markdown page.
 pub(crate) fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{INTRODUCTION}")?;
     for section in METRICS.chunk_by(|a, b| a.section == b.section) {

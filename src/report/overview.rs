@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use super::columns::{indent, label};
 use super::layout::GAP;
 use super::scale::cell_text;
-use super::selection::{ListLine, Shown};
+use super::selection::{ListLine, ShownSection};
 use super::verdict::short_text;
 use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Sides, Turnover};
 use crate::diagnose::plural;
@@ -52,8 +52,7 @@ impl Pivot {
     }
 }
 
-/// Turns the rows of an overview into columns.
-pub(super) fn pivot(section: &Shown<'_>) -> Pivot {
+pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     let groups = section.rows_of_groups();
     let is_hidden = |rows: &&[&Row]| section.is_idle(rows);
     let (hidden, shown): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_hidden);
@@ -103,7 +102,6 @@ fn cells(group: &Group, rows: &[&Row], columns: &[&OverviewColumn]) -> Vec<Strin
     [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
 }
 
-/// The heading of the verdicts on groups.
 pub(super) const VERDICT: &str = "verdict";
 
 /// The verdict on the value that changed most.
@@ -142,14 +140,14 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// What tables of text do not show, and how to see it.
-pub(super) fn footer(section: &Shown<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
+pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
     let narrow = (!left_out.is_empty()).then(|| format!("too narrow for: {}", left_out.join(", ")));
     let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);
     parts.collect::<Vec<_>>().join("; ")
 }
 
 /// How many groups are not shown, and the columns without data.
-pub(super) fn hidden(section: &Shown<'_>, pivot: &Pivot) -> Option<String> {
+pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String> {
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
     let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);

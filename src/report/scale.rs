@@ -4,9 +4,9 @@ use crate::compare::Delta;
 use crate::model::{Cell, Unit, cpu_ranges};
 
 /// A scale: its factor and its name.
-type Step = (f64, &'static str);
+type ScaleStep = (f64, &'static str);
 
-fn ladder(unit: Unit) -> &'static [Step] {
+fn ladder(unit: Unit) -> &'static [ScaleStep] {
     const KIB: f64 = 1024.0;
     match unit {
         Unit::Ns => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
@@ -56,11 +56,13 @@ fn stepped(number: f64, unit: Unit, lowest: String) -> (String, &'static str) {
     (digits, steps[step].1)
 }
 
-fn three_digits(value: f64) -> String {
-    [(9.995, 2), (99.95, 1)]
-        .iter()
-        .find(|(below, _)| value < *below)
-        .map_or_else(|| format!("{value:.0}"), |(_, decimals)| format!("{value:.decimals$}"))
+/// A number of at least 1, rounded to three digits.
+pub(super) fn three_digits(value: f64) -> String {
+    match value {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }
 
 /// A number with sign and unit; 0 has no sign.

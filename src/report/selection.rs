@@ -1,6 +1,6 @@
 //! The rows of a report that a format shows, in order: up to a limit, and without those that tables hide.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::columns::Column;
 use crate::compare::{Change, Group, HiddenReason, Report, ReportSection, Row, Turnover};
@@ -32,7 +32,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The columns of tables.
     pub(super) fn columns(&self, report: &Report) -> &[Column] {
         if self.columns.is_empty() { Column::usual(report) } else { &self.columns }
     }
@@ -40,7 +39,7 @@ impl Selection {
 
 /// The selected rows of a section.
 #[derive(Debug)]
-pub(super) struct Shown<'r> {
+pub(super) struct ShownSection<'r> {
     pub(super) section: &'r ReportSection,
     /// The rows in order, up to the limit of the selection, including those that tables hide.
     pub(super) rows: Vec<&'r Row>,
@@ -49,7 +48,6 @@ pub(super) struct Shown<'r> {
     unchanged: Unchanged,
 }
 
-/// A table.
 #[derive(Debug)]
 pub(super) struct List<'r> {
     /// The only side with these groups; `None` for groups on both sides.
@@ -57,7 +55,6 @@ pub(super) struct List<'r> {
     pub(super) lines: Vec<ListLine<'r>>,
 }
 
-/// A line of a table.
 #[derive(Debug)]
 pub(super) enum ListLine<'r> {
     /// An ancestor of the groups that follow, without a row of its own.
@@ -69,7 +66,7 @@ pub(super) enum ListLine<'r> {
     Row(&'r Row),
 }
 
-impl<'r> Shown<'r> {
+impl<'r> ShownSection<'r> {
     /// At most the selected number of visible rows of groups, as many of all groups together, and all hidden ones.
     pub(super) fn new(section: &'r ReportSection, selection: &Selection) -> Self {
         Self::of_rows(section, section.rows.iter().collect(), selection)
@@ -121,7 +118,6 @@ impl<'r> Shown<'r> {
         self
     }
 
-    /// The group of a row.
     pub(super) fn group(&self, row: &Row) -> &'r Group {
         &self.section.groups[row.group]
     }
@@ -144,23 +140,20 @@ impl<'r> Shown<'r> {
             && rows.all(|row| row.is_next_to_nothing())
     }
 
-    /// Whether tables show a row.
     pub(super) fn is_shown(&self, row: &Row) -> bool {
         self.unchanged == Unchanged::Shown || row.hidden_reason().is_none()
     }
 
-    /// Whether tables show rows that are unchanged, zero or without data.
     pub(super) fn has_unchanged(&self) -> bool {
         self.unchanged == Unchanged::Shown
     }
 
     /// How many rows tables hide, by reason.
-    pub(super) fn hidden(&self) -> Vec<(HiddenReason, usize)> {
-        if self.has_unchanged() {
-            return Vec::new();
-        }
-        let count = |reason| self.rows.iter().filter(|row| row.hidden_reason() == Some(reason)).count();
-        HiddenReason::ALL.into_iter().map(|reason| (reason, count(reason))).filter(|(_, count)| *count > 0).collect()
+    pub(super) fn hidden(&self) -> BTreeMap<HiddenReason, usize> {
+        let hidden = self.rows.iter().filter(|row| !self.is_shown(row));
+        let mut counts = BTreeMap::new();
+        hidden.filter_map(|row| row.hidden_reason()).for_each(|reason| *counts.entry(reason).or_default() += 1);
+        counts
     }
 
     /// The tables: groups on both sides, then groups on one side.
@@ -207,7 +200,6 @@ fn is_one_sided(change: Change) -> bool {
 }
 
 impl List<'_> {
-    /// How many groups have rows in the list.
     pub(super) fn groups(&self) -> usize {
         let rows = self.lines.iter().filter_map(|line| match line {
             ListLine::Row(row) => Some(row.group),
@@ -247,7 +239,7 @@ mod tests {
         let ReportSection { groups, rows, .. } = &mut report.sections[0];
         // The rows of /a, /a p and /b are hidden or cut; the others come in the order of their values.
         rows.retain(|row| matches!(&*groups[row.group].label, "t" | "q"));
-        let section = Shown::new(&report.sections[0], &Selection::default());
+        let section = ShownSection::new(&report.sections[0], &Selection::default());
         let lists = section.lists();
         let lines = lists[0].lines.iter().map(|line| match line {
             ListLine::Ancestor { name, depth } => format!("{depth} {name}"),
@@ -265,12 +257,12 @@ mod tests {
         let new = snapshot(&[&new[..], &[("/", "same", "same", 1)]].concat());
         let report = compare(&old, &new, &faults(GroupBy::Pcomm));
         let selection = Selection { limit: Some(3), ..Selection::default() };
-        let section = Shown::of_groups(&report.sections[0], &selection);
+        let section = ShownSection::of_groups(&report.sections[0], &selection);
         assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
-        assert_eq!(section.hidden(), [(HiddenReason::Unchanged, 1), (HiddenReason::Zero, 1)]);
+        assert_eq!(section.hidden(), [(HiddenReason::Unchanged, 1), (HiddenReason::Zero, 1)].into());
         let all = Selection { unchanged: Unchanged::Shown, ..Selection::default() };
-        let section = Shown::of_groups(&report.sections[0], &all);
-        assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 6, vec![]));
+        let section = ShownSection::of_groups(&report.sections[0], &all);
+        assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 6, BTreeMap::new()));
     }
 
     #[test]
@@ -283,7 +275,7 @@ mod tests {
         let report =
             show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &Options::default());
         let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
-        let section = Shown::of_groups(overview, &Selection { groups: Some(2), ..Selection::default() });
+        let section = ShownSection::of_groups(overview, &Selection { groups: Some(2), ..Selection::default() });
         let labels = section.rows_of_groups().into_iter().map(|rows| &*section.group(rows[0]).label);
         assert_eq!(
             (section.cut, labels.collect::<Vec<_>>()),

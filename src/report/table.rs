@@ -7,9 +7,9 @@ use super::columns::{Column, indent};
 use super::escape::escaped;
 use super::fact_line::{Fact, Tone};
 use super::facts::facts;
-use super::layout::{self, Head, Shape};
+use super::layout::{self, ColumnShape, Head};
 use super::overview::{self, VERDICT};
-use super::selection::{List, ListLine, Selection, Shown};
+use super::selection::{List, ListLine, Selection, ShownSection};
 use crate::compare::{Change, Renamed, Report};
 use crate::diagnose::{Note, counted, plural};
 use crate::model::Section;
@@ -46,7 +46,6 @@ impl Terminal {
 
 /// Width of the labels before facts.
 const LABEL: usize = 10;
-/// The indentation of notes.
 const NOTE: &str = "  ";
 
 /// Writes a report as text. Errors are those of `out`.
@@ -54,8 +53,8 @@ pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, 
     facts(report).iter().try_for_each(|fact| lines(out, fact, terminal))?;
     let (overviews, others): (Vec<_>, Vec<_>) =
         report.sections.iter().partition(|section| section.section == Section::Overview);
-    let overviews: Vec<_> = overviews.into_iter().map(|section| Shown::of_groups(section, selection)).collect();
-    let sections: Vec<_> = others.into_iter().map(|section| Shown::new(section, selection)).collect();
+    let overviews: Vec<_> = overviews.into_iter().map(|section| ShownSection::of_groups(section, selection)).collect();
+    let sections: Vec<_> = others.into_iter().map(|section| ShownSection::new(section, selection)).collect();
     overviews.iter().try_for_each(|section| write_overview(out, section, terminal))?;
     let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
     for section in &sections {
@@ -74,15 +73,14 @@ pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, 
     legend(out, overviews.iter().chain(&sections), left_out, terminal)
 }
 
-/// The name of a section.
-pub(super) fn name(section: &Shown<'_>) -> &'static str {
+pub(super) fn name(section: &ShownSection<'_>) -> &'static str {
     section.section.section.name()
 }
 
 /// Writes a section, and returns the columns that there is no room for.
 fn write_section(
     out: &mut dyn Write,
-    section: &Shown<'_>,
+    section: &ShownSection<'_>,
     columns: &[Column],
     terminal: Terminal,
 ) -> io::Result<BTreeSet<&'static str>> {
@@ -97,16 +95,16 @@ fn write_section(
     Ok(left_out)
 }
 
-fn write_overview(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::Result<()> {
+fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -> io::Result<()> {
     let mut pivot = overview::pivot(section);
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
     let verdict = pivot.heads.iter().position(|head| head == VERDICT);
     let shape = |place| match place {
-        0 => Shape::Name,
-        _ if Some(place) == verdict => Shape::Phrase,
-        _ => Shape::Number,
+        0 => ColumnShape::Name,
+        _ if Some(place) == verdict => ColumnShape::Phrase,
+        _ => ColumnShape::Number,
     };
     let is_essential = |place| place < 3 || Some(place) == verdict;
     let head = |(place, text)| Head { text, shape: shape(place), essential: is_essential(place) };
@@ -123,7 +121,7 @@ fn write_overview(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) 
 /// What marks mean, and which columns there is no room for.
 fn legend<'s>(
     out: &mut dyn Write,
-    sections: impl Iterator<Item = &'s Shown<'s>>,
+    sections: impl Iterator<Item = &'s ShownSection<'s>>,
     left_out: BTreeSet<&str>,
     terminal: Terminal,
 ) -> io::Result<()> {
@@ -157,7 +155,7 @@ fn lines(out: &mut dyn Write, fact: &Fact, terminal: Terminal) -> io::Result<()>
 
 fn write_list(
     out: &mut dyn Write,
-    section: &Shown<'_>,
+    section: &ShownSection<'_>,
     list: &List<'_>,
     columns: &[Column],
     terminal: Terminal,
@@ -175,9 +173,9 @@ fn write_list(
 /// The columns that a narrow terminal still shows: group, metric and one value.
 fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'static> {
     let shape = match column {
-        Column::Verdict => Shape::Phrase,
-        _ if column.is_numeric() => Shape::Number,
-        _ => Shape::Name,
+        Column::Verdict => ColumnShape::Phrase,
+        _ if column.is_numeric() => ColumnShape::Number,
+        _ => ColumnShape::Name,
     };
     let essential = match column {
         Column::Group | Column::Metric | Column::Baseline | Column::Value | Column::Verdict => true,
@@ -188,7 +186,7 @@ fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'stat
 }
 
 /// The heading of a list of groups that exist on one side.
-pub(super) fn list_title(section: &Shown<'_>, list: &List<'_>) -> Option<String> {
+pub(super) fn list_title(section: &ShownSection<'_>, list: &List<'_>) -> Option<String> {
     let side = match list.only_in? {
         Change::BaselineOnly => "baseline",
         _ => "candidate",
@@ -197,7 +195,7 @@ pub(super) fn list_title(section: &Shown<'_>, list: &List<'_>) -> Option<String>
 }
 
 /// The columns that apply to a list: groups on one side have only the columns of that side.
-pub(super) fn list_columns(section: &Shown<'_>, list: &List<'_>, columns: &[Column]) -> Vec<Column> {
+pub(super) fn list_columns(section: &ShownSection<'_>, list: &List<'_>, columns: &[Column]) -> Vec<Column> {
     let has = |column: Column| match list.only_in {
         _ if column.heading(section.section.section).is_empty() => false,
         None => true,
@@ -207,9 +205,8 @@ pub(super) fn list_columns(section: &Shown<'_>, list: &List<'_>, columns: &[Colu
     columns.iter().copied().filter(|column| has(*column)).collect()
 }
 
-/// The texts of a line in these columns.
 pub(super) fn cells(
-    section: &Shown<'_>,
+    section: &ShownSection<'_>,
     line: &ListLine<'_>,
     columns: &[Column],
     plain: impl Fn(String) -> String,
@@ -222,7 +219,7 @@ pub(super) fn cells(
     columns.iter().map(|column| plain(text(column))).collect()
 }
 
-fn footer(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::Result<()> {
+fn footer(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -> io::Result<()> {
     if section.cut > 0 {
         writeln!(out, "{}", layout::folded(&cut(section), 0, terminal.width))?;
     }
@@ -233,13 +230,12 @@ fn footer(out: &mut dyn Write, section: &Shown<'_>, terminal: Terminal) -> io::R
     writeln!(out, "{}", layout::folded(&text, 0, terminal.width))
 }
 
-/// How many rows the limit left out.
-pub(super) fn cut(section: &Shown<'_>) -> String {
+pub(super) fn cut(section: &ShownSection<'_>) -> String {
     format!("{} more {} (show with --limit 0)", section.cut, plural(section.cut, "row"))
 }
 
 /// How many rows are hidden, by reason.
-pub(super) fn hidden(section: &Shown<'_>) -> String {
+pub(super) fn hidden(section: &ShownSection<'_>) -> String {
     let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.word()));
     counts.collect::<Vec<_>>().join(", ")
 }
@@ -256,5 +252,4 @@ fn renamed(out: &mut dyn Write, renamed: &[Renamed], terminal: Terminal) -> io::
     })
 }
 
-/// The heading of the list of renamed cgroups.
 pub(super) const RENAMED: &str = "renamed cgroups (≈) and how alike their threads are";

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::fact_line::FactLine;
-use super::scale::spaced;
+use super::scale::{spaced, three_digits};
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::counted;
 use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
@@ -13,10 +13,9 @@ const MOST_EXPLAINED: f64 = 0.95;
 
 /// The lines about a window: what it covers, the command, and what is not known.
 pub(super) fn lines(label: &'static str, side: &SideSummary, window: &WindowSide) -> Vec<FactLine> {
-    let fact = |label, text: String| FactLine::fact(label, text);
-    let mut lines = vec![fact(label, covered(side, window))];
-    lines.extend(window.info.command.iter().map(|command| fact("command", ran(command, window))));
-    lines.extend(window.info.cpu.as_ref().and_then(unexplained).map(|text| fact("", text)));
+    let mut lines = vec![FactLine::fact(label, covered(side, window))];
+    lines.extend(window.info.command.iter().map(|command| FactLine::fact("command", ran(command, window))));
+    lines.extend(window.info.cpu.as_ref().and_then(unexplained).map(|text| FactLine::fact("", text)));
     lines.extend(notes(&window.info).into_iter().map(|text| FactLine::warning("note", text)));
     lines
 }
@@ -28,7 +27,6 @@ pub(super) fn lines_of_runs(
     runs: &RunCount,
     window: Option<&WindowSide>,
 ) -> Vec<FactLine> {
-    let fact = |label, text: String| FactLine::fact(label, text);
     let gap = if side.file.is_empty() { "" } else { "  " };
     let mut text = format!("{}{gap}{}", side.file, counted(runs.runs, "run"));
     if let Some(host) = &side.hostname {
@@ -46,8 +44,9 @@ pub(super) fn lines_of_runs(
     let lost = (runs.lost_exit_records > 0).then(|| {
         format!("exit records were lost in {}: some exited threads are missing", counted(runs.lost_exit_records, "run"))
     });
-    let lines =
-        [fact(label, text)].into_iter().chain(command.map(|command| fact("command", command.arguments.join(" "))));
+    let lines = [FactLine::fact(label, text)]
+        .into_iter()
+        .chain(command.map(|command| FactLine::fact("command", command.arguments.join(" "))));
     lines.chain(lost.map(|text| FactLine::warning("note", text))).collect()
 }
 
@@ -153,12 +152,6 @@ fn notes(info: &WindowInfo) -> Vec<String> {
     notes
 }
 
-/// Seconds with three digits.
 fn seconds(ns: u64) -> String {
-    let seconds = ns as f64 / 1e9;
-    match seconds {
-        ..9.995 => format!("{seconds:.2}"),
-        ..99.95 => format!("{seconds:.1}"),
-        _ => format!("{seconds:.0}"),
-    }
+    three_digits(ns as f64 / 1e9)
 }

@@ -31,9 +31,9 @@ const TELLING: usize = 3;
 const MOST_COMPARED: usize = 64;
 
 /// The numbers of the patterns of a process name and a thread name.
-pub(super) type Kind = (u32, u32);
+pub(super) type ThreadKind = (u32, u32);
 /// The kinds of threads in each cgroup of a snapshot.
-pub(super) type Kinds = BTreeMap<String, BTreeSet<Kind>>;
+pub(super) type Kinds = BTreeMap<String, BTreeSet<ThreadKind>>;
 
 /// Matches cgroups one to one, the most similar first, equal ones in the order of their names. Children
 /// follow their parents.
@@ -49,16 +49,16 @@ pub(super) fn renamed(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
     pairs
 }
 
-fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> impl Iterator<Item = (&'k str, Vec<Kind>)> {
+fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> impl Iterator<Item = (&'k str, Vec<ThreadKind>)> {
     let missing = side.iter().filter(|(name, _)| !other.contains_key(*name));
     missing.map(|(name, kinds)| (name.as_str(), kinds.iter().copied().collect()))
 }
 
 /// Cgroups with the same kinds of threads and, if these are few, the same last name.
 #[derive(Default)]
-struct Class<'k> {
+struct CgroupClass<'k> {
     /// In ascending order.
-    kinds: Vec<Kind>,
+    kinds: Vec<ThreadKind>,
     /// Unmatched cgroups of the baseline only, by name.
     gone: VecDeque<&'k str>,
     /// Unmatched cgroups of the candidate only.
@@ -74,9 +74,9 @@ struct Candidates {
 
 #[derive(Default)]
 struct Classes<'k> {
-    classes: Vec<Class<'k>>,
+    classes: Vec<CgroupClass<'k>>,
     /// Indices by kinds and, if these are few, the pattern of the last name.
-    known: HashMap<(Vec<Kind>, Option<String>), usize>,
+    known: HashMap<(Vec<ThreadKind>, Option<String>), usize>,
     /// How many pairs of classes have been compared.
     compared: usize,
 }
@@ -90,11 +90,11 @@ impl<'k> Classes<'k> {
     }
 
     /// The class of a cgroup with these kinds.
-    fn of(&mut self, name: &str, kinds: Vec<Kind>) -> &mut Class<'k> {
+    fn of(&mut self, name: &str, kinds: Vec<ThreadKind>) -> &mut CgroupClass<'k> {
         let leaf = (kinds.len() < TELLING).then(|| cgroup_pattern(name.rsplit('/').next().unwrap_or(name)));
         let place = *self.known.entry((kinds.clone(), leaf)).or_insert(self.classes.len());
         if place == self.classes.len() {
-            self.classes.push(Class { kinds, ..Class::default() });
+            self.classes.push(CgroupClass { kinds, ..CgroupClass::default() });
         }
         &mut self.classes[place]
     }
@@ -109,10 +109,10 @@ impl<'k> Classes<'k> {
         let open: Vec<_> = classes
             .filter(|(_, class)| class.can_differ() && !(class.gone.is_empty() && class.new.is_empty()))
             .collect();
-        let mut frequency: HashMap<Kind, usize> = HashMap::new();
+        let mut frequency: HashMap<ThreadKind, usize> = HashMap::new();
         open.iter().flat_map(|(_, class)| &class.kinds).for_each(|kind| *frequency.entry(*kind).or_default() += 1);
-        let rarest = |class: &Class<'_>| rarest(&class.kinds, &frequency);
-        let mut by_kind: HashMap<Kind, Vec<usize>> = HashMap::new();
+        let rarest = |class: &CgroupClass<'_>| rarest(&class.kinds, &frequency);
+        let mut by_kind: HashMap<ThreadKind, Vec<usize>> = HashMap::new();
         for (at, class) in open.iter().filter(|(_, class)| !class.new.is_empty()) {
             rarest(class).into_iter().for_each(|kind| by_kind.entry(kind).or_default().push(*at));
         }
@@ -142,7 +142,7 @@ impl<'k> Classes<'k> {
     fn pair(&mut self, level: &[Candidates], similarity: f64, pairs: &mut Vec<Renamed>) {
         let mut adjacent: HashMap<usize, Vec<usize>> = HashMap::new();
         level.iter().for_each(|c| adjacent.entry(c.gone).or_default().push(c.new));
-        let first = |classes: &[Class<'k>], at: usize| Some((*classes[at].gone.front()?, at));
+        let first = |classes: &[CgroupClass<'k>], at: usize| Some((*classes[at].gone.front()?, at));
         let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).collect();
         while let Some((baseline, gone)) = next.pop_first() {
             let left = adjacent[&gone].iter().filter_map(|at| Some((*self.classes[*at].new.front()?, *at)));
@@ -155,7 +155,7 @@ impl<'k> Classes<'k> {
     }
 }
 
-impl Class<'_> {
+impl CgroupClass<'_> {
     /// Whether it has enough kinds to be similar to a class with another kind.
     fn can_differ(&self) -> bool {
         least_shared(self.kinds.len() + 1) <= self.kinds.len()
@@ -163,7 +163,7 @@ impl Class<'_> {
 }
 
 /// The rarest kinds of a set: enough that every similar set shares one of them.
-fn rarest(kinds: &[Kind], frequency: &HashMap<Kind, usize>) -> Vec<Kind> {
+fn rarest(kinds: &[ThreadKind], frequency: &HashMap<ThreadKind, usize>) -> Vec<ThreadKind> {
     let mut kinds = kinds.to_vec();
     kinds.sort_by_key(|kind| (frequency[kind], *kind));
     kinds.truncate(kinds.len() - least_shared(kinds.len()) + 1);
@@ -176,7 +176,7 @@ fn least_shared(kinds: usize) -> usize {
 }
 
 /// The shared kinds of two ascending lists, divided by all kinds.
-fn similarity(a: &[Kind], b: &[Kind]) -> f64 {
+fn similarity(a: &[ThreadKind], b: &[ThreadKind]) -> f64 {
     let (mut left, mut right, mut shared) = (0, 0, 0);
     while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
         shared += usize::from(x == y);
@@ -241,7 +241,7 @@ mod tests {
     /// The same, by comparing each with each.
     fn naive(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
         let leaf = |path: &str| cgroup_pattern(path.rsplit('/').next().unwrap_or(path));
-        let list = |set: &BTreeSet<Kind>| set.iter().copied().collect::<Vec<_>>();
+        let list = |set: &BTreeSet<ThreadKind>| set.iter().copied().collect::<Vec<_>>();
         let gone: Vec<_> = baseline.iter().filter(|(name, _)| !candidate.contains_key(*name)).collect();
         let new: Vec<_> = candidate.iter().filter(|(name, _)| !baseline.contains_key(*name)).collect();
         let mut pairs = Vec::new();
@@ -318,15 +318,15 @@ mod tests {
     fn two_thousand_renamed_cgroups_take_few_comparisons() {
         const CGROUPS: u32 = 2000;
         /// Some kinds that all cgroups of a family have, and one of the cgroup's own.
-        fn set(family: u32, shared: u32, own: Option<u32>) -> BTreeSet<Kind> {
+        fn set(family: u32, shared: u32, own: Option<u32>) -> BTreeSet<ThreadKind> {
             (0..shared).map(|kind| (family, kind)).chain(own.map(|own| (u32::MAX, own))).collect()
         }
-        let same: fn(u32) -> BTreeSet<Kind> = |_| set(0, 3, None);
-        let unique: fn(u32) -> BTreeSet<Kind> = |at| set(at, 20, None);
-        let own_kind: fn(u32) -> BTreeSet<Kind> = |at| set(0, 20, Some(at));
-        let other_kind: fn(u32) -> BTreeSet<Kind> = |at| set(0, 20, Some(CGROUPS + at));
-        let families: fn(u32) -> BTreeSet<Kind> = |at| set(at / 8, 20, Some(at));
-        let other_families: fn(u32) -> BTreeSet<Kind> = |at| set(at / 8, 20, Some(CGROUPS + at));
+        let same: fn(u32) -> BTreeSet<ThreadKind> = |_| set(0, 3, None);
+        let unique: fn(u32) -> BTreeSet<ThreadKind> = |at| set(at, 20, None);
+        let own_kind: fn(u32) -> BTreeSet<ThreadKind> = |at| set(0, 20, Some(at));
+        let other_kind: fn(u32) -> BTreeSet<ThreadKind> = |at| set(0, 20, Some(CGROUPS + at));
+        let families: fn(u32) -> BTreeSet<ThreadKind> = |at| set(at / 8, 20, Some(at));
+        let other_families: fn(u32) -> BTreeSet<ThreadKind> = |at| set(at / 8, 20, Some(CGROUPS + at));
         for (gone, new, paired) in [
             (same, same, 2000),
             (unique, unique, 2000),
@@ -334,7 +334,7 @@ mod tests {
             (own_kind, other_kind, 2000),
             (families, other_families, 2000),
         ] {
-            let side = |name: &str, set: fn(u32) -> BTreeSet<Kind>| -> Kinds {
+            let side = |name: &str, set: fn(u32) -> BTreeSet<ThreadKind>| -> Kinds {
                 (0..CGROUPS).map(|at| (format!("/{name}{at:05}"), set(at))).collect()
             };
             let (a, b) = (side("a", gone), side("b", new));

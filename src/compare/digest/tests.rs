@@ -1,6 +1,7 @@
 //! Tests of digests.
 
 use super::*;
+use crate::compare::smaps::memory_of_processes;
 use crate::model::HostContext;
 
 fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {

@@ -11,7 +11,7 @@ use super::super::REPORT_FORMAT_VERSION;
 use super::super::fact_line::{Fact, FactLine, Tone};
 use super::super::gates;
 use super::super::overview::group_verdict;
-use super::super::selection::Shown;
+use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
 use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Report, Row, Turnover};
@@ -19,7 +19,6 @@ use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Interval;
 
-/// The data of a page.
 #[derive(Serialize)]
 pub(super) struct PageData<'p> {
     format_version: u32,
@@ -73,7 +72,6 @@ struct SectionData<'p> {
     exited_work: Vec<usize>,
     /// Places of groups in which threads started or exited, and how many, on the last side.
     turnover: Vec<(usize, u64, u64)>,
-    /// The verdict on each group, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     verdicts: Vec<String>,
     values: Vec<ValueData<'p>>,
@@ -152,7 +150,6 @@ impl GateTable {
     }
 }
 
-/// Paths, each with an index.
 #[derive(Default)]
 struct Paths<'p> {
     list: Vec<(Option<usize>, &'p str)>,
@@ -206,7 +203,7 @@ impl<'p> SectionData<'p> {
         data
     }
 
-    fn add_group(&mut self, section: &Shown<'p>, row: &Row, paths: &mut Paths<'p>) -> usize {
+    fn add_group(&mut self, section: &ShownSection<'p>, row: &Row, paths: &mut Paths<'p>) -> usize {
         let group = section.group(row);
         let place = self.groups.len();
         self.groups.extend(paths.place(&group.key));
@@ -227,7 +224,10 @@ impl<'p> ValueData<'p> {
         Self {
             name: &row.name,
             unit: row.unit.name(),
-            doc: column.map(|column| column.doc).or(row.quantity.map(Quantity::doc)).unwrap_or_default(),
+            doc: column
+                .map(|column| column.doc)
+                .or(row.quantity.map(|quantity| quantity.about().doc))
+                .unwrap_or_default(),
             tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
             places: Some(Vec::new()),
             baseline: Vec::new(),

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::selection::{Selection, Shown};
+use super::super::selection::{Selection, ShownSection};
 use crate::compare::{HiddenReason, Report, Row};
 use crate::model::Section;
 
-/// The rows of a section that a page has.
 pub(super) struct PageSection<'r> {
-    pub(super) section: Shown<'r>,
+    pub(super) section: ShownSection<'r>,
     pub(super) rows: Vec<&'r Row>,
     /// Number of hidden rows by reason; in an overview, of groups.
     pub(super) hidden: BTreeMap<&'static str, usize>,
@@ -23,7 +22,7 @@ pub(super) fn selected<'r>(
     selection: &Selection,
 ) -> (Vec<PageSection<'r>>, Option<Vec<PageSection<'r>>>) {
     let sections = |report: &'r Report| -> Vec<_> {
-        report.sections.iter().map(|section| PageSection::new(Shown::of_groups(section, selection))).collect()
+        report.sections.iter().map(|section| PageSection::new(ShownSection::of_groups(section, selection))).collect()
     };
     let (mut groups, mut tree) = (sections(report), report.tree.as_deref().map(sections));
     if let Some(mut left) = selection.all_rows {
@@ -65,7 +64,7 @@ fn is_of_limits(section: Section) -> bool {
 }
 
 impl<'r> PageSection<'r> {
-    fn new(section: Shown<'r>) -> Self {
+    fn new(section: ShownSection<'r>) -> Self {
         let (rows, hidden) =
             if section.section.section == Section::Overview { overview(&section) } else { others(&section) };
         Self { cut: section.cut, section, rows, hidden }
@@ -108,14 +107,14 @@ impl<'r> PageSection<'r> {
 type ShownAndHidden<'r> = (Vec<&'r Row>, BTreeMap<&'static str, usize>);
 
 /// The groups of an overview are hidden as a whole.
-fn overview<'r>(section: &Shown<'r>) -> ShownAndHidden<'r> {
+fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let (hidden, shown): (Vec<_>, Vec<_>) =
         section.rows_of_groups().into_iter().partition(|rows| section.is_idle(rows));
     let idle = hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count();
     (shown.concat(), (idle > 0).then_some(("idle", idle)).into_iter().collect())
 }
 
-fn others<'r>(section: &Shown<'r>) -> ShownAndHidden<'r> {
+fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let is_shown = |reason| match reason {
         None => true,
         Some(HiddenReason::Absent) => section.has_unchanged(),
