@@ -5,13 +5,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
-use serde::Serialize;
 
+use super::measurement::Turnover;
 use super::options::{GroupBy, Names, Options, Scope};
 use super::smaps::{self, Memory};
 use crate::model::{
-    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
-    Totals, WindowInfo,
+    Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Threads, Totals,
+    WindowInfo,
 };
 
 /// One snapshot, reduced to totals by the exact names that an axis looks at.
@@ -287,25 +287,6 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     };
     let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
     counted.filter(|_| metrics.ext_enabled != Some(true)).map(|blocked| blocked.0).or_else(delays)
-}
-
-/// How many threads started and exited in a window. A thread can do both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Turnover {
-    pub(crate) started: u64,
-    pub(crate) exited: u64,
-}
-
-impl Turnover {
-    fn add(&mut self, span: ThreadSpan) {
-        let counted = |happened| if happened { span.count } else { 0 };
-        self.merge(Self { started: counted(span.started), exited: counted(span.exited) });
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.started = self.started.saturating_add(other.started);
-        self.exited = self.exited.saturating_add(other.exited);
-    }
 }
 
 /// When threads started and were read, summed over those whose start is known.

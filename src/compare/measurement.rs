@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::digest::Turnover;
+use serde::Serialize;
+
 use super::quantity::Quantity;
-use crate::model::{Cell, ExitedWork, Unit};
+use crate::model::{Cell, ExitedWork, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
 #[derive(Clone, Debug)]
@@ -62,6 +63,25 @@ impl Population {
     /// Members that are not threads.
     pub(super) fn of(members: u64) -> Self {
         Self { members, ..Self::default() }
+    }
+}
+
+/// How many threads started and exited in a window. A thread can do both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Turnover {
+    pub(crate) started: u64,
+    pub(crate) exited: u64,
+}
+
+impl Turnover {
+    pub(super) fn add(&mut self, span: ThreadSpan) {
+        let counted = |happened| if happened { span.count } else { 0 };
+        self.merge(Self { started: counted(span.started), exited: counted(span.exited) });
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.started = self.started.saturating_add(other.started);
+        self.exited = self.exited.saturating_add(other.exited);
     }
 }
 

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::delta::number;
-use super::digest::Turnover;
 use super::judge::{KnownValues, are_half};
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
+use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::select::SortKey;
 use crate::model::Cell;
 use crate::statistics::median;

@@ -34,7 +34,6 @@ use crate::statistics::Design;
 
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
-pub(crate) use self::digest::Turnover;
 pub use self::digest::{Digest, ThreadTotals};
 pub use self::flatten::Flatten;
 pub use self::gate::{Gate, GateError};
@@ -45,6 +44,7 @@ pub(crate) use self::host::{CommandTotals, WindowSide};
 pub use self::host::{Difference, Header, SideSummary};
 pub use self::judge::RowRuns;
 pub(crate) use self::judge::RunsNeeded;
+pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
 pub use self::options::{Form, GroupBy, Names, Options, Per, Scope, Threshold};
 pub(crate) use self::overview::{OVERVIEW, OverviewColumn, word};

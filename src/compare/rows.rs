@@ -5,9 +5,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::delta::{self, Change, Delta};
-use super::digest::Turnover;
 use super::judge::{Judge, RowRuns};
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
+use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::quantity::Quantity;
 use super::rank;
 use super::select::SortKey;

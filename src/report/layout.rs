@@ -137,9 +137,7 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String 
         let blanks = " ".repeat(width - text.width().min(width));
         match head.shape {
             ColumnShape::Number => line.extend([blanks.as_str(), &text]),
-            ColumnShape::Whole | ColumnShape::Name | ColumnShape::Prose | ColumnShape::Phrase => {
-                line.extend([&text, blanks.as_str()])
-            }
+            _ => line.extend([&text, blanks.as_str()]),
         }
         line.extend([" "; GAP]);
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names that two types still have. It only becomes shorter.
-const TWICE: &[&str] = &["Amount", "Class", "Fact", "Files", "Options", "Shape", "Target"];
+const TWICE: &[&str] = &["Files", "Options", "Target"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::compare::smaps::memory_of_processes;
-use crate::model::HostContext;
+use crate::model::{HostContext, ThreadSpan};
 
 fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {
     let mut thread = ThreadState { tid, tgid: 1, comm: comm.into(), ..ThreadState::default() };
