@@ -58,7 +58,7 @@ use std::path::Path;
 /// If the file cannot be written (checked before the capture where possible), or nothing useful can
 /// be captured.
 pub fn capture_to(path: &Path) -> Result<CtprofSnapshot, CaptureToError> {
-    let target = store::Target::create(path)?;
+    let target = store::OutputTarget::create(path)?;
     let snapshot = capture::capture()?;
     target.write(&snapshot, store::MAX_DECOMPRESSED_SNAPSHOT_BYTES)?;
     Ok(snapshot)

@@ -15,7 +15,7 @@ pub(crate) use self::place::{create_folder, through};
 pub use self::source::{Stored, load};
 #[cfg(feature = "parquet")]
 pub(crate) use self::target::PendingFile;
-pub use self::target::{ENDINGS, EXTENSION, Target, Written, is_snapshot_name};
+pub use self::target::{ENDINGS, EXTENSION, OutputTarget, Written, is_snapshot_name};
 
 use std::path::Path;
 
@@ -39,6 +39,6 @@ impl CtprofSnapshot {
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
     pub fn write(&self, path: &Path) -> Result<(), StoreError> {
-        Target::create(path)?.write(self, MAX_DECOMPRESSED_SNAPSHOT_BYTES).map(|_| ())
+        OutputTarget::create(path)?.write(self, MAX_DECOMPRESSED_SNAPSHOT_BYTES).map(|_| ())
     }
 }

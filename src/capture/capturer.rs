@@ -40,7 +40,7 @@ pub struct Capturer {
     /// How long the preparation took; part of the first capture.
     preparation: Duration,
     /// The files of programs that captures have examined.
-    programs: Arc<jemalloc::Files>,
+    programs: Arc<jemalloc::ExaminedFiles>,
     /// What captures have learned about cgroups.
     css_sets: Arc<CssSets>,
 }

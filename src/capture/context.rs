@@ -26,7 +26,7 @@ pub(crate) struct CaptureContext {
     /// The families that taskstats provides; `None` to disable taskstats.
     pub(crate) taskstats: Option<CountedFamilies>,
     /// jemalloc layouts by file; `None` to disable the probe.
-    pub(crate) jemalloc: Option<Arc<jemalloc::Files>>,
+    pub(crate) jemalloc: Option<Arc<jemalloc::ExaminedFiles>>,
     /// In bytes.
     pub(crate) page_size: u64,
     /// Times of threads count from this moment.

@@ -15,7 +15,7 @@ use crate::capture::{Options, Roots, Smaps, Use};
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
 use crate::report::{capture_summary, escaped};
-use crate::store::Target;
+use crate::store::OutputTarget;
 
 /// The environment variable with the key of hashes. Command lines are visible to all users.
 const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
@@ -24,7 +24,7 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     // A file that nobody named is never overwritten.
-    let target = args.output.as_deref().map_or_else(|| Target::create_new(&default_path()), Target::create)?;
+    let target = args.output.as_deref().map_or_else(|| OutputTarget::create_new(&default_path()), OutputTarget::create)?;
     let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
     let progress = Arc::clone(&options.progress);
     let mut recorder = Recorder::of_one_capture(options)?;

@@ -19,7 +19,7 @@ use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
 use crate::record::{RecordError, Recorder, Until};
 use crate::report::{Column, escaped, record_summary};
-use crate::store::Target;
+use crate::store::OutputTarget;
 
 /// Longer than any recording.
 const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
@@ -39,7 +39,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
 }
 
 fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
-    let target = args.output.as_deref().map(Target::create).transpose()?;
+    let target = args.output.as_deref().map(OutputTarget::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, StoreError, Target, create_folder, is_snapshot_name, through};
+use crate::store::{EXTENSION, StoreError, OutputTarget, create_folder, is_snapshot_name, through};
 
 /// Records runs into files.
 pub(super) struct RunWriter<'s> {
@@ -36,7 +36,7 @@ pub(super) fn interruption(series: anyhow::Result<()>) -> anyhow::Result<Option<
 
 impl RunWriter<'_> {
     /// Records one run. Returns how its command ended, if it has one. A run that is interrupted has no file.
-    pub(super) fn record(&mut self, until: &Until, target: Target) -> anyhow::Result<Option<CommandEnd>> {
+    pub(super) fn record(&mut self, until: &Until, target: OutputTarget) -> anyhow::Result<Option<CommandEnd>> {
         let window = self.recorder.open()?;
         let end = wait(until, self.signals)?;
         let ended = end.of_command;
@@ -89,8 +89,8 @@ impl RunDirectory {
     }
 
     /// Opens the file of a run, counted from 1.
-    pub(super) fn target(&self, number: u32) -> Result<Target, StoreError> {
-        Target::create_in(&self.folder, &self.file(number))
+    pub(super) fn target(&self, number: u32) -> Result<OutputTarget, StoreError> {
+        OutputTarget::create_in(&self.folder, &self.file(number))
     }
 
     /// Names sort like numbers.

@@ -41,7 +41,7 @@ pub fn is_snapshot_name(name: &str) -> bool {
 
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
-pub struct Target {
+pub struct OutputTarget {
     /// For messages, and the name of a new file.
     path: PathBuf,
     output: OutputFile,
@@ -75,7 +75,7 @@ pub(crate) enum PendingFile {
     Named(NamedTempFile),
 }
 
-impl Target {
+impl OutputTarget {
     /// Opens `path`, and replaces an existing file or a symbolic link in its place; `-` is standard output.
     ///
     /// Links of other users, except root, are not followed. `/dev/stdout`, descriptors of this process, FIFOs and

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use ctprof::model::{ExitedWork, Owner, Threads};
 use ctprof::process::Progress;
-use ctprof::store::{SnapshotRefusal, StoreError, Stored, Target, load};
+use ctprof::store::{SnapshotRefusal, StoreError, Stored, OutputTarget, load};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 fn fixture(name: &str) -> PathBuf {
@@ -314,7 +314,7 @@ fn a_snapshot_that_readers_refuse_is_not_written() {
     let path = dir.path().join("snap");
     fs::write(&path, "old").unwrap();
     let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
-    let error = Target::create(&path).unwrap().write(&snapshot, 1000).unwrap_err().to_string();
+    let error = OutputTarget::create(&path).unwrap().write(&snapshot, 1000).unwrap_err().to_string();
     assert!(error.contains("--max-snapshot-bytes"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
 }
@@ -325,7 +325,7 @@ fn too_many_threads_are_reported_as_such() {
     let path = dir.path().join("snap");
     let mut snapshot = CtprofSnapshot::default();
     snapshot.threads.resize(3, ThreadState::default());
-    let error = Target::create(&path).unwrap().write(&snapshot, 2048).unwrap_err().to_string();
+    let error = OutputTarget::create(&path).unwrap().write(&snapshot, 2048).unwrap_err().to_string();
     assert!(error.contains("more than 2 threads; raise --max-snapshot-bytes"), "{error}");
 }
 
@@ -369,7 +369,7 @@ fn two_captures_within_a_second_have_two_names() {
     let dir = tempfile::tempdir().unwrap();
     let snapshot = CtprofSnapshot::load(&fixture("v1-linux-7.3.ctprof.zst")).unwrap();
     let write = |name: &str| {
-        let target = Target::create_new(&dir.path().join(name)).unwrap();
+        let target = OutputTarget::create_new(&dir.path().join(name)).unwrap();
         let written = target.write(&snapshot, 1 << 30).unwrap();
         assert_eq!(fs::metadata(&written.path).unwrap().len(), written.bytes);
         assert_eq!(CtprofSnapshot::load(&written.path).unwrap(), snapshot);
@@ -406,6 +406,6 @@ fn a_snapshot_written_to_a_closed_pipe_is_a_failure() {
 
 #[test]
 fn a_missing_directory_is_reported_before_the_capture() {
-    let error = Target::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
+    let error = OutputTarget::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
     assert_eq!(error, "cannot write /no/such/dir/snap");
 }

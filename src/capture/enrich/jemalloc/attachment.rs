@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::super::super::procfs::folder::{Folder, is_gone};
-use super::files::Files;
+use super::files::ExaminedFiles;
 use super::layout::TsdLayout;
 use super::machine::Machine;
 use super::mappings::file_mappings;
 use super::modules::{Module, modules};
 use super::pthread;
-use super::target::{Target, unread};
+use super::target::{CounterLocation, unread};
 use crate::model::ProbeFailure;
 use crate::sys::memory::AddressSpace;
 
@@ -22,7 +22,7 @@ const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 
 /// The location of the counters in the threads of a process, and the remaining timeout.
 pub(in crate::capture) struct Attachment {
-    pub(super) target: Target,
+    pub(super) target: CounterLocation,
     /// The memory of the program that was examined.
     pub(super) space: AddressSpace,
     /// That of [`pthread::pointer_behind_head`].
@@ -32,12 +32,12 @@ pub(in crate::capture) struct Attachment {
 }
 
 impl Attachment {
-    fn new(target: Target, space: AddressSpace, pointer_behind_head: Option<i64>) -> Self {
+    fn new(target: CounterLocation, space: AddressSpace, pointer_behind_head: Option<i64>) -> Self {
         Self { target, space, pointer_behind_head, timeout_left: TIMEOUT }
     }
 
     /// Finds jemalloc in a process.
-    pub(super) fn find(folder: &Folder, files: &Files) -> Result<Self, ProbeFailure> {
+    pub(super) fn find(folder: &Folder, files: &ExaminedFiles) -> Result<Self, ProbeFailure> {
         let space = address_space(folder)?;
         let program = folder.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
         let mappings = folder.file("maps").and_then(file_mappings);
@@ -80,7 +80,7 @@ fn failure(errno: Errno, other: ProbeFailure) -> ProbeFailure {
     }
 }
 
-fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<Target, ProbeFailure> {
+fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<CounterLocation, ProbeFailure> {
     let distance = match layout.slot {
         // The dynamic linker places the block of a library, and stores its offset in the slot.
         Some(slot) if !module.is_program => {
@@ -93,14 +93,14 @@ fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<T
         _ => return Err(ProbeFailure::TlsArithmetic),
     };
     // The dynamic linker has not filled the slot yet.
-    if distance == 0 { Err(ProbeFailure::TlsArithmetic) } else { Target::new(distance, layout.offsets) }
+    if distance == 0 { Err(ProbeFailure::TlsArithmetic) } else { CounterLocation::new(distance, layout.offsets) }
 }
 
 #[cfg(test)]
 impl Attachment {
     /// Of this process, with counters at the thread pointer.
     pub(super) fn of_this_process() -> Self {
-        let target = Target::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
+        let target = CounterLocation::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
         Self::new(target, address_space(&Folder::open("/proc/self".as_ref()).unwrap()).unwrap(), None)
     }
 }

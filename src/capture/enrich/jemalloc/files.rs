@@ -39,14 +39,14 @@ type Examined = (FileVersion, Option<Examination>);
 
 /// Layouts by file. Each version of a file is examined once, however many captures use it.
 #[derive(Default)]
-pub(in crate::capture) struct Files {
+pub(in crate::capture) struct ExaminedFiles {
     /// Those of the current capture: each file is looked at once.
     current: Mutex<HashMap<FileKey, Arc<OnceLock<Examined>>>>,
     /// Those of earlier captures.
     earlier: Mutex<HashMap<FileKey, Examined>>,
 }
 
-impl Files {
+impl ExaminedFiles {
     /// Begins a capture: files may have changed since the one before.
     pub(in crate::capture) fn begin_capture(&self) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_file_that_was_written_anew_is_examined_again() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (files, module) = (Files::default(), module(file.path(), (0, 7)));
+        let (files, module) = (ExaminedFiles::default(), module(file.path(), (0, 7)));
         let now = || file.as_file().metadata().unwrap();
         let key = (device(&now()), module.mapping.inode, module.mapping.path.clone(), None);
         assert_eq!(files.layout(&this_process(), &module), Err(ProbeFailure::JemallocNotFound));

@@ -23,7 +23,7 @@ pub use self::layouts::Offsets;
 use self::machine::Machine;
 use crate::model::ProbeFailure;
 
-pub(in crate::capture) use self::files::Files;
+pub(in crate::capture) use self::files::ExaminedFiles;
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::mappings::fuzz_maps;
 pub(in crate::capture) use self::probe::{HeapCounters, Probe, ProbedThread, add, log};

@@ -9,7 +9,7 @@ use nix::unistd::getuid;
 
 use super::super::super::process::Process;
 use super::attachment::Attachment;
-use super::files::Files;
+use super::files::ExaminedFiles;
 use super::pthread;
 use crate::model::CtprofProbeSummary;
 use crate::model::ProbeFailure;
@@ -42,12 +42,12 @@ pub(in crate::capture) struct HeapCounters {
 
 /// The probe of one process, and what it counts.
 pub(in crate::capture) struct Probe<'f> {
-    files: &'f Files,
+    files: &'f ExaminedFiles,
     summary: CtprofProbeSummary,
 }
 
 impl<'f> Probe<'f> {
-    pub(in crate::capture) fn new(files: &'f Files) -> Self {
+    pub(in crate::capture) fn new(files: &'f ExaminedFiles) -> Self {
         Self { files, summary: CtprofProbeSummary::default() }
     }
 
@@ -196,7 +196,7 @@ mod tests {
     fn summary(id: u32, threads: &[ProbedThread]) -> CtprofProbeSummary {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(id, Folder::open(dir.path()).unwrap());
-        let files = Files::default();
+        let files = ExaminedFiles::default();
         let mut probe = Probe::new(&files);
         assert!(probe.process(&process, threads).is_empty());
         probe.finish()
@@ -300,7 +300,7 @@ mod tests {
         }
         // One thread without a thread pointer, and one whose thread-local storage is not mapped.
         threads.extend([thread(id, Some(0)), thread(id, Some(1 << 20))]);
-        let files = Files::default();
+        let files = ExaminedFiles::default();
         let mut probe = Probe::new(&files);
         let read = probe.process(&process, &threads).into_iter();
         let read = read.map(|counters| (counters.tid, (counters.allocated, counters.deallocated)));

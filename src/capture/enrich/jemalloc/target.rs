@@ -18,14 +18,14 @@ const USER_SPACE: u64 = 1 << 56;
 /// The location of the counters in the threads of a process: the offset of the thread-specific data from
 /// the thread pointer, and the offsets in it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::capture) struct Target {
+pub(in crate::capture) struct CounterLocation {
     distance: i64,
     offsets: Offsets,
     /// Number of bytes from the start of the first counter to the end of the last.
     span: usize,
 }
 
-impl Target {
+impl CounterLocation {
     pub(super) fn new(distance: i64, offsets: Offsets) -> Result<Self, ProbeFailure> {
         let Offsets { allocated, deallocated } = offsets;
         let span = allocated.abs_diff(deallocated).checked_add(8).and_then(|span| usize::try_from(span).ok());
@@ -97,8 +97,8 @@ pub(super) fn unread(errno: Errno) -> ProbeFailure {
 mod tests {
     use super::*;
 
-    fn target(distance: i64, allocated: u64, deallocated: u64) -> Result<Target, ProbeFailure> {
-        Target::new(distance, Offsets { allocated, deallocated })
+    fn target(distance: i64, allocated: u64, deallocated: u64) -> Result<CounterLocation, ProbeFailure> {
+        CounterLocation::new(distance, Offsets { allocated, deallocated })
     }
 
     #[test]

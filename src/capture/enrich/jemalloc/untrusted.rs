@@ -1,4 +1,4 @@
-//! Files that the observed process chooses: only regular ones are opened, and a limited number of bytes is
+//! ExaminedFiles that the observed process chooses: only regular ones are opened, and a limited number of bytes is
 //! read from each.
 
 use std::cell::Cell;
