@@ -7,7 +7,7 @@
 //! let before = ctprof::capture()?;
 //! // ... the work to be examined ...
 //! let after = ctprof::capture()?;
-//! let comparison = ctprof::compare(&before, &after, &ctprof::compare::Options::default());
+//! let comparison = ctprof::compare(&before, &after, &ctprof::compare::CompareOptions::default());
 //! println!("{} sections", comparison.sections.len());
 //! # Ok::<(), ctprof::capture::CaptureError>(())
 //! ```

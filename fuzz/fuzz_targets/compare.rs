@@ -2,14 +2,14 @@
 //! of the input say where the second begins, the third how they are compared.
 #![no_main]
 
-use ctprof::compare::{Flatten, GroupBy, Names, Options, compare};
+use ctprof::compare::{Flatten, GroupBy, Names, CompareOptions, compare};
 
 mod formats;
 mod stored;
 
-fn options(choice: u8) -> Options {
+fn options(choice: u8) -> CompareOptions {
     let by = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
-    let mut options = Options::default();
+    let mut options = CompareOptions::default();
     options.group_by = by[usize::from(choice) % by.len()];
     if choice & 0x80 != 0 {
         options.names = Names::Literal;

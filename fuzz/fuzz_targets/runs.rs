@@ -5,7 +5,7 @@
 use std::str;
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{Digest, Gate, GroupBy, Options, Runs, Sides, ThreadTotals, report};
+use ctprof::compare::{Digest, Gate, GroupBy, CompareOptions, Runs, Sides, ThreadTotals, report};
 use ctprof::model::Threads;
 use ctprof::report::write_gate_lines;
 
@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some(end) = input.iter().position(|&byte| byte == b'\n') else { return };
     let gate: Option<Gate> = str::from_utf8(&input[..end]).ok().and_then(|text| text.parse().ok());
     for group_by in [GroupBy::Pcomm, GroupBy::CommExact] {
-        let mut options = Options::default();
+        let mut options = CompareOptions::default();
         options.group_by = group_by;
         let (mut baseline, mut candidate) = (Runs::default(), Runs::default());
         for (number, run) in input[end + 1..].split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {
@@ -39,7 +39,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn digest(run: CtprofSnapshot, options: &Options) -> Digest {
+fn digest(run: CtprofSnapshot, options: &CompareOptions) -> Digest {
     let mut totals = ThreadTotals::new(options);
     run.threads.into_iter().for_each(|thread| totals.add(thread));
     Digest::new(run.head, totals)

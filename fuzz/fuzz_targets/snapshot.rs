@@ -2,7 +2,7 @@
 //! read has to survive being written and read again, and to be shown in every way.
 #![no_main]
 
-use ctprof::compare::{GroupBy, Options, show};
+use ctprof::compare::{GroupBy, CompareOptions, show};
 
 mod formats;
 mod stored;
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some(snapshot) = stored::load(input) else { return };
     assert_eq!(stored::again(&snapshot), snapshot);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
-        let mut options = Options::default();
+        let mut options = CompareOptions::default();
         options.group_by = group_by;
         let view = show(&snapshot, &options);
         formats::write_all(&view);

@@ -3,7 +3,7 @@
 //! where the second snapshot and the records begin; the records are the threads of a third snapshot.
 #![no_main]
 
-use ctprof::compare::{Digest, GroupBy, Options, Runs, Sides, ThreadTotals, report, show};
+use ctprof::compare::{Digest, GroupBy, CompareOptions, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
 use ctprof::window::{ExitedThread, Exits, JoinedValues, PackedThreads, Recording, join, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
@@ -52,7 +52,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
         .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
-        let mut options = Options::default();
+        let mut options = CompareOptions::default();
         options.group_by = group_by;
         formats::write_all(&show(&window, &options));
     }
@@ -60,7 +60,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
 
 /// As `ctprof compare` compares them: like for like.
 fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
-    let options = Options::default();
+    let options = CompareOptions::default();
     let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options));
     let join = join(&earlier.head, threads, &later.head, &totals_of, JoinedValues::Totals);
     let mut join = join.expect("two captures of one boot");

@@ -17,7 +17,7 @@ use super::values::{
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
-    Flatten, Form, Gate, GroupBy, GroupGlob, Names, Options, Per, Quantity, Scope, Sides, SortKey, Threshold,
+    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Names, Per, Quantity, Scope, Sides, SortKey, Threshold,
 };
 use crate::model::Section;
 use crate::process::Streams;
@@ -364,8 +364,8 @@ pub(super) struct ViewArgs {
 }
 
 impl ViewArgs {
-    pub(super) fn options(&self, labels: Sides<String>) -> Options {
-        Options {
+    pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
+        CompareOptions {
             group_by: self.group_by,
             names: if self.no_thread_normalize { Names::Literal } else { Names::Patterns },
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },

@@ -8,7 +8,7 @@ use super::args::{CompareArgs, Comparing, Messages, usage_error};
 use super::errors::{FAILED, GATE_FAILED, free_at_exit, reported};
 use super::input::DigestReader;
 use super::output::{Stream, groups_exist, write_report};
-use crate::compare::{Gate, GateOutcome, GateResult, Options, Sides, report};
+use crate::compare::{CompareOptions, Gate, GateOutcome, GateResult, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -20,12 +20,12 @@ pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<Exit
 /// A comparison whose options have been checked, before any file is read.
 pub(super) struct Prepared<'a> {
     args: &'a Comparing,
-    options: Options,
+    options: CompareOptions,
 }
 
 impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
-        let options = Options { threshold: args.threshold, ..args.view.options(labels) };
+        let options = CompareOptions { threshold: args.threshold, ..args.view.options(labels) };
         check_gates(&args.fail_on, &options)?;
         args.view.check_columns(|column| column != Column::Value)?;
         Ok(Self { args, options })
@@ -47,7 +47,7 @@ impl<'a> Prepared<'a> {
 }
 
 /// Checks that gates fit the grouping, before any file is read.
-fn check_gates(gates: &[Gate], options: &Options) -> anyhow::Result<()> {
+fn check_gates(gates: &[Gate], options: &CompareOptions) -> anyhow::Result<()> {
     let misfit = gates.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
     misfit.map_or(Ok(()), |(gate, error)| Err(usage_error(format!("--fail-on '{}': {error}", gate.text))))
 }

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 
 use super::args::{Args, Messages, ViewArgs, usage_error};
 use super::progress::{self, Watch};
-use crate::compare::{Digest, Options, Runs, Scope, Sides, ThreadTotals};
+use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
@@ -19,7 +19,7 @@ use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct DigestReader<'o> {
-    options: &'o Options,
+    options: &'o CompareOptions,
     limit: u64,
     progress: Arc<Progress>,
     _watch: Option<Watch>,
@@ -41,7 +41,7 @@ impl Opened {
 }
 
 impl<'o> DigestReader<'o> {
-    pub(super) fn new(options: &'o Options, view: &ViewArgs, messages: Messages) -> Self {
+    pub(super) fn new(options: &'o CompareOptions, view: &ViewArgs, messages: Messages) -> Self {
         let progress = Arc::new(Progress::default());
         let watch = progress::watch(&progress, messages);
         Self { options, limit: view.limits.max_snapshot_bytes, progress, _watch: watch }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, StoreError, OutputTarget, create_folder, is_snapshot_name, through};
+use crate::store::{EXTENSION, OutputTarget, StoreError, create_folder, is_snapshot_name, through};
 
 /// Records runs into files.
 pub(super) struct RunWriter<'s> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use self::renamed::{Kinds, Renamed, renamed};
 use super::digest::ThreadNames;
-use super::options::{Names, Options};
+use super::options::{CompareOptions, Names};
 use super::sides::Sides;
 use crate::diagnose::Side;
 use crate::names::{Keys, NameKind, pattern_key};
@@ -29,7 +29,7 @@ impl CgroupKeys {
     pub(super) fn learn<'n>(
         threads: &Sides<Vec<&'n ThreadNames>>,
         recorded: impl Iterator<Item = &'n str>,
-        options: &Options,
+        options: &CompareOptions,
     ) -> Self {
         if !options.group_by.is_by_cgroup() {
             return Self::default();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::measurement::Turnover;
-use super::options::{GroupBy, Names, Options, Scope};
+use super::options::{CompareOptions, GroupBy, Names, Scope};
 use super::smaps::{self, Memory};
 use crate::model::{
     Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Threads, Totals,
@@ -55,7 +55,7 @@ impl Digest {
     }
 
     /// Reduces a snapshot without changing it.
-    pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &Options) -> Self {
+    pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &CompareOptions) -> Self {
         let empty = ThreadTotals::new(options);
         let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
             let mut part = empty.another();
@@ -139,7 +139,7 @@ impl Threads for ThreadTotals {
 
 impl ThreadTotals {
     /// No threads yet.
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &CompareOptions) -> Self {
         Self::empty(options.digest_axis(), options.names, options.scope)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use super::cgroup_keys::CgroupKeys;
 use super::digest::{GroupTotals, ThreadNames};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{GroupBy, Names, Options};
+use super::options::{CompareOptions, GroupBy, Names};
 use super::quantity::Quantity;
 use crate::diagnose::Side;
 use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
@@ -89,7 +89,7 @@ pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Namin
 }
 
 /// Adds all reported groups together. In a tree, a group contains those below it.
-pub(super) fn add_total(groups: &mut Groups, options: &Options) {
+pub(super) fn add_total(groups: &mut Groups, options: &CompareOptions) {
     let mut total = GroupTotals::default();
     for (key, group) in groups.iter() {
         let is_in_another = key.len() > 1 && options.wants_group(&key[..key.len() - 1]);
@@ -124,7 +124,11 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
 }
 
 /// Sections about threads: every selected quantity of every group.
-pub(super) fn sections(snapshot: &SnapshotHead, groups: &Groups, options: &Options) -> BTreeMap<Section, SideSection> {
+pub(super) fn sections(
+    snapshot: &SnapshotHead,
+    groups: &Groups,
+    options: &CompareOptions,
+) -> BTreeMap<Section, SideSection> {
     let context = context(snapshot);
     let section = |section: Section| {
         let quantities: Vec<_> =
@@ -143,7 +147,7 @@ pub(super) fn side_group(
     snapshot: &SnapshotHead,
     Grouped { members, name_cut }: &Grouped,
     measurements: Vec<Measurement>,
-    options: &Options,
+    options: &CompareOptions,
 ) -> SideGroup {
     let context = context(snapshot);
     SideGroup {
@@ -161,7 +165,7 @@ pub(super) fn side_group(
 }
 
 /// The keys of process or thread names, learned from all digests together so that all have the same keys.
-pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &Options) -> Keys {
+pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &CompareOptions) -> Keys {
     if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
         return Keys::literal();
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::digest::Digest;
-use super::options::Options;
+use super::options::CompareOptions;
 use super::runs::RunCount;
 use super::sides::{Sides, joined};
 use crate::diagnose::Warning;
@@ -96,7 +96,7 @@ pub struct Header {
 }
 
 impl Header {
-    pub(super) fn new(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &Options) -> Self {
+    pub(super) fn new(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &CompareOptions) -> Self {
         let sides = digests.zip(runs).zip(options.labels.as_ref());
         let sides = sides.map(|((digest, runs), label)| SideSummary { runs, ..side(digest, label) });
         let host = digests.map(|digest| digest.head.host.as_ref().map(facts));

@@ -46,7 +46,7 @@ pub use self::judge::RowRuns;
 pub(crate) use self::judge::RunsNeeded;
 pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
-pub use self::options::{Form, GroupBy, Names, Options, Per, Scope, Threshold};
+pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Scope, Threshold};
 pub(crate) use self::overview::{OVERVIEW, OverviewColumn, word};
 use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
@@ -108,14 +108,14 @@ impl Report {
 
 /// Compares two snapshots.
 #[must_use]
-pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &Options) -> Report {
+pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &CompareOptions) -> Report {
     let sides = Sides::two(baseline, candidate).par_map(|snapshot| Digest::of_snapshot(snapshot, options));
     report(sides.map(Runs::from), options, &[])
 }
 
 /// Groups one snapshot. Groups with the most CPU time come first, unless `options` has another order.
 #[must_use]
-pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> Report {
+pub fn show(snapshot: &CtprofSnapshot, options: &CompareOptions) -> Report {
     report(Sides::one(Digest::of_snapshot(snapshot, options).into()), options, &[])
 }
 
@@ -125,20 +125,22 @@ pub fn show(snapshot: &CtprofSnapshot, options: &Options) -> Report {
 /// # Panics
 /// If a side is empty.
 #[must_use]
-pub fn report(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
+pub fn report(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
     let Some(tree) = options.tree() else { return groups(sides, options, gates) };
     let narrowed = sides.as_ref().par_map(|side| side.narrowed(options.group_by));
     let (report, tree) = rayon::join(|| groups(narrowed, options, gates), || groups(sides, &tree, &[]));
     Report { tree: Some(Box::new(tree)), ..report }
 }
 
-fn groups(sides: Sides<Runs>, options: &Options, gates: &[Gate]) -> Report {
+fn groups(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
     let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
     let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
-    let sorted =
-        Options { sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] }, ..options.clone() };
+    let sorted = CompareOptions {
+        sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] },
+        ..options.clone()
+    };
     let captures = &Captures::new(sides.map(|side| side.digests), &sorted);
     let digests = captures.sides.as_ref().map(|side| &side.digests);
     let first = digests.map(|digests| digests.first().expect("a side has a capture"));
@@ -171,7 +173,7 @@ fn finish(
     section: &mut ReportSection,
     first: Sides<&Digest>,
     findings: Sides<&Vec<Finding>>,
-    (per, options): (Per, &Options),
+    (per, options): (Per, &CompareOptions),
 ) {
     let snapshots = first.map(|digest| &digest.head);
     match section.section {
@@ -186,11 +188,11 @@ fn finish(
 }
 
 /// The results of the gates. The rows that they look at need not be among those that are reported.
-fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Options) -> Vec<GateResult> {
+fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
     gate_outcome::judge(gates, captures.design, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
         let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
-        let selected = Options { sections, metrics, sort_by: Vec::new(), ..options.clone() };
+        let selected = CompareOptions { sections, metrics, sort_by: Vec::new(), ..options.clone() };
         captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)
     })
 }

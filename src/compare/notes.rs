@@ -1,7 +1,7 @@
 //! Which sections are reported, and why a selected section has no data.
 
 use super::digest::Digest;
-use super::options::Options;
+use super::options::CompareOptions;
 use super::rows::{ReportSection, Row};
 use super::sides::Sides;
 use crate::diagnose::{Finding, Note, Side, why_empty};
@@ -12,7 +12,7 @@ use crate::model::Section;
 pub(super) struct Noted<'d> {
     pub(super) digests: Sides<&'d Digest>,
     pub(super) findings: Sides<&'d Vec<Finding>>,
-    pub(super) options: &'d Options,
+    pub(super) options: &'d CompareOptions,
 }
 
 impl Noted<'_> {
@@ -48,7 +48,7 @@ impl Noted<'_> {
         let selected = self.options.metrics.iter().filter(|metric| metric.about().section == section.section);
         let missing = selected.filter(|metric| !has_data(metric.name()));
         let notes = missing.flat_map(|metric| {
-            let only = Options { metrics: vec![*metric], ..self.options.clone() };
+            let only = CompareOptions { metrics: vec![*metric], ..self.options.clone() };
             let notes = self.no_data(section.section, &only).into_iter();
             let metric = metric.name().to_owned();
             notes.filter_map(move |note| match note {
@@ -60,7 +60,7 @@ impl Noted<'_> {
     }
 
     /// Why a selected section has no data: one note, or one per side if the causes differ.
-    fn no_data(self, section: Section, options: &Options) -> Vec<Note> {
+    fn no_data(self, section: Section, options: &CompareOptions) -> Vec<Note> {
         let selects =
             |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.name() == name);
         let sides = self.digests.zip(self.findings);

@@ -98,7 +98,7 @@ impl Default for Threshold {
 /// How to group threads, and what to report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct CompareOptions {
     /// How threads are grouped.
     pub group_by: GroupBy,
     /// Whether thread and process names are replaced by patterns.
@@ -140,8 +140,8 @@ const SECTIONS_OF_TREE: &[Section] = &[
     Section::Pressure,
 ];
 
-impl Options {
-    /// Options for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
+impl CompareOptions {
+    /// CompareOptions for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
     /// selected.
     pub(super) fn tree(&self) -> Option<Self> {
         let sections: Vec<_> = SECTIONS_OF_TREE.iter().copied().filter(|section| self.wants(*section)).collect();

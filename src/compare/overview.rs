@@ -7,7 +7,7 @@ use super::delta::number;
 use super::digest::GroupTotals;
 use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{Options, Per};
+use super::options::{CompareOptions, Per};
 use super::quantity::Quantity;
 use super::rank::is_own_name;
 use super::rows::{Group, ReportSection, Row};
@@ -176,7 +176,7 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
-pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &Options) -> SideSection {
+pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &CompareOptions) -> SideSection {
     let tops = groups.iter().filter(|(path, _)| path.len() == 1);
     let cpu_time = tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add);
     let mut section = SideSection::new();

@@ -10,7 +10,7 @@ use super::group_glob::{GroupGlob, NoSuchGroup};
 use super::judge::{Judge, KnownValues};
 use super::measurement::SideSection;
 use super::merge::SectionRuns;
-use super::options::{GroupBy, Options, Per};
+use super::options::{CompareOptions, GroupBy, Per};
 use super::rows::ReportSection;
 use super::runs;
 use super::sides::{Sides, joined};
@@ -43,7 +43,7 @@ pub(super) enum Judged {
 
 impl Captures {
     /// Groups every capture. The keys of names depend on the names of all captures together.
-    pub(super) fn new(mut digests: Sides<Vec<Digest>>, options: &Options) -> Self {
+    pub(super) fn new(mut digests: Sides<Vec<Digest>>, options: &CompareOptions) -> Self {
         let design = runs::pair(&mut digests);
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
         let process = &group::keys(names().map(|names| &*names.process), options);
@@ -70,7 +70,7 @@ impl Captures {
     }
 
     /// The sections that the options select, of each side.
-    pub(super) fn sections(&self, per: Per, options: &Options, judged: Judged) -> Vec<ReportSection> {
+    pub(super) fn sections(&self, per: Per, options: &CompareOptions, judged: Judged) -> Vec<ReportSection> {
         let sides = self.sides.as_ref().par_map(|side| side.sections(&self.cgroups, per, options, judged));
         let table = |(section, sides): (Section, Sides<Option<(SideSection, KnownValues)>>)| {
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
@@ -89,13 +89,13 @@ impl Captures {
     }
 
     /// The renamed cgroups among the reported groups.
-    pub(super) fn renamed(&self, options: &Options) -> Vec<Renamed> {
+    pub(super) fn renamed(&self, options: &CompareOptions) -> Vec<Renamed> {
         let is_wanted = |pair: &&Renamed| options.wants_group(std::slice::from_ref(&pair.baseline));
         self.cgroups.list.iter().filter(is_wanted).cloned().collect()
     }
 
     /// The selections of groups that match none, of threads or of cgroups.
-    pub(super) fn unmatched(&self, options: &Options) -> Vec<NoSuchGroup> {
+    pub(super) fn unmatched(&self, options: &CompareOptions) -> Vec<NoSuchGroup> {
         if options.only.is_empty() {
             return Vec::new();
         }
@@ -114,7 +114,7 @@ impl Captures {
 }
 
 /// The names of all threads of a digest, which tell cgroups that have another name in the candidate.
-fn tasks<'d>(digest: &'d Digest, options: &Options) -> Vec<&'d ThreadNames> {
+fn tasks<'d>(digest: &'d Digest, options: &CompareOptions) -> Vec<&'d ThreadNames> {
     match options.group_by {
         GroupBy::Cgroup => digest.threads.tasks.iter().collect(),
         _ => digest.threads.by_names.keys().collect(),
@@ -123,7 +123,7 @@ fn tasks<'d>(digest: &'d Digest, options: &Options) -> Vec<&'d ThreadNames> {
 
 impl GroupedSide {
     /// The sections of the side. Of several runs, each is reduced when its turn comes.
-    fn sections(&self, cgroups: &CgroupKeys, per: Per, options: &Options, judged: Judged) -> SideSections {
+    fn sections(&self, cgroups: &CgroupKeys, per: Per, options: &CompareOptions, judged: Judged) -> SideSections {
         let mut runs = (0..self.digests.len()).map(|run| self.sections_of_run(run, cgroups, per, options));
         if judged == Judged::No {
             let sections = runs.next().unwrap_or_default().into_iter();
@@ -150,7 +150,7 @@ impl GroupedSide {
         run: usize,
         cgroups: &CgroupKeys,
         per: Per,
-        options: &Options,
+        options: &CompareOptions,
     ) -> BTreeMap<Section, SideSection> {
         let Digest { head, threads, .. } = &self.digests[run];
         let mut sections = group::sections(head, &self.groups[run], options);
@@ -175,7 +175,7 @@ impl GroupedSide {
     }
 }
 
-fn wanted_groups(section: Section, mut groups: SideSection, options: &Options) -> SideSection {
+fn wanted_groups(section: Section, mut groups: SideSection, options: &CompareOptions) -> SideSection {
     if section.has_named_groups() {
         groups.retain(|key, _| key.is_empty() || options.wants_group(key));
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::Options;
+use super::options::CompareOptions;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope};
@@ -14,7 +14,7 @@ pub(super) fn cgroup_section(
     snapshot: &SnapshotHead,
     section: Section,
     key: impl Fn(&str) -> String,
-    options: &Options,
+    options: &CompareOptions,
 ) -> SideSection {
     let mut groups: BTreeMap<Vec<String>, Collected<'_>> = BTreeMap::from([(Vec::new(), Collected::default())]);
     for (path, stats) in &snapshot.cgroup_stats {
@@ -109,7 +109,7 @@ fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
 mod tests {
     use super::super::delta::Delta;
     use super::super::flatten::Flatten;
-    use super::super::options::{GroupBy, Options};
+    use super::super::options::{CompareOptions, GroupBy};
     use super::super::{compare, show};
     use super::*;
     use crate::model::{Cell, CtprofSnapshot};
@@ -134,9 +134,9 @@ mod tests {
         assert_eq!(notes(&at("a", one), &window), []);
     }
 
-    fn options(glob: &str) -> Options {
+    fn options(glob: &str) -> CompareOptions {
         let flatten = vec![Flatten::new(glob).unwrap()];
-        Options { group_by: GroupBy::Cgroup, flatten, ..Options::default() }
+        CompareOptions { group_by: GroupBy::Cgroup, flatten, ..CompareOptions::default() }
     }
 
     /// The value of `name` in the only group.
@@ -169,7 +169,8 @@ mod tests {
     fn descendants_count_where_their_ancestor_has_no_value() {
         let tree = r#"{"/":{"cpu":{"usage_usec":10}},
             "/a":{"cpu":{"usage_usec":4},"memory":{"current":4}}, "/b":{"memory":{"current":1}}}"#;
-        let view = show(&snapshot(tree), &Options { flatten: vec![Flatten::new("/**").unwrap()], ..options("/*") });
+        let view =
+            show(&snapshot(tree), &CompareOptions { flatten: vec![Flatten::new("/**").unwrap()], ..options("/*") });
         assert!(view.sections.iter().flat_map(|table| &table.rows).any(|row| row.name == "memory.current"));
         assert_eq!(flattened(tree, "memory.current"), Cell::Number(5));
     }
@@ -227,7 +228,7 @@ mod tests {
             format!(r#"{{"threads":[{threads}],"cgroup_stats":{{"{cgroup}":{{"cpu":{{"usage_usec":1}}}}}}}}"#)
         };
         let read = |cgroup: &str| serde_json::from_str::<CtprofSnapshot>(&json(cgroup)).unwrap();
-        let options = Options { group_by: GroupBy::Cgroup, ..Options::default() };
+        let options = CompareOptions { group_by: GroupBy::Cgroup, ..CompareOptions::default() };
         let comparison = compare(&read("/old"), &read("/new"), &options);
         let stats = comparison.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
         assert_eq!((stats.groups.len(), &*stats.groups[1].label, stats.groups[1].renamed), (2, "/old", true));

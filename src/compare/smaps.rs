@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{Names, Options};
+use super::options::{CompareOptions, Names};
 use crate::model::{Cell, CtprofSnapshot, ThreadState, Unit};
 use crate::names::pattern_key;
 
@@ -80,7 +80,7 @@ fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, M
     keyed
 }
 
-pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &Options) -> SideSection {
+pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &CompareOptions) -> SideSection {
     let group = |Memory { processes, kinds }: Memory| {
         let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Measurement {
             covered,
@@ -146,7 +146,7 @@ mod tests {
         let threads = vec![process(1, &["Pss", "Swap"]), process(2, &["Pss"])];
         let snapshot = crate::CtprofSnapshot { threads, ..crate::CtprofSnapshot::default() };
         let memory = memory_of_processes(&snapshot, Names::Patterns);
-        let section = section(&memory, &Options::default());
+        let section = section(&memory, &CompareOptions::default());
         let group = &section[&vec!["app".to_owned()]];
         assert_eq!(group.population.members, 2);
         let facts: Vec<_> =

@@ -212,7 +212,7 @@ impl List<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{GroupBy, Options, compare, parse_metric, parse_sort_key, show};
+    use crate::compare::{CompareOptions, GroupBy, compare, parse_metric, parse_sort_key, show};
     use crate::model::{CtprofSnapshot, ThreadState};
 
     /// A snapshot of threads: cgroup, process, thread, page faults.
@@ -226,15 +226,15 @@ mod tests {
         CtprofSnapshot { threads: threads.iter().map(thread).collect(), ..CtprofSnapshot::default() }
     }
 
-    fn faults(group_by: GroupBy) -> Options {
+    fn faults(group_by: GroupBy) -> CompareOptions {
         let metrics = vec![parse_metric("minflt").unwrap()];
-        Options { group_by, metrics, sections: vec![Section::Primary], ..Options::default() }
+        CompareOptions { group_by, metrics, sections: vec![Section::Primary], ..CompareOptions::default() }
     }
 
     #[test]
     fn a_child_never_appears_without_its_ancestors_line() {
         let threads = [("/a", "p", "p", 1), ("/a", "p", "t", 5), ("/b", "q", "q", 9)];
-        let options = Options { sort_by: vec![parse_sort_key("minflt").unwrap()], ..faults(GroupBy::All) };
+        let options = CompareOptions { sort_by: vec![parse_sort_key("minflt").unwrap()], ..faults(GroupBy::All) };
         let mut report = show(&snapshot(&threads), &options);
         let ReportSection { groups, rows, .. } = &mut report.sections[0];
         // The rows of /a, /a p and /b are hidden or cut; the others come in the order of their values.
@@ -273,7 +273,7 @@ mod tests {
             thread
         });
         let report =
-            show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &Options::default());
+            show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &CompareOptions::default());
         let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
         let section = ShownSection::of_groups(overview, &Selection { groups: Some(2), ..Selection::default() });
         let labels = section.rows_of_groups().into_iter().map(|rows| &*section.group(rows[0]).label);

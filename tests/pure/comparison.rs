@@ -2,7 +2,7 @@
 
 use ctprof::CtprofSnapshot;
 use ctprof::compare::{
-    Digest, GroupBy, Options, Per, Report, Runs, RunsError, Sides, compare, parse_metric, report, show,
+    CompareOptions, Digest, GroupBy, Per, Report, Runs, RunsError, Sides, compare, parse_metric, report, show,
 };
 use ctprof::diagnose::{Note, Warning};
 use ctprof::model::Section;
@@ -31,8 +31,8 @@ fn window(threads: &[Value]) -> CtprofSnapshot {
     snapshot(&json!({"window": {"duration_ns": 10 * SECOND}, "host": {"online_cpus": 2}}), threads)
 }
 
-fn options(change: impl FnOnce(&mut Options)) -> Options {
-    let mut options = Options::default();
+fn options(change: impl FnOnce(&mut CompareOptions)) -> CompareOptions {
+    let mut options = CompareOptions::default();
     change(&mut options);
     options
 }
@@ -54,7 +54,7 @@ mod header {
     use super::*;
 
     fn of_hosts(a: &Value, b: &Value) -> Report {
-        compare(&snapshot(a, &[]), &snapshot(b, &[]), &Options::default())
+        compare(&snapshot(a, &[]), &snapshot(b, &[]), &CompareOptions::default())
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod header {
         assert_eq!(differences, expected);
         assert!(matches!(&header.warnings[..], [Warning::DifferentKernel { .. }]), "{:?}", header.warnings);
         assert_eq!(of_hosts(&a, &json!({})).header.unwrap().differences, None);
-        let host = show(&snapshot(&a, &[]), &Options::default()).header.unwrap().host;
+        let host = show(&snapshot(&a, &[]), &CompareOptions::default()).header.unwrap().host;
         for fact in [("kernel_release", "6.1"), ("online_cpus", "2"), ("sched_tunables.y", "2")] {
             assert!(host.contains(&(fact.0.to_owned(), fact.1.to_owned())), "{fact:?} in {host:?}");
         }
@@ -92,7 +92,7 @@ mod header {
     fn a_file_without_an_engine_has_none() {
         let engine = |capture: Value| {
             let side = snapshot(&json!({"capture": capture}), &[]);
-            let sides = compare(&side, &side, &Options::default()).header.unwrap().sides;
+            let sides = compare(&side, &side, &CompareOptions::default()).header.unwrap().sides;
             json!(sides.baseline)["engine"].clone()
         };
         assert_eq!(engine(json!({"tool": "other"})), Value::Null);
@@ -172,7 +172,7 @@ mod order_of_groups {
             snapshot(&json!({}), &threads)
         };
         // 80 % of the change of CPU time, 3 / 10 of all of the bytes, 20 %; of all bytes ever read, it is 1 %.
-        let comparison = compare(&side([0, 0], 1_000_000), &side([1600, 400], 1_010_000), &Options::default());
+        let comparison = compare(&side([0, 0], 1_000_000), &side([1600, 400], 1_010_000), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::Overview), ["a", "b", "c"]);
     }
 
@@ -186,16 +186,16 @@ mod order_of_groups {
                 process(3, "app", &ran(run)),
             ])
         };
-        let comparison = compare(&side(10), &side(20), &Options::default());
+        let comparison = compare(&side(10), &side(20), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::Overview)[0], "app");
-        let view = show(&side(10), &Options::default());
+        let view = show(&side(10), &CompareOptions::default());
         assert_eq!(order(&view, Section::Overview)[0], "app");
         // With a thread of another process of that name, it is a group like any other.
         let mixed = |run: u64| {
             let own = with(ran(10 * run), &json!({"party": "ctprof"}));
             window(&[process(1, "x", &own), process(2, "x", &ran(run)), process(3, "app", &ran(run))])
         };
-        let comparison = compare(&mixed(10), &mixed(20), &Options::default());
+        let comparison = compare(&mixed(10), &mixed(20), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::Overview), ["x", "app"]);
     }
 
@@ -214,19 +214,19 @@ mod order_of_groups {
                 process(2, "idles", &json!({"run_time_ns": SECOND, "wait_time_ns": SECOND + more})),
             ])
         };
-        let comparison = compare(&side(0, 0), &side(SECOND, 1000), &Options::default());
+        let comparison = compare(&side(0, 0), &side(SECOND, 1000), &CompareOptions::default());
         let expected = [("waits", "wait"), ("idles", "run")].map(|(group, row)| (group.to_owned(), row.to_owned()));
         assert_eq!(leaders(&comparison), expected);
     }
 
-    fn runs(of_run: impl Fn(u64) -> CtprofSnapshot, options: &Options) -> Runs {
+    fn runs(of_run: impl Fn(u64) -> CtprofSnapshot, options: &CompareOptions) -> Runs {
         let mut runs = Runs::default();
         (0..8).for_each(|run| runs.add(Digest::of_snapshot(&of_run(run), options)));
         runs
     }
 
     /// The values of a group in the overview, by name.
-    fn overview(snapshot: &CtprofSnapshot, group: &str, options: &Options) -> Vec<(String, Value)> {
+    fn overview(snapshot: &CtprofSnapshot, group: &str, options: &CompareOptions) -> Vec<(String, Value)> {
         let view = show(snapshot, options);
         let tables = view.sections.iter().filter(|table| table.section == Section::Overview);
         let rows = tables.flat_map(|table| table.rows.iter().filter(|row| table.groups[row.group].label == group));
@@ -242,7 +242,7 @@ mod order_of_groups {
             process(tid, "app", &values)
         };
         // They have existed for 100 and 60 s, 80 s on average.
-        let values = overview(&snapshot(&host, &[thread(1, 0), thread(2, 4000)]), "app", &Options::default());
+        let values = overview(&snapshot(&host, &[thread(1, 0), thread(2, 4000)]), "app", &CompareOptions::default());
         assert!(values.contains(&("run".to_owned(), json!(12.5))), "{values:?}");
         assert!(values.contains(&("faults".to_owned(), json!(2.5))), "{values:?}");
     }
@@ -268,10 +268,12 @@ mod order_of_groups {
                 work(2, "app", 0, Value::Null),
             ])
         };
-        let names: Vec<_> =
-            overview(&side(100), "(exited threads)", &Options::default()).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = overview(&side(100), "(exited threads)", &CompareOptions::default())
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(names, ["run"]);
-        let view = show(&side(100), &Options::default());
+        let view = show(&side(100), &CompareOptions::default());
         let table = view.sections.iter().find(|table| table.section == Section::Overview).unwrap();
         let mut order: Vec<_> = table.rows.iter().map(|row| table.groups[row.group].key.join(" ")).collect();
         order.dedup();
@@ -291,11 +293,11 @@ mod order_of_groups {
                 let threads: Vec<_> = app.into_iter().chain([process(2, "other", &values)]).collect();
                 window(&threads)
             };
-            runs(of_run, &Options::default())
+            runs(of_run, &CompareOptions::default())
         };
         let quanta = |values: Value| {
             let sides = Sides::two(side(values.clone()), side(values));
-            let comparison = report(sides, &Options::default(), &[]);
+            let comparison = report(sides, &CompareOptions::default(), &[]);
             let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
             let row = |name: &str| {
                 table.rows.iter().find(|row| row.name == name && table.groups[row.group].label == "app").unwrap()
@@ -323,10 +325,10 @@ mod order_of_groups {
                     process(3, "same", &json!({"run_time_ns": SECOND})),
                 ])
             };
-            runs(of_run, &Options::default())
+            runs(of_run, &CompareOptions::default())
         };
         let sides = Sides::two(side(5_000_000, 0), side(9_000_000, 3));
-        let comparison = report(sides, &Options::default(), &[]);
+        let comparison = report(sides, &CompareOptions::default(), &[]);
         assert!(comparison.is_repeated() && comparison.runs == Sides::two(8, 8));
         let order = order(&comparison, Section::Overview);
         assert_eq!(order[0], "clear", "{order:?}");
@@ -350,12 +352,12 @@ mod sections {
             side
         };
         let has_note = |a, b| {
-            let comparison = compare(&side(a), &side(b), &Options::default());
+            let comparison = compare(&side(a), &side(b), &CompareOptions::default());
             notes(&comparison, Section::Overview).contains(&&Note::ExitedChildrenUnnamed)
         };
         let all = [has_note(false, false), has_note(true, false), has_note(false, true), has_note(true, true)];
         assert_eq!(all, [true, true, true, false]);
-        let nobody = compare(&window(&[]), &window(&[]), &Options::default());
+        let nobody = compare(&window(&[]), &window(&[]), &CompareOptions::default());
         assert!(notes(&nobody, Section::Overview).is_empty());
     }
 
@@ -431,8 +433,8 @@ mod sections {
     fn what_a_capture_could_not_read_is_noted_with_its_cost() {
         let io = json!({"read_failures_by_errno": {"io": {"EACCES": 3}}});
         let side = snapshot(&json!({"parse_summary": io}), &[process(1, "app", &json!({"run_time_ns": 5}))]);
-        let comparison = compare(&side, &side, &Options::default());
-        let view = show(&side, &Options::default());
+        let comparison = compare(&side, &side, &CompareOptions::default());
+        let view = show(&side, &CompareOptions::default());
         let table = view.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         for notes in [notes(&comparison, Section::Capture), table.notes.iter().collect()] {
             assert!(notes.iter().any(|note| matches!(note, Note::Missing { .. })), "{notes:?}");
@@ -464,7 +466,7 @@ mod sections {
     #[test]
     fn sections_without_data_are_left_out_unless_they_are_selected() {
         let side = |run: u64| snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": run}))]);
-        let all = compare(&side(1), &side(2), &Options::default());
+        let all = compare(&side(1), &side(2), &CompareOptions::default());
         let sections = |comparison: &Report| comparison.sections.iter().map(|table| table.section).collect::<Vec<_>>();
         assert_eq!(sections(&all), [Section::Overview, Section::Primary]);
         let chosen = options(|all| all.sections = vec![Section::SchedExt, Section::Primary, Section::IoStat]);
@@ -502,7 +504,7 @@ mod sections {
                 &[],
             )
         };
-        let comparison = compare(&side(5, 1, 1), &side(9, 1, 1), &Options::default());
+        let comparison = compare(&side(5, 1, 1), &side(9, 1, 1), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::HostPressure), ["host"]);
         assert_eq!(order(&comparison, Section::SchedExt), ["sched_ext"]);
         let pressure = comparison.sections.iter().find(|table| table.section == Section::HostPressure).unwrap();
@@ -510,7 +512,7 @@ mod sections {
             pressure.rows.iter().filter(|row| row.hidden_reason().is_none()).map(|row| &*row.name).collect();
         assert_eq!(changed, ["cpu.some.total_usec"]);
         let noted = |enable, hotplug| {
-            let comparison = compare(&side(5, 1, 1), &side(5, enable, hotplug), &Options::default());
+            let comparison = compare(&side(5, 1, 1), &side(5, enable, hotplug), &CompareOptions::default());
             notes(&comparison, Section::SchedExt).into_iter().cloned().collect::<Vec<_>>()
         };
         assert_eq!(noted(1, 1), []);
@@ -525,7 +527,7 @@ mod sections {
                              "self_cost": {"user_ns": 5, "system_ns": 6, "peak_rss_bytes": 7}});
         let facts = json!({"capture": capture, "taskstats_summary": {"ok_count": 3, "esrch_count": 4, "struct_version": 16},
                            "psi": {}});
-        let view = show(&snapshot(&facts, &[]), &Options::default());
+        let view = show(&snapshot(&facts, &[]), &CompareOptions::default());
         let table = view.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         let value = |name: &str| {
             table
@@ -550,7 +552,7 @@ mod sections {
         }
         assert_eq!((value("engine"), value("cost.smaps")), (Some(json!("procfs")), None));
         assert_eq!(table.groups[0].members(), Sides::one(Some(1)));
-        let unknown = show(&snapshot(&json!({"capture": {"engine": ""}}), &[]), &Options::default());
+        let unknown = show(&snapshot(&json!({"capture": {"engine": ""}}), &[]), &CompareOptions::default());
         let table = unknown.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         assert!(table.rows.iter().all(|row| row.name != "engine"));
     }
@@ -690,11 +692,11 @@ mod gates {
         let side = |seconds: u64| {
             let fields = json!({"window": {"duration_ns": 10 * seconds * SECOND}});
             let threads = [process(1, "app", &json!({"run_time_ns": seconds * SECOND}))];
-            Runs::from(Digest::of_snapshot(&snapshot(&fields, &threads), &Options::default()))
+            Runs::from(Digest::of_snapshot(&snapshot(&fields, &threads), &CompareOptions::default()))
         };
         let outcome = |gate: &str| {
             let sides = Sides::two(side(1), side(2));
-            report(sides, &Options::default(), &[gate.parse().unwrap()]).gates.remove(0).outcome
+            report(sides, &CompareOptions::default(), &[gate.parse().unwrap()]).gates.remove(0).outcome
         };
         assert_eq!(outcome("app:run>10%"), GateOutcome::Passed, "a share of the time");
         assert_eq!(outcome("app:run>500ms"), GateOutcome::Failed);
@@ -707,7 +709,7 @@ mod runs {
     use super::*;
 
     fn digest(fields: &Value) -> Digest {
-        Digest::of_snapshot(&snapshot(fields, &[]), &Options::default())
+        Digest::of_snapshot(&snapshot(fields, &[]), &CompareOptions::default())
     }
 
     fn ran(status: i32) -> Value {
@@ -749,7 +751,7 @@ mod runs {
             side
         };
         let sides = Sides::two(side(baseline), side(candidate));
-        report(sides, &Options::default(), &[]).design == ctprof::statistics::Design::Paired
+        report(sides, &CompareOptions::default(), &[]).design == ctprof::statistics::Design::Paired
     }
 
     #[test]
@@ -802,11 +804,11 @@ mod runs {
                 for run in 0..4 {
                     let other = if run == lacks { json!({}) } else { json!({"run_time_ns": 5}) };
                     let threads = [process(1, "app", &json!({"run_time_ns": 5})), process(2, "app", &other)];
-                    side.add(Digest::of_snapshot(&snapshot(&json!({}), &threads), &Options::default()));
+                    side.add(Digest::of_snapshot(&snapshot(&json!({}), &threads), &CompareOptions::default()));
                 }
                 side
             };
-            let comparison = report(Sides::two(side(lacks[0]), side(lacks[1])), &Options::default(), &[]);
+            let comparison = report(Sides::two(side(lacks[0]), side(lacks[1])), &CompareOptions::default(), &[]);
             let table = comparison.sections.iter().find(|table| table.section == Section::Primary).unwrap();
             let row = table.rows.iter().find(|row| row.name == "run_time_ns").unwrap();
             (row.partial, row.covered)
@@ -822,6 +824,6 @@ mod runs {
 #[test]
 fn a_comparison_of_single_captures_has_no_runs() {
     let one = || CtprofSnapshot::default();
-    let comparison = compare(&one(), &one(), &Options::default());
+    let comparison = compare(&one(), &one(), &CompareOptions::default());
     assert!(!comparison.is_repeated() && comparison.runs == Sides::two(1, 1));
 }

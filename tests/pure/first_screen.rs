@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ctprof::compare::{Form, Options, show};
+use ctprof::compare::{CompareOptions, Form, show};
 use ctprof::model::Section;
 use ctprof::report::{Selection, Terminal, write_table};
 use ctprof::{CtprofSnapshot, window};
@@ -318,7 +318,7 @@ fn totals_of_the_overview_say_which_threads_they_lack() {
     let snapshot = snapshot(10, &threads, &json!({}));
     let lines = table(&["show", &Files::new().file("a", &snapshot)]);
     assert_eq!(lines[1], "app 2 30% 0% 0.0%* 170%* 0.8 410B*", "{lines:?}");
-    let view = show(&loaded(snapshot), &Options::default());
+    let view = show(&loaded(snapshot), &CompareOptions::default());
     let rows = &view.sections.iter().find(|table| table.section == Section::Overview).unwrap().rows;
     let coverage =
         |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.covered.baseline.unwrap(), row.partial));
@@ -447,7 +447,7 @@ fn no_line_of_the_first_screen_is_wider_than_the_terminal() {
     after.push(process(20, "a-very-long-na\u{65e5}", 12, &ran(5, 5)));
     let (before, after) = (snapshot(10, &scene().0, &json!({})), snapshot(15, &after, &json!({})));
     let window = window::between(loaded(before), loaded(after)).unwrap();
-    let mut options = Options::default();
+    let mut options = CompareOptions::default();
     options.form = Form::Overview;
     let view = show(&window, &options);
     for width in [40, 60, 80, 120] {

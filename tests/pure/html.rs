@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{Digest, GroupBy, Options, Sides, report};
+use ctprof::compare::{CompareOptions, Digest, GroupBy, Sides, report};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -484,7 +484,7 @@ fn letters(number: u32) -> String {
 fn the_groups_above_a_tree_are_those_of_a_report_without_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ktstr-b.ctprof.zst");
     let snapshot = CtprofSnapshot::load(&path).unwrap();
-    let mut options = Options::default();
+    let mut options = CompareOptions::default();
     options.group_by = GroupBy::All;
     let whole = Digest::of_snapshot(&snapshot, &options);
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {

@@ -1,7 +1,7 @@
 //! Names of real threads, their patterns, and their groups.
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{GroupBy, Options, show};
+use ctprof::compare::{CompareOptions, GroupBy, show};
 use ctprof::names::pattern_key;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn snapshot<'n>(names: impl IntoIterator<Item = &'n str>) -> CtprofSnapshot {
 
 /// The groups with their numbers of threads.
 fn groups(snapshot: &CtprofSnapshot, group_by: GroupBy) -> Vec<(String, u64)> {
-    let mut options = Options::default();
+    let mut options = CompareOptions::default();
     options.group_by = group_by;
     let view = show(snapshot, &options);
     let table = view.sections.iter().find(|table| table.section == ctprof::model::Section::Primary).unwrap();

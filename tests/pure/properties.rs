@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctprof::compare::{Delta, GroupBy, Options, Report, show};
+use ctprof::compare::{CompareOptions, Delta, GroupBy, Report, show};
 use ctprof::model::Threads;
 use ctprof::model::{METRICS, Metric, Metrics, Value as Held, WindowRule};
 use ctprof::names::{cgroup_pattern, pattern_key};
@@ -153,8 +153,8 @@ fn alive_throughout(window: &CtprofSnapshot) -> impl Iterator<Item = &ThreadStat
         .filter(|thread| thread.exited_work.is_none() && thread.span.is_some_and(|span| !span.started && !span.exited))
 }
 
-fn by(group_by: GroupBy) -> Options {
-    let mut options = Options::default();
+fn by(group_by: GroupBy) -> CompareOptions {
+    let mut options = CompareOptions::default();
     options.group_by = group_by;
     options
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use ctprof::model::{ExitedWork, Owner, Threads};
 use ctprof::process::Progress;
-use ctprof::store::{SnapshotRefusal, StoreError, Stored, OutputTarget, load};
+use ctprof::store::{OutputTarget, SnapshotRefusal, StoreError, Stored, load};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 fn fixture(name: &str) -> PathBuf {

@@ -22,7 +22,7 @@ fn after_100_seconds() -> CtprofSnapshot {
 fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let threads: Vec<_> = (1..=10_000).map(|tid| thread(tid, ["a", "b", "c"][tid as usize % 3], 5)).collect();
     let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-    let options = Options { group_by: GroupBy::Comm, ..Options::default() };
+    let options = CompareOptions { group_by: GroupBy::Comm, ..CompareOptions::default() };
     let digest = Digest::of_snapshot(&snapshot, &options);
     let mut whole = ThreadTotals::new(&options);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
@@ -148,7 +148,7 @@ fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matche
     let with_cgroup = |tid, comm| ThreadState { cgroup: Some("/a".into()), ..thread(tid, comm, 0) };
     let threads = vec![with_cgroup(1, "a"), with_cgroup(2, "b"), with_cgroup(3, "b")];
     let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-    let made_for = |group_by| Digest::of_snapshot(&snapshot, &Options { group_by, ..Options::default() });
+    let made_for = |group_by| Digest::of_snapshot(&snapshot, &CompareOptions { group_by, ..CompareOptions::default() });
     let whole = made_for(GroupBy::All);
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
         let (narrowed, expected) = (whole.narrowed(axis), made_for(axis));
