@@ -2,7 +2,7 @@
 //! of the input say where the second begins, the third how they are compared.
 #![no_main]
 
-use ctprof::compare::{Flatten, GroupBy, Names, CompareOptions, compare};
+use ctprof::compare::{CompareOptions, Flatten, GroupBy, Names, compare};
 
 mod formats;
 mod stored;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctprof::export::{Exported, ExportOptions, Output, export};
+use ctprof::export::{ExportOptions, Exported, Output, export};
 use ctprof::process::Progress;
 
 mod stored;

@@ -5,7 +5,7 @@
 use std::str;
 
 use ctprof::CtprofSnapshot;
-use ctprof::compare::{Digest, Gate, GroupBy, CompareOptions, Runs, Sides, ThreadTotals, report};
+use ctprof::compare::{CompareOptions, Digest, Gate, GroupBy, Runs, Sides, ThreadTotals, report};
 use ctprof::model::Threads;
 use ctprof::report::write_gate_lines;
 

@@ -2,7 +2,7 @@
 //! read has to survive being written and read again, and to be shown in every way.
 #![no_main]
 
-use ctprof::compare::{GroupBy, CompareOptions, show};
+use ctprof::compare::{CompareOptions, GroupBy, show};
 
 mod formats;
 mod stored;

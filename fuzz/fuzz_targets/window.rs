@@ -3,7 +3,7 @@
 //! where the second snapshot and the records begin; the records are the threads of a third snapshot.
 #![no_main]
 
-use ctprof::compare::{Digest, GroupBy, CompareOptions, Runs, Sides, ThreadTotals, report, show};
+use ctprof::compare::{CompareOptions, Digest, GroupBy, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
 use ctprof::window::{ExitedThread, Exits, JoinedValues, PackedThreads, Recording, join, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
