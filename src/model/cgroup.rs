@@ -103,9 +103,9 @@ record! {
             v2("memory.swap.max"),
             v1("memory", "memory.memsw.limit_in_bytes").converted(LimitAbove("memory.limit_in_bytes")),
         ];
-        and /// `memory.stat`, typed by [`MEMORY_STAT`].
+        and /// `memory.stat`, typed by `MEMORY_STAT`.
             stat: BTreeMap<String, u64>;
-        and /// `memory.events`, typed by [`MEMORY_EVENTS`].
+        and /// `memory.events`, typed by `MEMORY_EVENTS`.
             events: BTreeMap<String, u64>;
     }
 }
