@@ -105,7 +105,9 @@ impl<I, O> Queue<I, O> {
             state.results[index] = Some(result);
         }
         state.workers -= 1;
-        self.is_done.notify_one();
+        // The thread ends with the others: one of them may be reading the threads of this process.
+        self.is_done.notify_all();
+        drop(self.is_done.wait_while(state, |state| state.workers > 0));
     }
 
     /// Waits until all is done, or until an item takes too long.
@@ -134,6 +136,7 @@ impl<I, O> Queue<I, O> {
             return false;
         }
         state.workers -= 1;
+        self.is_done.notify_all();
         state.given_up += 1;
         if state.given_up >= MAX_GIVEN_UP {
             state.next = self.items.len();

@@ -211,15 +211,17 @@ mod tests {
         };
         // An iterator that visits no thread.
         engine.replace_iterators(tempfile::tempfile().unwrap().into());
+        let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         // The second process does not exist.
-        let pids = [std::process::id(), u32::MAX >> 1];
+        let pids = [sleep.id(), u32::MAX >> 1];
         in_context("/proc".as_ref(), |context| {
             let context = CaptureContext { tree: Tree::Live, ..context.clone() };
             let (read, missed_processes) =
                 engine.walk(&context, &HostParameters::default(), &pids, &workers(2)).unwrap();
             assert!(read.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
             let ghosts = context.tally.lock().parse.ghosts;
-            assert_eq!((missed_processes, read.threads.is_empty(), ghosts), (1, false, 0));
+            assert_eq!((missed_processes, read.threads.len(), ghosts), (1, 1, 0));
         });
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
     }
 }
