@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
@@ -31,31 +31,40 @@ where
     let state = State { next: 0, results, running: HashMap::new(), workers: 0, given_up: 0 };
     let queue = Arc::new(Queue { items, state: Mutex::new(state), is_done: Condvar::new() });
     let work = Arc::new(work);
-    let start = |queue: &Arc<Queue<I, O>>| {
-        let (own, work) = (Arc::clone(queue), Arc::clone(&work));
+    let mut handles = Vec::new();
+    let start = |handles: &mut Vec<Option<JoinHandle<()>>>| {
+        let (own, work, worker) = (Arc::clone(&queue), Arc::clone(&work), handles.len());
         queue.lock().workers += 1;
-        let started = thread::Builder::new().name("ctprof".to_owned()).spawn(move || own.serve(&*work));
+        let started = thread::Builder::new().name("ctprof".to_owned()).spawn(move || own.serve(worker, &*work));
         if started.is_err() {
             queue.lock().workers -= 1;
         }
-        started.is_ok()
+        let is_started = started.is_ok();
+        handles.extend(started.ok().map(Some));
+        is_started
     };
     // Where a limit allows no further thread, this one does the work.
-    if (0..workers.clamp(1, queue.items.len().max(1))).filter(|_| start(&queue)).count() == 0 {
+    if (0..workers.clamp(1, queue.items.len().max(1))).filter(|_| start(&mut handles)).count() == 0 {
         queue.lock().workers += 1;
-        queue.serve(&*work);
+        queue.serve(0, &*work);
     }
     loop {
         match queue.wait() {
             QueueProgress::Done => break,
             QueueProgress::Overdue(index, thread) if waits(thread) => {
-                if queue.give_up(index) && !start(&queue) && queue.lock().workers == 0 {
+                let Some(worker) = queue.give_up(index) else { continue };
+                handles[worker] = None;
+                if !start(&mut handles) && queue.lock().workers == 0 {
                     break;
                 }
             }
             QueueProgress::Overdue(index, _) => queue.allow_more_time(index),
             QueueProgress::Running => {}
         }
+    }
+    // What they hold is free when this returns.
+    for handle in handles.into_iter().flatten() {
+        let _ = handle.join();
     }
     std::mem::take(&mut queue.lock().results)
 }
@@ -70,10 +79,17 @@ struct State<O> {
     /// Index of the next item.
     next: usize,
     results: Vec<Option<O>>,
-    /// The thread of each item that is being worked on, and since when.
-    running: HashMap<usize, (Pid, Instant)>,
+    /// The items that are being worked on.
+    running: HashMap<usize, RunningItem>,
     workers: usize,
     given_up: u32,
+}
+
+struct RunningItem {
+    /// Index of its thread.
+    worker: usize,
+    thread: Pid,
+    since: Instant,
 }
 
 enum QueueProgress {
@@ -89,13 +105,13 @@ impl<I, O> Queue<I, O> {
     }
 
     /// Works on one item after the other, until there are none or this thread was given up.
-    fn serve<S: Default>(&self, work: impl Fn(&mut S, &I) -> O) {
+    fn serve<S: Default>(&self, worker: usize, work: impl Fn(&mut S, &I) -> O) {
         let (thread, mut own) = (gettid(), S::default());
         let mut state = self.lock();
         while let Some(item) = self.items.get(state.next) {
             let index = state.next;
             state.next += 1;
-            state.running.insert(index, (thread, Instant::now()));
+            state.running.insert(index, RunningItem { worker, thread, since: Instant::now() });
             drop(state);
             let result = work(&mut own, item);
             state = self.lock();
@@ -117,8 +133,9 @@ impl<I, O> Queue<I, O> {
             return QueueProgress::Done;
         }
         let patience = (PATIENCE / 2_u32.saturating_pow(state.given_up)).max(LEAST_PATIENCE);
-        let oldest = state.running.iter().min_by_key(|(_, (_, since))| *since);
-        let oldest = oldest.map(|(index, (thread, since))| (*index, *thread, patience.saturating_sub(since.elapsed())));
+        let oldest = state.running.iter().min_by_key(|(_, item)| item.since);
+        let left = |item: &RunningItem| patience.saturating_sub(item.since.elapsed());
+        let oldest = oldest.map(|(index, item)| (*index, item.thread, left(item)));
         match oldest {
             Some((index, thread, Duration::ZERO)) => QueueProgress::Overdue(index, thread),
             oldest => {
@@ -129,41 +146,39 @@ impl<I, O> Queue<I, O> {
         }
     }
 
-    /// Whether the item was still being worked on.
-    fn give_up(&self, index: usize) -> bool {
+    /// Returns the thread that is given up; `None` if it is done with the item by now.
+    fn give_up(&self, index: usize) -> Option<usize> {
         let mut state = self.lock();
-        if state.running.remove(&index).is_none() {
-            return false;
-        }
+        let given_up = state.running.remove(&index)?;
         state.workers -= 1;
         self.is_done.notify_all();
         state.given_up += 1;
         if state.given_up >= MAX_GIVEN_UP {
             state.next = self.items.len();
         }
-        true
+        Some(given_up.worker)
     }
 
     fn allow_more_time(&self, index: usize) {
-        if let Some((_, since)) = self.lock().running.get_mut(&index) {
-            *since = Instant::now();
+        if let Some(item) = self.lock().running.get_mut(&index) {
+            item.since = Instant::now();
         }
     }
 }
 
-/// Whether a thread of this process waits for one thing, and not for a CPU.
+/// Whether a thread of this process waits for one thing, and not for a CPU, or has ended by a panic.
 fn waits(thread: Pid) -> bool {
     let before = blocked(thread);
     thread::sleep(ONE_WAIT);
-    before.is_some() && before == blocked(thread)
+    before != Some(None) && before == blocked(thread)
 }
 
-/// How often a thread of this process has waited, if it waits now.
-fn blocked(thread: Pid) -> Option<u64> {
+/// How often a thread of this process has waited, if it waits now; `None` if it has ended.
+fn blocked(thread: Pid) -> Option<Option<u64>> {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
     let waits = value("voluntary_ctxt_switches")?.parse().ok();
-    waits.filter(|_| !value("State").is_some_and(|state| state.starts_with('R')))
+    Some(waits.filter(|_| !value("State").is_some_and(|state| state.starts_with('R'))))
 }
 
 #[cfg(test)]
@@ -207,5 +222,14 @@ mod tests {
             while begin.elapsed() < PATIENCE + PATIENCE / 5 {}
         });
         assert_eq!(results, [Some(())]);
+    }
+
+    #[test]
+    fn an_item_that_panics_costs_its_own_result_only() {
+        let results = map_patiently(1, vec![1, 2, 3], |(), number| {
+            assert_ne!(*number, 2, "on purpose");
+            *number
+        });
+        assert_eq!(results, [Some(1), None, Some(3)]);
     }
 }
