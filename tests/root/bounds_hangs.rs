@@ -196,8 +196,16 @@ fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
             [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]]
         {
             let Some(hanging) = Hanging::start(folder.path(), "heap") else { return };
-            let mut recording = Command::new(ctprof());
-            recording.arg("-q").args(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            // A shell that starts the tests in the background ignores SIGINT for them.
+            let mut recording = Command::new("env");
+            recording
+                .arg("--default-signal")
+                .arg(ctprof())
+                .arg("-q")
+                .args(command)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             let mut recording = recording.spawn().unwrap();
             // Until the page is asked for. It never is if ctprof sees before that it is not there.
             let _ = hanging.lines.recv_timeout(Duration::from_millis(1500));

@@ -81,7 +81,7 @@ fn mark_own(context: &CaptureContext, threads: &mut [ThreadState]) {
     own.for_each(|thread| thread.owner = Some(Owner::Ctprof));
 }
 
-/// The processes in the order of ids. Each kernel thread is a process, and none of these sources has values for it.
+/// The processes in the order of ids. Each kernel thread is a process, and of these sources only `io` has values for it.
 fn requests(read: &ReadThreads) -> Vec<ProcessRequest> {
     let processes = read.threads.chunk_by(|one, other| one.tgid == other.tgid);
     let request = |threads: &[ThreadState]| {
@@ -91,15 +91,17 @@ fn requests(read: &ReadThreads) -> Vec<ProcessRequest> {
             let pointer = read.pointers.get(&thread.tid).copied();
             ProbedThread { tid: thread.tid, state: thread.metrics.state, pointer }
         };
+        // After process ids have wrapped around, the leader can have a larger id than others.
+        let leader = threads.iter().find(|thread| thread.is_leader() && !thread.kernel_thread);
         ProcessRequest {
             id,
-            // After process ids have wrapped around, the leader can have a larger id than others.
-            leader: threads.iter().find(|thread| thread.is_leader()).map(|leader| Name::clone(&leader.comm)),
+            leader: leader.map(|leader| Name::clone(&leader.comm)),
             io: threads.iter().filter(|_| is_without_io).map(|thread| thread.tid).collect(),
             probed: threads.iter().filter(|thread| thread.has_memory()).map(probed).collect(),
         }
     };
-    processes.filter(|threads| !threads[0].kernel_thread).map(request).collect()
+    let is_asked = |threads: &&[ThreadState]| !threads[0].kernel_thread || read.without_io.contains(&threads[0].tgid);
+    processes.filter(is_asked).map(request).collect()
 }
 
 impl ProcessValues {
