@@ -58,8 +58,8 @@ coded! {
         TooLarge = "too-large", ("above --smaps-max-rss"), SMAPS_ALWAYS;
         /// Reading `smaps_rollup` of smaller processes took all the time that a capture spends on it.
         OutOfTime = "out-of-time", ("time limit reached"), SMAPS_ALWAYS;
-        /// A process held the lock of its memory, or was executing a program, for longer than ctprof waits.
-        KeptWaiting { errno: Errno } = "kept-waiting", ("processes held the lock of their memory, or executed a program, for too long ({errno})");
+        /// Reading blocked for too long: the process held its memory lock, or was in execve(2).
+        ReadBlocked { errno: Errno } = "read-blocked", ("blocked for too long: the process held its memory lock, or was in execve(2) ({errno})");
         /// The limit on open files was reached.
         OpenFileLimit { errno: Errno } = "open-file-limit", ("too many open files ({errno})"), Fix::Advice(MORE_OPEN_FILES);
         /// Disabled by an option of `ctprof capture`.

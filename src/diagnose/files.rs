@@ -77,7 +77,7 @@ fn cause(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno) -> Cause {
             Some(capability) => Cause::Denied { capability: capability.clone(), errno },
         },
         Errno::EMFILE => Cause::OpenFileLimit { errno },
-        Errno::ETIMEDOUT => Cause::KeptWaiting { errno },
+        Errno::ETIMEDOUT => Cause::ReadBlocked { errno },
         // BPF reads fields of the kernel, not a file that depends on an option.
         Errno::ENOENT if evidence.is_by_bpf() && *file == SourceFile::Sched => Cause::KernelLacksFile,
         Errno::ENOENT => option(file).map_or(Cause::KernelLacksFile, |option| Cause::KernelLacks { option }),

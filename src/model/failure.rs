@@ -82,7 +82,7 @@ stored_names! {
         Waitpid = "waitpid",
         /// The registers of the thread cannot be read.
         GetRegset = "get-regset",
-        /// The process kept ctprof waiting for too long: it held the lock of its memory, or was executing a program.
+        /// Reading blocked for too long: the process held its memory lock, or was in execve(2).
         TimedOut = "timed-out",
         /// The memory of the process cannot be read.
         ProcessVmReadv = "process-vm-readv",

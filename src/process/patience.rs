@@ -1,5 +1,5 @@
-//! Work in threads that can be given up. A process can hold the lock of its memory as long as it likes, and nothing but
-//! the end of ctprof interrupts a thread that waits for it.
+//! Work in threads that can be abandoned. Another process can hold its memory lock indefinitely, and a thread that waits for
+//! the lock can only be killed together with ctprof.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ const ONE_WAIT: Duration = Duration::from_millis(50);
 /// A thread that is given up stays until its wait ends. After so many, the other items are left out.
 const MAX_GIVEN_UP: u32 = 64;
 
-/// Runs `work` for each item, in `workers` threads, each with a state of its own. `None` is the result of an item whose thread was given up: after 1 s,
-/// or earlier if others were given up before, it waited for something that did not come.
+/// Runs `work` for each item, in `workers` threads with a state each. The result is `None` for an item that was given up: its
+/// thread had been blocked in one wait when the item took longer than 1 s, or less after others were given up.
 pub(crate) fn map_patiently<I, O, S: Default>(
     workers: usize,
     items: Vec<I>,

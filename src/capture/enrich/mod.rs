@@ -1,5 +1,5 @@
-//! Sources that add values to the threads of any engine, and that a process can keep waiting: it can hold the lock of its
-//! memory as long as it likes. They are read in threads that can be given up.
+//! Sources that add values to the threads of any engine. Reading them can block for as long as a process holds its memory
+//! lock, so it is done in threads that can be abandoned.
 //!
 //! Each is a function over one process. taskstats is none of them: the BPF engine reads its values itself, and the procfs
 //! engine asks for many processes at once.
@@ -52,6 +52,8 @@ pub(super) fn complete(context: &CaptureContext, read: &mut ReadThreads, pool: &
     mark_own(context, &mut read.threads);
     let requests = requests(read);
     let asked: Vec<u32> = requests.iter().map(|request| request.id).collect();
+    let processes = read.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
+    context.progress.advance(u64::try_from(processes - asked.len()).unwrap_or(u64::MAX));
     let own = context.clone();
     let values = map_patiently(pool.current_num_threads(), requests, move |(), request| {
         own.progress.advance(1);
@@ -143,11 +145,11 @@ impl ProcessValues {
     }
 }
 
-/// Counts and names a process that kept ctprof waiting for too long.
+/// Counts a process whose reads blocked for too long, and logs its name.
 fn give_up(context: &CaptureContext, threads: &[ThreadState]) {
     let process = &threads[0];
     tracing::warn!(
-        "process {} ({}) holds the lock of its memory, or executes a program, for too long: its heap counters are missing",
+        "reading process {} ({}) blocked for too long: it holds its memory lock, or is in execve(2); some of its values are missing",
         process.tgid,
         process.pcomm
     );

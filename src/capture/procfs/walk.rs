@@ -79,8 +79,7 @@ impl ProcessPart {
         others.chunks(THREADS_AT_ONCE).map(part).collect()
     }
 
-    /// The same without the file that kept ctprof waiting: a process holds the lock of `stat` while it executes a program.
-    /// `None` if that was not it.
+    /// The same part without `stat`, which blocks while the process is in execve(2). `None` if it was already left out.
     fn without_stat(self, context: &CaptureContext) -> Option<Self> {
         if self.stat == Use::Disabled {
             return None;
