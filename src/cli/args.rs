@@ -204,7 +204,7 @@ Examples:
   with several runs of each     ctprof record --runs 10 -o a -- make; ctprof record --runs 10 -o b -- make; ctprof compare a b";
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = AB_HELP, mut_arg("scope", |scope| scope.default_value("command")))]
+#[command(after_help = AB_HELP)]
 pub(super) struct AbArgs {
     /// Command to compare with, run by `sh -c`
     #[arg(long, value_name = "COMMAND")]
@@ -284,8 +284,8 @@ pub(super) struct ShowArgs {
 pub(super) struct CompareArgs {
     /// Earlier snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Later snapshot, window or directory of runs; `-` for stdin
-    pub(super) candidate: PathBuf,
+    /// Later snapshot, window or directory of runs; `-` for stdin; not needed after a directory that `ab` wrote
+    pub(super) candidate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) comparing: Comparing,
 }
@@ -323,12 +323,12 @@ pub(super) struct ViewArgs {
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
     #[arg(short, long)]
     long: bool,
-    /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run for two commands and for two snapshots]
+    /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
-    /// Show the whole host, or only the recorded command and its descendants
-    #[arg(long, value_parser = one_of_variants(Scope::value_variants()), value_name = "SCOPE", default_value = "host")]
-    pub(super) scope: Scope,
+    /// Show the whole host, or only the recorded command and its descendants [default: command to compare commands and for a directory of their runs, else host]
+    #[arg(long, value_parser = one_of_variants(Scope::value_variants()), value_name = "SCOPE")]
+    pub(super) scope: Option<Scope>,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
     only: Vec<GroupGlob>,

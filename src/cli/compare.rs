@@ -1,20 +1,32 @@
 //! `ctprof compare`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::ab_series::{BASELINE, CANDIDATE};
 use super::args::{CompareArgs, Comparing, Messages, usage_error};
 use super::errors::{FAILED, GATE_FAILED, free_at_exit, reported};
-use super::input::DigestReader;
+use super::input::{DigestReader, is_of_ab};
 use super::output::{Stream, groups_exist, write_report};
 use crate::compare::{CompareOptions, Gate, GateOutcome, GateResult, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
-    let (baseline, candidate) = (args.baseline.as_path(), args.candidate.as_path());
-    let labels = Sides::two(baseline, candidate).map(|path| path.display().to_string());
-    Prepared::new(&args.comparing, labels)?.compare(baseline, candidate, messages)
+    let (baseline, candidate) = sides(args)?;
+    let labels = Sides::two(&baseline, &candidate).map(|path| path.display().to_string());
+    Prepared::new(&args.comparing, labels)?.compare(&baseline, &candidate, messages)
+}
+
+/// The paths of both sides; those in a directory that `ab` wrote need not be named.
+fn sides(CompareArgs { baseline, candidate, .. }: &CompareArgs) -> anyhow::Result<(PathBuf, PathBuf)> {
+    match candidate {
+        Some(candidate) => Ok((baseline.clone(), candidate.clone())),
+        None if is_of_ab(baseline) => Ok((baseline.join(BASELINE), baseline.join(CANDIDATE))),
+        None => {
+            Err(usage_error("compare needs two sides: BASELINE CANDIDATE, or a directory that `ctprof ab -o` wrote"))
+        }
+    }
 }
 
 /// A comparison whose options have been checked, before any file is read.
@@ -34,10 +46,9 @@ impl<'a> Prepared<'a> {
     /// Compares two files or directories.
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
         let Comparing { view, fail_on, .. } = self.args;
-        let input = DigestReader::new(&self.options, view, messages);
+        let mut input = DigestReader::new(self.options.clone(), view, messages);
         let sides = input.sides(baseline, candidate)?;
-        drop(input);
-        let report = report(sides, &self.options, fail_on);
+        let report = report(sides, &input.into_options(), fail_on);
         groups_exist(&report.unmatched)?;
         let written = write_report(Stream::Stdout, &report, view);
         let status = gate_status(&report.gates, self.args, messages);

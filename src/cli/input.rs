@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use super::ab_series::{BASELINE, CANDIDATE};
 use super::args::{Args, Messages, ViewArgs, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
@@ -18,8 +19,8 @@ use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
 use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
-pub(super) struct DigestReader<'o> {
-    options: &'o CompareOptions,
+pub(super) struct DigestReader {
+    options: CompareOptions,
     limit: u64,
     progress: Arc<Progress>,
     _watch: Option<Watch>,
@@ -40,23 +41,30 @@ impl Opened {
     }
 }
 
-impl<'o> DigestReader<'o> {
-    pub(super) fn new(options: &'o CompareOptions, view: &ViewArgs, messages: Messages) -> Self {
+/// The captures of a side: a file, or the files of a directory, of which the first is open.
+struct SideFiles<'p> {
+    path: &'p Path,
+    first: Opened,
+    /// All files of a directory; `None` for a file.
+    files: Option<Vec<PathBuf>>,
+}
+
+impl DigestReader {
+    pub(super) fn new(options: CompareOptions, view: &ViewArgs, messages: Messages) -> Self {
         let progress = Arc::new(Progress::default());
         let watch = progress::watch(&progress, messages);
         Self { options, limit: view.limits.max_snapshot_bytes, progress, _watch: watch }
     }
 
-    /// One snapshot or window.
-    fn one(&self, path: &Path) -> Result<Digest> {
-        let digest = self.digest(Opened::Streamed(Box::default(), Stored::open(path, self.limit)?))?;
-        self.in_scope(digest, path)
+    /// The options that suit what was read.
+    pub(super) fn into_options(self) -> CompareOptions {
+        self.options
     }
 
     /// Scope `command` needs a window of a command.
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
-        if self.options.scope == Scope::Command && command.is_none() {
+        if self.options.scope == Some(Scope::Command) && command.is_none() {
             return Err(usage_error(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)
@@ -67,8 +75,9 @@ impl<'o> DigestReader<'o> {
 
     /// The window between two snapshots.
     pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {
+        refuse_two_stdins(earlier, later)?;
         let path = later;
-        let (earlier, later) = self.open_both(earlier, later)?;
+        let (earlier, later) = (self.open(earlier)?, self.open(later)?);
         let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
         let join = window::join(&earlier, threads, later.head(), &self.totals(), JoinedValues::Increases)
             .map_err(usage_error)?;
@@ -79,24 +88,41 @@ impl<'o> DigestReader<'o> {
     }
 
     /// Both sides of a comparison, each of which is a file or a directory of runs.
-    pub(super) fn sides(&self, baseline: &Path, candidate: &Path) -> Result<Sides<Runs>> {
-        if baseline.is_dir() || candidate.is_dir() {
-            let (before, after) = (self.runs(baseline)?, self.runs(candidate)?);
-            like(baseline, before.is_of_windows(), candidate, after.is_of_windows())?;
-            return Ok(Sides::two(before, after));
+    pub(super) fn sides(&mut self, baseline: &Path, candidate: &Path) -> Result<Sides<Runs>> {
+        refuse_two_stdins(baseline, candidate)?;
+        let (before, after) = (self.side(baseline)?, self.side(candidate)?);
+        let heads = [before.first.head(), after.first.head()].into_iter();
+        self.options = self.options.clone().for_captures(heads);
+        if before.files.is_none() && after.files.is_none() {
+            return Ok(self.two((baseline, before.first), (candidate, after.first))?.map(Runs::from));
         }
-        Ok(self.two(baseline, candidate)?.map(Runs::from))
+        let (before, after) = (self.runs_of(before)?, self.runs_of(after)?);
+        like(baseline, before.is_of_windows(), candidate, after.is_of_windows())?;
+        Ok(Sides::two(before, after))
     }
 
-    /// The runs of a directory, read one after the other; a file is a run.
-    pub(super) fn runs(&self, path: &Path) -> Result<Runs> {
-        if !path.is_dir() {
-            return Ok(self.one(path)?.into());
+    /// One side: a file, or a directory of runs.
+    pub(super) fn runs(&mut self, path: &Path) -> Result<Runs> {
+        let side = self.side(path)?;
+        if side.files.is_some() {
+            self.options = self.options.clone().for_captures([side.first.head()].into_iter());
         }
+        self.runs_of(side)
+    }
+
+    fn side<'p>(&self, path: &'p Path) -> Result<SideFiles<'p>> {
+        let files = if path.is_dir() { Some(run_files(path)?) } else { None };
+        let first = self.open(files.as_ref().map_or(path, |files| &files[0]))?;
+        Ok(SideFiles { path, first, files })
+    }
+
+    /// The runs of a side, read one after the other; a file is a run.
+    fn runs_of(&self, SideFiles { path, first, files }: SideFiles<'_>) -> Result<Runs> {
+        let Some(files) = files else { return Ok(self.in_scope(self.digest(first)?, path)?.into()) };
         let mut runs = Runs::default();
-        let files = run_files(path)?;
+        let mut first = Some(first);
         for file in &files {
-            let opened = self.open(file)?;
+            let opened = first.take().map_or_else(|| self.open(file), Ok)?;
             like(&files[0], runs.is_of_windows(), file, Some(opened.head().window.is_some()))?;
             let digest = self.digest(opened)?;
             runs.add(self.in_scope(digest, file)?);
@@ -105,8 +131,7 @@ impl<'o> DigestReader<'o> {
     }
 
     /// Two captures. Of two snapshots of one boot, the later one has what happened in between.
-    fn two(&self, baseline: &Path, candidate: &Path) -> Result<Sides<Digest>> {
-        let (earlier, later) = self.open_both(baseline, candidate)?;
+    fn two(&self, (baseline, earlier): (&Path, Opened), (candidate, later): (&Path, Opened)) -> Result<Sides<Digest>> {
         let (a, b) = (earlier.head(), later.head());
         like(baseline, Some(a.window.is_some()), candidate, Some(b.window.is_some()))?;
         // The wall clock can be set back in between, so that it does not say which one is later.
@@ -127,14 +152,6 @@ impl<'o> DigestReader<'o> {
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
         Ok((Digest::new(earlier, before), candidate))
-    }
-
-    fn open_both(&self, earlier: &Path, later: &Path) -> Result<(Opened, Opened)> {
-        if earlier == Path::new("-") && later == Path::new("-") {
-            let message = "only one of the two snapshots can come from standard input";
-            return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
-        }
-        Ok((self.open(earlier)?, self.open(later)?))
     }
 
     fn open(&self, path: &Path) -> Result<Opened, StoreError> {
@@ -165,8 +182,16 @@ impl<'o> DigestReader<'o> {
     }
 
     fn totals(&self) -> ThreadTotals {
-        ThreadTotals::new(self.options)
+        ThreadTotals::new(&self.options)
     }
+}
+
+fn refuse_two_stdins(one: &Path, other: &Path) -> Result<()> {
+    if one == Path::new("-") && other == Path::new("-") {
+        let message = "only one of the two snapshots can come from standard input";
+        return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
+    }
+    Ok(())
 }
 
 /// A window and a snapshot cannot be compared. What is not read yet can be either.
@@ -188,6 +213,11 @@ fn named(path: &Path) -> String {
     escaped(&path.to_string_lossy()).into_owned()
 }
 
+/// Whether a directory is one that `ab` wrote.
+pub(super) fn is_of_ab(directory: &Path) -> bool {
+    [BASELINE, CANDIDATE].iter().all(|side| directory.join(side).is_dir())
+}
+
 /// The files of the runs in a directory, by name.
 fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("cannot read directory {}", directory.display());
@@ -202,6 +232,10 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     files.sort();
+    if files.is_empty() && is_of_ab(directory) {
+        let [baseline, candidate] = [BASELINE, CANDIDATE].map(|side| directory.join(side).display().to_string());
+        bail!("{} has runs of two sides: name {baseline} or {candidate}", directory.display());
+    }
     if files.is_empty() {
         let endings = ENDINGS.join(" or *");
         bail!("{} has no runs (*{endings}); record one with `ctprof record -o`", directory.display());

@@ -29,7 +29,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     args.view.check_columns(Column::is_of_views)?;
-    if args.view.scope == Scope::Command && args.command.is_empty() {
+    if args.view.scope == Some(Scope::Command) && args.command.is_empty() {
         bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
     }
     match (args.runs, &args.output) {

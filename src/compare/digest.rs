@@ -100,7 +100,7 @@ impl ThreadNames {
 pub struct ThreadTotals {
     group_by: GroupBy,
     names: Names,
-    scope: Scope,
+    pub(super) scope: Scope,
     /// Totals of the command that ran in a window, whatever the scope is.
     pub(super) command: GroupTotals,
     pub(super) census: Census,
@@ -140,7 +140,7 @@ impl Threads for ThreadTotals {
 impl ThreadTotals {
     /// No threads yet.
     pub fn new(options: &CompareOptions) -> Self {
-        Self::empty(options.digest_axis(), options.names, options.scope)
+        Self::empty(options.digest_axis(), options.names, options.scope.unwrap_or_default())
     }
 
     fn empty(group_by: GroupBy, names: Names, scope: Scope) -> Self {

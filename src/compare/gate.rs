@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::gate_metric::{GateMetric, Measure, NoMetric};
 use super::group_glob::GroupGlob;
 use super::options::{GroupBy, Per};
-use super::overview::OVERVIEW;
+use super::overview::{ELAPSED, OVERVIEW, OverviewColumn};
 use super::select::unknown;
 use crate::model::{Direction, Section};
 use crate::statistics::{Beyond, Bound, Scale};
@@ -61,13 +61,15 @@ impl FromStr for Gate {
 fn fit(metric: &mut GateMetric, group: Option<&GroupGlob>) -> Result<(), GateError> {
     match (metric.section, group) {
         (Section::Pressure, None) => metric.section = Section::HostPressure,
-        (Section::SchedExt, Some(_)) => {
-            let name = &metric.name;
-            return Err(GateError(format!("`{name}` is a value of the host, not of groups; remove the group")));
-        }
+        (Section::SchedExt, Some(_)) => return Err(of_no_group(&metric.name, "the host")),
+        (Section::Overview, Some(_)) if metric.name == ELAPSED => return Err(of_no_group(ELAPSED, "the command")),
         _ => {}
     }
     Ok(())
+}
+
+fn of_no_group(name: &str, whole: &str) -> GateError {
+    GateError(format!("`{name}` is a value of {whole}, not of groups; remove the group"))
 }
 
 impl Gate {
@@ -88,7 +90,7 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
         let name = name.trim();
         match GateMetric::named(name) {
             _ if name.is_empty() => return Err(GateError(format!("no metric before `{sign}`"))),
-            _ if name == WORSE => return Ok((glob, worse())),
+            _ if name == WORSE => return Ok((glob, worse(glob))),
             Ok(metric) => return Ok((glob, vec![metric])),
             Err(NoMetric::NotANumber) => return Err(GateError(format!("`{name}` is not a single number"))),
             Err(NoMetric::Unknown) => drop(first_unknown.get_or_insert(name)),
@@ -98,9 +100,10 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
     Err(GateError(unknown("metric", first_unknown.unwrap_or(text), names.iter().map(|name| &**name))))
 }
 
-/// The columns of the overview that get worse as they grow.
-fn worse() -> Vec<GateMetric> {
-    let worse = OVERVIEW.iter().filter(|column| column.direction == Direction::MoreIsWorse);
+/// The columns of the overview that get worse as they grow: those that groups have, if there is a glob of groups.
+fn worse(glob: Option<&str>) -> Vec<GateMetric> {
+    let has = |column: &&OverviewColumn| glob.is_none() || column.is_of_groups();
+    let worse = OVERVIEW.iter().filter(|column| column.direction == Direction::MoreIsWorse).filter(has);
     worse.map(GateMetric::of_column).collect()
 }
 
@@ -196,13 +199,13 @@ impl BoundAmount {
 
     /// How much a value may change, without the direction.
     fn of_metric(self, metric: &GateMetric, text: &str) -> Result<(Scale, f64), GateError> {
-        let is_column = metric.section == Section::Overview;
+        let is_share = metric.section == Section::Overview && metric.name != ELAPSED;
         let amount = match (self.unit, metric.measure) {
             (BoundUnit::Percent, Measure::Time(_) | Measure::Bytes | Measure::Count) => {
                 return Ok((Scale::Ratio, self.number / 100.0));
             }
             (BoundUnit::Points, Measure::Share(hundredths)) => self.number * f64::from(hundredths) / 100.0,
-            (BoundUnit::Points, Measure::Time(_)) if is_column => self.number,
+            (BoundUnit::Points, Measure::Time(_)) if is_share => self.number,
             (BoundUnit::Time(ns), Measure::Time(unit_ns)) => self.number * ns / unit_ns as f64,
             (BoundUnit::Bytes(bytes), Measure::Bytes) => self.number * bytes,
             (BoundUnit::Count, Measure::Count) => self.number,

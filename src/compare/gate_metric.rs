@@ -64,7 +64,7 @@ pub(super) enum NoMetric {
 
 impl GateMetric {
     pub(super) fn named(name: &str) -> Result<Self, NoMetric> {
-        if let Some(column) = OVERVIEW.iter().find(|column| column.name == name) {
+        if let Some(column) = OverviewColumn::named(name) {
             return Ok(Self::of_column(column));
         }
         let is_number = |reduction| matches!(reduction, Reduction::Sum | Reduction::Max | Reduction::Min);

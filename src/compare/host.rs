@@ -9,7 +9,7 @@ use super::digest::Digest;
 use super::options::CompareOptions;
 use super::runs::RunCount;
 use super::sides::{Sides, joined};
-use crate::diagnose::Warning;
+use crate::diagnose::{Side, Warning};
 use crate::model::{HostContext, SnapshotHead, WindowInfo};
 
 /// What a side of a report is. As JSON, docs/report.md describes it.
@@ -96,16 +96,46 @@ pub struct Header {
 }
 
 impl Header {
-    pub(super) fn new(digests: Sides<&Digest>, runs: Sides<Option<RunCount>>, options: &CompareOptions) -> Self {
-        let sides = digests.zip(runs).zip(options.labels.as_ref());
+    /// `digests` are the runs of each side, at least one.
+    pub(super) fn new(digests: Sides<&[Digest]>, runs: Sides<Option<RunCount>>, options: &CompareOptions) -> Self {
+        let first = digests.map(|runs| &runs[0]);
+        let sides = first.zip(runs).zip(options.labels.as_ref());
         let sides = sides.map(|((digest, runs), label)| SideSummary { runs, ..side(digest, label) });
-        let host = digests.map(|digest| digest.head.host.as_ref().map(facts));
+        let host = digests.map(facts_of_runs);
         let facts_of_baseline = host.baseline.clone().unwrap_or_default();
         let differences = host.both().and_then(|(a, b)| Some(differences(a?, b?)));
-        let compared = digests.both().map(|(before, after)| compared(before, after, differences.as_deref()));
-        let (apart_ns, warnings) = compared.unwrap_or_default();
+        let compared = first.both().map(|(before, after)| compared(before, after, differences.as_deref()));
+        let (apart_ns, mut warnings) = compared.unwrap_or_default();
+        let names = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
+        let is_one_side = digests.candidate.is_none();
+        let mixed = names.into_iter().filter_map(|(runs, side)| mixed_runs(runs, Some(side).filter(|_| !is_one_side)));
+        warnings.extend(mixed);
         Self { sides, host: facts_of_baseline, apart_ns, differences, warnings }
     }
+}
+
+/// Fields of the host that all runs of a side should share.
+const SHARED: [&str; 5] = ["arch", "clock_ticks_per_second", "hostname", "kernel_release", "online_cpus"];
+
+/// The host of the first run, with all values of the fields that runs should share.
+fn facts_of_runs(runs: &[Digest]) -> Option<Vec<(String, String)>> {
+    let mut hosts = runs.iter().filter_map(|run| run.head.host.as_ref()).map(facts);
+    let mut first = hosts.next()?;
+    for (field, value) in hosts.flatten().filter(|(field, _)| SHARED.contains(&&**field)) {
+        match first.iter_mut().find(|(known, _)| *known == field) {
+            Some((_, all)) if all.split(", ").any(|one| one == value) => {}
+            Some((_, all)) => *all = format!("{all}, {value}"),
+            None => first.push((field, value)),
+        }
+    }
+    Some(first)
+}
+
+fn mixed_runs(runs: &[Digest], side: Option<Side>) -> Option<Warning> {
+    let facts =
+        facts_of_runs(runs)?.into_iter().filter(|(field, all)| SHARED.contains(&&**field) && all.contains(", "));
+    let fields: Vec<_> = facts.map(|(field, all)| format!("{field} {all}")).collect();
+    (!fields.is_empty()).then_some(Warning::MixedRuns { side, fields })
 }
 
 /// The time between two captures, if it is known, and why they may not be comparable.

@@ -47,7 +47,7 @@ pub(crate) use self::judge::RunsNeeded;
 pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
 pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Scope, Threshold};
-pub(crate) use self::overview::{OVERVIEW, OverviewColumn, word};
+pub(crate) use self::overview::{ELAPSED, OVERVIEW, OverviewColumn, word};
 use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
 pub(crate) use self::rows::ALL_GROUPS;
@@ -69,6 +69,8 @@ pub struct Report {
     pub gaps: Vec<Finding>,
     /// How threads are grouped.
     pub group_by: GroupBy,
+    /// The threads that are looked at.
+    pub scope: Scope,
     /// What values of the overview are divided by.
     pub per: Per,
     /// Number of runs of each side.
@@ -100,6 +102,12 @@ impl Report {
         self.runs.into_iter().any(|runs| runs > 1)
     }
 
+    /// How long the commands took, of a comparison of recorded commands.
+    pub fn elapsed(&self) -> Option<&Row> {
+        let mut rows = self.sections.iter().flat_map(|section| &section.rows);
+        rows.find(|row| row.section == Section::Overview && row.name == ELAPSED)
+    }
+
     /// Whether there are enough runs for verdicts.
     pub(crate) fn has_verdicts(&self) -> bool {
         self.is_repeated() && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())
@@ -109,6 +117,7 @@ impl Report {
 /// Compares two snapshots.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &CompareOptions) -> Report {
+    let options = &options.clone().for_captures([&baseline.head, &candidate.head].into_iter());
     let sides = Sides::two(baseline, candidate).par_map(|snapshot| Digest::of_snapshot(snapshot, options));
     report(sides.map(Runs::from), options, &[])
 }
@@ -153,8 +162,9 @@ fn groups(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Repor
     Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
     let is_comparison = first.candidate.is_some();
     Report {
-        header: options.wants(Section::Host).then(|| Header::new(first, counts, options)),
+        header: options.wants(Section::Host).then(|| Header::new(digests.map(|side| &side[..]), counts, options)),
         group_by: options.group_by,
+        scope: first.baseline.threads.scope,
         per,
         runs: digests.map(Vec::len),
         design: captures.design,

@@ -8,7 +8,7 @@ use super::group_glob::GroupGlob;
 use super::quantity::Quantity;
 use super::select::SortKey;
 use super::sides::Sides;
-use crate::model::Section;
+use crate::model::{Section, SnapshotHead};
 
 /// How threads are grouped. Never by process or thread id, because ids differ between captures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
@@ -109,8 +109,8 @@ pub struct CompareOptions {
     pub flatten: Vec<Flatten>,
     /// Whether renamed cgroups are matched with their old names.
     pub renamed_cgroups: Names,
-    /// The threads that are looked at.
-    pub scope: Scope,
+    /// The threads that are looked at; `None` for [`Scope::Host`], or what [`Self::for_captures`] says.
+    pub scope: Option<Scope>,
     /// Globs of the groups that are reported; empty for all groups.
     pub only: Vec<GroupGlob>,
     /// What values of the overview are divided by; `None` for what suits the snapshots.
@@ -141,6 +141,15 @@ const SECTIONS_OF_TREE: &[Section] = &[
 ];
 
 impl CompareOptions {
+    /// The options for a comparison of these captures: if all are windows of commands, and no scope is selected, it is the
+    /// commands'. What else the host did is noise.
+    #[must_use]
+    pub fn for_captures<'h>(self, mut captures: impl Iterator<Item = &'h SnapshotHead>) -> Self {
+        let are_commands = captures.all(|head| head.window.as_ref().is_some_and(|window| window.command.is_some()));
+        let usual = if are_commands { Scope::Command } else { Scope::Host };
+        Self { scope: self.scope.or(Some(usual)), ..self }
+    }
+
     /// CompareOptions for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
     /// selected.
     pub(super) fn tree(&self) -> Option<Self> {

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::delta::number;
-use super::digest::GroupTotals;
+use super::digest::{Digest, GroupTotals};
 use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{CompareOptions, Per};
+use super::options::{CompareOptions, Per, Scope};
 use super::quantity::Quantity;
 use super::rank::is_own_name;
 use super::rows::{Group, ReportSection, Row};
@@ -21,6 +21,8 @@ use crate::statistics::Verdict;
 
 #[derive(Clone, Copy, Debug)]
 enum ColumnInput {
+    /// The time of the command, which all groups together have.
+    Elapsed,
     Run,
     Block,
     Sleep,
@@ -53,11 +55,14 @@ struct Times {
     blocked: Option<u64>,
     /// How many threads say how long they were blocked.
     blocked_of: u64,
+    /// How long the command took that was recorded, in nanoseconds.
+    elapsed: Option<u64>,
 }
 
 impl OverviewColumn {
     fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
         match self.amount {
+            ColumnInput::Elapsed => times.elapsed,
             ColumnInput::Run => run(totals),
             ColumnInput::Block => times.blocked,
             ColumnInput::Sleep => sleep(totals, times),
@@ -68,12 +73,22 @@ impl OverviewColumn {
     /// For each input, the number of threads that have a value.
     fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
         let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
+            ColumnInput::Elapsed => ([&[], &[]], None),
             ColumnInput::Run => ([run_metrics(totals), &[]], None),
             ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
             ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
             ColumnInput::Sum(metrics) => ([metrics, &[]], None),
         };
         metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
+    }
+
+    /// Whether each group has a value, not only all together.
+    pub(crate) fn is_of_groups(&self) -> bool {
+        !matches!(self.amount, ColumnInput::Elapsed)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        OVERVIEW.iter().find(|column| column.name == name)
     }
 }
 
@@ -89,7 +104,8 @@ const fn column(
 }
 
 pub(crate) static OVERVIEW: &[OverviewColumn] = &[
-    column("run", MoreIsWorse, Unit::Ns, (1.0, 0.0), ColumnInput::Run, "Time on a CPU."),
+    column(ELAPSED, MoreIsWorse, Unit::Ns, (0.0, 0.0), ColumnInput::Elapsed, "Time that the command took."),
+    column(RUN, MoreIsWorse, Unit::Ns, (1.0, 0.0), ColumnInput::Run, "Time on a CPU."),
     column(
         "wait",
         MoreIsWorse,
@@ -135,6 +151,8 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
     ),
 ];
 
+pub(crate) const ELAPSED: &str = "elapsed";
+const RUN: &str = "run";
 const SWITCHES: &[M] = &[M::voluntary_csw, M::nonvoluntary_csw];
 
 /// The metrics of CPU time in ticks.
@@ -159,7 +177,7 @@ fn sum(totals: &Totals, metrics: &[M]) -> Option<u64> {
     metrics.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(id.metric().sum(totals)?)))
 }
 
-/// What values are divided by where the options don't say: a window's by its length, those of several commands by nothing.
+/// What values are divided by where the options don't say: a window's by its length, those of commands alone by nothing.
 /// A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
     let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.count().is_none());
@@ -168,11 +186,9 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
         let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
         return if is_known { Per::Second } else { Per::Run };
     }
-    let windows: Vec<_> =
-        sides.iter().flat_map(|side| &side.digests).map(|digest| digest.head.window.as_ref()).collect();
-    let are_commands = windows.iter().all(|window| window.is_some_and(|window| window.command.is_some()));
-    let are_windows = windows.iter().all(Option::is_some);
-    if are_windows && !are_commands { Per::Second } else { Per::Run }
+    // What the host does beside the commands depends on how long they take.
+    let is_of_host = |digest: &Digest| digest.head.window.is_some() && digest.threads.scope == Scope::Host;
+    if sides.iter().flat_map(|side| &side.digests).all(is_of_host) { Per::Second } else { Per::Run }
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
@@ -181,7 +197,9 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, option
     let cpu_time = tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add);
     let mut section = SideSection::new();
     for (key, grouped) in groups {
-        let times = Times::new(snapshot, &grouped.members, per, cpu_time);
+        let mut times = Times::new(snapshot, &grouped.members, per, cpu_time);
+        let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
+        times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
         let measurements = times.measurements(&grouped.members.totals, grouped.members.threads);
         section.insert(key.clone(), side_group(snapshot, grouped, measurements, options));
         if !key.is_empty() {
@@ -237,12 +255,14 @@ impl Times {
         };
         let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
         let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of }
+        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed: None }
     }
 
     fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
         let value = |column: &OverviewColumn| {
-            let (unit, cell) = self.value(column.unit, column.amount(totals, self));
+            let is_divided = column.is_of_groups();
+            let times = if is_divided { self } else { Self { seconds: None, ..self } };
+            let (unit, cell) = times.value(column.unit, column.amount(totals, self));
             let in_ticks = matches!(column.amount, ColumnInput::Run) && totals.run_time_ns.sum().is_none();
             let quantum = if in_ticks { self.value(column.unit, Some(NS_PER_TICK)).1 } else { None };
             let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
@@ -257,7 +277,7 @@ impl Times {
                 ..Measurement::whole(column.name, unit, Cell::Number(0), covered)
             }
         };
-        OVERVIEW.iter().map(value).collect()
+        OVERVIEW.iter().filter(|column| column.is_of_groups() || self.elapsed.is_some()).map(value).collect()
     }
 
     fn value(self, unit: Unit, amount: Option<u64>) -> (Unit, Option<Cell>) {
@@ -327,7 +347,7 @@ pub(super) fn rank(section: &mut ReportSection, snapshots: Sides<&SnapshotHead>,
     let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
     let mut scores = vec![Score::default(); section.groups.len()];
     for (place, row) in section.rows.iter().enumerate() {
-        let column = OVERVIEW.iter().find(|column| column.name == row.name).expect("an overview has these rows");
+        let column = OverviewColumn::named(&row.name).expect("an overview has these rows");
         let whole = wholes[column.name];
         let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
         scores[row.group].add(place, row.verdict(), column.weight * share);
@@ -343,7 +363,7 @@ pub(super) fn rank(section: &mut ReportSection, snapshots: Sides<&SnapshotHead>,
 
 fn sort_by_run_time(section: &mut ReportSection) {
     let mut run = vec![0.0; section.groups.len()];
-    for row in section.rows.iter().filter(|row| row.name == OVERVIEW[0].name) {
+    for row in section.rows.iter().filter(|row| row.name == RUN) {
         run[row.group] = row.values.baseline.as_ref().and_then(number).unwrap_or(0.0);
     }
     sort_groups(section, |a, b| run[b].total_cmp(&run[a]));
@@ -380,9 +400,9 @@ impl HostSize {
         let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
         let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
         if column.unit == Unit::Ns {
-            let is_percent = section.rows.first().is_some_and(|row| row.unit == Unit::Percent);
+            let is_percent = section.rows.iter().any(|row| row.unit == Unit::Percent);
             let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
-            return capacity.map_or_else(|| changes("run"), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
+            return capacity.map_or_else(|| changes(RUN), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
         }
         let full = self.seconds.unwrap_or(0.0) * column.full_rate;
         let total = |side: fn(&Row) -> Option<&Cell>| {
@@ -409,7 +429,7 @@ impl Row {
 }
 
 fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
-    let column = || OVERVIEW.iter().find(|column| section == Section::Overview && column.name == name);
+    let column = || OverviewColumn::named(name).filter(|_| section == Section::Overview);
     quantity
         .map(|quantity| quantity.about().direction)
         .or_else(|| column().map(|column| column.direction))

@@ -28,6 +28,6 @@ coded! {
     }
 }
 
-fn prefix(side: Option<Side>) -> String {
+pub(super) fn prefix(side: Option<Side>) -> String {
     side.map(|side| format!("{side}: ")).unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::note::prefix;
 use super::{DataSource, Side};
 use crate::model::{Census, SnapshotHead};
 
@@ -32,6 +33,9 @@ coded! {
         /// The captures were made with different options, named as in the snapshot file.
         DifferentOptions { options: Vec<String> } = "different-options",
             ("captured with different options: {}", options.join(", "));
+        /// The runs of a side are from different hosts, kernels or numbers of CPUs.
+        MixedRuns { side: Option<Side>, fields: Vec<String> } = "mixed-runs",
+            ("{}the runs differ: {}", prefix(*side), fields.join("; "));
     }
 }
 

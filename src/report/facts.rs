@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::fact_line::{Fact, FactLine};
-use super::scale::spaced;
+use super::scale::{cell_text, percent_text, spaced};
+use super::verdict::{interval_text, verdict_text};
 use super::window;
-use crate::compare::{Difference, Header, Per, Report, SideSummary, Sides, Threshold};
+use crate::compare::{Difference, ELAPSED, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold};
 use crate::diagnose::{Warning, counted};
 use crate::model::{Section, Unit};
-use crate::statistics::{Design, MIN_RUNS};
+use crate::statistics::{Design, Estimate, Interval, MIN_RUNS, Verdict};
 
 pub(super) fn facts(report: &Report) -> Vec<Fact> {
     if !report.is_comparison() {
@@ -21,7 +22,8 @@ pub(super) fn facts(report: &Report) -> Vec<Fact> {
         let Sides { baseline, candidate } = &header.sides;
         Some(of_sides(header, baseline, candidate.as_ref()?))
     });
-    sides.into_iter().flatten().chain([per(report)]).chain(threshold(report)).chain(design(report)).collect()
+    let sides = sides.into_iter().flatten().chain(report.elapsed().map(elapsed));
+    sides.chain([per(report), scope(report)]).chain(threshold(report)).chain(design(report)).collect()
 }
 
 fn of_one_side(report: &Report) -> Vec<Fact> {
@@ -35,11 +37,14 @@ fn of_one_side(report: &Report) -> Vec<Fact> {
         (None, None) => "snapshot",
     });
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
+    let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     vec![
         Fact { key: "snapshot", data: json!(side), lines: side.map(|side| about(label, side)).unwrap_or_default() },
         Fact { lines: if report.threshold.is_some() { per(report).lines } else { Vec::new() }, ..per(report) },
+        scope(report),
         Fact { key: "host", data: json!(host), lines: Vec::new() },
         Fact { key: "gaps", data: json!(report.gaps), lines: gaps },
+        Fact { key: "warnings", data: json!(warnings), lines: warnings.iter().map(warning).collect() },
     ]
 }
 
@@ -66,7 +71,6 @@ fn about(label: &'static str, side: &SideSummary) -> Vec<FactLine> {
 fn of_sides(header: &Header, baseline: &SideSummary, candidate: &SideSummary) -> Vec<Fact> {
     let since = candidate.window.as_ref().filter(|window| window.since_baseline);
     let since = since.map(|window| window::lines("activity", candidate, window));
-    let warning = |warning: &Warning| FactLine::warning("warning", warning.to_string());
     let is_repeated = header.sides.iter().any(|side| side.runs.is_some());
     let apart_lines = if is_repeated { Vec::new() } else { vec![apart(header.apart_ns)] };
     vec![
@@ -76,6 +80,26 @@ fn of_sides(header: &Header, baseline: &SideSummary, candidate: &SideSummary) ->
         Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
         Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
     ]
+}
+
+fn warning(warning: &Warning) -> FactLine {
+    FactLine::warning("warning", warning.to_string())
+}
+
+/// How long the commands took, which is what matters most.
+fn elapsed(row: &Row) -> Fact {
+    let [baseline, candidate] = [row.values.baseline.as_ref(), row.values.of_candidate()];
+    let mut data = json!({"baseline": baseline, "candidate": candidate});
+    if let Some(runs) = &row.runs {
+        let ends = |Estimate { interval: Interval { low, high }, .. }| json!({"low": low, "high": high});
+        data["interval"] = json!(runs.estimate.map(ends));
+        data["verdict"] = json!(runs.verdict.map(Verdict::name));
+    }
+    let [baseline, candidate] = [baseline, candidate].map(|cell| cell_text(cell, row.unit));
+    let interval = interval_text(row.runs.as_deref());
+    let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
+    let text = format!("{baseline} → {candidate} ({}{interval})  {}", percent_text(row.percent), verdict_text(row));
+    Fact { key: ELAPSED, data, lines: vec![FactLine::fact(ELAPSED, text.trim_end())] }
 }
 
 /// What the overview's values are divided by. Two snapshots have totals.
@@ -88,7 +112,8 @@ fn per(report: &Report) -> Fact {
         Per::CpuSecond => Some("values are per CPU-second of all groups"),
         _ => are_windows.then_some("values are totals of each run"),
     };
-    let line = text.filter(|_| has_overview).map(|text| FactLine::fact("", text));
+    let scope = if report.scope == Scope::Command { ", of the command and its descendants (--scope host)" } else { "" };
+    let line = text.filter(|_| has_overview).map(|text| FactLine::fact("", format!("{text}{scope}")));
     Fact { key: "per", data: json!(report.per), lines: line.into_iter().collect() }
 }
 
@@ -106,6 +131,11 @@ fn threshold(report: &Report) -> Option<Fact> {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
     };
     Some(Fact { key: "threshold", data: json!(threshold), lines: vec![line] })
+}
+
+/// The threads that are looked at, for programs; another line says it.
+fn scope(report: &Report) -> Fact {
+    Fact { key: "scope", data: json!(report.scope), lines: Vec::new() }
 }
 
 /// Whether the runs are paired, for programs; the verdicts' line says it.

@@ -276,7 +276,9 @@ fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
     let said = String::from_utf8_lossy(&compared.stderr);
     assert_eq!(compared.status.code(), Some(3), "{said}");
     assert!(said.lines().last().unwrap().starts_with("ctprof: gate failed: all groups run: "), "{said}");
-    assert!(runner.summary().starts_with("**1 gate failed"), "{}", runner.summary());
+    // Other load can hide how long the program took.
+    let summary = runner.summary();
+    assert!(summary.starts_with("**") && summary.contains("| failed | all groups | run |"), "{summary}");
     assert!(runner.0.path().join("runs/candidate").is_dir());
     succeeded(&runner.run(&steps[3].1));
     assert!(fs::read_to_string(runner.0.path().join("runs/report.html")).unwrap().starts_with("<!DOCTYPE html>"));

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 /// Directories of runs.
 struct Lab(tempfile::TempDir);
 
-/// A thread of a process of its own.
+/// A thread of a process of its own, which the command started.
 fn process(tid: usize, name: &str, fields: &Value) -> Value {
-    let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name});
+    let mut thread = json!({"tid": tid, "tgid": tid, "pcomm": name, "comm": name, "party": "command"});
     thread.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     thread
 }
@@ -26,6 +26,13 @@ fn window(status: i32, processes: &[(&str, Value)]) -> Value {
 
 fn ran(ms: u64) -> Value {
     json!({"run_time_ns": ms * 1_000_000})
+}
+
+/// A window in which the command took so long, and did so much on a CPU, in milliseconds.
+fn took(elapsed_ms: u64, run_ms: u64) -> Value {
+    let mut window = window(0, &[("make", ran(run_ms))]);
+    window["window"]["command"]["elapsed_ns"] = json!(elapsed_ms * 1_000_000);
+    window
 }
 
 /// Ten values around 1 s, within 2 %.
@@ -316,4 +323,89 @@ fn a_directory_of_runs_is_shown_as_the_medians_of_its_runs() {
     let table = String::from_utf8(lab.ctprof(&["show", "runs"]).stdout).unwrap();
     assert!(table.starts_with("runs       runs  11 runs"), "{table}");
     assert!(table.lines().any(|line| line.starts_with("make") && line.contains("2.50s")), "{table}");
+}
+
+#[test]
+fn elapsed_time_is_the_first_row_of_a_comparison_of_commands() {
+    let lab = Lab::new();
+    for (run, ms) in STEADY.into_iter().enumerate() {
+        lab.write("base", run, &took(ms, 5));
+        lab.write("cand", run, &took(ms * 3, 5));
+    }
+    let page = text(&lab.compare(&["base", "cand"]).stdout);
+    let line = page.lines().find(|line| line.starts_with("elapsed ")).unwrap();
+    assert_eq!(line, "elapsed    1.00s → 3.00s (+200.0%, 95% interval +197.0..+203.0%)  worse", "{page}");
+    let report = text(&lab.compare(&["base", "cand", "-f", "json"]).stdout);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let first = &report["rows"][0];
+    assert_eq!((&first["metric"], &first["path"], &first["verdict"]), (&json!("elapsed"), &json!([]), &json!("more")));
+    assert_eq!((&report["elapsed"]["verdict"], &report["elapsed"]["candidate"]), (&json!("more"), &first["candidate"]));
+    for format in ["markdown", "html"] {
+        let page = text(&lab.compare(&["base", "cand", "-f", format]).stdout);
+        assert!(page.contains("1.00s → 3.00s (+200.0%"), "{format}");
+    }
+    let csv = text(&lab.compare(&["base", "cand", "-f", "csv"]).stdout);
+    assert!(csv.lines().nth(1).unwrap().starts_with("overview,all groups,elapsed,ns,"), "{csv}");
+    let gate = |gate| lab.compare(&["base", "cand", "--fail-on", gate]).status.code();
+    assert_eq!(
+        [gate("elapsed>5%"), gate("elapsed>1s"), gate("elapsed>3s"), gate("worse>5%")].map(Option::unwrap),
+        [3, 3, 0, 3]
+    );
+    assert_eq!([gate("make:elapsed>5%"), gate("elapsed>5pp")].map(Option::unwrap), [2, 2]);
+}
+
+#[test]
+fn commands_are_compared_without_the_rest_of_the_host() {
+    let lab = Lab::new();
+    let busy = |ms: u64, elapsed_ms: u64| {
+        let mut window = took(elapsed_ms, 1000);
+        let rustc = json!({"tid": 9, "tgid": 9, "pcomm": "rustc", "comm": "rustc", "run_time_ns": ms * 1_000_000});
+        window["threads"].as_array_mut().unwrap().push(rustc);
+        window
+    };
+    for run in 0..10 {
+        lab.write("base", run, &busy(100, 1000));
+        lab.write("cand", run, &busy(900, 2000));
+    }
+    let shown = |args: &[&str]| text(&lab.ctprof(args).stdout);
+    for args in
+        [&["compare", "base", "cand"][..], &["compare", "base/run-01.json", "cand/run-01.json"], &["show", "base"]]
+    {
+        let page = shown(&[args, &["--unchanged"]].concat());
+        assert!(page.contains("\nmake ") && !page.contains("rustc"), "{page}");
+        assert!(page.contains("values are totals of each run, of the command and its descendants"), "{page}");
+    }
+    let page = shown(&["compare", "base", "cand", "--scope", "host"]);
+    assert!(page.contains("values are per second\n") && page.contains("\nrustc  "), "{page}");
+}
+
+#[test]
+fn runs_of_several_hosts_are_said_to_differ() {
+    let lab = Lab::new();
+    for (run, (name, cpus)) in [("vm", 2), ("vm", 2), ("other", 4)].into_iter().enumerate() {
+        let mut window = took(1000, 5);
+        window["host"] = json!({"hostname": name, "online_cpus": cpus, "kernel_release": "6.1"});
+        lab.write("base", run, &window);
+        window["host"] = json!({"hostname": "vm", "online_cpus": 2, "kernel_release": "6.1"});
+        lab.write("cand", run, &window);
+    }
+    let page = text(&lab.compare(&["base", "cand"]).stdout);
+    assert!(page.contains("warning    baseline: the runs differ: hostname vm, other; online_cpus 2, 4\n"), "{page}");
+    assert!(page.contains("different host: vm, other → vm\n"), "{page}");
+    assert!(text(&lab.ctprof(&["show", "base"]).stdout).contains("warning    the runs differ: hostname vm, other"));
+    assert!(!text(&lab.ctprof(&["show", "cand"]).stdout).contains("warning"));
+}
+
+#[test]
+fn a_directory_of_both_sides_is_compared_by_its_name() {
+    let lab = Lab::new();
+    lab.side("runs/baseline", STEADY);
+    lab.side("runs/candidate", STEADY);
+    let page = text(&lab.compare(&["runs"]).stdout);
+    assert!(page.starts_with("baseline   runs/baseline  10 runs"), "{page}");
+    let out = lab.ctprof(&["show", "runs"]);
+    let said = "ctprof: runs has runs of two sides: name runs/baseline or runs/candidate\n";
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(1), said.to_owned()));
+    let (status, said) = lab.refused(&["runs/baseline"]);
+    assert!(status == Some(2) && said.contains("compare needs two sides"), "{said}");
 }

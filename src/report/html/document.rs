@@ -14,7 +14,7 @@ use super::super::overview::group_verdict;
 use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
-use crate::compare::{Delta, GateResult, GroupBy, OVERVIEW, Quantity, Renamed, Report, Row, Turnover};
+use crate::compare::{Delta, GateResult, GroupBy, OverviewColumn, Quantity, Renamed, Report, Row, Turnover};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Interval;
@@ -220,7 +220,7 @@ impl<'p> SectionData<'p> {
 
 impl<'p> ValueData<'p> {
     fn new(row: &'p Row) -> Self {
-        let column = OVERVIEW.iter().find(|column| row.section == Section::Overview && column.name == row.name);
+        let column = OverviewColumn::named(&row.name).filter(|_| row.section == Section::Overview);
         Self {
             name: &row.name,
             unit: row.unit.name(),
