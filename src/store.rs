@@ -4,17 +4,18 @@ mod error;
 mod format;
 mod limit;
 mod lines;
+mod pending;
 mod place;
 mod source;
 mod target;
 
 pub use self::error::{SnapshotRefusal, StoreError};
 #[cfg(feature = "parquet")]
-pub(crate) use self::place::OutputPlace;
-pub(crate) use self::place::{create_folder, through};
-pub use self::source::{Stored, load};
+pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]
-pub(crate) use self::target::PendingFile;
+pub(crate) use self::place::OutputPlace;
+pub(crate) use self::place::{create_folder, names_in};
+pub use self::source::{Stored, load};
 pub use self::target::{ENDINGS, EXTENSION, OutputTarget, Written, is_snapshot_name};
 
 use std::path::Path;

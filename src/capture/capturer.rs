@@ -133,6 +133,9 @@ impl Capturer {
             tally: Arc::clone(&tally),
         };
         let (mut read, report) = engine.read(&context, (&host, start), &pids, &pool);
+        if read.threads.is_empty() {
+            return Err(CaptureError::no_threads(&tally.lock().parse));
+        }
         enrich::complete(&context, &mut read, &pool);
         whole_process::reread_parents(procfs, &mut read.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::diagnose::{Finding, MORE_OPEN_FILES, why_no_bpf};
-use crate::model::{CaptureInfo, NoBpf, ThreadId};
+use crate::model::{self, CaptureInfo, CtprofParseSummary, NoBpf, SourceFile, ThreadId, dominant};
 use crate::process::{self, CannotDrop};
 
 /// Why nothing could be captured.
@@ -33,6 +33,9 @@ pub enum CaptureError {
     /// There is no file descriptor for a file of the host.
     #[error("cannot read the host's settings: {}{}", .0, fix_of_descriptors(*.0))]
     NoDescriptors(Errno),
+    /// No thread could be read: the file that failed most often, and why.
+    #[error("no thread could be read{}", why_no_thread(.0.as_ref()))]
+    NoThreads(Option<(SourceFile, model::Errno)>),
     /// The requested id belongs to a thread.
     #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),
@@ -42,6 +45,16 @@ impl CaptureError {
     /// The error of a capture that BPF was requested for.
     pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
         Self::NoBpf(Box::new(finding_without_bpf(no_bpf)))
+    }
+
+    /// The error of a capture without threads.
+    pub(super) fn no_threads(parse: &CtprofParseSummary) -> Self {
+        let concluded = parse.clone().concluded();
+        let most = concluded.dominant_read_failure.and_then(|file| {
+            let errno = dominant(concluded.read_failures_by_errno.get(&file)?)?.clone();
+            Some((file, errno))
+        });
+        Self::NoThreads(most)
     }
 
     pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
@@ -68,6 +81,15 @@ fn fix_of_descriptors(errno: Errno) -> String {
     match errno {
         Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
         _ => String::new(),
+    }
+}
+
+/// Why no thread could be read, and the fix; empty if all of them exited.
+fn why_no_thread(most: Option<&(SourceFile, model::Errno)>) -> String {
+    let Some((file, errno)) = most else { return ": all of them have exited".to_owned() };
+    match *errno == model::Errno::EMFILE {
+        true => format!(": {file}: {}{}", Errno::EMFILE, fix_of_descriptors(Errno::EMFILE)),
+        false => format!(": {file}: {errno}"),
     }
 }
 

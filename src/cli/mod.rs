@@ -30,7 +30,7 @@ use tracing_subscriber::prelude::*;
 
 use self::args::{Args, Command};
 use self::errors::{FAILED, complain, is_broken_pipe};
-use crate::process::{Privileges, RECORD_FAILED, fail_writes_beyond_limit, worker_per_cpu};
+use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
 
 /// The definition of the command line, from which man pages and completions are generated.
 pub fn command() -> clap::Command {
@@ -87,7 +87,8 @@ fn usage(instead: &clap::Error) -> ExitCode {
     // Options before the command have no values.
     let command = std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
     let is_record = command.is_some_and(|command| command == "record");
-    let printed = instead.print().context("cannot write to standard output");
+    let open = if instead.use_stderr() { Ok(()) } else { check_stdout() };
+    let printed = open.and_then(|()| instead.print()).context("cannot write to standard output");
     match (instead.use_stderr(), is_record) {
         (false, _) => ended(printed.map(|()| ExitCode::SUCCESS), if is_record { RECORD_FAILED } else { FAILED }),
         (true, false) => u8::try_from(instead.exit_code()).unwrap_or(FAILED).into(),

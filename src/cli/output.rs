@@ -10,6 +10,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 use super::args::ViewArgs;
 use super::format::Format;
 use crate::compare::{NoSuchGroup, Report};
+use crate::process::check_stdout;
 use crate::report::{Colour, Selection, Terminal, Unchanged};
 
 /// Runs `print` on buffered standard output.
@@ -17,7 +18,7 @@ pub(super) fn to_stdout(
     print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    print(&mut out).and_then(|()| out.flush()).context("cannot write to standard output")
+    check_stdout().and_then(|()| print(&mut out)).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// Width of a terminal that does not say its size.

@@ -1,6 +1,5 @@
 //! Several runs: windows recorded one after the other, each into a file of a directory.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +7,7 @@ use anyhow::{Context, bail};
 
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, OutputTarget, StoreError, create_folder, is_snapshot_name, through};
+use crate::store::{EXTENSION, OutputTarget, StoreError, create_folder, is_snapshot_name, names_in};
 
 /// Records runs into files.
 pub(super) struct RunWriter<'s> {
@@ -79,10 +78,8 @@ impl RunDirectory {
     /// Creates the directory if needed. It must not have runs, which would be compared together with the new ones.
     pub(super) fn create(path: &Path, runs: u32) -> anyhow::Result<Self> {
         let folder = create_folder(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
-        let entries = fs::read_dir(through(&folder));
-        let entries = entries.with_context(|| format!("cannot read the directory {}", path.display()))?;
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-        if let Some(run) = names.filter(|name| is_snapshot_name(name)).min() {
+        let names = names_in(&folder).with_context(|| format!("cannot read the directory {}", path.display()))?;
+        if let Some(run) = names.into_iter().filter(|name| is_snapshot_name(name)).min() {
             bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
         }
         Ok(Self { path: path.to_owned(), folder, runs })

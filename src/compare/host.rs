@@ -88,7 +88,7 @@ pub struct Header {
     /// The baseline's host settings by name; empty if unknown.
     pub host: Vec<(String, String)>,
     /// From the baseline's capture to the candidate's, in nanoseconds; `None` if a file lacks the time.
-    pub apart_ns: Option<i128>,
+    pub apart_ns: Option<i64>,
     /// What differs in the host context; `None` where a side has none.
     pub differences: Option<Vec<Difference>>,
     /// Why the snapshots may not be comparable.
@@ -139,10 +139,12 @@ fn mixed_runs(runs: &[Digest], side: Option<Side>) -> Option<Warning> {
 }
 
 /// The time between two captures, if it is known, and why they may not be comparable.
-fn compared(before: &Digest, after: &Digest, differences: Option<&[Difference]>) -> (Option<i128>, Vec<Warning>) {
+fn compared(before: &Digest, after: &Digest, differences: Option<&[Difference]>) -> (Option<i64>, Vec<Warning>) {
     let (baseline, candidate) = (&before.head, &after.head);
     let time = |snapshot: &SnapshotHead| Some(i128::from(snapshot.captured_at_unix_ns)).filter(|time| *time > 0);
     let apart_ns = time(candidate).zip(time(baseline)).map(|(candidate, baseline)| candidate - baseline);
+    // Times that far apart are none.
+    let apart_ns = apart_ns.and_then(|apart| i64::try_from(apart).ok());
     // Two runs have no order, and of one boot the time since boot decides, not the wall clock.
     let by_wall_clock = baseline.window.is_none() && candidate.window.is_none() && after.window.is_none();
     let is_older = apart_ns.is_some_and(|apart| apart < 0 && by_wall_clock);

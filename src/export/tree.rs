@@ -1,6 +1,6 @@
 //! The directories of a dataset. Symbolic links in it are not followed, so that nothing is written outside of it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use parquet::file::metadata::ParquetMetaDataReader;
 
 use super::dataset::CAPTURES;
 use super::error::ExportError;
-use crate::store::{create_folder, through};
+use crate::store::{create_folder, names_in};
 
 /// An open directory: it stays the same if its name is replaced by a link.
 #[derive(Debug)]
 pub(super) struct Directory {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
     /// For messages.
     pub(super) path: PathBuf,
 }
@@ -46,20 +46,13 @@ impl Directory {
         }
     }
 
-    /// A path to a file in this very directory.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        through(&self.fd).join(name)
-    }
-
     /// The ids of the captures in each file that ctprof wrote here.
     pub(super) fn exported(&self) -> Result<Vec<Vec<String>>, ExportError> {
         let mut exported = Vec::new();
-        for entry in fs::read_dir(through(&self.fd)).map_err(|source| ExportError::output(&self.path, source))? {
-            let name = entry.map_err(|source| ExportError::output(&self.path, source))?.file_name();
-            if let Some(name) = name.to_str().filter(|name| is_part(name)) {
-                let captures = self.captures(name);
-                exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.path.join(name)))?);
-            }
+        let names = names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))?;
+        for name in names.iter().filter(|name| is_part(name)) {
+            let captures = self.captures(name);
+            exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.path.join(name)))?);
         }
         exported.sort();
         Ok(exported)

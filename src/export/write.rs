@@ -1,7 +1,9 @@
 //! The export: each file is written whole, with the captures that can be read.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -62,8 +64,8 @@ pub fn export(
     match output {
         Output::Threads(path) => {
             let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
-            let files = |_: &[&str]| vec![(target.path(), path.clone())];
-            export.write(&captures, &Destination { shown: path, files: &files }, 1)?;
+            let name = |_: &[&str]| target.name.clone();
+            export.write(&captures, &Destination { folders: vec![(&target.folder, path)], name: &name }, 1)?;
         }
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
@@ -87,14 +89,11 @@ const AHEAD: usize = 8;
 
 /// Where the rows of some captures go.
 struct Destination<'d> {
-    /// For messages.
-    shown: &'d Path,
-    /// The files of these captures.
-    files: &'d dyn Fn(&[&str]) -> Vec<OutputPath>,
+    /// The directory of each file, and the path for messages.
+    folders: Vec<(&'d OwnedFd, &'d Path)>,
+    /// The name of the files with these captures.
+    name: &'d dyn Fn(&[&str]) -> OsString,
 }
-
-/// The path of a file to open it, and the one for messages.
-type OutputPath = (PathBuf, PathBuf);
 
 impl DatasetExport<'_> {
     fn write_partition(
@@ -107,11 +106,9 @@ impl DatasetExport<'_> {
         let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?];
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
-        let files = |captures: &[&str]| {
-            let name = part_name(captures);
-            directories.iter().map(|directory| (directory.file(&name), directory.path.join(&name))).collect()
-        };
-        let destination = Destination { shown: &directories[0].path, files: &files };
+        let name = |captures: &[&str]| part_name(captures).into();
+        let folders = directories.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
+        let destination = Destination { folders, name: &name };
         let (again, new) = partition::parts(captures, &existing);
         again.iter().try_for_each(|captures| self.write(captures, &destination, captures.len()))?;
         self.write(&new, &destination, 1)
@@ -120,15 +117,15 @@ impl DatasetExport<'_> {
     /// Writes the files of the captures that can be read, if there are at least so many. An existing file is replaced with
     /// all of its captures only: new ones get a file of their own, and the old one would keep those left out.
     fn write(&mut self, captures: &[CaptureFile], to: &Destination<'_>, at_least: usize) -> Result<(), ExportError> {
-        let failed = |source| ExportError::output(to.shown, source);
+        let shown = to.folders[0].1;
+        let failed = |source| ExportError::output(shown, source);
         // Files get their names when they are whole, because these depend on the captures.
-        let pending =
-            (to.files)(&[]).iter().map(|(path, _)| PendingFile::in_directory_of(path)).collect::<io::Result<Vec<_>>>();
-        let pending = pending.map_err(failed)?;
+        let pending = to.folders.iter().map(|(folder, _)| PendingFile::within(folder.try_clone()?));
+        let pending = pending.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         let columns = [self.schemas.threads.docs(), self.schemas.cgroups.docs(), self.schemas.captures.docs()];
         let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
         let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        let written = self.add(captures, &mut files, to.shown)?;
+        let written = self.add(captures, &mut files, shown)?;
         if written.len() < at_least {
             return Ok(());
         }
@@ -138,8 +135,9 @@ impl DatasetExport<'_> {
             rows.push(count);
             self.exported.bytes += bytes;
         }
-        for (file, (path, shown)) in pending.into_iter().zip((to.files)(&written)) {
-            file.publish(&path).map_err(|source| ExportError::output(&shown, source))?;
+        let name = (to.name)(&written);
+        for (file, (_, shown)) in pending.into_iter().zip(&to.folders) {
+            file.publish(&name).map_err(|source| ExportError::output(shown, source))?;
             self.exported.files += 1;
         }
         self.exported.captures += u64::try_from(written.len()).unwrap_or(u64::MAX);

@@ -101,7 +101,9 @@ impl Hash {
                 is_quoted ^= c == '"';
                 c == ' ' && !is_quoted
             });
-            let words = parameters.map(|word| match word.split_once('=') {
+            // Whatever follows `--` is for the init process.
+            let of_kernel = parameters.take_while(|word| *word != "--");
+            let words = of_kernel.map(|word| match word.split_once('=') {
                 Some((option, _)) if option != "psi" => format!("{option}=…"),
                 _ => word.to_owned(),
             });

@@ -123,7 +123,7 @@ pub struct StorageIo {
     pub write_bytes: u64,
 }
 
-/// Variables that ctprof was started with and no longer has. If ctprof has file capabilities, glibc removes
+/// Variables that ctprof was started with and no longer has whole. If ctprof has file capabilities, glibc removes
 /// `LD_LIBRARY_PATH`, `TMPDIR` and others for its own protection (`unsecvars.h`), which the command, without
 /// these capabilities, does not need.
 fn removed_variables() -> Result<Vec<(OsString, OsString)>, CannotDrop> {
@@ -136,10 +136,13 @@ fn removed_variables() -> Result<Vec<(OsString, OsString)>, CannotDrop> {
         );
         Vec::new()
     });
-    let present: BTreeSet<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    let kept: BTreeSet<_> = std::env::vars_os().map(|(name, _)| name).filter(|name| name != SHORTENED).collect();
     let variables = initial.split(|&byte| byte == 0).filter_map(variable);
-    Ok(variables.filter(|(name, _)| !present.contains(name)).collect())
+    Ok(variables.filter(|(name, _)| !kept.contains(name)).collect())
 }
+
+/// glibc removes parts of its value (`elf/dl-tunables.c`).
+const SHORTENED: &str = "GLIBC_TUNABLES";
 
 /// Name and value of `NAME=value`.
 fn variable(text: &[u8]) -> Option<(OsString, OsString)> {

@@ -8,6 +8,7 @@ mod patience;
 mod privileges;
 mod progress;
 mod signals;
+mod stdout;
 mod workers;
 
 pub use self::child::{Child, StorageIo};
@@ -22,4 +23,5 @@ pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, with_
 pub use self::progress::Progress;
 pub(crate) use self::signals::without_stops;
 pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};
+pub(crate) use self::stdout::check_stdout;
 pub use self::workers::{worker_per_cpu, workers};

@@ -144,12 +144,12 @@ fn design(report: &Report) -> Option<Fact> {
     Some(Fact { key: "design", data: json!(name), lines: Vec::new() })
 }
 
-fn apart(apart_ns: Option<i128>) -> FactLine {
+fn apart(apart_ns: Option<i64>) -> FactLine {
     let text = match apart_ns {
         None => "capture time unknown on one side".to_owned(),
         Some(0) => "captured at the same time: the snapshots are identical".to_owned(),
-        Some(apart @ 1..) => format!("captured {} after the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
-        Some(apart) => format!("captured {} before the baseline", spaced(apart.unsigned_abs(), Unit::Ns)),
+        Some(apart @ 1..) => format!("captured {} after the baseline", spaced(apart.unsigned_abs().into(), Unit::Ns)),
+        Some(apart) => format!("captured {} before the baseline", spaced(apart.unsigned_abs().into(), Unit::Ns)),
     };
     FactLine::fact("", text)
 }

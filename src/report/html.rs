@@ -9,7 +9,9 @@ use std::io::{self, Write};
 
 use self::document::PageData;
 use self::rows::selected;
+use super::escape::steers;
 use super::facts::facts;
+use super::json::escaped_json;
 use super::selection::Selection;
 use crate::compare::Report;
 
@@ -24,14 +26,13 @@ pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection) -
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;
     let (groups, tree) = selected(report, selection);
-    let data = serde_json::to_string(&PageData::new(report, &facts(report), groups, tree))?;
-    out.write_all(without_markup(&data).as_bytes())?;
+    escaped_json(out, &PageData::new(report, &facts(report), groups, tree), is_markup)?;
     out.write_all(after.as_bytes())
 }
 
-/// JSON in which no text is markup: only strings contain `<`, which is escaped.
-fn without_markup(json: &str) -> String {
-    json.replace('<', "\\u003c")
+/// Whether a character of a string could end the data, or hide what follows it.
+fn is_markup(c: char) -> bool {
+    c == '<' || steers(c)
 }
 
 #[cfg(test)]
@@ -40,7 +41,9 @@ mod tests {
 
     #[test]
     fn names_cannot_end_the_data() {
-        let json = without_markup(&serde_json::to_string(&["</script><!--", "<", "a<b<c"]).unwrap());
+        let mut json = Vec::new();
+        escaped_json(&mut json, &["</script><!--", "<", "a<b<c"], is_markup).unwrap();
+        let json = String::from_utf8(json).unwrap();
         assert_eq!(json, r#"["\u003c/script>\u003c!--","\u003c","a\u003cb\u003cc"]"#);
         assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap()[0], "</script><!--");
     }

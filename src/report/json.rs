@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::ser::Formatter;
 use serde_json::{Value, json};
 
 use super::REPORT_FORMAT_VERSION;
+use super::escape::steers;
 use super::facts::facts;
 use super::gates::GateJson;
 use super::selection::{Selection, ShownSection};
@@ -21,8 +23,31 @@ pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -
 }
 
 pub(super) fn object(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
+    escaped_json(out, value, steers)?;
     writeln!(out)
+}
+
+/// Writes a value as JSON on one line, in which these characters are escaped.
+pub(super) fn escaped_json(
+    out: &mut dyn Write,
+    value: &impl Serialize,
+    is_escaped: fn(char) -> bool,
+) -> io::Result<()> {
+    Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, EscapingFormatter(is_escaped)))?)
+}
+
+struct EscapingFormatter(fn(char) -> bool);
+
+impl Formatter for EscapingFormatter {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| (self.0)(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
 }
 
 struct ReportJson<'r>(&'r Report, &'r Selection);

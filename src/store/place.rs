@@ -8,11 +8,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat, readlinkat};
+use nix::libc;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
+use crate::process::check_stdout;
 use crate::sys;
 
 /// As many links as the kernel follows.
@@ -41,8 +44,8 @@ impl From<RefusedOutput> for io::Error {
 /// A name in an open directory.
 #[derive(Debug)]
 pub(crate) struct OutputPlace {
-    folder: OwnedFd,
-    name: OsString,
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
 }
 
 /// What a path leads to.
@@ -60,16 +63,10 @@ impl OutputPlace {
     }
 
     /// The place of a file that replaces whatever has its name.
-    #[cfg(feature = "parquet")]
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(Errno::EISDIR)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         Ok(Self { folder: folder(parent, WalkPurpose::Folder)?, name: name.to_owned() })
-    }
-
-    /// A path that leads there, whatever happens to the one that was found.
-    pub(crate) fn path(&self) -> PathBuf {
-        through(&self.folder).join(&self.name)
     }
 }
 
@@ -99,10 +96,16 @@ fn folder(path: &Path, purpose: WalkPurpose) -> io::Result<OwnedFd> {
     }
 }
 
+/// The names in an open directory that are text.
+pub(crate) fn names_in(folder: &OwnedFd) -> io::Result<Vec<String>> {
+    let listed = Dir::openat(folder, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let names = listed.into_iter().map(|entry| Ok(entry?.file_name().to_str().ok().map(str::to_owned)));
+    names.filter_map(Result::transpose).collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WalkPurpose {
     File,
-    #[cfg(feature = "parquet")]
     Folder,
     /// Missing directories are created.
     NewFolder,
@@ -218,6 +221,9 @@ fn last(place: OutputPlace, handle: &OwnedFd, there: &FileStat) -> io::Result<Fo
 /// A descriptor of this process. A path through /proc would open its file again, which a socket cannot, and lose the
 /// place in it.
 fn stream(number: i32) -> io::Result<FoundOutput> {
+    if number == libc::STDOUT_FILENO {
+        check_stdout()?;
+    }
     let own = sys::duplicate(number)?;
     let mode = OFlag::from_bits_retain(fcntl(&own, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
     if mode == OFlag::O_RDONLY { Err(Errno::EBADF.into()) } else { Ok(FoundOutput::Stream(File::from(own))) }

@@ -1,25 +1,21 @@
-//! Writing: to an unnamed file in the target's directory, which is synced and then gets the target's name.
-//! A full disk or a kill keeps the old file. Where the file system has unnamed files, a temporary name exists
-//! only at the moment of replacing.
+//! Writing: to a file without a name in the target's directory, which is synced and then gets the target's name. A full disk
+//! or a kill keeps the old file.
 
-use std::fs::{File, Permissions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
-use nix::sys::stat::Mode;
-use nix::unistd::linkat;
-use tempfile::{Builder, NamedTempFile};
 use zstd::zstd_safe::CParameter;
 
 use super::error::StoreError;
 use super::format::SnapshotWriter;
 use super::limit::{BYTES, Metered, max_threads};
-use super::place::{self, FoundOutput, OutputPlace, through};
+use super::pending::PendingFile;
+use super::place::{self, FoundOutput, OutputPlace};
 use crate::model::CtprofSnapshot;
+use crate::process::check_stdout;
 
 const LEVEL: i32 = 1;
 /// Size of the blocks that zstd compresses, in bytes.
@@ -60,19 +56,10 @@ pub struct Written {
 enum OutputFile {
     /// Standard output, a pipe or a device: written to directly.
     Stream(File),
-    /// Replaces a file or a symbolic link in this place. A temporary file is removed through it.
-    Replacing(PendingFile, OutputPlace),
+    /// Replaces a file or a symbolic link of this name.
+    Replacing(PendingFile, OsString),
     /// Gets a name that no file has.
     New(PendingFile),
-}
-
-/// A file that gets its name when it is whole.
-#[derive(Debug)]
-pub(crate) enum PendingFile {
-    /// A file without a name, in the target's directory.
-    Unnamed(File),
-    /// The same, if the file system has no unnamed files.
-    Named(NamedTempFile),
 }
 
 impl OutputTarget {
@@ -99,7 +86,10 @@ impl OutputTarget {
     /// # Errors
     /// [`StoreError::Write`] if it cannot be opened.
     pub fn create_new(path: &Path) -> Result<Self, StoreError> {
-        Self::opened(path, PendingFile::in_directory_of(path).map(OutputFile::New))
+        Self::opened(
+            path,
+            OutputPlace::of(path).and_then(|place| PendingFile::within(place.folder)).map(OutputFile::New),
+        )
     }
 
     fn opened(path: &Path, output: io::Result<OutputFile>) -> Result<Self, StoreError> {
@@ -134,6 +124,7 @@ impl OutputTarget {
 impl OutputFile {
     fn find(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
+            check_stdout()?;
             // As a file, it does not split large writes at newlines.
             return Ok(Self::Stream(File::from(io::stdout().as_fd().try_clone_to_owned()?)));
         }
@@ -145,7 +136,7 @@ impl OutputFile {
     }
 
     fn replacing(place: OutputPlace) -> io::Result<Self> {
-        Ok(Self::Replacing(PendingFile::in_directory_of(&place.path())?, place))
+        Ok(Self::Replacing(PendingFile::within(place.folder)?, place.name))
     }
 
     fn write(self, path: &Path, snapshot: &SnapshotWriter<'_>, limit: u64) -> io::Result<Written> {
@@ -156,102 +147,19 @@ impl OutputFile {
         let bytes = encode(snapshot, file, limit)?;
         let path = match self {
             Self::Stream(_) => path.to_owned(),
-            Self::Replacing(file, place) => file.publish(&place.path()).map(|()| path.to_owned())?,
-            Self::New(file) => file.publish_new(path)?,
+            Self::Replacing(file, name) => file.publish(&name).map(|()| path.to_owned())?,
+            Self::New(file) => path.with_file_name(file.publish_new(free_names(path))?),
         };
         Ok(Written { path, bytes })
     }
 }
 
-impl PendingFile {
-    /// Starts a file in the directory of `path`, unnamed if possible. Names of threads can be private: files written
-    /// by root have mode 0600.
-    pub(crate) fn in_directory_of(path: &Path) -> io::Result<Self> {
-        let directory = directory(path);
-        let mode = if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 };
-        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        match open(directory, flags, Mode::from_bits_truncate(mode)) {
-            Ok(file) => Ok(Self::Unnamed(File::from(file))),
-            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => named(directory, mode).map(Self::Named),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// The file, to write to.
-    pub(crate) fn file(&self) -> &File {
-        match self {
-            Self::Unnamed(file) => file,
-            Self::Named(file) => file.as_file(),
-        }
-    }
-
-    /// Syncs the file and gives it the name `path`. A file or a symbolic link of that name is replaced.
-    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
-        self.file().sync_all()?;
-        match self {
-            Self::Unnamed(file) => replace(&file, path),
-            Self::Named(file) => Ok(file.persist(path).map(drop)?),
-        }
-    }
-
-    /// Syncs the file, gives it the first free name of `path`, `path` with `-2`, with `-3` …, and returns the name.
-    fn publish_new(mut self, path: &Path) -> io::Result<PathBuf> {
-        self.file().sync_all()?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let (stem, extension) = name.strip_suffix(EXTENSION).map_or((&*name, ""), |stem| (stem, EXTENSION));
-        let mut candidate = path.to_owned();
-        for number in 2.. {
-            self = match self.take_name(&candidate) {
-                Ok(()) => break,
-                Err((error, file)) if error.kind() == ErrorKind::AlreadyExists => file,
-                Err((error, _)) => return Err(error),
-            };
-            candidate = path.with_file_name(format!("{stem}-{number}{extension}"));
-        }
-        Ok(candidate)
-    }
-
-    /// Gives the file a name that no file has; returns it if that fails.
-    fn take_name(self, path: &Path) -> Result<(), (io::Error, Self)> {
-        match self {
-            Self::Unnamed(file) => link(&file, path).map_err(|error| (error, Self::Unnamed(file))),
-            Self::Named(file) => match file.persist_noclobber(path) {
-                Ok(_) => Ok(()),
-                Err(failed) => Err((failed.error, Self::Named(failed.file))),
-            },
-        }
-    }
-}
-
-/// A file with this mode, less the umask.
-fn named(directory: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    hidden().permissions(Permissions::from_mode(mode)).tempfile_in(directory)
-}
-
-fn hidden() -> Builder<'static, 'static> {
-    let mut hidden = Builder::new();
-    hidden.prefix(".ctprof-");
-    hidden
-}
-
-fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Gives an unnamed file the name `path`; fails if a file has that name.
-fn link(file: &File, path: &Path) -> io::Result<()> {
-    Ok(linkat(AT_FDCWD, &through(file), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
-}
-
-/// Gives an unnamed file the name `path`, replacing the file that has it.
-fn replace(file: &File, path: &Path) -> io::Result<()> {
-    match link(file, path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        result => return result,
-    }
-    // linkat(2) cannot replace a file, rename(2) can.
-    let hidden = hidden().make_in(directory(path), |hidden| link(file, hidden))?;
-    Ok(hidden.persist(path)?)
+/// `path`, then `path` with `-2`, with `-3` …
+fn free_names(path: &Path) -> impl Iterator<Item = OsString> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = name.strip_suffix(EXTENSION).map_or((&*name, ""), |stem| (stem, EXTENSION));
+    let (first, stem) = (OsString::from(&name), stem.to_owned());
+    std::iter::once(first).chain((2..).map(move |number: u64| format!("{stem}-{number}{extension}").into()))
 }
 
 /// Streams the snapshot as JSON through zstd, and returns the number of compressed bytes.
@@ -263,34 +171,4 @@ fn encode(snapshot: &SnapshotWriter<'_>, file: &File, limit: u64) -> io::Result<
     snapshot.write(&mut blocks)?;
     let metered = blocks.into_inner().map_err(IntoInnerError::into_error)?;
     Ok(metered.inner.finish()?.bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn without_unnamed_files_existing_files_are_kept_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.ctprof.zst");
-        let pending = || PendingFile::Named(named(dir.path(), 0o600).unwrap());
-        let second = dir.path().join("a-2.ctprof.zst");
-        assert_eq!([(); 2].map(|()| pending().publish_new(&path).unwrap()), [path.clone(), second]);
-        fs::write(&path, "old").unwrap();
-        pending().publish(&path).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
-    }
-
-    #[test]
-    fn without_unnamed_files_the_umask_counts() {
-        let dir = tempfile::tempdir().unwrap();
-        let usual = dir.path().join("usual");
-        fs::write(&usual, "").unwrap();
-        let file = named(dir.path(), 0o666).unwrap();
-        let mode = |metadata: fs::Metadata| metadata.permissions().mode() & 0o777;
-        assert_eq!(mode(file.as_file().metadata().unwrap()), mode(fs::metadata(usual).unwrap()));
-    }
 }

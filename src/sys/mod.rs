@@ -11,11 +11,14 @@ pub(crate) mod ptrace;
 pub(crate) mod robust;
 mod seccomp;
 pub(crate) mod signals;
+pub(crate) mod stdout;
 pub(crate) mod taskstats;
 pub(crate) mod wait;
 
+use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_long};
@@ -44,6 +47,17 @@ pub(crate) fn duplicate(number: i32) -> Result<OwnedFd, Errno> {
     let new = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
+}
+
+/// Renames a file in this directory to a name that no file has; `EEXIST` if one has it.
+pub(crate) fn rename_new(folder: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    let [from, to] = [from, to].map(|name| CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL));
+    let (from, to) = (from?, to?);
+    let folder = c_long::from(folder.as_raw_fd());
+    let arguments =
+        [folder, address(from.as_ptr()), folder, address(to.as_ptr()), c_long::from(libc::RENAME_NOREPLACE)];
+    // SAFETY: both names are C strings, and the kernel only reads them.
+    unsafe { call(libc::SYS_renameat2, arguments) }.map(drop)
 }
 
 /// An address as an argument: the kernel may access the value through it.

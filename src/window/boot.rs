@@ -16,6 +16,11 @@ pub enum NoWindow {
         "the snapshots are of different processes, and those of one would seem to exit; capture with the same --pid"
     )]
     DifferentProcesses,
+    #[error(
+        "the clock since boot advanced by more than the time between the snapshots: one is from a time namespace, or \
+         the clock was set back; capture both in the same namespace"
+    )]
+    DifferentClocks,
     #[error("the second snapshot is the earlier one; swap them")]
     NotLater,
     #[error("one of the files is a window already; `ctprof show` shows it alone")]
@@ -55,11 +60,14 @@ impl Clocks {
         let (Some(a), Some(b)) = (a, b) else { return Err(NoWindow::UnknownBoot) };
         let since_boot = b.checked_sub(a).ok_or(NoWindow::NotLater)?;
         let awake = monotonic(later).zip(monotonic(earlier)).and_then(|(b, a)| b.checked_sub(a));
-        let suspended = awake.map(|awake| since_boot.saturating_sub(awake));
+        let suspended = awake.map(|awake| since_boot.saturating_sub(awake)).filter(|time| *time >= SHORTEST_SUSPEND_NS);
+        if suspended.is_some_and(|time| !has_passed(time, earlier, later)) {
+            return Err(NoWindow::DifferentClocks);
+        }
         let ticks = later.host.as_ref().and_then(|host| host.clock_ticks_per_second);
         Ok(Self {
             duration_ns: awake.filter(|time| *time > 0).unwrap_or(since_boot),
-            suspended_ns: suspended.filter(|time| *time >= SHORTEST_SUSPEND_NS),
+            suspended_ns: suspended,
             start_boottime_ns: a,
             start_monotonic_ns: monotonic(earlier),
             end_monotonic_ns: monotonic(later),
@@ -107,6 +115,13 @@ impl Clocks {
 /// Checks that two snapshots are the ends of a window.
 pub fn check(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<(), NoWindow> {
     Clocks::between(earlier, later).map(drop)
+}
+
+/// Whether the wall clock, if both snapshots have it, says that at least half of this time has passed: it may have been
+/// adjusted meanwhile.
+fn has_passed(time_ns: u64, earlier: &SnapshotHead, later: &SnapshotHead) -> bool {
+    let [first, second] = [earlier, later].map(|snapshot| snapshot.captured_at_unix_ns);
+    first == 0 || second == 0 || second.saturating_sub(first) >= time_ns / 2
 }
 
 fn boot(snapshot: &SnapshotHead) -> Option<&str> {

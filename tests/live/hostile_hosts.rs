@@ -133,7 +133,8 @@ fn ends_well(change: &str, line: &str, causes: &[&str]) -> bool {
     let done = output("sh", &["-c", &format!("{change}; exec {CTPROF} {line}")]);
     let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     for file in files.iter().filter(|file| file.is_file()) {
-        assert!(CtprofSnapshot::load(file).is_ok(), "{change}; {line}: {file:?}");
+        let snapshot = CtprofSnapshot::load(file);
+        assert!(snapshot.is_ok_and(|snapshot| !snapshot.threads.is_empty()), "{change}; {line}: {file:?}");
     }
     let text = said(&done);
     let is_explained = done.status.code().is_some_and(|code| code > 0)
@@ -159,6 +160,16 @@ fn lack_of_descriptors_is_an_error_that_names_the_limit() {
     }
     let (done, _) = captured_after("ulimit -n 5", "-q");
     assert!(said(&done).ends_with("raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n"), "{}", said(&done));
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    for arguments in ["capture --pid $$ --engine procfs -o -", "capture --pid $$ -o /dev/stdout", "metrics", "--help"] {
+        let done = output("sh", &["-c", &format!("exec {CTPROF} {arguments} >&-")]);
+        let said = said(&done);
+        assert_eq!(done.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("Bad file descriptor") && !said.contains("Captured"), "{arguments}: {said}");
+    }
 }
 
 #[test]

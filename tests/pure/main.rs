@@ -24,6 +24,7 @@ mod statistics;
 mod stored_files;
 #[path = "../support/mod.rs"]
 mod support;
+mod unusual_values;
 mod window_boundaries;
 mod window_threads;
 mod windows;

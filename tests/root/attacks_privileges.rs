@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::attacks_support::{Granted, attacked, finished, said, set_mode};
+use crate::attacks_support::{Granted, as_nobody, attacked, finished, said, set_mode};
 use crate::support::{Missing, skipped};
 
 /// Runs programs under a filter with which capset(2) fails.
@@ -55,5 +55,21 @@ fn a_setuid_or_setgid_copy_does_not_run() {
         let output = granted.run(["capture", "-o", file.to_str().unwrap()]);
         assert!(!output.status.success() && said(&output).contains("setuid"), "{mode:o}: {output:?}");
         assert!(!fs::exists(&file).unwrap());
+    }
+}
+
+#[test]
+fn a_command_has_the_variables_that_the_c_library_takes_from_a_program_with_file_capabilities() {
+    let Some(granted) = Granted::new() else { return };
+    let file = granted.writable("own").join("file");
+    let variables =
+        [("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.check=1"), ("LD_LIBRARY_PATH", "/nowhere")];
+    let mut command = as_nobody(&granted.program);
+    command.args(["-q", "record", "-o"]).arg(&file).args(["--", "env"]).envs(variables);
+    let output = finished(&mut command).expect("ctprof hangs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for (name, value) in variables {
+        let line = format!("{name}={value}");
+        assert!(printed.lines().any(|printed| printed == line), "{line}: {printed} {}", said(&output));
     }
 }

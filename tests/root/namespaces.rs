@@ -141,3 +141,21 @@ fn without_sys_procfs_reads_the_threads() {
     }
     capture_in(out.path(), &BpfObstacle::NoBtf, "/sys/kernel/btf/vmlinux");
 }
+
+#[test]
+fn files_are_read_and_written_without_procfs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let json = r#"{"format_version":2,"captured_at_unix_ns":1,"host":{"hostname":"h"},"threads":[
+{"tid":1,"tgid":1,"comm":"a"}
+]}"#;
+    std::fs::write(folder.path().join("snapshot"), json).unwrap();
+    let twice = format!("{CTPROF} -q export {path}/snapshot -o {path}/");
+    let script =
+        format!("for name in set set file.parquet file.parquet; do {twice}$name; done; {CTPROF} show {path}/snapshot");
+    if runs(&["unshare", "--mount"], "mount -t tmpfs none /proc", &script) {
+        assert!(folder.path().join("file.parquet").is_file() && folder.path().join("set/threads").is_dir());
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "nothing temporary is left");
+    }
+}
