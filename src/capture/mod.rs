@@ -20,7 +20,7 @@ mod start;
 mod tally;
 mod thread_flags;
 
-pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, NoExitRecords, RecordedExits};
+pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, ExitSink, NoExitRecords, RecordedExits};
 pub use self::capturer::Capturer;
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;

@@ -130,8 +130,8 @@ impl ThreadState {
     }
 }
 
-/// A thread that exited, as it was recorded.
-#[derive(Clone, Debug, PartialEq)]
+/// A thread that exited, as it was recorded; or several with equal names, with the sums of their values.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExitedThread {
     /// Its ids, its start in ticks, its names and its values since it started.
     pub state: ThreadState,
@@ -141,6 +141,13 @@ pub struct ExitedThread {
     pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.
     pub elapsed_ns: u64,
+    /// User and system time, in nanoseconds, whose sum is its run time.
+    pub cpu_time_ns: Option<[u64; 2]>,
+    /// Equal for threads in the same cgroups; `None` where the cgroup is known.
+    pub cgroups: Option<u64>,
+    /// The thread that continued with its ids: its id before. A thread that calls execve(2) gets those of the first thread
+    /// (`de_thread` in fs/exec.c).
+    pub replaced_by: Option<u32>,
 }
 
 /// A collection that takes the threads of a snapshot in order, ascending by process id, then thread

@@ -1,11 +1,13 @@
 //! The recorder: captures, and the threads that exit in between.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::error::RecordError;
 use super::until::WindowEnd;
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
 use crate::process::{with_file_capabilities, without_stops};
-use crate::window::{self, Exits, PackedThreads, Recording};
+use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
 /// capabilities for loading them.
@@ -20,6 +22,8 @@ pub struct OpenWindow<'r> {
     recorder: &'r mut Recorder,
     earlier: SnapshotHead,
     threads: PackedThreads,
+    /// Threads that started and exited since then.
+    folded: Arc<Mutex<FoldedExits>>,
 }
 
 impl Recorder {
@@ -60,7 +64,14 @@ impl Recorder {
         self.listener.iter_mut().for_each(ExitListener::restart);
         // Only the later memory of processes is shown.
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
-        Ok(OpenWindow { recorder: self, earlier, threads: PackedThreads::of_threads(threads) })
+        let threads = PackedThreads::of_threads(threads);
+        let folded = Arc::<Mutex<FoldedExits>>::default();
+        if let Some(listener) = &mut self.listener {
+            let folded = Arc::clone(&folded);
+            let add = move |exit| folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit);
+            listener.fold(&earlier.host.clone().unwrap_or_default(), Box::new(add));
+        }
+        Ok(OpenWindow { recorder: self, earlier, threads, folded })
     }
 }
 
@@ -70,7 +81,10 @@ impl OpenWindow<'_> {
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
-        let Self { recorder: Recorder { capturer, listener }, earlier, threads } = self;
+        let Self { recorder: Recorder { capturer, listener }, earlier, threads, folded } = self;
+        // What exits from now on may be in the later capture.
+        listener.iter_mut().for_each(ExitListener::keep_all);
+        let folded = std::mem::take(&mut *folded.lock().unwrap_or_else(PoisonError::into_inner));
         let smaps = capturer.smaps();
         let mut later = capturer.capture(smaps)?;
         let command = end.conclude(&mut later)?;
@@ -79,7 +93,9 @@ impl OpenWindow<'_> {
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).for_each(add);
         };
-        let exits = Exits { summary: records.as_ref().map(|exits| exits.summary.clone()), each: Some(&each) };
+        let cgroup = |cgroups| records.as_ref()?.cgroup(cgroups);
+        let summary = records.as_ref().map(|exits| exits.summary.clone());
+        let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: std::process::id(), command };
         Ok(window::recorded(&earlier, threads, later, recording)?)
     }

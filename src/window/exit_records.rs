@@ -8,9 +8,17 @@ use super::boot::Clocks;
 use super::join::WindowStart;
 use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
-use super::processes::{Processes, Unexplained};
+use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
 use super::work::Work;
-use crate::model::{ExitedThread, Includes, Owner, ThreadId, ThreadSpan, ThreadState};
+use crate::model::{ExitedThread, Includes, MetricId, Metrics, Owner, ThreadId, ThreadSpan, ThreadState};
+
+/// Which exited threads of a process were folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoldedPart {
+    Threads,
+    Children,
+    Descendants,
+}
 
 /// Where records belong in a window.
 pub(super) struct PlacedRecords<'s> {
@@ -29,15 +37,13 @@ impl<'s> PlacedRecords<'s> {
     /// Has placed no record yet.
     pub(super) fn new(start: &'s WindowStart, clocks: Clocks, processes: &Processes, parents: Arc<Parents>) -> Self {
         let mut unexplained = Unexplained::of(processes, &start.earlier, start.clocks.ns_per_tick);
-        // What exited processes had done before the window is no work of their parents' children in it.
-        for leader in gone(start).filter(|thread| thread.id.tid == thread.id.tgid) {
-            let Some((state, after)) = leader.process.as_deref().zip(leader.process_after()) else { continue };
-            let Some(ppid) = after.ppid else { continue };
-            let mut work = Work::of_process(state, Includes::Threads, start.clocks.ns_per_tick);
-            work += Work::of_process(after, Includes::Children, start.clocks.ns_per_tick);
-            let start_ns = start.clocks.boot_ns(leader.start_ticks);
-            unexplained.explain_process((ppid, start_ns), work, &parents);
-        }
+        // What exited processes had done before the window is no work of their parents' children in it. Those whose parent
+        // lives are first: of what it counts, only the rest can be of orphans.
+        let mut gone: Vec<_> = gone_processes(start, &parents).collect();
+        gone.sort_by_key(|gone| {
+            parents.ancestors(gone.ppid, gone.start_ns).take_while(|known| !known.is_living).count()
+        });
+        gone.into_iter().for_each(|gone| unexplained.explain_process(&gone, &parents));
         Self { start, clocks, parents, unexplained, recorded: BTreeSet::new(), impossible_delays: 0 }
     }
 
@@ -48,9 +54,10 @@ impl<'s> PlacedRecords<'s> {
     }
 
     /// The thread of a record with its part of the window, and its work; `None` if it is of another time.
-    pub(super) fn placed(&mut self, processes: &Processes, exited: ExitedThread) -> Option<(ThreadState, Work)> {
-        let ExitedThread { mut state, ppid, started_monotonic_ns, elapsed_ns } = exited;
-        let known = self.earlier_place(&state);
+    pub(super) fn placed(&mut self, processes: &Processes, mut exited: ExitedThread) -> Option<(ExitedThread, Work)> {
+        let ExitedThread { ppid, started_monotonic_ns, elapsed_ns, .. } = exited;
+        let state = &mut exited.state;
+        let known = self.earlier_place(state);
         if known.is_none() && !self.clocks.may_have_started(started_monotonic_ns) {
             return None;
         }
@@ -61,7 +68,8 @@ impl<'s> PlacedRecords<'s> {
             self.recorded.insert(place);
             // Counters that went backwards are those of listed threads.
             self.start.earlier.subtract(place, &mut state.metrics, |_| {});
-            state.cgroup = state.cgroup.or_else(|| self.start.earlier.threads[place].cgroup.clone());
+            state.cgroup = state.cgroup.take().or_else(|| self.start.earlier.threads[place].cgroup.clone());
+            exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&state.metrics, life));
         }
         let work = Work::of_thread(&state.metrics, self.start.clocks.ns_per_tick);
         let start_ns = self.start.clocks.boot_ns(state.start_time_clock_ticks);
@@ -71,7 +79,23 @@ impl<'s> PlacedRecords<'s> {
             None => self.unexplained.explain_record((ppid, start_ns), work, &self.parents),
         }
         state.owner = self.owner(processes, process, known);
-        Some((state, work))
+        Some((exited, work))
+    }
+
+    /// Takes out the work of folded threads of the process `tgid`, or of its children or their descendants.
+    pub(super) fn place_folded(&mut self, (tgid, part): (u32, FoldedPart), work: Work) {
+        let process = self.parents.get(tgid, u64::MAX);
+        match part {
+            FoldedPart::Threads if process.is_some_and(|process| process.is_living) => {
+                self.unexplained.explain_thread(tgid, work);
+            }
+            FoldedPart::Threads => {
+                let ppid = process.map_or(0, |process| process.ppid);
+                self.unexplained.explain_record((ppid, u64::MAX), work, &self.parents);
+            }
+            FoldedPart::Children => self.unexplained.explain_record((tgid, u64::MAX), work, &self.parents),
+            FoldedPart::Descendants => self.unexplained.explain_below((tgid, u64::MAX), work, &self.parents),
+        }
     }
 
     /// The owner of an exited thread: that of its process in the later capture, else in the earlier one.
@@ -89,8 +113,37 @@ impl<'s> PlacedRecords<'s> {
     }
 }
 
-/// The threads of the earlier capture that were not found again.
-fn gone(start: &WindowStart) -> impl Iterator<Item = &PackedThread> {
-    let threads = start.earlier.threads.iter().zip(&start.found);
-    threads.filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(thread, _)| thread)
+/// User and system time in the window of a thread that was there before, in nanoseconds: its run time, divided as the ticks
+/// in the window are, or those of its life.
+fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
+    let Some(run_ns) = increase.run_time_ns.map(|run| run.0) else { return life };
+    let ticks = [increase.utime_clock_ticks, increase.stime_clock_ticks].map(|ticks| ticks.map_or(0, |ticks| ticks.0));
+    let [user, system] = if ticks == [0; 2] { life } else { ticks }.map(u128::from);
+    let user_ns = u128::from(run_ns) * user / (user + system).max(1);
+    let user_ns = u64::try_from(user_ns).unwrap_or(run_ns);
+    [user_ns, run_ns - user_ns]
+}
+
+/// The processes of the earlier capture that the later one does not have, with what they and their children had done.
+fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = GoneProcess> + 's {
+    let leaders = start
+        .earlier
+        .threads
+        .iter()
+        .enumerate()
+        .filter(|(place, thread)| thread.id.tid == thread.id.tgid && !start.found[*place].load(Ordering::Relaxed));
+    leaders.filter_map(|(_, leader)| {
+        let (state, after) = leader.process.as_deref().zip(leader.process_after())?;
+        let (tgid, start_ns) = (leader.id.tgid, start.clocks.boot_ns(leader.start_ticks));
+        let ppid = parents.get(tgid, start_ns).map(|known| known.ppid).filter(|ppid| *ppid > 0).or(after.ppid)?;
+        let tick = start.clocks.ns_per_tick;
+        let mut work = Work::of_process(state, Includes::Threads, tick);
+        let exact_ns = start.earlier.run_time_ns(tgid);
+        let is_exact = exact_ns.is_some_and(|exact| exact >= work[MetricId::run_time_ns]);
+        work[MetricId::run_time_ns] = work[MetricId::run_time_ns].max(exact_ns.unwrap_or(0));
+        let of_children = Work::of_process(after, Includes::Children, tick);
+        let rounded = u64::from(!is_exact) + u64::from(of_children[MetricId::run_time_ns] > 0);
+        work += of_children;
+        Some(GoneProcess { ppid, start_ns, work, imprecise_ns: rounded * PRECISION_TICKS * tick })
+    })
 }

@@ -1,6 +1,7 @@
 //! Records of exited threads, as a recorder passes them.
 
-use crate::model::{ExitRecords, ExitedThread};
+use super::folded_exits::FoldedExits;
+use crate::model::{ExitRecords, ExitedThread, Name};
 
 /// Calls its argument for each record, in the order of the exits.
 pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
@@ -9,7 +10,12 @@ pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
 pub struct Exits<'r> {
     /// Where they came from, and how many there are; `None` without records.
     pub summary: Option<ExitRecords>,
+    /// Those that were kept.
     pub each: Option<EachExit<'r>>,
+    /// The others.
+    pub folded: FoldedExits,
+    /// The name of the cgroup of folded threads.
+    pub cgroup: Option<&'r dyn Fn(u64) -> Option<Name>>,
 }
 
 impl Exits<'_> {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
-use super::exit_records::PlacedRecords;
+use super::exit_records::{FoldedPart, PlacedRecords};
 use super::exited::Exits;
 use super::fold::Fold;
 use super::join::{Join, Joined, WindowStart};
@@ -42,7 +42,12 @@ impl<T: Threads> Join<T> {
         };
         let mut records = PlacedRecords::new(&start, clocks, &self.processes, parents);
         let mut fold = Fold::default();
-        exits.for_each(|exited| self.placed(&mut records, exited).into_iter().for_each(|thread| fold.add(thread)));
+        exits.for_each(|exited| {
+            if let Some(placed) = self.placed(&mut records, exited) {
+                fold.add(placed);
+            }
+        });
+        self.add_folded(&mut records, exits, &mut fold);
         let PlacedRecords { unexplained, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
@@ -78,17 +83,48 @@ impl<T: Threads> Join<T> {
         }
     }
 
+    /// Adds the exited threads that were folded while the window was open.
+    fn add_folded(&mut self, records: &mut PlacedRecords<'_>, exits: &Exits<'_>, fold: &mut Fold) {
+        records.impossible_delays += exits.folded.impossible_delays;
+        for (tgid, exited) in &exits.folded.processes {
+            let parts = [
+                (FoldedPart::Threads, &exited.threads),
+                (FoldedPart::Children, &exited.children),
+                (FoldedPart::Descendants, &exited.descendants),
+            ];
+            for (part, rows) in parts {
+                let owner = match (part, &mut self.lineage) {
+                    (FoldedPart::Threads, lineage) => {
+                        self.processes.owner(*tgid).or_else(|| lineage.as_mut()?.owner(*tgid, u64::MAX))
+                    }
+                    (_, lineage) => lineage.as_mut().and_then(|lineage| lineage.owner_of_child(*tgid)),
+                };
+                for mut row in rows.clone().into_rows() {
+                    let cgroup = row.cgroups.take().and_then(|cgroups| exits.cgroup?(cgroups));
+                    row.state.cgroup = row.state.cgroup.or(cgroup);
+                    row.state.owner = owner;
+                    let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
+                    records.place_folded((*tgid, part), work);
+                    self.explain(work, owner);
+                    self.sums.started_and_exited += row.state.span.map_or(0, |span| span.count);
+                    fold.add(row);
+                }
+            }
+        }
+    }
+
     /// The thread of a record as part of the window, and of its CPU time.
-    fn placed(&mut self, records: &mut PlacedRecords<'_>, exited: ExitedThread) -> Option<ThreadState> {
+    fn placed(&mut self, records: &mut PlacedRecords<'_>, exited: ExitedThread) -> Option<ExitedThread> {
         if self.is_listed(records, &exited.state) {
             return None;
         }
         let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
-        let (mut thread, work) = records.placed(&self.processes, exited)?;
+        let (mut placed, work) = records.placed(&self.processes, exited)?;
+        let thread = &mut placed.state;
         thread.owner = thread.owner.or_else(|| self.lineage.as_mut()?.owner(thread.tgid, start_ns));
         self.explain(work, thread.owner);
         self.sums.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
-        Some(thread)
+        Some(placed)
     }
 
     /// Whether the later capture still has the thread of a record.

@@ -2,51 +2,73 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{METRICS, Metrics, Name, Owner, Reduction, ThreadState, Value, WindowRule};
+use crate::model::{
+    ExitedThread, METRICS, Metrics, NS_PER_TICK, Name, Owner, Reduction, ThreadState, Value, WindowRule,
+};
 
 /// Exited threads, by what reports can tell apart.
-#[derive(Default)]
-pub(super) struct Fold(BTreeMap<FoldKey, ThreadState>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fold(BTreeMap<FoldKey, ExitedThread>);
 
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FoldKey {
     pcomm: Name,
     comm: Name,
     cgroup: Option<Name>,
+    cgroups: Option<u64>,
     owner: Option<Owner>,
     kernel_thread: bool,
     started: bool,
 }
 
 impl Fold {
-    pub(super) fn add(&mut self, mut thread: ThreadState) {
+    /// Adds a thread, or several as one; true if there was none that is equal.
+    pub(super) fn add(&mut self, mut exited: ExitedThread) -> bool {
+        let thread = &exited.state;
         let span = thread.span.unwrap_or_default();
         let kind = FoldKey {
             pcomm: Name::clone(&thread.pcomm),
             comm: Name::clone(&thread.comm),
             cgroup: thread.cgroup.clone(),
+            cgroups: exited.cgroups,
             owner: thread.owner,
             kernel_thread: thread.kernel_thread,
             started: span.started,
         };
-        match self.0.get_mut(&kind) {
-            Some(same) => {
-                let all = same.span.get_or_insert_default();
-                all.alive_ns = all.alive_ns.saturating_add(span.alive_ns);
-                all.count = all.count.saturating_add(span.count);
-                add_metrics(&mut same.metrics, &thread.metrics);
-                (same.tid, same.tgid, same.start_time_clock_ticks) = (0, 0, None);
-            }
-            None => {
-                thread.name_complete = false;
-                self.0.insert(kind, thread);
-            }
-        }
+        let Some(same) = self.0.get_mut(&kind) else {
+            exited.state.name_complete = false;
+            self.0.insert(kind, exited);
+            return true;
+        };
+        let all = same.state.span.get_or_insert_default();
+        all.alive_ns = all.alive_ns.saturating_add(span.alive_ns);
+        all.count = all.count.saturating_add(span.count);
+        add_metrics(&mut same.state.metrics, &exited.state.metrics);
+        let sums = same.cpu_time_ns.iter_mut().flatten().zip(exited.cpu_time_ns.iter().flatten());
+        sums.for_each(|(all, more)| *all = all.saturating_add(*more));
+        (same.state.tid, same.state.tgid, same.state.start_time_clock_ticks) = (0, 0, None);
+        false
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The threads, each for all that are equal, sorted by names.
-    pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
+    pub(super) fn into_rows(self) -> impl Iterator<Item = ExitedThread> {
         self.0.into_values()
+    }
+
+    /// As [`Fold::into_rows`]. User and system time are only rounded to ticks here:
+    /// most threads run for less than one.
+    pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
+        self.into_rows().map(|ExitedThread { mut state, cpu_time_ns, .. }| {
+            if let Some([user, system]) = cpu_time_ns {
+                state.metrics.utime_clock_ticks = Some((user / NS_PER_TICK).into());
+                state.metrics.stime_clock_ticks = Some((system / NS_PER_TICK).into());
+            }
+            state
+        })
     }
 }
 
@@ -69,20 +91,22 @@ mod tests {
     use super::*;
     use crate::model::ThreadSpan;
 
-    fn exited(tid: u32, comm: &str, run: u64, peak: u64) -> ThreadState {
+    fn exited(tid: u32, comm: &str, run: u64, peak: u64) -> ExitedThread {
         let span = ThreadSpan { alive_ns: 5, started: true, exited: true, ..ThreadSpan::default() };
         let mut thread = ThreadState { tid, tgid: tid, comm: comm.into(), span: Some(span), ..ThreadState::default() };
         thread.metrics.run_time_ns = Some(run.into());
         thread.metrics.cpu_delay_max_ns = Some(peak.into());
         thread.metrics.cpu_delay_min_ns = Some(peak.into());
-        thread
+        let cpu_time_ns = Some([run * 4_000_000, 1]);
+        ExitedThread { state: thread, cpu_time_ns, ..ExitedThread::default() }
     }
 
     #[test]
     fn exited_threads_with_equal_names_are_one_with_the_sum_of_their_values() {
         let mut fold = Fold::default();
         let all = [exited(1, "a", 3, 7), exited(2, "b", 1, 1), exited(3, "a", 2, 5), exited(4, "a", 2, 6)];
-        all.into_iter().for_each(|one| fold.add(one));
+        let is_new = all.map(|one| fold.add(one));
+        assert_eq!((is_new, fold.len()), ([true, true, false, false], 2));
         let mut threads: Vec<_> = fold.into_threads().collect();
         threads.sort_by(|a, b| a.comm.cmp(&b.comm));
         let [a, b] = threads.as_slice() else { panic!("{threads:?}") };
@@ -91,5 +115,7 @@ mod tests {
         assert_eq!((run, peak, floor), (Some(7.into()), Some(7.into()), Some(5.into())));
         assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (3, 15, 0));
         assert_eq!((b.span.unwrap().count, b.tgid), (1, 2));
+        let ticks = [a, b].map(|thread| thread.metrics.utime_clock_ticks.unwrap().0);
+        assert_eq!(ticks, [2, 0], "12, 8 and 8 ms are 28 ms, and 4 ms less than a tick");
     }
 }

@@ -20,6 +20,11 @@ impl Lineage {
         Self { recorder, is_of_command: vec![None; parents.0.len()], parents: Arc::new(parents) }
     }
 
+    /// The owner of processes that a process of the end of the window, or one that exited late in it, had as children.
+    pub(super) fn owner_of_child(&mut self, ppid: u32) -> Option<Owner> {
+        if ppid == self.recorder { Some(Owner::Command) } else { self.owner(ppid, u64::MAX) }
+    }
+
     /// The owner of a thread that started at this time; `None` if it has nothing to do with the recorder.
     pub(super) fn owner(&mut self, tgid: u32, start_ns: u64) -> Option<Owner> {
         if tgid == self.recorder {

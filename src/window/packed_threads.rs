@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
-    InWindow, METRICS, Metric, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState, Threads, Value,
-    WindowRule,
+    InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState, Threads,
+    Value, WindowRule,
 };
 
 /// The number of a thread's values fits one byte of LEB128.
@@ -132,6 +132,20 @@ impl PackedThreads {
     /// The index of a thread.
     pub(super) fn find(&self, id: ThreadId) -> Option<usize> {
         self.threads.binary_search_by_key(&id, |thread| thread.id).ok()
+    }
+
+    /// The run time of all threads of a process, in nanoseconds; `None` if that of one is unknown.
+    pub(super) fn run_time_ns(&self, tgid: u32) -> Option<u64> {
+        let first = self.threads.partition_point(|thread| thread.id.tgid < tgid);
+        let threads = self.threads[first..].iter().take_while(|thread| thread.id.tgid == tgid);
+        (first..).zip(threads).try_fold(0_u64, |sum, (place, _)| {
+            let mut run_ns = None;
+            self.each_value(place, |metric, value| match value {
+                Value::Unsigned(ns) if metric.id == MetricId::run_time_ns => run_ns = Some(*ns),
+                _ => {}
+            });
+            Some(sum.saturating_add(run_ns?))
+        })
     }
 
     /// Replaces the metrics in `later` by those of a window that started with the thread at `place`, and calls

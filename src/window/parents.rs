@@ -127,9 +127,10 @@ mod tests {
                 ppid: known.2,
                 started_monotonic_ns: 0,
                 elapsed_ns: clocks.ns_per_tick,
+                ..ExitedThread::default()
             };
             let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
-            let exits = Exits { summary: None, each: Some(&each) };
+            let exits = Exits { each: Some(&each), ..Exits::default() };
             Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
         }
     }

@@ -118,7 +118,26 @@ struct Unattributed {
     children: Work,
     /// What its living threads did.
     living: Work,
+    /// All that its children did.
+    all_children: Work,
+    /// By so much, its run time of children can be too long.
+    imprecise_ns: u64,
 }
+
+/// A process that exited in the window, and was there before.
+pub(super) struct GoneProcess {
+    /// Its last known parent.
+    pub(super) ppid: u32,
+    /// Time since boot at its start.
+    pub(super) start_ns: u64,
+    /// What it and its children had done before the window.
+    pub(super) work: Work,
+    /// Its run time can be longer by so much, because the kernel shows ticks.
+    pub(super) imprecise_ns: u64,
+}
+
+/// User and system time are rounded down to ticks, each.
+pub(super) const PRECISION_TICKS: u64 = 2;
 
 impl Unattributed {
     /// Takes out work of children, and returns the rest.
@@ -152,7 +171,9 @@ impl Unexplained {
             };
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
-            Some((process.tgid, Unattributed { threads, children, living: process.threads }))
+            let imprecise_ns = PRECISION_TICKS * ns_per_tick;
+            let living = process.threads;
+            Some((process.tgid, Unattributed { threads, children, living, all_children: children, imprecise_ns }))
         });
         Self { by_process: pools.collect(), without_ancestor: Work::default(), ns_per_tick }
     }
@@ -164,13 +185,18 @@ impl Unexplained {
         }
     }
 
-    /// Takes out what an exited process did, which started at that time as a child of `ppid`. Its nearest living
-    /// ancestor waited for it, or for the process that did. An orphan's work may be counted by init.
-    pub(super) fn explain_process(&mut self, (ppid, start_ns): (u32, u64), work: Work, parents: &Parents) {
-        if let Some(ancestor) = self.nearest(ppid, start_ns, parents) {
+    /// Takes out what an exited process had done. Its nearest living ancestor waited for it, or for the process that did.
+    /// An orphan's work may be counted by init.
+    pub(super) fn explain_process(&mut self, gone: &GoneProcess, parents: &Parents) {
+        let GoneProcess { ppid, start_ns, work, imprecise_ns } = *gone;
+        let ancestor = self.nearest(ppid, start_ns, parents);
+        if let Some(ancestor) = ancestor {
             self.explain_descendant(ancestor, ppid, work);
         } else if ppid != INIT && parents.get(ppid, start_ns).is_some_and(|parent| parent.ppid > 0) {
             self.take_children(INIT, work);
+        }
+        if let Some(pools) = self.by_process.get_mut(&ancestor.unwrap_or(INIT)) {
+            pools.imprecise_ns = pools.imprecise_ns.saturating_add(imprecise_ns);
         }
     }
 
@@ -179,6 +205,15 @@ impl Unexplained {
     pub(super) fn explain_record(&mut self, (ppid, start_ns): (u32, u64), work: Work, parents: &Parents) {
         match self.nearest(ppid, start_ns, parents) {
             Some(ancestor) => self.explain_descendant(ancestor, ppid, work),
+            None => self.without_ancestor += work,
+        }
+    }
+
+    /// As [`Unexplained::explain_record`], for descendants of `tgid` whose parents have exited too. One of them may have exited
+    /// without waiting.
+    pub(super) fn explain_below(&mut self, (tgid, start_ns): (u32, u64), work: Work, parents: &Parents) {
+        match self.nearest(tgid, start_ns, parents) {
+            Some(ancestor) => self.explain_descendant(ancestor, 0, work),
             None => self.without_ancestor += work,
         }
     }
@@ -217,10 +252,11 @@ impl Unexplained {
     /// should have seen, since before the window: it is unknown how much of it is in the window.
     pub(super) fn into_threads(mut self, processes: &Processes, most_ns: Option<u64>) -> Vec<ThreadState> {
         self.give_without_ancestor();
-        let least_ns = 2 * self.ns_per_tick;
+        let least_ns = PRECISION_TICKS * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Unattributed { threads, mut children, living }) in self.by_process {
+        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns }) in self.by_process {
             let mut threads = threads.without_noise(living, least_ns);
+            let mut children = children.without_noise(all_children, imprecise_ns);
             if !children.is_zero() {
                 children += threads.take_io();
             }

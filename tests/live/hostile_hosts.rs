@@ -556,12 +556,18 @@ fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]
         let mut thread = ThreadState::default();
         (thread.tid, thread.tgid, thread.start_time_clock_ticks) = (*pid, *pid, Some(1));
         thread.metrics.run_time_ns = Some(u64::MAX.into());
-        ExitedThread { state: thread, ppid: *parent, started_monotonic_ns: u64::MAX, elapsed_ns: u64::MAX }
+        ExitedThread {
+            state: thread,
+            ppid: *parent,
+            started_monotonic_ns: u64::MAX,
+            elapsed_ns: u64::MAX,
+            ..ExitedThread::default()
+        }
     };
     let each = |add: &mut dyn FnMut(ExitedThread)| exits.iter().map(record).for_each(add);
     let mut recording = Recording::default();
     (recording.recorder, recording.command) = (1, Some(RecordedCommand::default()));
-    recording.exits = Exits { summary: None, each: Some(&each) };
+    recording.exits = Exits { each: Some(&each), ..Exits::default() };
     window::recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, recording).unwrap().threads.len()
 }
 

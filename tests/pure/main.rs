@@ -26,5 +26,6 @@ mod stored_files;
 mod support;
 mod unusual_values;
 mod window_boundaries;
+mod window_exits;
 mod window_threads;
 mod windows;

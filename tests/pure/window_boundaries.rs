@@ -235,7 +235,7 @@ mod parts {
         rest.into_iter().for_each(|thread| part.add(thread));
         join.append(part);
         let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().cloned().for_each(add);
-        let mut ends = join.finish(&b.head, &Exits { summary: None, each: Some(&each) });
+        let mut ends = join.finish(&b.head, &Exits { each: Some(&each), ..Exits::default() });
         let mut threads = std::mem::take(&mut ends.threads);
         threads.sort_by_key(|thread| (thread.id(), thread.exited_work));
         (threads, ends)

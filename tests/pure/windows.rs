@@ -76,7 +76,7 @@ pub(crate) fn with_records(a: CtprofSnapshot, b: CtprofSnapshot, records: &[Exit
     let mut summary = ExitRecords::default();
     summary.source = "bpf".to_owned();
     summary.received = records.len().try_into().unwrap();
-    record(a, b, Exits { summary: Some(summary), each: Some(&each) })
+    record(a, b, Exits { summary: Some(summary), each: Some(&each), ..Exits::default() })
 }
 
 pub(crate) fn record(a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> CtprofSnapshot {
@@ -91,7 +91,13 @@ pub(crate) fn exit(tgid: u32, tid: u32, ppid: u32, (start, end): (u64, u64), fie
     let names = json!({"comm": format!("t{tid}")});
     let state = thread(tgid, tid, start, &with(names, fields));
     let state: ThreadState = serde_json::from_value(state).unwrap();
-    ExitedThread { state, ppid, started_monotonic_ns: start * SECOND, elapsed_ns: (end - start) * SECOND }
+    ExitedThread {
+        state,
+        ppid,
+        started_monotonic_ns: start * SECOND,
+        elapsed_ns: (end - start) * SECOND,
+        ..ExitedThread::default()
+    }
 }
 
 pub(crate) fn ran(ms: u64) -> Value {

@@ -9,6 +9,7 @@ mod attacks_privileges;
 mod attacks_stops;
 mod attacks_support;
 mod attacks_targets;
+mod bounds_exits;
 mod bounds_hangs;
 mod doctor;
 mod engine_captures;

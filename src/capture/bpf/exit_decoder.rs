@@ -2,10 +2,10 @@
 
 use super::columns;
 use super::host_parameters::HostParameters;
-use super::layout::{Field, Layout, ThreadRecord};
+use super::layout::{FOLLOWED, Field, HEAD, Layout, TIME, ThreadRecord};
 use super::read::RecordReader;
 use super::value::{CpuTimeFields, cpu_time};
-use crate::model::{ClockTicks, ExitedThread, Metrics, NS_PER_TICK, ThreadState};
+use crate::model::{ExitedThread, ThreadState};
 
 /// Turns records into threads.
 pub(super) struct Decoder {
@@ -14,9 +14,11 @@ pub(super) struct Decoder {
     parent: Option<Field>,
     process_name: Option<Field>,
     cpu_time: CpuTimeFields,
-    user: Ticks,
-    system: Ticks,
 }
+
+/// Where a record of a first thread has the id of the thread that continued with its ids: the field of the parent has 32 bits
+/// of its word.
+const REPLACED_BY_SHIFT: u32 = 32;
 
 impl Decoder {
     pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
@@ -27,43 +29,59 @@ impl Decoder {
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
             cpu_time: columns::CPU_TIME.map(find),
-            user: Ticks::default(),
-            system: Ticks::default(),
         }
     }
 
-    /// The thread of a record, and the address of its `struct css_set`.
-    pub(super) fn exit(&mut self, record: ThreadRecord<'_>) -> Option<(ExitedThread, Option<u64>)> {
+    /// The thread of a record. Its cgroups are the address of their `struct css_set`.
+    pub(super) fn exit(&mut self, record: ThreadRecord<'_>) -> Option<ExitedThread> {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
-        self.split_cpu_time(record, &mut state.metrics);
         state.pcomm = self.reader.name(record, self.process_name);
-        let ppid = record.number(self.parent).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0);
+        let parent = record.number(self.parent).unwrap_or(0);
+        let [ppid, replaced_by] = [parent & u64::from(u32::MAX), parent >> REPLACED_BY_SHIFT].map(u32::try_from);
         let started_monotonic_ns = record.number(self.started)?;
-        let elapsed_ns = record.time().saturating_sub(started_monotonic_ns);
-        Some((ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns }, thread.facts.cgroups))
-    }
-
-    /// User and system time of threads that are shorter than a tick are not lost.
-    fn split_cpu_time(&mut self, record: ThreadRecord<'_>, metrics: &mut Metrics) {
-        let Some((time, printed)) = cpu_time(record, self.cpu_time) else { return };
-        let (user, system) = time.adjusted(printed);
-        metrics.utime_clock_ticks = Some(self.user.add(user));
-        metrics.stime_clock_ticks = Some(self.system.add(system));
+        Some(ExitedThread {
+            state,
+            ppid: ppid.unwrap_or(0),
+            started_monotonic_ns,
+            elapsed_ns: record.time().saturating_sub(started_monotonic_ns),
+            cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, printed)| time.adjusted(printed).into()),
+            cgroups: thread.facts.cgroups,
+            replaced_by: replaced_by.ok().filter(|id| *id > 0),
+        })
     }
 }
 
-/// Converts times of many threads to ticks. Most threads run for less than a tick, so that rounding each time would lose
-/// it: the remainder is carried to the next thread.
-#[derive(Default)]
-struct Ticks {
-    carry_ns: u64,
+/// Where both records of a thread, that of its exit and that of when it was freed, have what belongs together.
+pub(super) struct ExitFields {
+    start: Option<Field>,
+    id: Option<Field>,
+    parent: Option<Field>,
 }
 
-impl Ticks {
-    fn add(&mut self, ns: u64) -> ClockTicks {
-        let ns = self.carry_ns.saturating_add(ns);
-        self.carry_ns = ns % NS_PER_TICK;
-        ClockTicks(ns / NS_PER_TICK)
+impl ExitFields {
+    pub(super) fn new(layout: &Layout) -> Self {
+        let [start, id, parent] = [columns::START_TIME, columns::TID, columns::PARENT].map(|path| layout.find(path));
+        Self { start, id, parent }
+    }
+
+    /// Replaces what a thread had at its exit by what it had when it was freed, but for the time, the id, and what it lost
+    /// in between; false if it is another thread. The pointers that lead to the first part are valid in both.
+    pub(super) fn complete(&self, exiting: &mut [u64], freed: &[u64]) -> bool {
+        let number = |record: &[u64], field| ThreadRecord::split(record)?.0.number(field);
+        let is_same = number(exiting, self.start) == number(freed, self.start);
+        if is_same {
+            let (before, after) = (number(exiting, self.id), number(freed, self.id));
+            let followed = FOLLOWED..TIME;
+            exiting[followed.clone()].iter_mut().zip(&freed[followed]).for_each(|(both, pointers)| *both |= pointers);
+            exiting[HEAD..freed.len()].copy_from_slice(&freed[HEAD..]);
+            if let (Some(before), Some(after), Some(id), Some(parent)) = (before, after, self.id, self.parent)
+                && before != after
+            {
+                exiting[id.slot()] = before;
+                exiting[parent.slot()] |= after << REPLACED_BY_SHIFT;
+            }
+        }
+        is_same
     }
 }

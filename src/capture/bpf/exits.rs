@@ -14,13 +14,12 @@ use super::super::css_sets::CssSets;
 use super::super::error::finding_without_bpf;
 use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
-use super::columns;
-use super::exit_decoder::Decoder;
+use super::exit_decoder::{Decoder, ExitFields};
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
-use super::layout::{FOLLOWED, Field, HEAD, Layout, RecordScope, TIME, ThreadRecord, words_of};
+use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
-use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, NoBpf};
+use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
 use crate::process::Privileges;
 use crate::sys::priority::raise_priority_of_this_thread;
 
@@ -83,10 +82,33 @@ impl ExitListener {
     /// # Panics
     /// If the listening thread panicked.
     pub fn restart(&mut self) {
+        self.keep_all();
         let mut inbox = lock(&self.inbox);
         inbox.take();
         inbox.received.exiting.clear();
         inbox.drain();
+    }
+
+    /// From now on, passes each thread that has started after the call to `sink` when it is freed, and keeps the others.
+    /// `host` says what the kernel counts.
+    ///
+    /// # Panics
+    /// If the listening thread panicked.
+    pub fn fold(&mut self, host: &HostContext, sink: ExitSink) {
+        let start = Start::now(Tree::Live);
+        let decoder = Decoder::new(&self.layout, &HostParameters::read(host, start));
+        let since_monotonic_ns = start.monotonic_ns.unwrap_or(u64::MAX);
+        lock(&self.inbox).received.folding = Some(Folding { since_monotonic_ns, decoder, sink });
+    }
+
+    /// Keeps all records from now on. Those that have arrived are passed on before.
+    ///
+    /// # Panics
+    /// If the listening thread panicked.
+    pub fn keep_all(&mut self) {
+        let mut inbox = lock(&self.inbox);
+        inbox.take();
+        inbox.received.folding = None;
     }
 
     /// The records of the threads that have exited before the call, and were not drained before. Waits until those
@@ -152,10 +174,33 @@ impl RecordedExits {
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.facts);
         unpacked(&self.records).filter_map(move |record| {
-            let (mut exit, css_set) = decoder.exit(ThreadRecord::split(&record)?.0)?;
-            exit.state.cgroup = css_set.and_then(|address| self.css_sets.cgroup(address));
+            let mut exit = decoder.exit(ThreadRecord::split(&record)?.0)?;
+            exit.state.cgroup = self.cgroup(exit.cgroups.take()?);
             Some(exit)
         })
+    }
+
+    /// The cgroup of threads with these cgroups, if a capture has seen it.
+    pub fn cgroup(&self, cgroups: u64) -> Option<Name> {
+        self.css_sets.cgroup(cgroups)
+    }
+}
+
+/// Takes the record of a thread, and returns whether it has done so: others are kept.
+pub type ExitSink = Box<dyn FnMut(ExitedThread) -> bool + Send>;
+
+/// Passes on records of threads that started at that time or later, as soon as they are freed.
+struct Folding {
+    since_monotonic_ns: u64,
+    decoder: Decoder,
+    sink: ExitSink,
+}
+
+impl Folding {
+    fn takes(&mut self, record: &[u64]) -> bool {
+        let exit = ThreadRecord::split(record).and_then(|(record, _)| self.decoder.exit(record));
+        let exit = exit.filter(|exit| exit.started_monotonic_ns >= self.since_monotonic_ns);
+        exit.is_some_and(|exit| (self.sink)(exit))
     }
 }
 
@@ -190,7 +235,8 @@ struct ExitReceiver {
     records: PackedRecords,
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
-    start: Option<Field>,
+    fields: ExitFields,
+    folding: Option<Folding>,
     received: u64,
     /// Threads whose record had no room in memory.
     not_stored: u64,
@@ -206,7 +252,8 @@ impl ExitReceiver {
             exiting: HashMap::new(),
             records: PackedRecords::new(MAX_BYTES),
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
-            start: layout.find(columns::START_TIME),
+            fields: ExitFields::new(layout),
+            folding: None,
             received: 0,
             not_stored: 0,
             counted: [0; 2],
@@ -246,16 +293,16 @@ impl ExitReceiver {
         } else if let Some(mut exiting) = before {
             // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
             // count it too.
-            if record.len() == self.words[0] && self.start_of(&exiting) == self.start_of(record) {
+            let is_complete = record.len() == self.words[0] && self.fields.complete(&mut exiting, record);
+            if is_complete {
                 self.last_freed = Instant::now();
-                complete(&mut exiting, record);
             }
-            self.store(exiting);
+            if !is_complete || !self.folding.as_mut().is_some_and(|folding| folding.takes(&exiting)) {
+                self.store(exiting);
+            } else {
+                self.received += 1;
+            }
         }
-    }
-
-    fn start_of(&self, record: &[u64]) -> Option<u64> {
-        ThreadRecord::split(record)?.0.number(self.start)
     }
 
     fn store(&mut self, record: Vec<u64>) {
@@ -266,17 +313,10 @@ impl ExitReceiver {
     }
 }
 
-/// Replaces what a thread had at its exit by what it had when it was freed, but for the time and for what it lost
-/// in between. The pointers that lead to the first part are valid in both.
-fn complete(exiting: &mut [u64], freed: &[u64]) {
-    let followed = FOLLOWED..TIME;
-    exiting[followed.clone()].iter_mut().zip(&freed[followed]).for_each(|(both, pointers)| *both |= pointers);
-    exiting[HEAD..freed.len()].copy_from_slice(&freed[HEAD..]);
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::layout::RecordColumn;
+    use super::super::columns;
+    use super::super::layout::{FOLLOWED, HEAD, RecordColumn};
     use super::super::packed_records::MAX_WORDS;
     use super::super::path::FieldLocation;
     use super::*;
@@ -437,10 +477,40 @@ mod tests {
     }
 
     #[test]
-    fn times_of_threads_shorter_than_a_tick_add_up() {
+    fn user_and_system_time_are_those_of_the_record_to_the_nanosecond() {
         let fields = fields();
-        let ticks = |exit: &ExitedThread| exit.state.metrics.utime_clock_ticks.unwrap().0;
-        let short = (0..20).flat_map(|_| [exiting(&fields, 1), freed(&fields, 2_000_000_000, 1_000_000)]);
-        assert_eq!(exits(&short.collect::<Vec<_>>()).iter().map(ticks).sum::<u64>(), 2, "20 times 1 ms");
+        let [exit] = exits(&[exiting(&fields, 1), freed(&fields, 2_000_000_000, 1_234_567)]).try_into().unwrap();
+        assert_eq!(exit.cpu_time_ns, Some([1_234_567, 0]));
+    }
+
+    #[test]
+    fn a_first_thread_whose_ids_another_got_has_its_own_and_names_the_other() {
+        let fields = fields();
+        let slot = |path| fields.find(path).unwrap().slot();
+        let mut exit = exiting(&fields, 100);
+        exit[slot("pid")] = 40;
+        let [exit] = exits(&[exit, freed(&fields, 2_000_000_000, 130)]).try_into().unwrap();
+        assert_eq!((exit.state.tid, exit.ppid, exit.replaced_by), (40, 7, Some(41)));
+    }
+
+    #[test]
+    fn threads_that_start_and_exit_while_records_are_folded_are_not_kept() {
+        let fields = fields();
+        let mut received = ExitReceiver::new(&fields);
+        let (passed, taken) = std::sync::mpsc::channel();
+        let sink: ExitSink = Box::new(move |exit| passed.send(exit.started_monotonic_ns).is_ok());
+        let decoder = Decoder::new(&fields, &HostParameters::default());
+        received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
+        for start_ns in [1_999_999_999, 2_000_000_000] {
+            let mut exit = exiting(&fields, 100);
+            exit[fields.find(columns::START_TIME).unwrap().slot()] = start_ns;
+            exit[fields.find(columns::START_MONOTONIC).unwrap().slot()] = start_ns - 100_000_000;
+            received.add(&exit);
+            received.add(&freed(&fields, start_ns, 130));
+        }
+        received.add(&exiting(&fields, 100));
+        let (records, summary) = received.drain([0; 2]);
+        assert_eq!((unpacked(&records).count(), summary.received), (2, 3), "an older one, and one that is not freed");
+        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000]);
     }
 }

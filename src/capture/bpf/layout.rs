@@ -60,6 +60,13 @@ pub(super) struct Field {
     pointer: Option<usize>,
 }
 
+impl Field {
+    /// Its first word in the record.
+    pub(super) fn slot(self) -> usize {
+        self.slot
+    }
+}
+
 /// The fields of a record.
 #[derive(Debug, Default)]
 pub(super) struct Layout {

@@ -1,0 +1,133 @@
+//! Windows in which processes exit that had worked before, or that started and exited while it was open.
+
+use crate::windows::*;
+use ctprof::model::ExitedThread;
+use ctprof::window::{Exits, FoldedExits, between};
+use serde_json::{Value, json};
+
+fn shell(pid: u32, ppid: u32, children_ms: u64) -> Value {
+    process(pid, 1, 0, ppid, &json!({"cutime_clock_ticks": children_ms / 10, "cstime_clock_ticks": 0}))
+}
+
+mod before_the_window {
+    use super::*;
+
+    /// What the kernel's counters of shell 5 say of children that ran so long before the window and in it.
+    fn children(count: u32, before_us: u64, in_window_us: u64, are_recorded: bool) -> Vec<(u64, String, u64)> {
+        let child = |pid: u32| {
+            let counters = json!({"utime_clock_ticks": before_us / 10_000, "stime_clock_ticks": 0, "ppid": 5});
+            thread(pid, pid, 2, &json!({"run_time_ns": before_us * 1000, "process": counters}))
+        };
+        let counted_ms = u64::from(count) * (before_us + in_window_us) / 1000;
+        let earlier: Vec<_> = std::iter::once(shell(5, 1, 0)).chain((10..10 + count).map(child)).collect();
+        let (a, b) = sides(&earlier, &[shell(5, 1, counted_ms)]);
+        let ran = json!({"run_time_ns": (before_us + in_window_us) * 1000});
+        let records: Vec<_> = (10..10 + count).map(|pid| exit(pid, pid, 5, (2, 12), &ran)).collect();
+        exited_run(&if are_recorded { with_records(a, b, &records) } else { between(a, b).unwrap() })
+    }
+
+    #[test]
+    fn run_time_of_children_shorter_than_a_tick_is_not_that_of_the_window() {
+        for are_recorded in [false, true] {
+            assert_eq!(children(100, 9_000, 60, are_recorded), [], "100 of 9 ms, recorded: {are_recorded}");
+            assert_eq!(children(500, 2_000, 0, are_recorded), [], "500 of 2 ms, recorded: {are_recorded}");
+        }
+    }
+
+    #[test]
+    fn children_that_work_in_the_window_keep_it() {
+        assert_eq!(children(10, 9_000, 50_000, false), [(5, "children".to_owned(), 500)]);
+        assert_eq!(children(10, 9_000, 50_000, true), []);
+    }
+
+    #[test]
+    fn what_rounding_to_ticks_explains_is_no_work_of_children() {
+        let run = |counted_ms: u64| {
+            let (a, b) = sides(&[shell(5, 1, 0)], &[shell(5, 1, counted_ms)]);
+            exited_run(&with_records(a, b, &[exit(6, 6, 5, (11, 12), &ran(1000))]))
+        };
+        assert_eq!([run(1010), run(1020)], [vec![], vec![(5, "children".to_owned(), 20)]]);
+    }
+
+    /// Init counts what an orphan had done, and the shell what the orphan's parent had: in whichever order their ids are.
+    #[test]
+    fn the_work_of_an_orphan_before_the_window_is_not_of_it_whatever_its_id() {
+        for orphan in [15, 25] {
+            let gone = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
+            let earlier = [shell(1, 0, 0), shell(5, 1, 0), gone(20, 5, 1000), gone(orphan, 20, 990)];
+            let (a, b) = sides(&earlier, &[shell(1, 0, 990), shell(5, 1, 1000)]);
+            assert_eq!(exited_run(&between(a, b).unwrap()), [], "its parent is 20, it is {orphan}");
+        }
+    }
+
+    #[test]
+    fn ticks_of_threads_that_were_there_are_those_of_the_window() {
+        let leader = process(7, 1, 0, 1, &json!({}));
+        let threads = (100..200).map(|tid| thread(7, tid, 2, &json!({"run_time_ns": 9 * MS, "utime_clock_ticks": 0})));
+        let (a, b) = sides(&std::iter::once(leader.clone()).chain(threads).collect::<Vec<_>>(), &[leader]);
+        let record = |tid| {
+            let values = json!({"run_time_ns": 9_060_000, "utime_clock_ticks": 0, "stime_clock_ticks": 0});
+            let exited = exit(7, tid, 1, (2, 12), &with(values, &json!({"comm": "worker"})));
+            ExitedThread { cpu_time_ns: Some([9_000_000, 60_000]), ..exited }
+        };
+        let window = with_records(a, b, &(100..200).map(record).collect::<Vec<_>>());
+        let row = rows(&window).into_iter().find(|row| row["comm"] == "worker").unwrap();
+        assert_eq!((&row["run_time_ns"], &row["count"]), (&json!(6_000_000), &json!(100)));
+        assert_eq!((&row["utime_clock_ticks"], &row["stime_clock_ticks"]), (&json!(0), &json!(0)), "6 ms are no tick");
+    }
+}
+
+mod folded {
+    use super::*;
+
+    /// A tree of processes that start and exit in the window under shell 5: 20 with a thread 21, its children 30 and 31,
+    /// which is freed after it, and the child 40 of 30; an orphan, for which init waits, and a thread of the shell.
+    fn tree() -> Vec<ExitedThread> {
+        let in_order = [(40, 40, 30), (30, 30, 20), (20, 21, 5), (20, 20, 5), (31, 31, 20), (50, 50, 1), (5, 6, 1)];
+        let exit_of = |(tgid, tid, ppid): (u32, u32, u32)| {
+            let values = with(ran(100), &json!({"cgroup": format!("/{tid}")}));
+            let exited = exit(tgid, tid, ppid, (11, 14), &values);
+            ExitedThread { cpu_time_ns: Some([100 * MS, 0]), ..exited }
+        };
+        in_order.map(exit_of).into()
+    }
+
+    #[test]
+    fn exits_that_are_folded_while_they_arrive_are_the_same_window() {
+        let leader = |threads_ms: u64, children_ms: u64| {
+            let counters = json!({"utime_clock_ticks": threads_ms / 10, "cutime_clock_ticks": children_ms / 10});
+            process(5, 1, 0, 1, &counters)
+        };
+        let captures = || sides(&[shell(1, 0, 0), leader(0, 0)], &[shell(1, 0, 100), leader(400, 800)]);
+        let (a, b) = captures();
+        let whole = with_records(a, b, &tree());
+        assert_eq!(exited_run(&whole), [(5, "threads".to_owned(), 300), (5, "children".to_owned(), 300)]);
+        let mut folded = FoldedExits::default();
+        assert!(tree().into_iter().all(|exit| folded.add(exit)));
+        let (a, b) = captures();
+        let window = record(a, b, Exits { folded, ..Exits::default() });
+        assert_eq!(rows(&window), rows(&whole));
+    }
+
+    #[test]
+    fn descendants_of_the_recorder_that_were_folded_are_of_the_command() {
+        let recorder = || process(9, 1, 0, 4, &json!({}));
+        let mut folded = FoldedExits::default();
+        for (pid, ppid) in [(12, 11), (11, 10), (10, 9), (13, 5)] {
+            assert!(folded.add(exit(pid, pid, ppid, (11, 14), &ran(100))));
+        }
+        let (a, b) = sides(&[recorder(), shell(5, 1, 0)], &[recorder(), shell(5, 1, 100)]);
+        let window = record(a, b, Exits { folded, ..Exits::default() });
+        let party = |name: &str| rows(&window).into_iter().find(|row| row["comm"] == name).unwrap()["party"].clone();
+        assert_eq!(["t10", "t11", "t12"].map(party), [json!("command"), json!("command"), json!("command")]);
+        assert_eq!(party("t13"), Value::Null);
+    }
+
+    #[test]
+    fn a_storm_of_processes_takes_the_memory_of_its_names() {
+        let mut folded = FoldedExits::default();
+        let names = (0..).map(|name: u64| folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": name.to_string()}))));
+        let taken = names.take(60_000).filter(|is_taken| *is_taken).count();
+        assert_eq!(taken, 50_000, "more names are kept as they are");
+    }
+}
