@@ -13,7 +13,7 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 use super::format::Format;
 use super::values::{
     COLUMNS, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of_variants,
-    ring_size, size, smaps, threshold,
+    ring_size, share, size, smaps, threshold,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
@@ -296,6 +296,9 @@ pub(super) struct Comparing {
     /// Change below which several runs count as the same
     #[arg(long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
     pub(super) threshold: Threshold,
+    /// Groups of several runs with less of the CPU time have no verdict, and gates on `*` leave them out
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "1%")]
+    pub(super) min_time: f64,
     /// Exit with status 3 if a metric of all groups or of each matching group rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
     #[arg(long, value_name = "GATE", help_heading = "Gates")]
     pub(super) fail_on: Vec<Gate>,
@@ -380,6 +383,7 @@ impl ViewArgs {
             sort_by: self.sort_by.clone(),
             labels,
             threshold: Threshold::default(),
+            min_time: 0.0,
             has_tree: self.format.is_interactive(),
         }
     }

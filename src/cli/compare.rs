@@ -37,7 +37,8 @@ pub(super) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
-        let options = CompareOptions { threshold: args.threshold, ..args.view.options(labels) };
+        let options =
+            CompareOptions { threshold: args.threshold, min_time: args.min_time, ..args.view.options(labels) };
         check_gates(&args.fail_on, &options)?;
         args.view.check_columns(|column| column != Column::Value)?;
         Ok(Self { args, options })

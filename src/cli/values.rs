@@ -94,9 +94,18 @@ const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
 
 /// A percentage such as `5%`, up to 1000%.
 pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
+    percentage(text, 1000.0).map(Threshold)
+}
+
+/// A share such as `1%`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    percentage(text, 100.0)
+}
+
+fn percentage(text: &str, most: f64) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
-    let percent = percent.filter(|percent| (0.0..=1000.0).contains(percent));
-    percent.map(|percent| Threshold(percent / 100.0)).ok_or_else(|| "expected a percentage such as 5%".to_owned())
+    let percent = percent.filter(|percent| (0.0..=most).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "expected a percentage such as 5%".to_owned())
 }
 
 /// A number of bytes, or one with a suffix K, M, G or T of powers of 1024.

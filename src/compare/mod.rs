@@ -11,6 +11,7 @@ mod gate_metric;
 mod gate_outcome;
 mod group;
 mod group_glob;
+mod headline;
 mod host;
 mod judge;
 mod measurement;
@@ -26,6 +27,7 @@ mod rows;
 mod runs;
 mod select;
 mod sides;
+mod slowdown;
 mod smaps;
 
 use crate::diagnose::{Finding, findings_of};
@@ -51,7 +53,7 @@ pub(crate) use self::overview::{ELAPSED, OVERVIEW, OverviewColumn, word};
 use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
 pub(crate) use self::rows::ALL_GROUPS;
-pub use self::rows::{Group, HiddenReason, ReportSection, Row};
+pub use self::rows::{Group, Headline, HiddenReason, ReportSection, Row};
 pub(crate) use self::runs::{Elapsed, RunCount};
 pub use self::runs::{Runs, RunsError};
 pub use self::select::{Order, SelectError, SortKey, parse_metric};
@@ -188,7 +190,8 @@ fn finish(
     let snapshots = first.map(|digest| &digest.head);
     match section.section {
         Section::Overview => {
-            overview::rank(section, snapshots, per, &options.sort_by);
+            let note = headline::rank(section, snapshots, per, options);
+            section.notes.extend(note);
             section.notes.extend(overview::unnamed_children(&section.groups, snapshots));
         }
         Section::SchedExt => section.notes.extend(records::reloads(snapshots)),

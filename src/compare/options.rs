@@ -125,6 +125,8 @@ pub struct CompareOptions {
     pub sort_by: Vec<SortKey>,
     /// The relative change below which several runs count as the same.
     pub threshold: Threshold,
+    /// The share of the CPU time of all groups below which a group of several runs has no verdict, 0 to 1.
+    pub min_time: f64,
     /// Whether the report has the tree of cgroups, processes and threads below its groups.
     pub has_tree: bool,
     /// Labels of the sides: their paths.

@@ -1,18 +1,13 @@
 //! The overview: one line per group, with what matters most: where its time went, its switches, faults and I/O.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
-
 use super::delta::number;
 use super::digest::{Digest, GroupTotals};
 use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{CompareOptions, Per, Scope};
 use super::quantity::Quantity;
-use super::rank::is_own_name;
-use super::rows::{Group, ReportSection, Row};
+use super::rows::{Group, Row};
 use super::runs::Runs;
-use super::select::SortKey;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
@@ -40,8 +35,8 @@ pub(crate) struct OverviewColumn {
     pub(super) unit: Unit,
     amount: ColumnInput,
     /// How much a change of the host's total matters, and from which rate per second it does fully.
-    weight: f64,
-    full_rate: f64,
+    pub(super) weight: f64,
+    pub(super) full_rate: f64,
 }
 
 /// What the values of a group are made from beside its totals, as far as it is known.
@@ -152,7 +147,7 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
 ];
 
 pub(crate) const ELAPSED: &str = "elapsed";
-const RUN: &str = "run";
+pub(super) const RUN: &str = "run";
 const SWITCHES: &[M] = &[M::voluntary_csw, M::nonvoluntary_csw];
 
 /// The metrics of CPU time in ticks.
@@ -290,135 +285,6 @@ impl Times {
         let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
         (unit, amount.filter(|_| seconds > 0.0).map(rate))
     }
-}
-
-/// The size of the host, by which changes are measured.
-#[derive(Clone, Copy, Debug)]
-struct HostSize {
-    /// Number of CPUs, if it is known.
-    cpus: Option<f64>,
-    /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
-    seconds: Option<f64>,
-    /// Whether values are those of windows: changes are shares of the host's totals. Without, values are totals since
-    /// each thread started, and changes are shares of all changes.
-    are_of_windows: bool,
-}
-
-/// How much the values of a group changed as a share of the host.
-#[derive(Clone, Copy, Debug, Default)]
-struct Score {
-    /// The sum over its values, without those that are the same in several runs.
-    all: f64,
-    /// The value that stands for the group: whether its change is clear, how large it is, and its place. Clear changes
-    /// come before unclear ones, then large ones.
-    leader: Option<((bool, f64), usize)>,
-}
-
-/// A change below this share of the host neither stands for its group nor puts it before others.
-const LEAST_WEIGHT: f64 = 1e-3;
-
-impl Score {
-    fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
-        let is_same = verdict == Some(Verdict::Same);
-        let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
-        let weight = if is_same || changed < LEAST_WEIGHT { (false, 0.0) } else { (is_clear, changed) };
-        // Of values that changed little, it is the first one: time on a CPU.
-        if self.leader.is_none_or(|(most, _)| most < weight) {
-            self.leader = Some((weight, place));
-        }
-        self.all += if is_same { 0.0 } else { changed };
-    }
-
-    fn is_clear(&self) -> bool {
-        self.leader.is_some_and(|((is_clear, _), _)| is_clear)
-    }
-}
-
-/// Sorts the groups, unless there are `keys`: of one side by run time. Of two, clear changes of several runs come first,
-/// then groups are sorted by how much they changed as a share of the host. Groups of the capturing process come last.
-pub(super) fn rank(section: &mut ReportSection, snapshots: Sides<&SnapshotHead>, per: Per, keys: &[SortKey]) {
-    let Some((before, after)) = snapshots.both() else {
-        if keys.is_empty() {
-            sort_by_run_time(section);
-        }
-        return;
-    };
-    let host = HostSize::new(before, after, per);
-    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
-    let mut scores = vec![Score::default(); section.groups.len()];
-    for (place, row) in section.rows.iter().enumerate() {
-        let column = OverviewColumn::named(&row.name).expect("an overview has these rows");
-        let whole = wholes[column.name];
-        let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
-        scores[row.group].add(place, row.verdict(), column.weight * share);
-    }
-    scores.iter().filter_map(|score| score.leader).for_each(|(_, place)| section.rows[place].is_headline = true);
-    if keys.is_empty() {
-        sort_groups(section, |a, b| {
-            let (a, b) = (scores[a], scores[b]);
-            b.is_clear().cmp(&a.is_clear()).then(b.all.total_cmp(&a.all))
-        });
-    }
-}
-
-fn sort_by_run_time(section: &mut ReportSection) {
-    let mut run = vec![0.0; section.groups.len()];
-    for row in section.rows.iter().filter(|row| row.name == RUN) {
-        run[row.group] = row.values.baseline.as_ref().and_then(number).unwrap_or(0.0);
-    }
-    sort_groups(section, |a, b| run[b].total_cmp(&run[a]));
-}
-
-/// Sorts groups behind all groups together, those of the capturing process last.
-fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
-    let rank = |group: usize| {
-        let group = &section.groups[group];
-        // Files of version 0.1 don't mark ctprof's own threads.
-        (!group.is_all(), group.is_own() || is_own_name(&group.key))
-    };
-    let mut order: Vec<usize> = (0..section.groups.len()).collect();
-    order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
-    let mut places = vec![0; order.len()];
-    order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
-    section.rows.sort_by_key(|row| places[row.group]);
-}
-
-impl HostSize {
-    fn new(before: &SnapshotHead, after: &SnapshotHead, per: Per) -> Self {
-        let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
-        let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
-        let seconds = length(before).zip(length(after)).map(|(a, b)| a.max(b));
-        Self {
-            cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
-            seconds: if per == Per::Run { seconds } else { Some(1.0) },
-            are_of_windows: seconds.is_some(),
-        }
-    }
-
-    /// What a change of a column's value is measured by.
-    fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
-        let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
-        let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
-        if column.unit == Unit::Ns {
-            let is_percent = section.rows.iter().any(|row| row.unit == Unit::Percent);
-            let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
-            return capacity.map_or_else(|| changes(RUN), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
-        }
-        let full = self.seconds.unwrap_or(0.0) * column.full_rate;
-        let total = |side: fn(&Row) -> Option<&Cell>| {
-            rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
-        };
-        if !self.are_of_windows {
-            return changes(column.name).max(full);
-        }
-        total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
-    }
-}
-
-/// How much a row changed. A group on one side has no value on the other, which counts as 0.
-fn changed(row: &Row) -> f64 {
-    let side = |cell: Option<&Cell>| cell.and_then(number).unwrap_or(0.0);
-    (side(row.values.of_candidate()) - side(row.values.baseline.as_ref())).abs()
 }
 
 impl Row {

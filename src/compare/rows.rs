@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::delta::{self, Change, Delta};
 use super::judge::{Judge, RowRuns};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
@@ -113,10 +115,22 @@ pub struct Row {
     pub change: Option<Change>,
     /// Of several runs, the numbers of all, and what they say.
     pub runs: Option<Box<RowRuns>>,
-    /// Whether the group has its place in the overview of several runs because of this value.
-    pub is_headline: bool,
+    /// Why the verdict on this value stands for its group in the overview of several runs, if it does.
+    pub headline: Option<Headline>,
     /// How much the row changed, for the order of rows.
     score: f64,
+}
+
+/// Why the verdict on a value stands for its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headline {
+    /// It is the largest change.
+    Change,
+    /// It explains most of why commands take longer, or less long.
+    Elapsed,
+    /// It is time that the group waited for CPUs which others used.
+    OtherLoad,
 }
 
 /// Why tables hide a row, in display order.
@@ -176,11 +190,17 @@ impl Row {
             percent: percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta)),
             change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
             runs,
-            is_headline: false,
+            headline: None,
             score: rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
             values,
             delta,
         })
+    }
+
+    /// The numbers of both sides; 0 where there is none, or no such side.
+    pub(super) fn numbers(&self) -> [f64; 2] {
+        [self.values.baseline.as_ref(), self.values.of_candidate()]
+            .map(|cell| cell.and_then(delta::number).unwrap_or(0.0))
     }
 
     /// What several runs say of the threshold.

@@ -16,6 +16,9 @@ coded! {
         ExitedChildrenUnnamed = "exited-children-unnamed",
             ("exited children are shown with the process that waited for them; \
               `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon");
+        /// The groups take less than `--min-time` of the CPU time, so they have no verdict.
+        BelowMinTime { groups: Vec<String>, percent: String } = "below-min-time",
+            ("no verdict below {percent}% of the CPU time (--min-time): {}", named(groups));
         /// No value changed.
         NothingChanged = "nothing-changed", ("nothing changed");
         /// The section is about cgroups, and threads are not grouped by cgroup.
@@ -25,6 +28,21 @@ coded! {
             ("enable_seq changed: a scheduler was loaded in between, which reset nr_rejected");
         /// CPUs were added or removed between the captures.
         CpusHotplugged = "cpus-hotplugged", ("hotplug_seq changed: CPUs were added or removed in between");
+    }
+}
+
+/// Names in a message; there can be hundreds.
+const MOST_NAMES: usize = 5;
+
+fn named(groups: &[String]) -> String {
+    let named = groups.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    if groups.len() > MOST_NAMES { format!("{named} and {} more", groups.len() - MOST_NAMES) } else { named }
+}
+
+impl Note {
+    pub(crate) fn below_min_time(groups: Vec<String>, min_time: f64) -> Option<Self> {
+        let percent = (min_time * 100.0).to_string();
+        (!groups.is_empty()).then_some(Self::BelowMinTime { groups, percent })
     }
 }
 

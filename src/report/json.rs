@@ -103,6 +103,9 @@ impl Serialize for RowJson<'_> {
                 map.serialize_entry("candidate", candidate)?;
                 map.serialize_entry("delta", &row.delta)?;
                 map.serialize_entry("percent", &row.percent)?;
+                if row.section == Section::Overview {
+                    map.serialize_entry("headline", &row.headline)?;
+                }
             }
             None => map.serialize_entry("value", &row.values.baseline)?,
         }

@@ -12,7 +12,6 @@ use super::verdict::short_text;
 use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Sides, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
-use crate::statistics::Verdict;
 
 /// The overview, as headings and texts.
 pub(super) struct Pivot {
@@ -105,12 +104,10 @@ fn cells(group: &Group, rows: &[&Row], columns: &[&OverviewColumn]) -> Vec<Strin
 
 pub(super) const VERDICT: &str = "verdict";
 
-/// The verdict on the value that changed most.
+/// The verdict on the value that stands for the group; empty for groups that take too little CPU time.
 pub(super) fn group_verdict(rows: &[&Row]) -> String {
-    match rows.iter().find(|row| row.is_headline) {
-        Some(row) => short_text(row),
-        None => Verdict::Same.name().to_owned(),
-    }
+    let headline = rows.iter().find_map(|row| Some(short_text(row, row.headline?)));
+    headline.unwrap_or_default()
 }
 
 /// A value, or those of both sides, with a mark if some members lack it.

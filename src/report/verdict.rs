@@ -1,7 +1,8 @@
 //! What several runs say, as text.
 
 use super::scale::percent_text;
-use crate::compare::{Row, RowRuns, RunsNeeded, word};
+use crate::compare::{Headline, Row, RowRuns, RunsNeeded, word};
+use crate::model::Direction;
 use crate::statistics::{Estimate, Interval, Verdict};
 
 /// The interval of the change in percent: `+8.2..+11.5%`; empty if there is none.
@@ -37,8 +38,8 @@ pub(super) fn verdict_text(row: &Row) -> String {
     }
 }
 
-/// The verdict on a named value of the overview: `worse run +9.8%`, `unclear run ±31%`.
-pub(super) fn short_text(row: &Row) -> String {
+/// The verdict on the value that stands for a group: `worse run +9.8%`, `unclear run ±31%`, `wait +60% by other load`.
+pub(super) fn short_text(row: &Row, headline: Headline) -> String {
     let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
         return String::new();
     };
@@ -46,7 +47,13 @@ pub(super) fn short_text(row: &Row) -> String {
         Verdict::Unclear => half_width(runs).map(half_width_text),
         _ => runs.estimate.map(|estimate| change_text(estimate.change)),
     };
-    format!("{} {} {}", word(verdict, row.direction()), row.name, size.unwrap_or_default()).trim_end().to_owned()
+    let text = format!("{} {}", row.name, size.unwrap_or_default());
+    match (headline, verdict) {
+        (Headline::OtherLoad, Verdict::More | Verdict::Less) => format!("{text} by other load"),
+        // Longer sleep is neither good nor bad, unless the command takes longer because of it.
+        (Headline::Elapsed, _) => format!("{} {text}", word(verdict, Direction::MoreIsWorse)),
+        _ => format!("{} {text}", word(verdict, row.direction())).trim_end().to_owned(),
+    }
 }
 
 fn half_width(runs: &RowRuns) -> Option<f64> {

@@ -349,3 +349,20 @@ fn commands_run_on_their_cpus_and_ctprof_on_others() {
     let message = format!("CPU 8000 is not available for --cpus: ctprof may run on {all}");
     assert!(text(&refused.stderr).contains(&message), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn a_command_that_sleeps_longer_is_worse_because_of_its_sleep() {
+    let lab = Lab::new();
+    let options = ["--runs", "4", "--no-warmup", "-f", "json", "--fail-on", "elapsed>5%"];
+    let compared = lab.ab(&options, "exec sleep 0.05", "exec sleep 0.2");
+    let report: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    assert_eq!(
+        (code(&compared), &report["elapsed"]["verdict"]),
+        (Some(3), &"more".into()),
+        "{}",
+        text(&compared.stderr)
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let headline = rows.iter().find(|row| row["group"] == "sleep" && row["headline"].is_string()).unwrap();
+    assert_eq!((&headline["metric"], &headline["headline"]), (&"sleep".into(), &"elapsed".into()));
+}

@@ -202,7 +202,7 @@ mod order_of_groups {
     /// The value that stands for each group.
     fn leaders(comparison: &Report) -> Vec<(String, String)> {
         let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
-        let leading = table.rows.iter().filter(|row| row.is_headline && !table.groups[row.group].is_all());
+        let leading = table.rows.iter().filter(|row| row.headline.is_some() && !table.groups[row.group].is_all());
         leading.map(|row| (table.groups[row.group].label.clone(), row.name.to_string())).collect()
     }
 

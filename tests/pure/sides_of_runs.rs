@@ -409,3 +409,36 @@ fn a_directory_of_both_sides_is_compared_by_its_name() {
     let (status, said) = lab.refused(&["runs/baseline"]);
     assert!(status == Some(2) && said.contains("compare needs two sides"), "{said}");
 }
+
+#[test]
+fn the_verdict_of_a_group_is_about_the_time_that_explains_elapsed_time() {
+    let lab = Lab::new();
+    let run = |elapsed_ms: u64, run: u64, wait: u64| {
+        let times = json!({"run_time_ns": run * 1_000_000, "wait_time_ns": wait * 1_000_000});
+        let mut window = window(0, &[("gzip", times), ("sh", ran(elapsed_ms / 500))]);
+        window["window"]["command"]["elapsed_ns"] = json!(elapsed_ms * 1_000_000);
+        window["host"] = json!({"online_cpus": 2});
+        window
+    };
+    for (number, percent) in STEADY.into_iter().map(|ms| ms / 10).enumerate() {
+        lab.write("first", number, &run(7 * percent, 3 * percent, 4 * percent));
+        lab.write("more-work", number, &run(20 * percent, 8 * percent, 12 * percent));
+        lab.write("other-load", number, &run(20 * percent, 3 * percent, 17 * percent));
+    }
+    let verdict = |sides: [&str; 2], group: &str| {
+        let page = text(&lab.compare(&sides).stdout);
+        let line = page.lines().find(|line| line.starts_with(group)).map(str::to_owned);
+        line.unwrap_or(page).rsplit("  ").next().unwrap().to_owned()
+    };
+    assert_eq!(verdict(["first", "more-work"], "gzip "), "worse run +166.7%", "though it waits 200 % longer");
+    assert_eq!(verdict(["more-work", "first"], "gzip "), "better run −62.5%");
+    assert_eq!(verdict(["first", "other-load"], "gzip "), "wait +325.0% by other load");
+    let page = text(&lab.compare(&["first", "more-work", "--unchanged"]).stdout);
+    assert!(page.contains("\nnote: no verdict below 1% of the CPU time (--min-time): sh\n"), "{page}");
+    assert!(!text(&lab.compare(&["first", "more-work", "--unchanged", "--min-time", "0%"]).stdout).contains("note:"));
+    let report = lab.ctprof(&["compare", "first", "other-load", "-f", "json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let headlines: Vec<_> = report["rows"].as_array().unwrap().iter().filter(|row| row["group"] == "gzip").collect();
+    let headline = headlines.iter().find(|row| row["headline"].is_string()).unwrap();
+    assert_eq!((&headline["metric"], &headline["headline"]), (&json!("wait"), &json!("other-load")));
+}

@@ -1,0 +1,213 @@
+//! The order of the groups of an overview, and the value whose verdict stands for each.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::delta::number;
+use super::options::{CompareOptions, Per};
+use super::overview::{ELAPSED, OVERVIEW, OverviewColumn, RUN};
+use super::rank::is_own_name;
+use super::rows::{Group, Headline, ReportSection, Row};
+use super::sides::Sides;
+use super::slowdown::{Explanation, GroupTimes, Slowdown, WAIT, has_more_threads};
+use crate::diagnose::Note;
+use crate::model::{Cell, SnapshotHead, Unit};
+use crate::statistics::Verdict;
+
+/// The size of the host, by which changes are measured.
+#[derive(Clone, Copy, Debug)]
+struct HostSize {
+    /// Number of CPUs, if it is known.
+    cpus: Option<f64>,
+    /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
+    seconds: Option<f64>,
+    /// Whether values are those of windows: changes are shares of the host's totals. Without, values are totals since
+    /// each thread started, and changes are shares of all changes.
+    are_of_windows: bool,
+}
+
+/// How much the values of a group changed as a share of the host.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    /// The sum over its values, without those that are the same in several runs.
+    all: f64,
+    /// How much of the change in elapsed time the group explains, in nanoseconds.
+    explained: f64,
+    /// The value that stands for the group: whether its change is clear, how large it is, and its place.
+    /// Clear changes come before unclear ones, then large ones.
+    leader: Option<((bool, f64), usize, Headline)>,
+}
+
+/// A change below this share of the host neither stands for its group nor puts it before others.
+const LEAST_WEIGHT: f64 = 1e-3;
+
+impl Score {
+    fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
+        let is_same = verdict == Some(Verdict::Same);
+        let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
+        let weight = if is_same || changed < LEAST_WEIGHT { (false, 0.0) } else { (is_clear, changed) };
+        // Of values that changed little, it is the first one: time on a CPU.
+        if self.leader.is_none_or(|(most, ..)| most < weight) {
+            self.leader = Some((weight, place, Headline::Change));
+        }
+        self.all += if is_same { 0.0 } else { changed };
+    }
+
+    fn is_clear(&self) -> bool {
+        self.leader.is_some_and(|((is_clear, ..), ..)| is_clear)
+    }
+
+    fn explain(&mut self, explanation: Option<Explanation>, is_other_load: impl FnOnce(usize) -> bool) {
+        let Some(Explanation { place, time }) = explanation else { return };
+        let headline = if is_other_load(place) { Headline::OtherLoad } else { Headline::Elapsed };
+        (self.explained, self.leader) = (time, Some(((true, time), place, headline)));
+    }
+
+    /// What comes first: what explains elapsed time, then clear changes, then large ones.
+    fn compare(&self, other: &Self) -> Ordering {
+        let explained = other.explained.total_cmp(&self.explained);
+        explained.then(other.is_clear().cmp(&self.is_clear())).then(other.all.total_cmp(&self.all))
+    }
+}
+
+/// Sorts the groups, unless there are keys: of one side by run time. Of two, what explains elapsed time comes first, then
+/// clear changes of several runs, then groups are sorted by how much they changed as a share of the host. Groups of the
+/// capturing process come last.
+pub(super) fn rank(
+    section: &mut ReportSection,
+    snapshots: Sides<&SnapshotHead>,
+    per: Per,
+    options: &CompareOptions,
+) -> Option<Note> {
+    let Some((before, after)) = snapshots.both() else {
+        if options.sort_by.is_empty() {
+            sort_by_run_time(section);
+        }
+        return None;
+    };
+    let scores = scores(section, &HostSize::new(before, after, per), per);
+    let minor = minor_groups(section, options.min_time);
+    let is_minor = |group: usize| minor[group] && scores[group].explained == 0.0;
+    let news = section.rows.iter().filter(|row| is_minor(row.group) && !row.is_next_to_nothing());
+    let names: BTreeSet<_> = news.map(|row| section.groups[row.group].full_label()).collect();
+    let leaders =
+        scores.iter().enumerate().filter(|(group, _)| !is_minor(*group)).filter_map(|(_, score)| score.leader);
+    leaders.for_each(|(_, place, headline)| section.rows[place].headline = Some(headline));
+    let note = Note::below_min_time(names.into_iter().collect(), options.min_time);
+    if options.sort_by.is_empty() {
+        sort_groups(section, |a, b| scores[a].compare(&scores[b]));
+    }
+    note
+}
+
+fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
+    let mut rows: Vec<Vec<(usize, &Row)>> = vec![Vec::new(); section.groups.len()];
+    let mut elapsed = None;
+    for (place, row) in section.rows.iter().enumerate() {
+        match &*row.name {
+            ELAPSED => elapsed = Some(row).filter(|_| per == Per::Run),
+            _ => rows[row.group].push((place, row)),
+        }
+    }
+    let is_other_load = |row: &Row| {
+        row.name == WAIT
+            && elapsed.zip(host.cpus).is_some_and(|(elapsed, cpus)| !has_more_threads(elapsed, &rows[row.group], cpus))
+    };
+    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
+    let mut scores = vec![Score::default(); section.groups.len()];
+    for (place, row) in rows.iter().flatten() {
+        let column = OverviewColumn::named(&row.name).expect("an overview has these rows");
+        let whole = wholes[column.name];
+        let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
+        // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.
+        let is_told = elapsed.is_none() || row.name != WAIT;
+        scores[row.group].add(*place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
+    }
+    let all = section.groups.iter().position(Group::is_all);
+    if let Some(slowdown) = elapsed.zip(all).and_then(|(elapsed, all)| Slowdown::new(elapsed, &rows[all])) {
+        let times: Vec<_> = rows.iter().map(|rows| slowdown.times(rows)).collect();
+        let of_groups = |explain: fn(&Slowdown, &GroupTimes) -> Option<Explanation>| -> Vec<_> {
+            times.iter().map(|times| explain(&slowdown, times)).collect()
+        };
+        let mut explanations = of_groups(Slowdown::explained);
+        if explanations.iter().zip(&section.groups).all(|(explanation, group)| group.is_all() || explanation.is_none())
+        {
+            explanations = of_groups(Slowdown::slept);
+        }
+        for (score, explanation) in scores.iter_mut().zip(explanations) {
+            score.explain(explanation, |place| is_other_load(&section.rows[place]));
+        }
+    }
+    scores
+}
+
+/// Which groups of several runs took less than this share of the CPU time of all, on both sides.
+fn minor_groups(section: &ReportSection, share: f64) -> Vec<bool> {
+    let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
+    let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
+    let mut minor = vec![false; section.groups.len()];
+    for row in run.into_iter().filter(|row| row.verdict().is_some()) {
+        minor[row.group] = all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
+    }
+    minor
+}
+
+fn sort_by_run_time(section: &mut ReportSection) {
+    let mut run = vec![0.0; section.groups.len()];
+    for row in section.rows.iter().filter(|row| row.name == RUN) {
+        run[row.group] = row.values.baseline.as_ref().and_then(number).unwrap_or(0.0);
+    }
+    sort_groups(section, |a, b| run[b].total_cmp(&run[a]));
+}
+
+/// Sorts groups behind all groups together, those of the capturing process last.
+fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
+    let rank = |group: usize| {
+        let group = &section.groups[group];
+        // Files of version 0.1 don't mark ctprof's own threads.
+        (!group.is_all(), group.is_own() || is_own_name(&group.key))
+    };
+    let mut order: Vec<usize> = (0..section.groups.len()).collect();
+    order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
+    let mut places = vec![0; order.len()];
+    order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
+    section.rows.sort_by_key(|row| places[row.group]);
+}
+
+impl HostSize {
+    fn new(before: &SnapshotHead, after: &SnapshotHead, per: Per) -> Self {
+        let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
+        let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
+        let seconds = length(before).zip(length(after)).map(|(a, b)| a.max(b));
+        Self {
+            cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
+            seconds: if per == Per::Run { seconds } else { Some(1.0) },
+            are_of_windows: seconds.is_some(),
+        }
+    }
+
+    /// What a change of a column's value is measured by.
+    fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
+        let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
+        let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
+        if column.unit == Unit::Ns {
+            let is_percent = section.rows.iter().any(|row| row.unit == Unit::Percent);
+            let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
+            return capacity.map_or_else(|| changes(RUN), |cpus| cpus * if is_percent { 100.0 } else { 1e9 });
+        }
+        let full = self.seconds.unwrap_or(0.0) * column.full_rate;
+        let total = |side: fn(&Row) -> Option<&Cell>| {
+            rows().filter(|row| row.name == column.name).filter_map(|row| number(side(row)?)).sum::<f64>()
+        };
+        if !self.are_of_windows {
+            return changes(column.name).max(full);
+        }
+        total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
+    }
+}
+
+/// How much a row changed. A group on one side has no value on the other, which counts as 0.
+fn changed(row: &Row) -> f64 {
+    let [before, after] = row.numbers();
+    (after - before).abs()
+}

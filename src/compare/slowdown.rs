@@ -1,0 +1,188 @@
+//! Which value of a group explains why commands take longer than others, or less long.
+//!
+//! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
+
+use super::rows::Row;
+use crate::statistics::Verdict;
+
+/// The times of a group that can explain elapsed time, in the order in which they are preferred.
+const TIMES: [&str; 4] = [super::overview::RUN, "block", "sleep", WAIT];
+pub(super) const WAIT: &str = "wait";
+const AT_RUN: usize = 0;
+const AT_SLEEP: usize = 2;
+const AT_WAIT: usize = 3;
+
+/// What explains less than this share of the change does not matter.
+const LEAST_SHARE: f64 = 0.05;
+/// A time that explains at least this share of what the largest one does is preferred to it by the order of [`TIMES`].
+const PREFERRED_SHARE: f64 = 0.5;
+
+/// How much longer the commands of the slower side take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slowdown {
+    /// What the verdict on a value is that grew with it.
+    verdict: Verdict,
+    /// Elapsed time of the slower side, and how much longer that is.
+    slower: f64,
+    longer: f64,
+    /// How many CPUs all groups used at a time, at least 1: so much of their run time passes at once.
+    parallel: f64,
+}
+
+/// The times of a group, in the order of [`TIMES`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GroupTimes {
+    faster: [f64; 4],
+    slower: [f64; 4],
+    /// Whether several runs clearly say that it grew.
+    grew: [bool; 4],
+    /// The places of the rows.
+    places: [usize; 4],
+}
+
+/// The value that explains most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Explanation {
+    pub(super) place: usize,
+    /// How much of the longer time it explains.
+    pub(super) time: f64,
+}
+
+/// The faster side first.
+fn sorted(verdict: Verdict, [before, after]: [f64; 2]) -> [f64; 2] {
+    if verdict == Verdict::More { [before, after] } else { [after, before] }
+}
+
+impl Slowdown {
+    /// `None` unless several runs say that elapsed time changed. `all` are the times of all groups together.
+    pub(super) fn new(elapsed: &Row, all: &[(usize, &Row)]) -> Option<Self> {
+        let verdict = elapsed.verdict().filter(|verdict| matches!(verdict, Verdict::More | Verdict::Less))?;
+        let [faster, slower] = sorted(verdict, elapsed.numbers());
+        let mut slowdown = Self { verdict, slower, longer: slower - faster, parallel: 1.0 };
+        let times = slowdown.times(all);
+        slowdown.parallel = (times.faster[AT_RUN] / faster).max(times.slower[AT_RUN] / slower).max(1.0);
+        Some(slowdown)
+    }
+
+    /// The times of a group with these rows and their places.
+    pub(super) fn times(&self, rows: &[(usize, &Row)]) -> GroupTimes {
+        let mut times = GroupTimes::default();
+        for (place, row) in rows {
+            let Some(at) = TIMES.iter().position(|time| *time == row.name) else { continue };
+            let [faster, slower] = sorted(self.verdict, row.numbers());
+            (times.faster[at], times.slower[at], times.places[at]) = (faster, slower, *place);
+            times.grew[at] = row.verdict() == Some(self.verdict);
+        }
+        times
+    }
+
+    /// The value that explains most of the change.
+    pub(super) fn explained(&self, times: &GroupTimes) -> Option<Explanation> {
+        let time = |at: usize| if times.grew[at] { self.of_time(times, at).min(self.longer) } else { 0.0 };
+        let all: [f64; 4] = std::array::from_fn(time);
+        let most = all.into_iter().fold(LEAST_SHARE * self.longer, f64::max);
+        let at = all.iter().position(|time| *time >= most * PREFERRED_SHARE && *time >= LEAST_SHARE * self.longer)?;
+        Some(Explanation { place: times.places[at], time: all[at] })
+    }
+
+    /// The time asleep of a group, where no group has another explanation.
+    pub(super) fn slept(&self, times: &GroupTimes) -> Option<Explanation> {
+        let time = (times.slower[AT_SLEEP] - times.faster[AT_SLEEP]).min(self.longer);
+        let is_it = times.grew[AT_SLEEP] && time >= LEAST_SHARE * self.longer;
+        is_it.then_some(Explanation { place: times.places[AT_SLEEP], time })
+    }
+
+    /// How much of the longer time this time of a group explains.
+    fn of_time(&self, times: &GroupTimes, at: usize) -> f64 {
+        let gained = |at: usize| times.slower[at] - times.faster[at];
+        // Who runs longer waits longer for CPUs: so much of the wait comes with the run time.
+        let per_run = if times.faster[AT_RUN] > 0.0 { times.faster[AT_WAIT] / times.faster[AT_RUN] } else { 0.0 };
+        let with_run = (gained(AT_RUN) * per_run).min(gained(AT_WAIT)).max(0.0);
+        match at {
+            AT_RUN => (gained(AT_RUN) + with_run) / self.parallel,
+            AT_SLEEP => self.not_idle(times),
+            AT_WAIT => gained(AT_WAIT) - with_run,
+            block => gained(block),
+        }
+    }
+
+    /// How much longer an average thread of the group sleeps than one that sleeps for the same share of its time: a thread
+    /// that waits for work sleeps longer because the command takes longer.
+    fn not_idle(&self, times: &GroupTimes) -> f64 {
+        let [faster, slower] = [times.faster, times.slower].map(|side| side.iter().sum::<f64>());
+        let share = if faster > 0.0 { times.faster[AT_SLEEP] / faster } else { 0.0 };
+        (times.slower[AT_SLEEP] - share * slower) / (slower / self.slower).max(1.0)
+    }
+}
+
+/// Whether the threads of a group want more CPUs than there are, on either side: then they wait for each other. If not,
+/// they wait because of other load.
+pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64) -> bool {
+    let mut runnable = [0.0; 2];
+    for (_, row) in rows.iter().filter(|(_, row)| row.name == TIMES[AT_RUN] || row.name == WAIT) {
+        row.numbers().into_iter().zip(&mut runnable).for_each(|(time, runnable)| *runnable += time);
+    }
+    runnable.into_iter().zip(elapsed.numbers()).any(|(runnable, elapsed)| runnable > cpus * elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elapsed time, and times of a group on both sides: run, block, sleep, wait.
+    type Side = (f64, [f64; 4]);
+
+    /// The name of the time that explains most, of a group that is all that there is.
+    fn of(faster: Side, slower: Side, parallel: f64) -> Option<&'static str> {
+        let (slowdown, times) = both(faster, slower, parallel);
+        slowdown.explained(&times).map(|explanation| TIMES[explanation.place])
+    }
+
+    fn both((before, faster): Side, (after, slower): Side, parallel: f64) -> (Slowdown, GroupTimes) {
+        let grew = std::array::from_fn(|at| slower[at] > faster[at] * 1.05);
+        let times = GroupTimes { faster, slower, grew, places: [0, 1, 2, 3] };
+        (Slowdown { verdict: Verdict::More, slower: after, longer: after - before, parallel }, times)
+    }
+
+    /// Five threads, of which one waits for the others, on two CPUs.
+    #[test]
+    fn threads_that_wait_for_a_lock_are_slower_because_they_sleep() {
+        let [free, locked] = [(0.393, [0.78, 0.0, 0.405, 0.78]), (0.952, [0.95, 0.0, 3.5, 0.31])];
+        assert_eq!(of(free, locked, 2.0), Some("sleep"));
+    }
+
+    #[test]
+    fn more_work_is_run_time_however_long_it_waits_for_cpus() {
+        assert_eq!(of((0.6, [0.5, 0.0, 0.0, 0.1]), (1.75, [1.45, 0.0, 0.0, 0.285]), 1.0), Some("run"));
+        assert_eq!(of((0.7, [0.3, 0.0, 0.0, 0.4]), (2.01, [0.87, 0.0, 0.0, 1.14]), 1.0), Some("run"), "on a busy host");
+        assert_eq!(of((1.0, [2.0, 0.0, 1.0, 2.0]), (1.1, [2.2, 0.0, 1.1, 2.2]), 2.0), Some("run"), "four threads");
+    }
+
+    #[test]
+    fn the_same_work_that_waits_longer_for_cpus_is_slower_because_of_the_wait() {
+        assert_eq!(of((1.0, [1.0, 0.0, 0.0, 0.0]), (1.8, [1.0, 0.0, 0.0, 0.8]), 1.0), Some("wait"));
+    }
+
+    #[test]
+    fn a_disk_that_is_slower_is_block_time() {
+        assert_eq!(of((1.0, [0.2, 0.8, 0.0, 0.0]), (2.0, [0.25, 1.75, 0.0, 0.0]), 1.0), Some("block"));
+    }
+
+    #[test]
+    fn a_group_that_waits_for_work_explains_nothing_unless_all_do() {
+        let [before, after] = [(0.1, [0.001, 0.0, 0.099, 0.0]), (0.3, [0.001, 0.0, 0.299, 0.0])];
+        assert_eq!(of(before, after, 1.0), None);
+        let (slowdown, times) = both(before, after, 1.0);
+        assert_eq!(slowdown.slept(&times).map(|explanation| TIMES[explanation.place]), Some("sleep"));
+    }
+
+    #[test]
+    fn a_new_process_that_sleeps_explains_why_it_takes_longer() {
+        assert_eq!(of((0.1, [0.0; 4]), (0.6, [0.001, 0.0, 0.5, 0.0]), 1.0), Some("sleep"));
+    }
+
+    #[test]
+    fn what_several_runs_do_not_clearly_say_explains_nothing() {
+        assert_eq!(of((1.0, [1.0, 0.0, 0.0, 0.0]), (1.2, [1.04, 0.0, 0.0, 0.0]), 1.0), None);
+    }
+}
