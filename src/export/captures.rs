@@ -6,7 +6,9 @@ use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
 use super::column::{Column, ParquetCell, column_name, columns};
 use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
-use crate::model::{Census, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows};
+use crate::model::{
+    Census, CtprofParseSummary, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows,
+};
 
 pub(super) struct CaptureRow {
     head: SnapshotHead,
@@ -33,6 +35,12 @@ impl CaptureRow {
 
     fn window(&self) -> Option<&WindowInfo> {
         self.head.window.as_ref()
+    }
+
+    /// A count that files have since this version of the format: the others do not say whether it is 0.
+    fn count_since(&self, version: u32, count: fn(&CtprofParseSummary) -> u64) -> Option<ParquetCell<'static>> {
+        let count = count(self.head.parse_summary.as_ref()?);
+        (count > 0 || self.head.format_version? >= version).then(|| count.into())
     }
 
     fn host(&self) -> Option<&HostContext> {
@@ -79,9 +87,9 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
 
         gaps: Counts in "count" = |row| Some(ParquetCell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
-        ghosts: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.ghosts.into()), "Threads that exited before they could be read.";
+        ghosts: Integer in "count" = |row| row.count_since(1, |summary| summary.ghosts), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
-        worker_panics: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.worker_panics.into()), "Processes that lost values to a panic of ctprof.";
+        worker_panics: Integer in "count" = |row| row.count_since(2, |summary| summary.worker_panics), "Processes that lost values to a panic of ctprof.";
         missed_processes: Integer in "count" = |row| {
             Some(row.head.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
         }, "Processes that the BPF iterator missed, so that procfs read them.";

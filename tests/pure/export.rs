@@ -351,6 +351,21 @@ fn captures_say_what_is_doubtful() {
 }
 
 #[test]
+fn a_count_that_a_file_lacks_is_null() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = |name: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.ctprof.zst"));
+        let output = dir.path().join(name);
+        export(&[&file], &output);
+        let row = rows(&output.join("captures")).remove(0);
+        ["ghosts", "worker_panics"].map(|count| row[count].clone())
+    };
+    assert_eq!(counts("v2-linux-6.18"), [Field::Long(0), Field::Long(0)]);
+    assert_eq!(counts("v1-linux-7.3"), [Field::Long(0), Field::Null]);
+    assert_eq!(counts("ktstr-a"), [Field::Null, Field::Null]);
+}
+
+#[test]
 fn an_unknown_time_is_null() {
     let dir = tempfile::tempdir().unwrap();
     let mut snapshot = on_host(Some("h"));

@@ -44,9 +44,30 @@ fn is_zero(metric: &Metric, thread: &ThreadState) -> bool {
     matches!(metric.get(&thread.metrics), Some(Value::Unsigned(0)))
 }
 
-/// Clears every family of a kernel option that is 0 in all threads of the file, because the kernel had
-/// the option disabled. Families with a flag of their own are not affected.
-pub(super) fn clear_families_off(threads: &mut [ThreadState]) {
+/// Clears what is 0 in all threads of the file because the kernel does not have it.
+pub(super) fn clear_unsupported(threads: &mut [ThreadState]) {
+    clear_families_off(threads);
+    clear_newer_delays(threads);
+}
+
+/// The version of `struct taskstats` in Linux 5.10.
+const OLDEST_TASKSTATS: u16 = 10;
+
+/// Clears fields of `struct taskstats` that are newer than all fields with a value. Those of the oldest kernels stay 0.
+fn clear_newer_delays(threads: &mut [ThreadState]) {
+    let is_used = |metric: &Metric| {
+        threads.iter().any(|thread| !is_zero(metric, thread) && metric.get(&thread.metrics).is_some())
+    };
+    let used = METRICS.iter().filter(|metric| metric.taskstats_since() > Some(OLDEST_TASKSTATS) && is_used(metric));
+    let version = used.filter_map(Metric::taskstats_since).max().unwrap_or(OLDEST_TASKSTATS);
+    for metric in METRICS.iter().filter(|metric| metric.taskstats_since() > Some(version)) {
+        threads.iter_mut().for_each(|thread| metric.clear(&mut thread.metrics));
+    }
+}
+
+/// Clears every family of a kernel option that is 0 in all threads, because the kernel had the option disabled. Families with
+/// a flag of their own are not affected.
+fn clear_families_off(threads: &mut [ThreadState]) {
     let gated = METRICS.iter().filter(|metric| !metric.gates.is_empty() && metric.taskstats_family().is_none());
     let families: BTreeSet<_> = gated.map(|metric| metric.gates).collect();
     for gates in families {
@@ -106,13 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn families_with_a_flag_are_zero_if_they_are_zero_everywhere() {
-        let mut thread = ThreadState::default();
-        for metric in METRICS.iter().filter(|metric| metric.taskstats_family().is_some()) {
-            metric.set(&mut thread.metrics, Value::Unsigned(0)).unwrap();
-        }
-        let mut threads = vec![thread.clone()];
-        clear_families_off(&mut threads);
-        assert_eq!(threads, [thread]);
+    fn delays_are_zero_if_the_kernel_has_them_and_absent_if_it_is_older() {
+        // `struct taskstats` has compaction since version 11, interrupts since 14, maxima since 16.
+        let delays = |compact, irq, max: Option<u64>| {
+            let json = serde_json::json!({"tid": 2, "tgid": 1, "blkio_delay_count": 0, "compact_delay_count": compact,
+                "irq_delay_count": irq, "cpu_delay_max_ns": max, "taskstats_measured": true});
+            let mut threads = [serde_json::from_value::<ThreadState>(json).unwrap()];
+            clear_unsupported(&mut threads);
+            let metrics = &threads[0].metrics;
+            let counts = [metrics.blkio_delay_count, metrics.compact_delay_count, metrics.irq_delay_count];
+            counts.map(|count| count.map(|count| count.0))
+        };
+        assert_eq!(delays(0, 0, Some(0)), [Some(0), None, None]);
+        assert_eq!(delays(3, 0, Some(0)), [Some(0), Some(3), None]);
+        assert_eq!(delays(0, 7, Some(0)), [Some(0), Some(0), Some(7)]);
+        assert_eq!(delays(0, 0, Some(9)), [Some(0), Some(0), Some(0)]);
     }
 }

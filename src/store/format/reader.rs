@@ -39,7 +39,7 @@ impl SnapshotContent {
             snapshot.threads.sort_by_key(ThreadState::id);
         }
         if snapshot.head.format_version.is_none() {
-            ktstr::clear_families_off(&mut snapshot.threads);
+            ktstr::clear_unsupported(&mut snapshot.threads);
         }
         snapshot
     }
