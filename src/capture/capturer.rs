@@ -115,7 +115,7 @@ impl Capturer {
         let traces = pool.current_thread_index().is_none();
         let tally = Arc::<Tally>::default();
         let start = Start::now(roots.tree());
-        let cpu_time = cpu_time::read(&files);
+        let cpu_time = cpu_time::read(&files, start.instant);
         let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
@@ -142,7 +142,7 @@ impl Capturer {
         if let Some(boottime_ns) = start.boottime_ns {
             tally.lock().parse.impossible_delays = read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
         }
-        let cpu_time_after = cpu_time::read(&files);
+        let cpu_time_after = cpu_time::read(&files, start.instant);
         let cgroup_stats = cgroups(&read, &files, &mounts, &pool);
         files.check_descriptors()?;
         rollup::read(&context, smaps, &mut read, &pool);

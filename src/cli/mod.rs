@@ -53,9 +53,8 @@ pub fn run() -> ExitCode {
 
 fn privileges(command: &Command) -> Privileges {
     match command {
-        Command::Ab(_) => Privileges::Record,
-        Command::Record(record) if !record.command.is_empty() => Privileges::Record,
-        Command::Record(_) | Command::Capture(_) | Command::Doctor { .. } => Privileges::Capture,
+        Command::Ab(_) | Command::Record(_) => Privileges::Record,
+        Command::Capture(_) | Command::Doctor { .. } => Privileges::Capture,
         _ => Privileges::Files,
     }
 }

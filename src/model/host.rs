@@ -150,5 +150,7 @@ optional_record! {
         /// The part of the capturing process, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`); absent where the threads
         /// are those of another boot.
         pub own_ns: u64,
+        /// When it was read: nanoseconds since the start of the capture.
+        pub at_ns: u64,
     }
 }

@@ -16,6 +16,9 @@ pub struct WindowInfo {
     /// Length in nanoseconds, without time that the host was suspended: between the times at which the busy threads
     /// were read on average.
     pub duration_ns: u64,
+    /// Length that was asked for, in nanoseconds; `None` if it was not reached, or none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_ns: Option<u64>,
     /// Time that the host was suspended, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended_ns: Option<u64>,
@@ -77,8 +80,15 @@ pub struct Accounting {
     pub source: BusySource,
     /// CPUs of the host.
     pub cpus: u64,
-    /// CPU time of the host, in nanoseconds.
+    /// CPU time of the host at least, in nanoseconds. Of time taken by the hypervisor, it has what the threads have.
     pub busy_ns: u64,
+    /// CPU time of the host at most, in nanoseconds, if that is more: the kernel counts time that the hypervisor took from a
+    /// CPU also as idle, or as that of a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_most_ns: Option<u64>,
+    /// Whether the window has only some of the host's threads: those of a PID namespace, or of selected processes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub partial: bool,
     /// CPU time of all threads and exited work, in nanoseconds.
     pub explained_ns: u64,
     /// Time in interrupts, in nanoseconds.
@@ -91,6 +101,10 @@ pub struct Accounting {
     pub started: Option<u64>,
     /// Threads that started and that the window has; fewer if some exited without a trace.
     pub started_seen: u64,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A command that ran in a window.

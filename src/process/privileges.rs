@@ -17,7 +17,8 @@ pub enum Privileges {
     /// root.
     Capture,
     /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
-    /// forward signals to it even if it changes its user, and lower the nice value of the thread that receives records.
+    /// forward signals to it even if it changes its user, and lower the nice values of the threads that capture and that
+    /// receive records.
     Record,
     /// Only read and write files like root, where the caller may. For commands that parse untrusted files.
     Files,

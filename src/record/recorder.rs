@@ -6,7 +6,7 @@ use super::error::RecordError;
 use super::until::WindowEnd;
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
-use crate::process::{with_file_capabilities, without_stops};
+use crate::process::{RaisedPriority, with_file_capabilities, without_stops};
 use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
@@ -24,6 +24,8 @@ pub struct OpenWindow<'r> {
     threads: PackedThreads,
     /// Threads that started and exited since then.
     folded: Arc<Mutex<FoldedExits>>,
+    /// On a busy host, a window would end seconds late otherwise.
+    raised: RaisedPriority,
 }
 
 impl Recorder {
@@ -60,6 +62,7 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
     pub fn open(&mut self) -> Result<OpenWindow<'_>, CaptureError> {
+        let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
         // Only the later memory of processes is shown.
@@ -71,7 +74,7 @@ impl Recorder {
             let add = move |exit| folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit);
             listener.fold(&earlier.host.clone().unwrap_or_default(), Box::new(add));
         }
-        Ok(OpenWindow { recorder: self, earlier, threads, folded })
+        Ok(OpenWindow { recorder: self, earlier, threads, folded, raised })
     }
 }
 
@@ -81,7 +84,8 @@ impl OpenWindow<'_> {
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
-        let Self { recorder: Recorder { capturer, listener }, earlier, threads, folded } = self;
+        let Self { recorder: Recorder { capturer, listener }, earlier, threads, folded, raised: _raised } = self;
+        let requested_ns = end.requested_ns;
         // What exits from now on may be in the later capture.
         listener.iter_mut().for_each(ExitListener::keep_all);
         let folded = std::mem::take(&mut *folded.lock().unwrap_or_else(PoisonError::into_inner));
@@ -96,7 +100,7 @@ impl OpenWindow<'_> {
         let cgroup = |cgroups| records.as_ref()?.cgroup(cgroups);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
-        let recording = Recording { exits, recorder: std::process::id(), command };
+        let recording = Recording { exits, recorder: std::process::id(), command, requested_ns };
         Ok(window::recorded(&earlier, threads, later, recording)?)
     }
 }

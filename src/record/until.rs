@@ -22,6 +22,8 @@ pub struct WindowEnd {
     pub interrupted: Option<i32>,
     /// How the command ended, if there was one.
     pub of_command: Option<CommandEnd>,
+    /// The time that is over, in nanoseconds.
+    pub(super) requested_ns: Option<u64>,
     /// The command, a zombie until the later capture has its counters.
     command: Option<(Child, RecordedCommand)>,
 }
@@ -38,13 +40,14 @@ impl Until {
                     Ended::Elapsed => None,
                     Ended::Signal(signal) => Some(signal),
                 };
-                Ok(WindowEnd { interrupted, of_command: None, command: None })
+                let requested_ns = u64::try_from(time.as_nanos()).ok().filter(|_| interrupted.is_none());
+                Ok(WindowEnd { interrupted, of_command: None, requested_ns, command: None })
             }
             Self::Exited(invocation) => {
                 let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
                 let end = child.wait_exited(signals).map_err(RecordError::CannotWaitForCommand)?;
                 let command = Some((child, recorded_command(invocation, &end)));
-                Ok(WindowEnd { interrupted: end.interrupted, of_command: Some(end), command })
+                Ok(WindowEnd { interrupted: end.interrupted, of_command: Some(end), requested_ns: None, command })
             }
         }
     }

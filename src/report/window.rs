@@ -57,6 +57,9 @@ const LEAST_BUSY_NS_PER_CPU: u64 = 200_000_000;
 /// explained (97%)`.
 fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
     let mut text = spaced(info.duration_ns.into(), Unit::Ns);
+    if let Some(requested_ns) = info.requested_ns.filter(|requested| is_late(info.duration_ns, *requested)) {
+        let _ = write!(text, " instead of {}", spaced(requested_ns.into(), Unit::Ns));
+    }
     if *since_baseline {
         text += " since the baseline";
     }
@@ -68,21 +71,50 @@ fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baselin
     }
     let (threads, processes) = (counted(side.threads, "thread"), counted(side.processes, "process"));
     let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
-    if let Some(cpu @ Accounting { busy_ns, explained_ns, .. }) = info.cpu {
-        let (explained, busy) = (seconds(explained_ns), seconds(busy_ns));
-        let _ = write!(text, "; {explained} of {busy} CPU-seconds explained");
-        if is_precise(&cpu) {
-            let _ = write!(text, " ({:.0}%)", explained_ns as f64 / busy_ns as f64 * 100.0);
-        }
+    if let Some(cpu) = &info.cpu {
+        let _ = write!(text, "; {}", explained(cpu));
     }
     text
+}
+
+/// Whether a window lasted much longer than was asked for.
+fn is_late(duration_ns: u64, requested_ns: u64) -> bool {
+    const LEAST_NS: u64 = 200_000_000;
+    duration_ns > requested_ns.saturating_add(requested_ns / 10).saturating_add(LEAST_NS)
+}
+
+/// How much of the host's CPU time is explained: between two bounds if the hypervisor took much.
+fn explained(cpu: &Accounting) -> String {
+    let Accounting { busy_ns, explained_ns, .. } = *cpu;
+    if cpu.partial {
+        return format!("{} CPU-seconds", seconds(explained_ns));
+    }
+    let percent = |busy_ns: u64| format!("{:.0}", explained_ns as f64 / busy_ns as f64 * 100.0);
+    let of = |busy: String| format!("{} of {busy} CPU-seconds explained", seconds(explained_ns));
+    match cpu.busy_most_ns {
+        _ if !is_precise(cpu) => of(seconds(busy_ns)),
+        Some(most_ns) if percent(most_ns) != percent(busy_ns) => {
+            let busy = format!("{} to {}", seconds(busy_ns), seconds(most_ns));
+            format!("{} ({} to {}%)", of(busy), percent(most_ns), percent(busy_ns))
+        }
+        _ => format!("{} ({}%)", of(seconds(busy_ns)), percent(busy_ns)),
+    }
 }
 
 /// Whether the host's CPU time says how much is explained. Idle time has ticks, of each CPU, at both ends.
 fn is_precise(cpu: &Accounting) -> bool {
     cpu.busy_ns > 0
+        && !cpu.partial
         && (cpu.source == BusySource::Schedstat || cpu.busy_ns >= cpu.cpus.saturating_mul(LEAST_BUSY_NS_PER_CPU))
 }
+
+/// Whether threads have more CPU time than reading them at different moments explains.
+fn is_too_much(cpu: &Accounting) -> bool {
+    is_precise(cpu) && cpu.explained_ns as f64 > cpu.busy_ns as f64 * MOST_POSSIBLE
+}
+
+/// What is explained of the host's CPU time, at most.
+const MOST_POSSIBLE: f64 = 1.01;
 
 fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
     let RecordedCommand { arguments, elapsed_ns, status, signal } = command;
@@ -125,6 +157,11 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
 
 fn notes(info: &WindowInfo) -> Vec<String> {
     let mut notes = Vec::new();
+    if info.cpu.as_ref().is_some_and(is_too_much) {
+        notes.push(
+            "more CPU time than the host had: some work is counted twice, or was done before the window".to_owned(),
+        );
+    }
     if !info.process_counters {
         notes.push("exited work is unknown: a snapshot lacks counters of processes; capture again".to_owned());
     }

@@ -4,14 +4,67 @@ use nix::libc::{self, c_long};
 
 use super::call;
 
-/// Lowers the nice value of this thread, if it may: on a busy host it would otherwise receive records late.
-pub(crate) fn raise_priority_of_this_thread() {
-    let this_thread = [c_long::from(libc::PRIO_PROCESS), 0];
-    // SAFETY: the arguments are numbers. The system call returns 20 less the nice value.
-    if unsafe { call(libc::SYS_getpriority, this_thread) }.is_ok_and(|priority| priority < 20 - NICE) {
-        // SAFETY: the arguments are numbers.
-        let _ = unsafe { call(libc::SYS_setpriority, [this_thread[0], 0, NICE]) };
-    }
+/// The lowest. On a host where thousands of threads are ready to run, a thread with the usual one gets a CPU every few seconds.
+const NICE: c_long = -20;
+const USUAL: c_long = 0;
+
+/// Gives this thread the lowest nice value, and not those that it starts; false if it may not, or has another one than usual.
+pub(crate) fn raise_priority() -> bool {
+    is_usual() && reset_on_fork() && set(NICE)
 }
 
-const NICE: c_long = -5;
+/// Gives this thread the usual nice value.
+pub(crate) fn lower_priority() {
+    set(USUAL);
+}
+
+/// Who has chosen another nice value for ctprof keeps it.
+fn is_usual() -> bool {
+    // SAFETY: the arguments are numbers. The system call returns 20 less the nice value.
+    let priority = unsafe { call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]) };
+    priority == Ok(20 - USUAL)
+}
+
+/// Sets the nice value of this thread; false if it may not.
+fn set(nice: c_long) -> bool {
+    // SAFETY: the arguments are numbers.
+    unsafe { call(libc::SYS_setpriority, [c_long::from(libc::PRIO_PROCESS), 0, nice]) }.is_ok()
+}
+
+/// Keeps the policy of this thread, and gives those that it starts the usual nice value.
+fn reset_on_fork() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the argument is a number.
+    let policy = unsafe { call(libc::SYS_sched_getscheduler, [0]) };
+    let set = |policy: c_long| {
+        let policy = policy | c_long::from(libc::SCHED_RESET_ON_FORK);
+        // SAFETY: the kernel reads the structure during the call.
+        unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const parameters)]) }
+    };
+    policy.and_then(set).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip::{Missing, skipped};
+
+    #[test]
+    fn a_raised_priority_is_that_of_one_thread_and_ends() {
+        // SAFETY: the arguments are numbers.
+        let nice = || 20 - unsafe { call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]) }.unwrap();
+        let of_another = move || std::thread::spawn(nice).join().unwrap();
+        let seen = std::thread::spawn(move || {
+            let before = nice();
+            raise_priority();
+            let (raised, other) = (nice(), of_another());
+            lower_priority();
+            [before, raised, other, nice()]
+        });
+        match seen.join().unwrap() {
+            [USUAL, USUAL, ..] => skipped(Missing::Privilege("a lower nice value")),
+            [USUAL, raised, other, after] => assert_eq!([raised, other, after], [NICE, USUAL, USUAL]),
+            [before, raised, ..] => assert_eq!(before, raised, "another nice value was chosen"),
+        }
+    }
+}

@@ -7,23 +7,42 @@ use crate::model::{Accounting, BusySource, HostCpuTime};
 const MOST_PERCENT: u64 = 101;
 
 /// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if it is unknown.
+///
+/// What the hypervisor takes from a CPU is stolen time. If it takes it from an idle CPU that has just been woken, tickless kernels
+/// to 7.0 count it as idle too: `idle_sleeptime` of kernel/time/tick-sched.c is time by the clock, while `account_idle_ticks` of
+/// kernel/sched/cputime.c, which kernels with a tick use, leaves stolen time out. Run time of tasks in `/proc/schedstat` is time by
+/// the clock as well (`sched_info_depart` of kernel/sched/stats.h), and that of threads is not (`update_rq_clock_task`).
+/// So the host's CPU time is known but for the stolen time.
 pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64, started_seen: u64) -> Option<Accounting> {
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
     let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
     let not_idle = || {
-        let unused = [ns(time.idle_ticks)?, ns(time.iowait_ticks)?, steal_ns.unwrap_or(0)];
-        let unused = unused.into_iter().fold(0, u64::saturating_add);
+        let unused = ns(time.idle_ticks)?.saturating_add(ns(time.iowait_ticks)?);
         Some(clocks.duration_ns.saturating_mul(cpus).saturating_sub(unused))
     };
     // The scheduler adds the run time of a task when it leaves its CPU, which a lone task rarely does.
     let is_complete = |run_ns: &u64| run_ns.saturating_mul(MOST_PERCENT) >= explained_ns.saturating_mul(100);
-    let (source, busy_ns) = match time.run_ns.filter(is_complete) {
+    let (source, most_ns) = match time.run_ns.filter(is_complete) {
         Some(run_ns) => (BusySource::Schedstat, run_ns),
         None => (BusySource::Idle, not_idle()?),
     };
-    let (wait_ns, started) = (time.wait_ns, time.started);
-    Some(Accounting { source, cpus, busy_ns, explained_ns, interrupt_ns, steal_ns, wait_ns, started, started_seen })
+    let busy_ns = explained_ns.clamp(most_ns.saturating_sub(steal_ns.unwrap_or(0)), most_ns);
+    let busy_most_ns = Some(most_ns).filter(|most| *most > busy_ns);
+    let HostCpuTime { wait_ns, started, .. } = *time;
+    Some(Accounting {
+        source,
+        cpus,
+        busy_ns,
+        busy_most_ns,
+        explained_ns,
+        interrupt_ns,
+        steal_ns,
+        wait_ns,
+        started,
+        started_seen,
+        partial: false,
+    })
 }
 
 #[cfg(test)]
@@ -33,7 +52,7 @@ mod tests {
     #[test]
     fn busy_time_is_what_is_not_idle_unless_the_scheduler_counts_it() {
         let clocks = Clocks { duration_ns: 5_000_000_000, ns_per_tick: 10_000_000, ..Clocks::default() };
-        let mut time = HostCpuTime {
+        let time = HostCpuTime {
             cpus: Some(2),
             idle_ticks: Some(300),
             iowait_ticks: Some(100),
@@ -41,9 +60,17 @@ mod tests {
             ..HostCpuTime::default()
         };
         let of = |time: &HostCpuTime| account(&clocks, time, 7, 0).map(|cpu| (cpu.source, cpu.busy_ns));
+        let bounds = |explained_ns| {
+            let cpu = account(&clocks, &time, explained_ns, 0).unwrap();
+            (cpu.busy_ns / 10_000_000, cpu.busy_most_ns.map(|most| most / 10_000_000))
+        };
+        assert_eq!(bounds(7), (550, Some(600)), "500 ms were stolen");
+        assert_eq!(bounds(5_800_000_000), (580, Some(600)), "of an idle CPU, for the most part");
+        assert_eq!(bounds(6_100_000_000), (600, None));
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)));
+        let mut time = time;
         time.run_ns = Some(5_400_000_000);
-        assert_eq!(of(&time), Some((BusySource::Schedstat, 5_400_000_000)));
+        assert_eq!(of(&time), Some((BusySource::Schedstat, 4_900_000_000)));
         time.run_ns = Some(6);
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)), "less than the threads have");
         assert_eq!(of(&HostCpuTime { cpus: Some(2), ..HostCpuTime::default() }), None);

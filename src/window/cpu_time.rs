@@ -28,10 +28,13 @@ impl CpuReadings {
     /// The CPU time so many nanoseconds after the start: in proportion between both readings.
     fn at(&self, ns: u64) -> Option<HostCpuTime> {
         let (before, Some(after)) = (self.before.as_ref()?, &self.after) else { return self.before.clone() };
+        // Files of 0.2.0 do not say when it was read.
+        let (first, last) = (before.at_ns.unwrap_or(0), after.at_ns.unwrap_or(self.walk_ns));
+        let (since, whole) = (ns.clamp(first, last.max(first)) - first, last.saturating_sub(first).max(1));
         let between = |a: Option<u64>, b: Option<u64>| {
             let (a, b) = a.zip(b)?;
-            let share = u128::from(b.saturating_sub(a)) * u128::from(ns.min(self.walk_ns));
-            Some(a.saturating_add(u64::try_from(share / u128::from(self.walk_ns.max(1))).unwrap_or(u64::MAX)))
+            let share = u128::from(b.saturating_sub(a)) * u128::from(since);
+            Some(a.saturating_add(u64::try_from(share / u128::from(whole)).unwrap_or(u64::MAX)))
         };
         Some(combined(before, after, between))
     }
@@ -70,6 +73,7 @@ fn combined(
         run_ns: counter(a.run_ns, b.run_ns),
         wait_ns: counter(a.wait_ns, b.wait_ns),
         own_ns: counter(a.own_ns, b.own_ns),
+        at_ns: None,
     }
 }
 
@@ -91,6 +95,15 @@ mod tests {
         assert_eq!(idle((&a, 100), (&b, 999)), Some(30));
         assert_eq!(idle((&readings(10, None), 50), (&b, 0)), Some(40), "a file without the second reading");
         assert!(increase((&CpuReadings::default(), 0), (&b, 0)).is_none());
+    }
+
+    #[test]
+    fn the_values_of_a_capture_are_of_the_moments_at_which_they_were_read() {
+        let mut stopped = readings(10, Some(30));
+        // It was stopped for 5,000 ns before the first value, and as long again before the second one.
+        (stopped.before.as_mut().unwrap().at_ns, stopped.after.as_mut().unwrap().at_ns) = (Some(5_000), Some(10_100));
+        let idle = |ns| stopped.at(ns).unwrap().idle_ticks;
+        assert_eq!([0, 5_000, 7_550, 20_000].map(idle), [Some(10), Some(10), Some(20), Some(30)]);
     }
 
     #[test]

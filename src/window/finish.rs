@@ -174,6 +174,7 @@ impl<T: Threads> Join<T> {
             exit_records,
             cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, explained_ns, started)),
             command: None,
+            requested_ns: None,
         }
     }
 }

@@ -194,7 +194,8 @@ impl<T: Threads> Join<T> {
             }
             self.before.add(before);
         } else {
-            thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+            let exited = has_exited(&thread) && !start.earlier.had_exited(place);
+            thread.span = Some(ThreadSpan { alive_ns, exited, ..ThreadSpan::default() });
             // They are totals, which a window does not have.
             (thread.process, thread.process_after) = (None, None);
         }
@@ -211,7 +212,8 @@ impl<T: Threads> Join<T> {
     fn add_started(&mut self, start: &WindowStart, ticks: u64, mut thread: ThreadState) {
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
-        thread.span = Some(ThreadSpan { alive_ns, started: true, ..ThreadSpan::default() });
+        let exited = start.values == JoinedValues::Increases && has_exited(&thread);
+        thread.span = Some(ThreadSpan { alive_ns, started: true, exited, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.owner);
         self.sums.started.push((thread.id(), ticks));
@@ -221,6 +223,11 @@ impl<T: Threads> Join<T> {
         }
         self.threads.add(thread);
     }
+}
+
+/// Whether a thread is only listed until its parent waits for it, such as that of a recorded command.
+fn has_exited(thread: &ThreadState) -> bool {
+    matches!(thread.metrics.state, Some('Z' | 'X'))
 }
 
 /// Whether a leader did much more than its whole process. The thread that calls execve(2) continues with the ids

@@ -46,6 +46,8 @@ pub struct Recording<'r> {
     /// Its process id.
     pub recorder: u32,
     pub command: Option<RecordedCommand>,
+    /// Length that was asked for and reached.
+    pub requested_ns: Option<u64>,
 }
 
 /// The window between two snapshots.
@@ -57,7 +59,7 @@ pub fn recorded(
 ) -> Result<CtprofSnapshot, NoWindow> {
     let CtprofSnapshot { mut head, threads: all } = later;
     let mut join = join(earlier, threads, &head, &Vec::new(), JoinedValues::Increases)?;
-    let Recording { exits, recorder, command } = recording;
+    let Recording { exits, recorder, command, requested_ns } = recording;
     let mut lineage = command.is_some().then(|| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
         Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &join.start.clocks))
@@ -70,7 +72,7 @@ pub fn recorded(
     }
     join.lineage = lineage;
     let mut ends = join.finish(&head, &exits);
-    ends.window.command = command;
+    (ends.window.command, ends.window.requested_ns) = (command, requested_ns);
     let mut threads = into_window(earlier, &mut head, ends);
     threads.sort_by_key(ThreadState::id);
     Ok(CtprofSnapshot { head, threads })
@@ -103,9 +105,12 @@ pub fn join<T: Threads>(
 
 /// Turns the head of a later snapshot into that of the window, and returns the window's threads.
 pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Joined<T>) -> T {
-    let Joined { threads, window, cpu_time, impossible_delays, .. } = ends;
+    let Joined { threads, mut window, cpu_time, impossible_delays, .. } = ends;
     head::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);
+    let is_of_namespace = later.host.as_ref().is_some_and(|host| host.pid_namespace_initial == Some(false));
+    let is_of_selected = later.capture.as_ref().is_some_and(|capture| !capture.options.pids.is_empty());
+    window.cpu.iter_mut().for_each(|cpu| cpu.partial = is_of_namespace || is_of_selected);
     later.window = Some(window);
     later.cpu_time = cpu_time;
     later.cpu_time_after = None;

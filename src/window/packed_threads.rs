@@ -138,14 +138,25 @@ impl PackedThreads {
     pub(super) fn run_time_ns(&self, tgid: u32) -> Option<u64> {
         let first = self.threads.partition_point(|thread| thread.id.tgid < tgid);
         let threads = self.threads[first..].iter().take_while(|thread| thread.id.tgid == tgid);
-        (first..).zip(threads).try_fold(0_u64, |sum, (place, _)| {
-            let mut run_ns = None;
-            self.each_value(place, |metric, value| match value {
-                Value::Unsigned(ns) if metric.id == MetricId::run_time_ns => run_ns = Some(*ns),
-                _ => {}
-            });
-            Some(sum.saturating_add(run_ns?))
+        (first..).zip(threads).try_fold(0_u64, |sum, (place, _)| match self.value(place, MetricId::run_time_ns)? {
+            Value::Unsigned(ns) => Some(sum.saturating_add(ns)),
+            _ => None,
         })
+    }
+
+    /// Whether the thread at `place` had exited already.
+    pub(super) fn had_exited(&self, place: usize) -> bool {
+        matches!(self.value(place, MetricId::state), Some(Value::Letter('Z' | 'X')))
+    }
+
+    fn value(&self, place: usize, id: MetricId) -> Option<Value<'static>> {
+        let mut found = None;
+        self.each_value(place, |metric, value| {
+            if metric.id == id {
+                found = Some(value.clone());
+            }
+        });
+        found
     }
 
     /// Replaces the metrics in `later` by those of a window that started with the thread at `place`, and calls

@@ -404,6 +404,40 @@ fn the_header_says_what_is_not_explained_and_what_is_not_known() {
 }
 
 #[test]
+fn the_header_claims_no_more_than_the_kernel_knows() {
+    let files = Files::new();
+    let page = |name, facts: Value| printed(&["show", &files.window(name, (&[], &[]), &facts)]);
+    let cpu = |explained: u64, more: Value| {
+        let cpu = json!({"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": explained * SECOND / 100});
+        json!({"cpu": with(cpu, &more)})
+    };
+    let too_much = "more CPU time than the host had";
+    let [possible, impossible] =
+        [("a", 808), ("b", 809)].map(|(name, explained)| page(name, cpu(explained, json!({}))));
+    assert!(possible.contains("(101%)") && !possible.contains(too_much), "{possible}");
+    assert!(impossible.contains("(101%)") && impossible.contains(too_much), "{impossible}");
+    let stolen = page("c", cpu(800, json!({"busy_most_ns": 9 * SECOND, "steal_ns": SECOND})));
+    assert!(stolen.contains("8.00 of 8.00 to 9.00 CPU-seconds explained (89 to 100%)"), "{stolen}");
+    let container = page("d", cpu(16, json!({"partial": true})));
+    assert!(container.contains("; 0.16 CPU-seconds\n") && !container.contains("explained"), "{container}");
+}
+
+#[test]
+fn a_window_that_ends_late_says_so_first() {
+    let files = Files::new();
+    let first = |name, requested_ns: u64| {
+        let page = printed(&["show", &files.window(name, (&[], &[]), &json!({"requested_ns": requested_ns}))]);
+        page.lines().next().unwrap().to_owned()
+    };
+    assert!(
+        first("late", 4 * SECOND).starts_with("window     5.00 s instead of 4.00 s"),
+        "{}",
+        first("late", 4 * SECOND)
+    );
+    assert!(!first("in-time", 4_800 * SECOND / 1000).contains("instead"));
+}
+
+#[test]
 fn the_scope_of_a_command_has_its_processes_only() {
     let files = Files::new();
     let file = eventful(&files);

@@ -77,6 +77,21 @@ mod before_the_window {
     }
 }
 
+mod listed {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_its_parent_to_reap_it_has_exited() {
+        let in_state = |tid: u32, start, state: &str| thread(tid, tid, start, &json!({"state": state}));
+        let earlier = [in_state(1, 2, "S"), in_state(2, 2, "Z"), in_state(3, 2, "S")];
+        let later = [in_state(1, 2, "Z"), in_state(2, 2, "Z"), in_state(3, 2, "R"), in_state(4, 12, "Z")];
+        let (a, b) = sides(&earlier, &later);
+        let window = between(a, b).unwrap();
+        let span = |tid| [&row(&window, tid)["started"], &row(&window, tid)["exited"]].map(|flag| flag == true);
+        assert_eq!([1, 2, 3, 4].map(span), [[false, true], [false, false], [false, false], [true, true]]);
+    }
+}
+
 mod folded {
     use super::*;
 

@@ -501,7 +501,8 @@ mod accounting {
             let threads = [process(5, 1, ran, 1, &json!({}))];
             snapshot_with(second, &threads, &json!({"capture": capture, "cpu_time": cpu_time}))
         };
-        let (a, b) = (side(10, clocks.0, cpu_time.0, 0), side(15, clocks.1, cpu_time.1, ran));
+        let end = clocks.1["boottime_ns"].as_u64().map_or(15, |ns| ns / SECOND);
+        let (a, b) = (side(10, clocks.0, cpu_time.0, 0), side(end, clocks.1, cpu_time.1, ran));
         between(a, b).unwrap().head.window.unwrap()
     }
 

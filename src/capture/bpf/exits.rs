@@ -20,8 +20,7 @@ use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
-use crate::process::Privileges;
-use crate::sys::priority::raise_priority_of_this_thread;
+use crate::process::{Privileges, RaisedPriority};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
@@ -145,7 +144,7 @@ fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
 
 /// Receives records until the other end of the pipe is closed.
 fn listen(inbox: &Mutex<Inbox>, ring: &OwnedFd, ended: &PipeReader) {
-    raise_priority_of_this_thread();
+    let _raised = RaisedPriority::of_this_thread();
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     let mut files = [ended.as_fd(), ring.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
     loop {

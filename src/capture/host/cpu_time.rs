@@ -1,7 +1,7 @@
 //! CPU time of the host, from `/proc/stat` and `/proc/schedstat`.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -15,16 +15,29 @@ use crate::model::HostCpuTime;
 /// (`Documentation/scheduler/sched-stats.rst`). Linux 2.6.30 to 7.3 have one of them.
 const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
 
-/// Reads the CPU time of the host; `None` if there is none.
+/// Reads the CPU time of the host, some time after the start of a capture; `None` if there is none.
 ///
 /// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so that the
 /// time since this thread got its CPU, such as that of starting up, would count as later than it was.
-pub(crate) fn read(files: &HostFiles<'_>) -> Option<HostCpuTime> {
+pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime> {
     thread::sleep(Duration::from_micros(1));
     let text = |name: &str| files.read(&files.roots.procfs.join(name)).unwrap_or_default();
-    let time = parse(&text("stat"), &text("schedstat"));
-    (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(files.roots.tree()), ..time })
+    let read = || {
+        let begin = start.elapsed();
+        let (stat, schedstat, end) = (text("stat"), text("schedstat"), start.elapsed());
+        (stat, schedstat, begin, end)
+    };
+    // Who stops this process in between makes the values those of an unknown moment.
+    let is_at_once = |(.., begin, end): &(_, _, Duration, Duration)| *end - *begin < Duration::from_millis(5);
+    let values = (1..MOST_READS).map(|_| read()).find(is_at_once);
+    let (stat, schedstat, begin, end) = values.unwrap_or_else(read);
+    let time = parse(&stat, &schedstat);
+    let (tree, at_ns) = (files.roots.tree(), Some(nanoseconds((begin + end) / 2)));
+    (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), at_ns, ..time })
 }
+
+/// How often files are read until that takes a moment only.
+const MOST_READS: usize = 5;
 
 fn own(tree: Tree) -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree == Tree::Live)?;
@@ -46,6 +59,7 @@ pub(crate) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
         run_ns,
         wait_ns,
         own_ns: None,
+        at_ns: None,
     }
 }
 
@@ -135,6 +149,6 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
         }
         assert_eq!(parse(b"cpu x\nprocesses\n", b"version 15"), HostCpuTime::default());
         let roots = Roots { procfs: "/nonexistent".into(), ..Roots::default() };
-        assert_eq!(read(&HostFiles::new(&roots)), None);
+        assert_eq!(read(&HostFiles::new(&roots), Instant::now()), None);
     }
 }

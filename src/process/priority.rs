@@ -1,0 +1,26 @@
+//! The priority of threads.
+
+use std::marker::PhantomData;
+
+use crate::sys::priority::{lower_priority, raise_priority};
+
+/// A higher priority of this thread, if it may have one, until it is dropped. Threads and processes that it starts
+/// do not inherit it.
+pub(crate) struct RaisedPriority {
+    is_raised: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl RaisedPriority {
+    pub(crate) fn of_this_thread() -> Self {
+        Self { is_raised: raise_priority(), _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for RaisedPriority {
+    fn drop(&mut self) {
+        if self.is_raised {
+            lower_priority();
+        }
+    }
+}
