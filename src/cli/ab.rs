@@ -7,15 +7,17 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use super::ab_series::{AbSeries, AbSide, BASELINE, CANDIDATE, sides};
-use super::args::{AbArgs, Messages, usage_error};
+use super::args::{AbArgs, Comparing, Messages, usage_error};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::errors::say;
 use super::runs::{RunWriter, interruption};
-use crate::compare::Sides;
+use crate::compare::{Sides, Threshold};
+use crate::diagnose::counted;
 use crate::model::cpu_ranges;
 use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
 use crate::record::Recorder;
+use crate::statistics::{MIN_RUNS, fewest_runs, least_found};
 
 /// Runs two commands in turn, and compares their windows.
 pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -23,6 +25,10 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
     check_cpus(args.cpus(), &allowed)?;
     let comparison = Prepared::new(&args.comparing, labels(args.output.as_deref()))?;
+    check_runs(args)?;
+    if messages == Messages::All {
+        say(format_args!("{}", what_is_found(args)));
+    }
     // Removed at the end.
     let temporary;
     let parent = match args.output.as_deref() {
@@ -49,6 +55,33 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
     let status = worker_per_cpu().install(|| comparison.compare(baseline, candidate, messages))?;
     Ok(interrupted.map_or(status, ExitCode::from))
+}
+
+/// Refuses gates that so few runs can never decide, before they are made. Fewer than four are compared by their medians.
+fn check_runs(args: &AbArgs) -> anyhow::Result<()> {
+    let gates = args.comparing.fail_on.len();
+    let (runs, needed) = (usize::try_from(args.runs)?, fewest_runs(gates));
+    if gates > 0 && (MIN_RUNS..needed).contains(&runs) {
+        return Err(usage_error(format!("--runs {runs} cannot decide {gates} gates: use at least --runs {needed}")));
+    }
+    Ok(())
+}
+
+/// The variation of runs for which it is said what they find.
+const VARIATION: f64 = 0.05;
+
+/// Which rise so many runs find.
+fn what_is_found(args: &AbArgs) -> String {
+    let AbArgs { runs, comparing: Comparing { threshold: Threshold(threshold), fail_on, .. }, .. } = args;
+    let least = usize::try_from(*runs).map_or(0.0, |runs| least_found(runs, fail_on.len(), *threshold, VARIATION));
+    let (least, threshold, variation) = (least * 100.0, threshold * 100.0, VARIATION * 100.0);
+    let runs = counted(*runs, "run");
+    if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {
+        return format!("ctprof: {runs} of each command, which have no intervals: use at least --runs {MIN_RUNS}");
+    }
+    format!(
+        "ctprof: {runs} of each command: if they vary by {variation}%, 4 of 5 comparisons find a rise of {least:.0}% to be beyond {threshold}%"
+    )
 }
 
 /// The directories of both sides. Those of a temporary directory do not exist when the report is read.

@@ -212,8 +212,8 @@ pub(super) struct AbArgs {
     /// Command to compare, run by `sh -c`
     #[arg(long, value_name = "COMMAND")]
     pub(super) candidate: String,
-    /// Number of runs of each command; intervals and verdicts need 4
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "10")]
+    /// Number of runs of each command; intervals and verdicts need 4, and where runs vary by 5%, a rise of 10% needs 20
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20")]
     pub(super) runs: u32,
     /// Keep the windows in baseline/ and candidate/ of this directory
     #[arg(short, long, value_name = "DIR")]
@@ -260,7 +260,7 @@ Examples:
   which one is faster           ctprof ab --baseline 'gzip -kf data' --candidate 'pigz -kf data'
   keep the runs                 ctprof ab -o runs --baseline ./old --candidate ./new; ctprof compare runs/baseline runs/candidate
   on one CPU, less noise        ctprof ab --cpus 1 --baseline ./old --candidate ./new
-  fail if it is slower          ctprof ab --fail-on 'run>10%' --baseline ./old --candidate ./new
+  fail if it is slower          ctprof ab --fail-on 'elapsed>10%' --baseline ./old --candidate ./new
   from a clean state            ctprof ab --prepare 'make clean' --baseline 'make' --candidate 'make -j8'";
 
 #[derive(Debug, ClapArgs)]

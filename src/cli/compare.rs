@@ -67,10 +67,11 @@ fn check_gates(gates: &[Gate], options: &CompareOptions) -> anyhow::Result<()> {
 /// Says which gates failed, and returns the exit status, whether standard error is open or not.
 fn gate_status(results: &[GateResult], args: &Comparing, messages: Messages) -> ExitCode {
     let has = |is: fn(&GateOutcome) -> bool| results.iter().any(|result| is(&result.outcome));
+    let is_unclear = || has(|outcome| *outcome == GateOutcome::Unclear) && args.fail_on_unclear;
+    // What cannot be judged does not hide what failed.
     let status = match () {
+        () if has(|outcome| *outcome == GateOutcome::Failed) || is_unclear() => ExitCode::from(GATE_FAILED),
         () if has(|outcome| matches!(outcome, GateOutcome::Error(_))) => ExitCode::from(FAILED),
-        () if has(|outcome| *outcome == GateOutcome::Failed) => ExitCode::from(GATE_FAILED),
-        () if has(|outcome| *outcome == GateOutcome::Unclear) && args.fail_on_unclear => ExitCode::from(GATE_FAILED),
         () => ExitCode::SUCCESS,
     };
     if status != ExitCode::SUCCESS || messages == Messages::All {

@@ -86,7 +86,9 @@ pub(super) fn rank(
         return None;
     };
     let scores = scores(section, &HostSize::new(before, after, per), per);
-    let minor = minor_groups(section, options.min_time);
+    let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
+    let minor = minor_groups(section, if has_verdicts { options.min_time } else { 0.0 });
+    let minor: Vec<bool> = section.groups.iter().map(|group| minor.contains(&group.key)).collect();
     let is_minor = |group: usize| minor[group] && scores[group].explained == 0.0;
     let news = section.rows.iter().filter(|row| is_minor(row.group) && !row.is_next_to_nothing());
     let names: BTreeSet<_> = news.map(|row| section.groups[row.group].full_label()).collect();
@@ -141,15 +143,12 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     scores
 }
 
-/// Which groups of several runs took less than this share of the CPU time of all, on both sides.
-fn minor_groups(section: &ReportSection, share: f64) -> Vec<bool> {
+/// The keys of the groups that took less than this share of the CPU time of all, on both sides.
+pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec<String>> {
     let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
     let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
-    let mut minor = vec![false; section.groups.len()];
-    for row in run.into_iter().filter(|row| row.verdict().is_some()) {
-        minor[row.group] = all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
-    }
-    minor
+    let is_minor = |row: &&&Row| all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
+    run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).collect()
 }
 
 fn sort_by_run_time(section: &mut ReportSection) {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::measurement::Measurement;
 use super::options::Threshold;
 use super::sides::Sides;
-use crate::statistics::{Design, Estimate, MIN_PAIRS, Sample, Scale, Verdict, estimate, runs_needed};
+use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, Verdict, estimate, runs_needed};
 
 /// The values of a row in several runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,23 +26,25 @@ pub struct RowRuns {
     pub(crate) needed: Option<RunsNeeded>,
 }
 
-/// About how many runs per side have an interval of a width.
+/// About how many runs per side would decide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct RunsNeeded {
     pub(crate) runs: usize,
-    /// Half the width of the interval, relative to the ratio.
-    pub(crate) half_width: f64,
+    /// In which share of cases, if the change is as measured.
+    power: f64,
 }
 
 impl RunsNeeded {
-    /// For the threshold; or if the interval is as narrow, for the distance of the ratio from the threshold.
+    /// For a change beyond the threshold or, if it is within, for both ends of the interval to be within it.
     fn new(runs: usize, estimate: Estimate, Threshold(threshold): Threshold) -> Option<Self> {
-        let ratio = estimate.change.max(1.0 / estimate.change);
-        let distance = (ratio / (1.0 + threshold)).max((1.0 + threshold) / ratio) - 1.0;
-        let is_wide = estimate.interval.half_width()? > threshold;
-        let half_width = if is_wide { threshold } else { distance };
-        let needed = runs_needed(runs, estimate.interval, half_width).filter(|needed| *needed > runs)?;
-        Some(Self { runs: needed, half_width })
+        let (change, threshold) = (estimate.change.ln().abs(), threshold.ln_1p());
+        let margin = match change - threshold {
+            beyond @ 0.0.. => Margin::One(beyond),
+            _ => Margin::Two(threshold - change, threshold + change),
+        };
+        let half_width = estimate.interval.half_width()?.ln_1p();
+        let needed = runs_needed(runs, half_width, margin, 1).filter(|needed| *needed > runs)?;
+        Some(Self { runs: needed, power: POWER })
     }
 }
 
@@ -141,10 +143,14 @@ mod tests {
 
     #[test]
     fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
-        let estimate = Estimate { change: 1.0, interval: Interval { low: 0.94, high: 1.03 } };
-        assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
-        assert_eq!(runs_needed(10, estimate.interval, 0.05), Some(9));
-        assert_eq!(RunsNeeded::new(10, estimate, Threshold(0.05)), None);
+        let unclear = |change, low, high| {
+            let estimate = Estimate { change, interval: Interval { low, high } };
+            assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
+            RunsNeeded::new(10, estimate, Threshold(0.05)).map(|needed| needed.runs)
+        };
+        assert_eq!(unclear(1.0, 0.95, 0.97), None);
+        assert_eq!(unclear(1.1, 1.04, 1.16), Some(29));
+        assert_eq!(unclear(1.05, 1.04, 1.16), None, "on the threshold, no number of runs decides");
     }
 
     #[test]

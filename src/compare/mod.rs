@@ -30,6 +30,9 @@ mod sides;
 mod slowdown;
 mod smaps;
 
+use std::collections::BTreeSet;
+
+use self::gate_outcome::GateJudge;
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
 use crate::statistics::Design;
@@ -143,7 +146,8 @@ pub fn report(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     Report { tree: Some(Box::new(tree)), ..report }
 }
 
-fn groups(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
+fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
+    let design = runs::pair(&mut sides);
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
     let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
@@ -152,7 +156,7 @@ fn groups(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Repor
         sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] },
         ..options.clone()
     };
-    let captures = &Captures::new(sides.map(|side| side.digests), &sorted);
+    let captures = &Captures::new(sides.map(|side| side.digests), design, &sorted);
     let digests = captures.sides.as_ref().map(|side| &side.digests);
     let first = digests.map(|digests| digests.first().expect("a side has a capture"));
     let findings = first.map(|digest| findings_of(&digest.head, &digest.threads.census));
@@ -202,10 +206,22 @@ fn finish(
 
 /// The results of the gates. The rows that they look at need not be among those that are reported.
 fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
-    gate_outcome::judge(gates, captures.design, |gate| {
+    let judge =
+        GateJudge { design: captures.design, gates: gates.len(), minor: minor_groups(captures, gates, options) };
+    gate_outcome::judge(gates, &judge, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
         let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
         let selected = CompareOptions { sections, metrics, sort_by: Vec::new(), ..options.clone() };
         captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)
     })
+}
+
+/// The groups that gates on several groups leave out, by key.
+fn minor_groups(captures: &Captures, gates: &[Gate], options: &CompareOptions) -> BTreeSet<Vec<String>> {
+    if options.min_time == 0.0 || gates.iter().all(|gate| gate.group.is_none()) {
+        return BTreeSet::new();
+    }
+    let selected = CompareOptions { sections: vec![Section::Overview], sort_by: Vec::new(), ..options.clone() };
+    let sections = captures.sections(Per::Run, &selected, Judged::Yes);
+    sections.iter().flat_map(|section| headline::minor_groups(section, options.min_time)).cloned().collect()
 }

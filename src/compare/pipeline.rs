@@ -12,7 +12,6 @@ use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
 use super::rows::ReportSection;
-use super::runs;
 use super::sides::{Sides, joined};
 use super::{captures, overview, records, smaps};
 use crate::diagnose::Side;
@@ -43,8 +42,7 @@ pub(super) enum Judged {
 
 impl Captures {
     /// Groups every capture. The keys of names depend on the names of all captures together.
-    pub(super) fn new(mut digests: Sides<Vec<Digest>>, options: &CompareOptions) -> Self {
-        let design = runs::pair(&mut digests);
+    pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
         let process = &group::keys(names().map(|names| &*names.process), options);
         let thread = &group::keys(names().map(|names| &*names.thread), options);

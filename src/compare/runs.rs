@@ -1,5 +1,7 @@
 //! The runs of one side.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::digest::Digest;
@@ -13,6 +15,8 @@ pub struct Runs {
     pub(super) digests: Vec<Digest>,
     /// How many runs were left out because their command failed.
     excluded: usize,
+    /// How many runs were left out because they are in no pair.
+    unpaired: usize,
     /// Whether they are repetitions of one another, not one capture or window, whatever its command did.
     are_repeated: bool,
 }
@@ -34,14 +38,14 @@ const RUNS_PER_FAILURE: usize = 10;
 
 impl From<Digest> for Runs {
     fn from(digest: Digest) -> Self {
-        Self { digests: vec![digest], excluded: 0, are_repeated: false }
+        Self { digests: vec![digest], excluded: 0, unpaired: 0, are_repeated: false }
     }
 }
 
 impl Default for Runs {
     /// Repeated runs, none yet.
     fn default() -> Self {
-        Self { digests: Vec::new(), excluded: 0, are_repeated: true }
+        Self { digests: Vec::new(), excluded: 0, unpaired: 0, are_repeated: true }
     }
 }
 
@@ -80,27 +84,58 @@ impl Runs {
 
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
-        self.are_repeated.then(|| RunCount::new(&self.digests, self.excluded))
+        self.are_repeated.then(|| RunCount::new(self))
     }
 }
 
-/// Pairs the runs of both sides if they were recorded in turn, as `ab` does: no run of a pair after one of the next pair.
-/// Sorts them by time then.
-pub(super) fn pair(sides: &mut Sides<Vec<Digest>>) -> Design {
+/// Of so many runs, at most one may lack a partner: a tenth of the commands of each side may fail.
+const RUNS_PER_UNPAIRED: usize = 8;
+
+/// Pairs the runs of both sides if they were recorded in turn, as `ab` does: each run with the next one, of the other side.
+/// Sorts them by time then, and leaves out those without a partner, such as the partner of one that failed.
+pub(super) fn pair(sides: &mut Sides<Runs>) -> Design {
+    let Some((baseline, candidate)) = sides.as_mut().both() else { return Design::Independent };
     let time = |digest: &Digest| digest.head.captured_at_unix_ns;
-    let times = sides.as_ref().map(|side| {
-        let mut times: Vec<u64> = side.iter().map(time).collect();
+    let [before, after] = [&*baseline, &*candidate].map(|side| {
+        let mut times: Vec<u64> = side.digests.iter().map(time).collect();
         times.sort_unstable();
         times
     });
-    let Some((baseline, candidate)) = times.both() else { return Design::Independent };
-    let pairs: Vec<_> = baseline.iter().zip(&candidate).map(|(a, b)| (a.min(b), a.max(b))).collect();
-    let are_in_turn = pairs.windows(2).all(|pairs| pairs[0].1 < pairs[1].0);
-    if baseline.len() != candidate.len() || pairs.len() < MIN_PAIRS || !are_in_turn {
+    let (kept, all) = (in_turn(&before, &after), before.len() + after.len());
+    let unpaired = all - 2 * kept.len();
+    if kept.len() < MIN_PAIRS || unpaired * RUNS_PER_UNPAIRED > all {
         return Design::Independent;
     }
-    sides.as_mut().into_iter().for_each(|side| side.sort_by_key(time));
+    let (first, second): (BTreeSet<usize>, BTreeSet<usize>) = kept.into_iter().unzip();
+    for (side, kept) in [(baseline, first), (candidate, second)] {
+        let mut places = 0..;
+        side.digests.sort_by_key(time);
+        side.unpaired = side.digests.len() - kept.len();
+        side.digests.retain(|_| places.next().is_some_and(|place| kept.contains(&place)));
+    }
     Design::Paired
+}
+
+/// The places of the runs that form pairs, by their times in ascending order. Runs at one time have no order.
+fn in_turn(baseline: &[u64], candidate: &[u64]) -> Vec<(usize, usize)> {
+    let of_side = |side: usize, times: &[u64]| -> Vec<(u64, usize, usize)> {
+        times.iter().enumerate().map(|(at, time)| (*time, side, at)).collect()
+    };
+    let mut runs = [of_side(0, baseline), of_side(1, candidate)].concat();
+    runs.sort_unstable();
+    if runs.windows(2).any(|runs| runs[0].0 == runs[1].0) {
+        return Vec::new();
+    }
+    let mut pairs = Vec::new();
+    let mut waiting: Option<(usize, usize)> = None;
+    for (_, side, at) in runs {
+        match waiting.take() {
+            Some((0, other)) if side == 1 => pairs.push((other, at)),
+            Some((1, other)) if side == 0 => pairs.push((at, other)),
+            _ => waiting = Some((side, at)),
+        }
+    }
+    pairs
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,6 +144,8 @@ pub(crate) struct RunCount {
     pub(crate) runs: usize,
     /// Number of runs left out because their command failed.
     pub(crate) excluded: usize,
+    /// Number of runs left out because the run next to them failed or is missing, so that they are in no pair.
+    pub(crate) unpaired: usize,
     /// How long they took, in nanoseconds: the commands, or the windows without a command; `None` for snapshots.
     pub(crate) elapsed_ns: Option<Elapsed>,
     /// Number of runs in which exit records were lost.
@@ -124,7 +161,7 @@ pub(crate) struct Elapsed {
 }
 
 impl RunCount {
-    fn new(digests: &[Digest], excluded: usize) -> Self {
+    fn new(Runs { digests, excluded, unpaired, .. }: &Runs) -> Self {
         let windows = || digests.iter().filter_map(|digest| digest.head.window.as_ref());
         let elapsed = windows().map(|window| window.command.as_ref().map_or(window.duration_ns, |ran| ran.elapsed_ns));
         let mut elapsed: Vec<u64> = elapsed.collect();
@@ -135,6 +172,28 @@ impl RunCount {
             most,
         });
         let lost = windows().filter_map(|window| window.exit_records.as_ref()).filter(|records| records.lost > 0);
-        Self { runs: digests.len(), excluded, elapsed_ns, lost_exit_records: lost.count() }
+        let (excluded, unpaired) = (*excluded, *unpaired);
+        Self { runs: digests.len(), excluded, unpaired, elapsed_ns, lost_exit_records: lost.count() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs of runs in this order: `a` of the baseline, `b` of the candidate.
+    fn pairs(order: &str) -> Vec<(usize, usize)> {
+        let times =
+            |side| order.char_indices().filter(|(_, run)| *run == side).map(|(at, _)| at as u64).collect::<Vec<_>>();
+        in_turn(&times('a'), &times('b'))
+    }
+
+    #[test]
+    fn pairs_that_are_whole_stay_pairs_whatever_else_failed() {
+        assert_eq!(pairs("abbaab"), [(0, 0), (1, 1), (2, 2)]);
+        assert_eq!(pairs("abb_abba"), [(0, 0), (1, 1), (2, 3)], "one run of the candidate has no partner");
+        assert_eq!(pairs("abbaa"), [(0, 0), (1, 1)], "interrupted");
+        assert_eq!(pairs("aaabbb"), [(2, 0)]);
+        assert_eq!(in_turn(&[0, 5], &[0, 6]), [], "at one time");
     }
 }

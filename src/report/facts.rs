@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::fact_line::{Fact, FactLine};
 use super::scale::{cell_text, percent_text, spaced};
-use super::verdict::{interval_text, verdict_text};
+use super::verdict::{interval_json, interval_text, verdict_text};
 use super::window;
 use crate::compare::{Difference, ELAPSED, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold};
 use crate::diagnose::{Warning, counted};
 use crate::model::{Section, Unit};
-use crate::statistics::{Design, Estimate, Interval, MIN_RUNS, Verdict};
+use crate::statistics::{Design, MIN_RUNS, Verdict};
 
 pub(super) fn facts(report: &Report) -> Vec<Fact> {
     if !report.is_comparison() {
@@ -91,8 +91,7 @@ fn elapsed(row: &Row) -> Fact {
     let [baseline, candidate] = [row.values.baseline.as_ref(), row.values.of_candidate()];
     let mut data = json!({"baseline": baseline, "candidate": candidate});
     if let Some(runs) = &row.runs {
-        let ends = |Estimate { interval: Interval { low, high }, .. }| json!({"low": low, "high": high});
-        data["interval"] = json!(runs.estimate.map(ends));
+        data["interval"] = json!(runs.estimate.map(|estimate| interval_json(estimate.interval)));
         data["verdict"] = json!(runs.verdict.map(Verdict::name));
     }
     let [baseline, candidate] = [baseline, candidate].map(|cell| cell_text(cell, row.unit));

@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::escape::escaped;
 use super::scale::{cell_text, delta_text, signed};
-use super::verdict::{change_text, range_text, runs_text};
+use super::verdict::{change_text, interval_json, range_text, runs_text};
 use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
 use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
@@ -70,7 +70,9 @@ fn line(result: &GateResult) -> String {
     }
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
     let needed = result.runs_needed.filter(|_| result.outcome == GateOutcome::Unclear);
-    let needed = needed.map(|runs| format!("; {} runs per side would decide", runs_text(runs))).unwrap_or_default();
+    let needed = needed
+        .map(|runs| format!("; {} runs per side would decide in 4 of 5 cases", runs_text(runs)))
+        .unwrap_or_default();
     format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}")
 }
 
@@ -166,7 +168,7 @@ impl Serialize for GateJson<'_> {
         map.serialize_entry("partial", &result.partial)?;
         map.serialize_entry("measure", measure)?;
         map.serialize_entry("change", &result.change.map(|change| change.amount))?;
-        map.serialize_entry("interval", &interval.map(|Interval { low, high }| [low, high]))?;
+        map.serialize_entry("interval", &interval.map(interval_json))?;
         map.serialize_entry("p", &result.p)?;
         map.serialize_entry("runs_needed", &result.runs_needed)?;
         map.serialize_entry("outcome", result.outcome.name())?;

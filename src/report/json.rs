@@ -12,10 +12,11 @@ use super::escape::steers;
 use super::facts::facts;
 use super::gates::GateJson;
 use super::selection::{Selection, ShownSection};
+use super::verdict::interval_json;
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::Section;
-use crate::statistics::{Interval, Verdict};
+use crate::statistics::Verdict;
 
 /// Writes a report as JSON. Errors are those of `out`.
 pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
@@ -126,8 +127,7 @@ fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Erro
         return Ok(());
     }
     map.serialize_entry("ratio", &runs.estimate.map(|estimate| estimate.change))?;
-    let ends = |Interval { low, high }| BTreeMap::from([("low", low), ("high", high)]);
-    map.serialize_entry("interval", &runs.estimate.map(|estimate| ends(estimate.interval)))?;
+    map.serialize_entry("interval", &runs.estimate.map(|estimate| interval_json(estimate.interval)))?;
     map.serialize_entry("verdict", &runs.verdict.map(Verdict::name))?;
     map.serialize_entry("runs_needed", &runs.needed)
 }

@@ -1,5 +1,7 @@
 //! What several runs say, as text.
 
+use serde_json::{Value, json};
+
 use super::scale::percent_text;
 use crate::compare::{Headline, Row, RowRuns, RunsNeeded, word};
 use crate::model::Direction;
@@ -13,13 +15,17 @@ pub(super) fn interval_text(runs: Option<&RowRuns>) -> String {
     range_text([low, high].map(change_text))
 }
 
+pub(super) fn interval_json(Interval { low, high }: Interval) -> Value {
+    json!({"low": low, "high": high})
+}
+
 /// Both ends of an interval; a unit that both have is only at the end.
 pub(super) fn range_text([low, high]: [String; 2]) -> String {
     let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
     format!("{low}..{high}")
 }
 
-/// The verdict: `worse`, `more`, or `unclear: ±31%; about 60 runs for ±5%`; empty if there is none.
+/// The verdict: `worse`, `more`, or `unclear: ±31%; about 60 runs would decide`; empty if there is none.
 pub(super) fn verdict_text(row: &Row) -> String {
     let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
         return String::new();
@@ -27,8 +33,7 @@ pub(super) fn verdict_text(row: &Row) -> String {
     if verdict != Verdict::Unclear {
         return word(verdict, row.direction()).to_owned();
     }
-    let needed =
-        |RunsNeeded { runs, half_width, .. }| format!("; {} runs for {}", runs_text(runs), half_width_text(half_width));
+    let needed = |RunsNeeded { runs, .. }| format!("; {} runs would decide", runs_text(runs));
     match half_width(runs) {
         Some(half_width) => {
             format!("unclear: {}{}", half_width_text(half_width), runs.needed.map(needed).unwrap_or_default())

@@ -39,6 +39,9 @@ pub(super) fn lines_of_runs(
     if runs.excluded > 0 {
         let _ = write!(text, "; {} excluded because the command failed", counted(runs.excluded, "run"));
     }
+    if runs.unpaired > 0 {
+        let _ = write!(text, "; {} left out without a run of the other side next to it", counted(runs.unpaired, "run"));
+    }
     let command = window.and_then(|window| window.info.command.as_ref());
     let command = command.filter(|command| !command.arguments.is_empty());
     let lost = (runs.lost_exit_records > 0).then(|| {

@@ -1,6 +1,7 @@
 //! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
 
-use super::design::{Design, Sample, Scale, median};
+use super::TAIL;
+use super::design::{Design, MIN_RUNS, Sample, Scale, median};
 
 /// What a gate forbids: changes on one side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,19 @@ pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, 
     Some(design.at_most(within, (baseline.values.len(), candidate.values.len())))
 }
 
+impl Design {
+    /// Whether so many runs can decide so many gates, corrected for their number: if not, none of them can fail.
+    pub(crate) fn can_decide(self, gates: usize, sizes: (usize, usize)) -> bool {
+        self.at_most(0, sizes) * gates as f64 <= TAIL
+    }
+}
+
+/// The fewest runs per side that can decide so many gates.
+pub fn fewest_runs(gates: usize) -> usize {
+    let can_decide = |runs: &usize| Design::Independent.can_decide(gates, (*runs, *runs));
+    (MIN_RUNS..usize::MAX).find(can_decide).unwrap_or(usize::MAX)
+}
+
 /// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
 /// most α rejects any true hypothesis with a probability of at most α.
 pub fn holm(p: &[f64]) -> Vec<f64> {
@@ -85,6 +99,12 @@ mod tests {
         assert_eq!(of(below(Ratio, 0.9)), 1.0);
         assert_eq!(probability(Independent, exact(&high), exact(&low), below(Difference, -5.0)), Some(1.0 / 70.0));
         assert_eq!(probability(Independent, exact(&low[1..]), exact(&high), above(Ratio, 1.0)), None);
+    }
+
+    #[test]
+    fn few_runs_decide_few_gates() {
+        assert_eq!([1, 2, 6, 7, 23, 24].map(fewest_runs), [4, 5, 5, 6, 6, 7]);
+        assert!(Design::Paired.can_decide(1, (6, 6)) && !Design::Paired.can_decide(2, (6, 6)));
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Design {
 
 /// The normal distribution, by formula 26.2.17 of Abramowitz and Stegun, Handbook of Mathematical Functions: off by
 /// less than 7.5e-8.
-fn normal_below(z: f64) -> f64 {
+pub(super) fn normal_below(z: f64) -> f64 {
     const COEFFICIENTS: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
     let polynomial = COEFFICIENTS.iter().rev().fold(0.0, |sum, coefficient| (sum + coefficient) * t);

@@ -88,19 +88,6 @@ impl Verdict {
     }
 }
 
-/// Most runs that are a useful answer.
-const MOST_RUNS: f64 = 1e6;
-
-/// About how many runs a side an interval of ±`wanted_half_width` (relative, such as 0.05) needs, if runs vary as those
-/// of this interval: its width on a logarithmic scale falls with the square root of the number of runs. `None` if the
-/// interval has no end, nothing is wanted, or more than a million runs are needed.
-pub fn runs_needed(runs_per_side: usize, interval: Interval, wanted_half_width: f64) -> Option<usize> {
-    let times = (1.0 + interval.half_width()?).ln() / (1.0 + wanted_half_width).ln();
-    let runs = (runs_per_side as f64 * times * times).ceil();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
-    (0.0..=MOST_RUNS).contains(&runs).then_some(runs as usize)
-}
-
 #[cfg(test)]
 mod tests {
     use super::Design::{Independent, Paired};
@@ -212,14 +199,5 @@ mod tests {
         assert_eq!(verdict(0.96, 1.05), Verdict::Same);
         assert_eq!(verdict(1.04, 1.06), Verdict::Unclear);
         assert_eq!(verdict(0.0, f64::INFINITY), Verdict::Unclear);
-    }
-
-    #[test]
-    fn four_times_the_runs_halve_the_interval() {
-        let interval = |half: f64| Interval { low: 1.0 / half, high: half };
-        assert_eq!(runs_needed(10, interval(1.1), 1.1_f64.sqrt() - 1.0), Some(40));
-        assert_eq!(runs_needed(10, interval(1.31), 0.05), Some(307));
-        assert_eq!(runs_needed(10, Interval { low: 0.0, high: 1.0 }, 0.05), None);
-        assert_eq!(runs_needed(10, interval(2.0), 0.0), None);
     }
 }

@@ -259,8 +259,8 @@ fn the_steps_of_the_workflow_work_one_after_the_other() {
 
 /// Fewer runs than the guide has, to save time: enough for its gates.
 fn with_few_runs(script: &str) -> String {
-    assert!(script.contains("--runs 10"), "{script}");
-    script.replace("--runs 10", "--runs 5")
+    assert!(script.contains("--runs 20"), "{script}");
+    script.replace("--runs 20", "--runs 5")
 }
 
 #[test]

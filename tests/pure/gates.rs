@@ -138,6 +138,26 @@ fn what_cannot_be_judged_is_an_error_and_never_a_pass() {
 }
 
 #[test]
+fn an_error_does_not_hide_a_failed_gate() {
+    let (status, said) = slower().gates(&["none:run>10%", "make:run>10%"]);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("gate error: none run") && said.contains("gate failed: make run"), "{said}");
+}
+
+#[test]
+fn every_group_means_those_of_both_sides_that_matter() {
+    let small = |ms: u64| json!({"run_time_ns": ms * 1_000_000});
+    let before = [("make", run_time(5)), ("gone", run_time(1)), ("cron", small(2))];
+    let after = [("make", run_time(5)), ("new", run_time(3)), ("cron", small(20))];
+    let sides = Snapshots::new(&before, &after);
+    assert_eq!(sides.gates(&["*:run>10%"]), (Some(0), "1 gate passed\n".to_owned()));
+    let (status, said) = sides.gates(&["*:run>2s"]);
+    assert!(status == Some(3) && said.contains("gate failed: new run: 0ns → 3.00s"), "{said}");
+    let all = sides.compare(&["--min-time", "0%", "--fail-on", "*:run>10%"]);
+    assert!(text(&all.stderr).contains("gate failed: cron run: 2.00ms → 20.0ms (×10)"), "{}", text(&all.stderr));
+}
+
+#[test]
 fn a_gate_that_makes_no_sense_is_a_usage_error_before_files_are_read() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     for (gate, why) in [
@@ -165,7 +185,7 @@ fn a_closed_pipe_does_not_hide_a_failed_gate() {
         shell.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code()
     };
     assert_eq!(shell("> >(exec true)"), Some(3));
-    assert_eq!(shell(">&-"), Some(3));
+    assert_eq!(shell(">&-"), Some(1), "the report was not written");
     assert_eq!(shell("2>&-"), Some(3));
 }
 

@@ -111,10 +111,25 @@ fn runs_that_were_recorded_in_turn_are_compared_in_pairs() {
         (&report["design"], &row(&report, "make", "run_time_ns")["verdict"]),
         (&json!("paired"), &json!("more"))
     );
-    // One run after the others, and there are no pairs.
-    let mut late = window(0, &[("make", ran(slowed(0)))]);
-    late["captured_at_unix_ns"] = json!(1_000_000);
-    lab.write("a", 10, &late);
+    // A run that failed leaves its partner out, and the pairs that are whole.
+    let mut failed = window(1, &[("make", ran(slowed(3)))]);
+    failed["captured_at_unix_ns"] = json!(3_001);
+    (8..11).for_each(|pair| {
+        run("a", pair, pair % 2, slowed(pair));
+        run("b", pair, 1 - pair % 2, slowed(pair) * 107 / 100);
+    });
+    lab.write("a", 10 - 3, &failed);
+    let report = lab.json(&["a", "b"]);
+    let counts = |side: &str| ["runs", "excluded", "unpaired"].map(|key| report[side][key].as_u64().unwrap());
+    assert_eq!((counts("baseline"), counts("candidate")), ([10, 1, 0], [10, 0, 1]));
+    let verdict = &row(&report, "make", "run_time_ns")["verdict"];
+    assert_eq!((&report["design"], verdict), (&json!("paired"), &json!("more")));
+    let page = text(&lab.compare(&["a", "b"]).stdout);
+    assert!(page.contains("1 run left out without a run of the other side next to it"), "{page}");
+    // Runs one after the other have no pairs.
+    for pair in 0..11 {
+        run("b", pair, 100_000, slowed(pair) * 107 / 100);
+    }
     let report = lab.json(&["a", "b"]);
     let verdict = &row(&report, "make", "run_time_ns")["verdict"];
     assert_eq!((&report["design"], verdict), (&json!("independent"), &json!("unclear")));
@@ -157,7 +172,7 @@ fn an_unclear_row_says_how_many_runs_would_decide() {
     assert_eq!(run_time["verdict"], "unclear");
     assert!(run_time["runs_needed"]["runs"].as_u64().unwrap() > 100, "{run_time}");
     let page = text(&lab.compare(&["base", "cand", "--long"]).stdout);
-    assert!(page.contains("  unclear: ±") && page.contains(" runs for ±5%"), "{page}");
+    assert!(page.contains("  unclear: ±") && page.contains(" runs would decide"), "{page}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What the statistics of several runs promise: symmetry and invariance for any values, and coverage, false alarms
 //! and power for values as measured on shared machines.
 
-use ctprof::statistics::{Beyond, Bound, Design, Estimate, Interval, MIN_PAIRS, Sample, Scale, Verdict, probability};
+use ctprof::statistics::{
+    Beyond, Bound, Design, Estimate, Interval, MIN_PAIRS, Margin, Sample, Scale, Verdict, fewest_runs, holm,
+    least_found, probability, runs_needed,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -276,4 +279,79 @@ fn more_runs_narrow_the_interval_on_average() {
     };
     let widths = [5, 8, 12, 20, 40].map(width);
     assert!(widths.is_sorted_by(|fewer, more| fewer > more), "{widths:?}");
+}
+
+/// The share of 1,000 comparisons of runs in turn in which all of several gates `>5%` fail, as they are judged: in pairs, or
+/// where those are too few for so many gates, without them.
+fn gates_fail(runs: usize, gates: usize, factor: f64, noise: f64) -> f64 {
+    let mut random = Random(7);
+    let bound = Bound { scale: Scale::Ratio, beyond: Beyond::Above, limit: 1.05 };
+    let is_paired = runs >= MIN_PAIRS && 0.5_f64.powi(i32::try_from(runs).unwrap()) * gates as f64 <= 0.025;
+    let design = if is_paired { Design::Paired } else { Design::Independent };
+    let mut failed = 0_u32;
+    for _ in 0..1000 {
+        let mut side = |factor: f64| (0..runs).map(|_| random.log_normal(noise) * factor).collect::<Vec<_>>();
+        let (baseline, candidate) = (side(1.0), side(factor));
+        let p = probability(design, sample(&baseline, 0.0), sample(&candidate, 0.0), bound).unwrap();
+        // All gates are on the same change: the last one is not corrected, the first one is for all of them.
+        failed += u32::from(holm(&vec![p; gates])[0] <= 0.025);
+    }
+    f64::from(failed) / 10.0
+}
+
+/// The table of docs/noise.md.
+fn power_table() -> String {
+    let mut table = "| runs vary by | runs per side | no change | +5% | +10% | +20% | +50% |\n|---:|---:|---:|---:|---:|---:|---:|\n".to_owned();
+    for noise in [0.03, 0.07] {
+        for runs in [5, 6, 10, 20] {
+            let cell = |factor: f64| {
+                [1, 2, 5].map(|gates| format!("{:.0}", gates_fail(runs, gates, factor, noise))).join(" / ")
+            };
+            let cells = [1.0, 1.05, 1.1, 1.2, 1.5].map(cell).join(" | ");
+            table += &format!("| {:.0}% | {runs} | {cells} |\n", noise * 100.0);
+        }
+    }
+    table
+}
+
+#[test]
+fn the_power_of_gates_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/noise.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let heading = "| runs vary by |";
+    let start = page.find(heading).unwrap();
+    let end = start + page[start..].find("\n\n").unwrap() + 1;
+    let expected = [&page[..start], &power_table(), &page[end..]].concat();
+    if std::env::var_os("UPDATE_NOISE").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    }
+    assert!(page == expected, "run: UPDATE_NOISE=1 cargo test --test pure power");
+}
+
+#[test]
+fn a_clear_rise_fails_every_gate_from_the_fewest_runs_on() {
+    for gates in [1, 2, 5, 20] {
+        assert!(gates_fail(fewest_runs(gates), gates, 2.86, 0.07) > 95.0, "{gates}");
+    }
+}
+
+#[test]
+fn so_many_runs_find_what_is_said_before_they_are_made() {
+    for runs in [5, 6, 10, 20] {
+        let found = gates_fail(runs, 1, 1.0 + least_found(runs, 1, 0.05, 0.05), 0.05);
+        assert!((60.0..90.0).contains(&found), "{runs}: {found}");
+    }
+}
+
+#[test]
+fn the_runs_that_are_said_to_decide_do_so_in_4_of_5_cases() {
+    for (factor, margin, wanted) in
+        [(1.1, Margin::One((1.1_f64 / 1.05).ln()), Verdict::More), (1.0, Margin::Two(0.04879, 0.04879), Verdict::Same)]
+    {
+        // The half width of ten runs that vary by 7 %.
+        let runs = runs_needed(10, 1.96 * 0.07 * (2.0 / 10.0_f64).sqrt(), margin, 1).unwrap();
+        let is_it = |estimate| Verdict::new(estimate, THRESHOLD) == wanted;
+        let decided = share((runs, runs), factor, 0.0, |random| random.log_normal(0.07), is_it);
+        assert!((0.72..0.88).contains(&decided), "{runs} runs: {decided}");
+    }
 }
