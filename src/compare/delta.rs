@@ -96,12 +96,16 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
     }
 }
 
+/// Quotients that differ by this share of them differ by how they were rounded.
+const ROUNDING: f64 = 1e-12;
+
 impl Delta {
     /// The difference between two values of one kind; `None` if their kinds differ.
     pub(super) fn between(baseline: &Cell, candidate: &Cell) -> Option<Self> {
         Some(match (baseline, candidate) {
             (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
             (Cell::Signed(a), Cell::Signed(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
+            (Cell::Ratio(a), Cell::Ratio(b)) if (b - a).abs() <= ROUNDING * a.abs().max(b.abs()) => Self::Points(0.0),
             (Cell::Ratio(a), Cell::Ratio(b)) => Self::Points(b - a),
             (Cell::Range { min: a, max: b }, Cell::Range { min: c, max: d }) => {
                 Self::Range { min: c.saturating_sub(*a), max: d.saturating_sub(*b) }
@@ -170,6 +174,13 @@ mod tests {
 
     fn mode(value: &str, count: u64) -> Cell {
         Cell::Mode { value: value.to_owned(), count, total: 9 }
+    }
+
+    #[test]
+    fn quotients_that_differ_by_their_rounding_are_equal() {
+        let of = |a, b| Delta::between(&Cell::Ratio(a), &Cell::Ratio(b)).unwrap();
+        assert!(of(0.1 + 0.2, 0.3).is_zero() && of(0.0, 0.0).is_zero() && !of(0.0, 1e-14).is_zero());
+        assert_eq!(of(0.25, 0.5), Delta::Points(0.25));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::overview::{OVERVIEW, OverviewColumn};
 use super::quantity::Quantity;
-use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, record_rows};
+use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
 /// the host or of sched_ext.
@@ -101,7 +101,10 @@ fn row_name(row: &RecordRow, name: &str) -> Option<String> {
     let key = |file: &str| name.strip_prefix(file).filter(|key| !key.is_empty());
     let front = |pattern: &str| pattern.trim_end_matches('*').to_owned();
     match row.section {
-        Section::MemoryStat => key("memory.stat.").filter(|key| key.starts_with(&front(&row.name))).map(str::to_owned),
+        Section::MemoryStat => {
+            let is_it = |key: &&str| key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key).starts_with(&front(&row.name));
+            key("memory.stat.").filter(is_it).map(str::to_owned)
+        }
         Section::MemoryEvents => key("memory.events.").map(str::to_owned),
         Section::IoStat => {
             let (device, field) = name.split_once(' ')?;
@@ -136,6 +139,13 @@ mod tests {
         assert_eq!(section("8:0 rbytes"), Section::IoStat);
         assert_eq!(section("memory.full.total_usec"), Section::Pressure);
         assert_eq!(section("nr_rejected"), Section::SchedExt);
+    }
+
+    #[test]
+    fn values_of_cgroups_of_version_1_have_the_units_of_version_2() {
+        let measure = |name: &str| GateMetric::named(name).unwrap().measure;
+        assert_eq!(measure("memory.stat.total_pgfault"), Measure::Count);
+        assert_eq!(measure("memory.stat.total_cache"), Measure::Bytes);
     }
 
     #[test]

@@ -31,6 +31,8 @@ struct MeasurementRuns {
     measured: Measurement,
     /// Numbers by run; NaN where there is none.
     numbers: Box<[f64]>,
+    /// The runs in which it was counted in a unit, though in others it is exact.
+    coarse: Vec<usize>,
     /// The first value that is not a number, and all of later runs.
     others: Vec<(usize, Cell)>,
 }
@@ -115,8 +117,10 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
 impl MeasurementRuns {
     fn new(run: usize, runs: usize, mut measured: Measurement) -> Self {
         let cell = measured.cell.take();
-        let mut new = Self { measured, numbers: vec![f64::NAN; runs].into_boxed_slice(), others: Vec::new() };
-        new.add_cell(run, cell);
+        let mut new =
+            Self { measured, numbers: vec![f64::NAN; runs].into_boxed_slice(), coarse: Vec::new(), others: Vec::new() };
+        let quantum = new.measured.quantum;
+        new.add_cell(run, cell, quantum);
         new
     }
 
@@ -124,11 +128,12 @@ impl MeasurementRuns {
         self.measured.covered = self.measured.covered.min(measured.covered);
         self.measured.partial |= measured.partial;
         self.measured.quantum = self.measured.quantum.max(measured.quantum);
-        self.add_cell(run, measured.cell);
+        self.add_cell(run, measured.cell, measured.quantum);
     }
 
-    fn add_cell(&mut self, run: usize, cell: Option<Cell>) {
+    fn add_cell(&mut self, run: usize, cell: Option<Cell>, quantum: f64) {
         let Some(cell) = cell else { return };
+        self.coarse.extend((quantum > 0.0).then_some(run));
         match plain_number(&cell) {
             Some(number) if self.others.is_empty() => {
                 self.numbers[run] = number;
@@ -140,8 +145,14 @@ impl MeasurementRuns {
 
     /// The median. A value that more than half of the runs lack has none.
     fn merged(self, runs: usize, without: &[usize], known: &KnownValues) -> Measurement {
-        let Self { mut measured, mut numbers, mut others } = self;
+        let Self { mut measured, mut numbers, coarse, mut others } = self;
         let kind = measured.cell.take();
+        let exact = numbers.iter().filter(|number| !number.is_nan()).count().saturating_sub(coarse.len());
+        // A few runs that count in ticks say less than the others, and would blur all.
+        if !coarse.is_empty() && are_half(exact, runs) {
+            coarse.into_iter().for_each(|run| numbers[run] = f64::NAN);
+            measured.quantum = 0.0;
+        }
         if others.is_empty() {
             for &run in without {
                 numbers[run] = known.without_group(run, &measured.name, measured.is_total);
@@ -244,6 +255,22 @@ mod tests {
         let section = merged(vec![run(1, Some(1), None), run(1, Some(1), None), run(1, Some(1), Some(8))]);
         assert_eq!(section[&vec!["app".to_owned()]].measurements[1].cell, None, "most runs do not know it");
         assert!(merged(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_few_runs_that_count_in_ticks_do_not_blur_the_exact_ones() {
+        let ticks = |time, quantum| {
+            let mut run = run(1, Some(time), None);
+            run.get_mut(&vec!["app".to_owned()]).unwrap().measurements[0].quantum = quantum;
+            run
+        };
+        let app = |runs: [f64; 4]| {
+            let section = merged(runs.map(|quantum| ticks(7, quantum)).to_vec());
+            let run_time = &section[&vec!["app".to_owned()]].measurements[0];
+            (run_time.quantum, run_time.runs.as_ref().unwrap().iter().filter(|number| !number.is_nan()).count())
+        };
+        assert_eq!(app([10.0, 0.0, 0.0, 0.0]), (0.0, 3));
+        assert_eq!(app([10.0, 10.0, 10.0, 0.0]), (10.0, 4), "then it is the exact one that says little");
     }
 
     #[test]

@@ -176,7 +176,7 @@ pub(crate) static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
     &[("max", v1("memory", "memory.failcnt")), ("oom_kill", v1("memory", "memory.oom_control").key("oom_kill"))];
 
 /// Version 1 puts this before keys of `memory.stat` whose values include descendants.
-const WITH_DESCENDANTS: &str = "total_";
+pub(crate) const WITH_DESCENDANTS: &str = "total_";
 
 impl CgroupStats {
     /// The values that are shown in `section`, in the order of the tables.

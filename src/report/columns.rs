@@ -150,7 +150,6 @@ fn cell_digits(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Number(number) => Some(number.to_string()),
         Cell::Signed(number) => Some(number.to_string()),
-        Cell::Range { min, max } if min == max => Some(min.to_string()),
         Cell::Ratio(ratio) => Some(decimals(*ratio)),
         _ => None,
     }
@@ -160,7 +159,6 @@ fn delta_digits(delta: &Delta) -> Option<String> {
     match delta {
         Delta::Number(number) => Some(number.to_string()),
         Delta::Points(points) => Some(decimals(*points)),
-        Delta::Range { min, max } if min == max => Some(min.to_string()),
         _ => None,
     }
 }
