@@ -10,6 +10,7 @@ mod source;
 mod target;
 
 pub use self::error::{SnapshotRefusal, StoreError};
+pub use self::limit::MemoryBudget;
 #[cfg(feature = "parquet")]
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]

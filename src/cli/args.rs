@@ -385,6 +385,8 @@ impl ViewArgs {
             threshold: Threshold::default(),
             min_time: 0.0,
             has_tree: self.format.is_interactive(),
+            // Rows are made when the files have been read.
+            max_bytes: usize::try_from(self.limits.max_snapshot_bytes).ok().map(|bytes| bytes.saturating_mul(2)),
         }
     }
 

@@ -12,39 +12,24 @@ use super::ab_series::{BASELINE, CANDIDATE};
 use super::args::{Args, Messages, ViewArgs, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
-use crate::model::{SnapshotHead, ThreadState, Threads};
 use crate::process::Progress;
 use crate::report::escaped;
-use crate::store::{ENDINGS, StoreError, Stored, is_snapshot_name};
+use crate::store::{ENDINGS, MemoryBudget, StoreError, Stored, is_snapshot_name};
 use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct DigestReader {
     options: CompareOptions,
     limit: u64,
+    memory: Arc<MemoryBudget>,
     progress: Arc<Progress>,
     _watch: Option<Watch>,
-}
-
-/// A file, open or read.
-enum Opened {
-    /// With what precedes its threads.
-    Streamed(Box<SnapshotHead>, Stored),
-    /// ctprof did not write it: it is in memory.
-    Whole(Box<SnapshotHead>, Vec<ThreadState>),
-}
-
-impl Opened {
-    fn head(&self) -> &SnapshotHead {
-        let (Self::Streamed(head, _) | Self::Whole(head, _)) = self;
-        head
-    }
 }
 
 /// The captures of a side: a file, or the files of a directory, of which the first is open.
 struct SideFiles<'p> {
     path: &'p Path,
-    first: Opened,
+    first: Stored,
     /// All files of a directory; `None` for a file.
     files: Option<Vec<PathBuf>>,
 }
@@ -53,7 +38,8 @@ impl DigestReader {
     pub(super) fn new(options: CompareOptions, view: &ViewArgs, messages: Messages) -> Self {
         let progress = Arc::new(Progress::default());
         let watch = progress::watch(&progress, messages);
-        Self { options, limit: view.limits.max_snapshot_bytes, progress, _watch: watch }
+        let limit = view.limits.max_snapshot_bytes;
+        Self { options, limit, memory: Arc::new(MemoryBudget::new(limit)), progress, _watch: watch }
     }
 
     /// The options that suit what was read.
@@ -77,11 +63,11 @@ impl DigestReader {
     pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {
         refuse_two_stdins(earlier, later)?;
         let path = later;
-        let (earlier, later) = (self.open(earlier)?, self.open(later)?);
-        let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join = window::join(&earlier, threads, later.head(), &self.totals(), JoinedValues::Increases)
+        let (earlier, mut later) = (self.open(earlier)?, self.open(later)?);
+        let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
+        let join = window::join(&earlier, threads, later.head()?, &self.totals(), JoinedValues::Increases)
             .map_err(usage_error)?;
-        let (mut later, join) = self.load(later, &join)?;
+        let (mut later, join) = later.load_into(&join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
         self.in_scope(Digest::new(later, threads), path)
@@ -90,8 +76,8 @@ impl DigestReader {
     /// Both sides of a comparison, each of which is a file or a directory of runs.
     pub(super) fn sides(&mut self, baseline: &Path, candidate: &Path) -> Result<Sides<Runs>> {
         refuse_two_stdins(baseline, candidate)?;
-        let (before, after) = (self.side(baseline)?, self.side(candidate)?);
-        let heads = [before.first.head(), after.first.head()].into_iter();
+        let (mut before, mut after) = (self.side(baseline)?, self.side(candidate)?);
+        let heads = [before.first.head()?, after.first.head()?].into_iter();
         self.options = self.options.clone().for_captures(heads);
         if before.files.is_none() && after.files.is_none() {
             return Ok(self.two((baseline, before.first), (candidate, after.first))?.map(Runs::from));
@@ -103,9 +89,9 @@ impl DigestReader {
 
     /// One side: a file, or a directory of runs.
     pub(super) fn runs(&mut self, path: &Path) -> Result<Runs> {
-        let side = self.side(path)?;
+        let mut side = self.side(path)?;
         if side.files.is_some() {
-            self.options = self.options.clone().for_captures([side.first.head()].into_iter());
+            self.options = self.options.clone().for_captures([side.first.head()?].into_iter());
         }
         self.runs_of(side)
     }
@@ -122,8 +108,8 @@ impl DigestReader {
         let mut runs = Runs::default();
         let mut first = Some(first);
         for file in &files {
-            let opened = first.take().map_or_else(|| self.open(file), Ok)?;
-            like(&files[0], runs.is_of_windows(), file, Some(opened.head().window.is_some()))?;
+            let mut opened = first.take().map_or_else(|| self.open(file), Ok)?;
+            like(&files[0], runs.is_of_windows(), file, Some(opened.head()?.window.is_some()))?;
             let digest = self.digest(opened)?;
             runs.add(self.in_scope(digest, file)?);
         }
@@ -131,8 +117,12 @@ impl DigestReader {
     }
 
     /// Two captures. Of two snapshots of one boot, the later one has what happened in between.
-    fn two(&self, (baseline, earlier): (&Path, Opened), (candidate, later): (&Path, Opened)) -> Result<Sides<Digest>> {
-        let (a, b) = (earlier.head(), later.head());
+    fn two(
+        &self,
+        (baseline, mut earlier): (&Path, Stored),
+        (candidate, mut later): (&Path, Stored),
+    ) -> Result<Sides<Digest>> {
+        let (a, b) = (earlier.head()?, later.head()?);
         like(baseline, Some(a.window.is_some()), candidate, Some(b.window.is_some()))?;
         // The wall clock can be set back in between, so that it does not say which one is later.
         let are_two = a.captured_at_unix_ns != b.captured_at_unix_ns;
@@ -144,40 +134,22 @@ impl DigestReader {
         Ok(Sides::two(self.in_scope(a?, baseline)?, self.in_scope(b?, candidate)?))
     }
 
-    fn like_for_like(&self, earlier: Opened, later: Opened) -> Result<(Digest, Digest)> {
-        let (earlier, threads) = self.load(earlier, &PackedThreads::default())?;
-        let join =
-            window::join(&earlier, threads, later.head(), &self.totals(), JoinedValues::Totals).map_err(usage_error)?;
-        let (later, join): (_, Join<ThreadTotals>) = self.load(later, &join)?;
+    fn like_for_like(&self, earlier: Stored, mut later: Stored) -> Result<(Digest, Digest)> {
+        let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
+        let join = window::join(&earlier, threads, later.head()?, &self.totals(), JoinedValues::Totals)
+            .map_err(usage_error)?;
+        let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
         Ok((Digest::new(earlier, before), candidate))
     }
 
-    fn open(&self, path: &Path) -> Result<Opened, StoreError> {
-        let mut stored = Stored::open(path, self.limit)?;
-        match stored.head() {
-            Some(head) => Ok(Opened::Streamed(Box::new(head), stored)),
-            None => {
-                let (head, threads) = stored.load_into(&Vec::new(), &self.progress)?;
-                Ok(Opened::Whole(Box::new(head), threads))
-            }
-        }
+    fn open(&self, path: &Path) -> Result<Stored, StoreError> {
+        Stored::open(path, self.limit, &self.progress).map(|stored| stored.within(&self.memory))
     }
 
-    fn load<T: Threads>(&self, opened: Opened, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
-        match opened {
-            Opened::Streamed(_, stored) => stored.load_into(empty, &self.progress),
-            Opened::Whole(head, all) => {
-                let mut threads = empty.another();
-                all.into_iter().for_each(|thread| threads.add(thread));
-                Ok((*head, threads))
-            }
-        }
-    }
-
-    fn digest(&self, opened: Opened) -> Result<Digest, StoreError> {
-        let (head, threads) = self.load(opened, &self.totals())?;
+    fn digest(&self, stored: Stored) -> Result<Digest, StoreError> {
+        let (head, threads) = stored.load_into(&self.totals())?;
         Ok(Digest::new(head, threads))
     }
 

@@ -83,6 +83,7 @@ const FEWEST_GROUPS: usize = 8;
 
 /// Writes a report in the selected format.
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
+    report.too_large.map_or(Ok(()), Err)?;
     let selection = selection(view, stream);
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
     let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);

@@ -24,7 +24,8 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let entry = |(name, unit, value): CaptureFact| Some(Measurement::whole(name, unit, Cell::Number(value?), 1));
     let mut measurements: Vec<_> = facts.into_iter().filter_map(entry).collect();
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
-    measurements.extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.clone()), 1)));
+    measurements
+        .extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
     measurements.sort_by(|a, b| a.name.cmp(&b.name));
     let group = SideGroup { population: Population::of(1), measurements, ..SideGroup::default() };
     SideSection::from([(vec!["capture".to_owned()], group)])

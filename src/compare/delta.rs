@@ -91,7 +91,7 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
         Cell::Signed(number) => Some(*number as f64),
         Cell::Ratio(ratio) => Some(*ratio),
         Cell::Range { max, .. } => Some(*max as f64),
-        Cell::Cpus { most, .. } => Some(*most as f64),
+        Cell::Cpus(sizes) => Some(sizes.most as f64),
         _ => None,
     }
 }
@@ -110,13 +110,14 @@ impl Delta {
             (Cell::Range { min: a, max: b }, Cell::Range { min: c, max: d }) => {
                 Self::Range { min: c.saturating_sub(*a), max: d.saturating_sub(*b) }
             }
-            (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) if from == to => Self::Same,
-            (Cell::Mode { value: from, .. }, Cell::Mode { value: to, .. }) => {
-                Self::Changed { from: Cell::Word(from.clone()), to: Cell::Word(to.clone()) }
+            (Cell::Mode(from), Cell::Mode(to)) if from.value == to.value => Self::Same,
+            (Cell::Mode(from), Cell::Mode(to)) => {
+                Self::Changed { from: Cell::Word((*from.value).into()), to: Cell::Word((*to.value).into()) }
             }
-            (Cell::Cpus { fewest: a, most: b, cpus: s }, Cell::Cpus { fewest: c, most: d, cpus: t }) => {
-                let (fewest, most) = (i128::from(*c) - i128::from(*a), i128::from(*d) - i128::from(*b));
-                Self::Cpus { fewest, most, changed: fewest == 0 && most == 0 && s != t }
+            (Cell::Cpus(from), Cell::Cpus(to)) => {
+                let fewest = i128::from(to.fewest) - i128::from(from.fewest);
+                let most = i128::from(to.most) - i128::from(from.most);
+                Self::Cpus { fewest, most, changed: fewest == 0 && most == 0 && from.cpus != to.cpus }
             }
             (Cell::Word(from), Cell::Word(to)) if from == to => Self::Same,
             (Cell::Word(_), Cell::Number(_)) | (Cell::Number(_) | Cell::Word(_), Cell::Word(_)) => {
@@ -167,13 +168,14 @@ pub(super) fn percent(unit: Unit, baseline: &Cell, delta: &Delta) -> Option<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{CpuSetSizes, MostFrequent};
 
     fn cpus(fewest: u64, most: u64, cpus: Option<&[u32]>) -> Cell {
-        Cell::Cpus { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }
+        Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }))
     }
 
     fn mode(value: &str, count: u64) -> Cell {
-        Cell::Mode { value: value.to_owned(), count, total: 9 }
+        Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count, total: 9 }))
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
             assert_eq!(number(&b).zip(number(&a)).map(|(b, a)| b - a), Some(difference), "{a:?}");
             assert!(Delta::between(&a, &a).unwrap().is_zero() && Delta::between(&b, &b).unwrap().is_zero(), "{a:?}");
         }
-        let word = |word: &str| Cell::Word(word.to_owned());
+        let word = |word: &str| Cell::Word(word.into());
         assert_eq!((number(&word("max")), number(&mode("S", 1))), (None, None));
         assert_eq!(Delta::between(&word("max"), &word("max")), Some(Delta::Same));
         for (from, to) in [(word("max"), word("low")), (word("max"), Cell::Number(5)), (Cell::Number(5), word("max"))] {

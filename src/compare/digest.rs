@@ -2,7 +2,7 @@
 //! names, not with threads.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
 
 use rayon::prelude::*;
 
@@ -37,11 +37,13 @@ impl Digest {
 
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
     pub fn narrowed(&self, axis: GroupBy) -> Self {
-        let ThreadTotals { group_by: _, names, scope, command, census, by_names, tasks: _, memory } = &self.threads;
+        let ThreadTotals { group_by: _, names, scope, command, census, by_names, tasks: _, memory, memory_bytes } =
+            &self.threads;
         let mut threads = ThreadTotals {
             command: command.clone(),
             census: census.clone(),
             memory: memory.clone(),
+            memory_bytes: *memory_bytes,
             ..ThreadTotals::empty(axis, *names, *scope)
         };
         for (ThreadNames { process, thread, cgroup }, members) in by_names {
@@ -109,6 +111,8 @@ pub struct ThreadTotals {
     pub(super) tasks: HashSet<ThreadNames>,
     /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
     pub(super) memory: BTreeMap<String, Memory>,
+    /// Bytes that these take.
+    memory_bytes: usize,
 }
 
 impl Threads for ThreadTotals {
@@ -121,7 +125,7 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, memory } = later;
+        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, memory, memory_bytes } = later;
         self.command.merge(&command);
         self.census.append(census);
         self.tasks.extend(tasks);
@@ -131,9 +135,23 @@ impl Threads for ThreadTotals {
                 Entry::Vacant(new) => drop(new.insert(members)),
             }
         }
+        self.memory_bytes += memory_bytes;
         for (name, more) in memory {
-            self.memory.entry(name).or_default().merge(&more);
+            match self.memory.entry(name) {
+                btree_map::Entry::Vacant(new) => drop(new.insert(more)),
+                btree_map::Entry::Occupied(mut known) => {
+                    let both = known.get().bytes() + more.bytes();
+                    known.get_mut().merge(&more);
+                    self.memory_bytes -= both - known.get().bytes();
+                }
+            }
         }
+    }
+
+    fn bytes(&self) -> usize {
+        const BYTES_PER_NAME: usize = 64;
+        let names = size_of::<ThreadNames>() + 3 * BYTES_PER_NAME;
+        self.by_names.len() * (names + GROUP_BYTES) + self.tasks.len() * names + self.memory_bytes
     }
 }
 
@@ -162,7 +180,7 @@ impl ThreadTotals {
         }
         let names = ThreadNames::seen_by(self.group_by, names);
         self.by_names.entry(names).or_default().add(thread);
-        smaps::add_leader(&mut self.memory, thread, self.names);
+        self.memory_bytes += smaps::add_leader(&mut self.memory, thread, self.names);
     }
 }
 
@@ -188,6 +206,9 @@ pub(super) struct GroupTotals {
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
 }
+
+/// About how much memory the totals of a group take, in bytes: with the words of metrics that are no numbers.
+const GROUP_BYTES: usize = size_of::<GroupTotals>() + size_of::<Totals>() + 1024;
 
 impl GroupTotals {
     fn add(&mut self, thread: &ThreadState) {

@@ -123,24 +123,25 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
     }
 }
 
-/// Sections about threads: every selected quantity of every group.
-pub(super) fn sections(
+/// The selected quantities of a section.
+pub(super) fn quantities(section: Section, options: &CompareOptions) -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(move |q| q.about().section == section && options.wants_quantity(*q))
+}
+
+/// A section about threads: every selected quantity of every group.
+pub(super) fn section(
     snapshot: &SnapshotHead,
+    section: Section,
     groups: &Groups,
     options: &CompareOptions,
-) -> BTreeMap<Section, SideSection> {
+) -> SideSection {
     let context = context(snapshot);
-    let section = |section: Section| {
-        let quantities: Vec<_> =
-            Quantity::all().filter(|q| q.about().section == section && options.wants_quantity(*q)).collect();
-        let group = |(path, grouped): (&Vec<String>, &Grouped)| {
-            let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
-            (path.clone(), side_group(snapshot, grouped, measurements.collect(), options))
-        };
-        (section, groups.iter().map(group).collect())
+    let quantities: Vec<_> = quantities(section, options).collect();
+    let group = |(path, grouped): (&Vec<String>, &Grouped)| {
+        let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
+        (path.clone(), side_group(snapshot, grouped, measurements.collect(), options))
     };
-    let of_threads = Section::ALL.iter().copied().filter(|section| section.is_of_threads());
-    of_threads.filter(|section| options.wants(*section)).map(section).collect()
+    groups.iter().map(group).collect()
 }
 
 pub(super) fn side_group(

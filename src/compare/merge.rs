@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn words_have_the_most_frequent_one_and_ranges_the_middle_one() {
-        let word = |word: &str| Cell::Word(word.to_owned());
+        let word = |word: &str| Cell::Word(word.into());
         assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
         let range = |max| Cell::Range { min: 0, max };
         assert_eq!(middle_cell(vec![range(3), range(1), range(9), range(2)]), Some(range(2)));
@@ -321,7 +321,7 @@ mod tests {
             });
             merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().measurements[0].cell.clone()
         };
-        let (max, five) = (Some(Cell::Word("max".to_owned())), Some(Cell::Number(5)));
+        let (max, five) = (Some(Cell::Word("max".into())), Some(Cell::Number(5)));
         let unknown = || None;
         let five_first = [unknown(), unknown(), unknown(), five.clone(), max.clone(), max.clone()];
         assert_eq!(cell(&five_first), max);

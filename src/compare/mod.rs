@@ -53,6 +53,7 @@ pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
 pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Scope, Threshold};
 pub(crate) use self::overview::{ELAPSED, OVERVIEW, OverviewColumn, word};
+pub use self::pipeline::TooManyRows;
 use self::pipeline::{Captures, Judged};
 pub use self::quantity::Quantity;
 pub(crate) use self::rows::ALL_GROUPS;
@@ -90,6 +91,8 @@ pub struct Report {
     pub renamed: Vec<Renamed>,
     /// Selections of groups that match none.
     pub unmatched: Vec<NoSuchGroup>,
+    /// Why the sections are not complete, if they are not.
+    pub too_large: Option<TooManyRows>,
     /// The results of the gates, in their order.
     pub gates: Vec<GateResult>,
     /// The cgroups, processes and threads below the groups, if the options have them.
@@ -143,7 +146,8 @@ pub fn report(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let Some(tree) = options.tree() else { return groups(sides, options, gates) };
     let narrowed = sides.as_ref().par_map(|side| side.narrowed(options.group_by));
     let (report, tree) = rayon::join(|| groups(narrowed, options, gates), || groups(sides, &tree, &[]));
-    Report { tree: Some(Box::new(tree)), ..report }
+    let too_large = report.too_large.or(tree.too_large);
+    Report { tree: Some(Box::new(tree)), too_large, ..report }
 }
 
 fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
@@ -179,6 +183,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         renamed: captures.renamed(options),
         unmatched: captures.unmatched(options),
         gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },
+        too_large: captures.too_large.get().copied(),
         gaps: findings.baseline.into_iter().filter(|finding| !is_comparison && finding.is_gap()).collect(),
         tree: None,
     }

@@ -131,6 +131,8 @@ pub struct CompareOptions {
     pub has_tree: bool,
     /// Labels of the sides: their paths.
     pub labels: Sides<String>,
+    /// Bytes of memory that rows may take while they are made and written; `None` for any number.
+    pub max_bytes: Option<usize>,
 }
 
 const SECTIONS_OF_TREE: &[Section] = &[

@@ -1,28 +1,28 @@
 //! From digests to the sections of a report: groups, then the values of every group, on each side.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, ThreadNames};
 use super::group::{self, Groups, Naming};
 use super::group_glob::{GroupGlob, NoSuchGroup};
-use super::judge::{Judge, KnownValues};
+use super::judge::{Judge, KnownValues, RowRuns};
 use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
-use super::rows::ReportSection;
-use super::sides::{Sides, joined};
+use super::overview::OVERVIEW;
+use super::rows::{ReportSection, Row};
+use super::sides::Sides;
 use super::{captures, overview, records, smaps};
 use crate::diagnose::Side;
 use crate::model::{Psi, SchedExtSysfs, Section};
 use crate::statistics::Design;
 
-/// Every section of a side, and which values each of its runs has.
-type SideSections = BTreeMap<Section, (SideSection, KnownValues)>;
-
 pub(super) struct Captures {
     pub(super) sides: Sides<GroupedSide>,
+    pub(super) too_large: OnceLock<TooManyRows>,
     cgroups: CgroupKeys,
     pub(super) design: Design,
 }
@@ -32,6 +32,13 @@ pub(super) struct GroupedSide {
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
 }
+
+/// A report has more rows than fit its memory: the maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the report has more than {0} rows; select some with --only, --sections or --metrics, or raise --max-snapshot-bytes"
+)]
+pub struct TooManyRows(usize);
 
 /// Whether sections have the values of each run, and what runs say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +67,7 @@ impl Captures {
             group::drop_only_children(&mut all);
         }
         all.into_iter().for_each(|groups| group::add_total(groups, options));
-        Self { sides, cgroups, design }
+        Self { sides, too_large: OnceLock::new(), cgroups, design }
     }
 
     pub(super) fn are_repeated(&self) -> bool {
@@ -69,8 +76,16 @@ impl Captures {
 
     /// The sections that the options select, of each side.
     pub(super) fn sections(&self, per: Per, options: &CompareOptions, judged: Judged) -> Vec<ReportSection> {
-        let sides = self.sides.as_ref().par_map(|side| side.sections(&self.cgroups, per, options, judged));
-        let table = |(section, sides): (Section, Sides<Option<(SideSection, KnownValues)>>)| {
+        let max_rows = options.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
+        let mut rows = 0;
+        // One after the other: the values of both sides are only needed until a section has its rows.
+        let table = |section: Section| {
+            if rows + self.fewest_rows(section, options) > max_rows {
+                self.too_large.get_or_init(|| TooManyRows(max_rows));
+                return None;
+            }
+            let sides = self.sides.as_ref().par_map(|side| side.section(section, &self.cgroups, per, options, judged));
+            sides.iter().flatten().next()?;
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
             let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
@@ -81,9 +96,26 @@ impl Captures {
             for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
                 group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
             }
-            table
+            rows += table.rows.len();
+            Some(table)
         };
-        joined(sides).into_iter().map(table).collect()
+        Section::ALL.iter().copied().filter(|section| options.wants(*section)).filter_map(table).collect()
+    }
+
+    /// What a row takes: itself, its values of each run, and its texts in tables.
+    fn bytes_per_row(&self) -> usize {
+        let runs: usize = self.sides.iter().map(|side| side.digests.len()).sum();
+        let of_runs = if self.are_repeated() { size_of::<RowRuns>() + 2 * size_of::<f64>() * runs } else { 0 };
+        2 * size_of::<Row>() + 128 + of_runs
+    }
+
+    /// How many rows a section has at least, as far as that is known before they are made.
+    fn fewest_rows(&self, section: Section, options: &CompareOptions) -> usize {
+        let groups = self.sides.iter().flat_map(|side| &side.groups).map(BTreeMap::len).max().unwrap_or(0);
+        match section {
+            Section::Overview => groups * OVERVIEW.len(),
+            section => groups * group::quantities(section, options).count(),
+        }
     }
 
     /// The renamed cgroups among the reported groups.
@@ -120,56 +152,53 @@ fn tasks<'d>(digest: &'d Digest, options: &CompareOptions) -> Vec<&'d ThreadName
 }
 
 impl GroupedSide {
-    /// The sections of the side. Of several runs, each is reduced when its turn comes.
-    fn sections(&self, cgroups: &CgroupKeys, per: Per, options: &CompareOptions, judged: Judged) -> SideSections {
-        let mut runs = (0..self.digests.len()).map(|run| self.sections_of_run(run, cgroups, per, options));
+    /// A section of the side, and which values each of its runs has; `None` if no run has the section. Of several runs,
+    /// each is reduced when its turn comes.
+    fn section(
+        &self,
+        section: Section,
+        cgroups: &CgroupKeys,
+        per: Per,
+        options: &CompareOptions,
+        judged: Judged,
+    ) -> Option<(SideSection, KnownValues)> {
+        let mut runs = (0..self.digests.len()).map(|run| self.section_of_run(section, run, cgroups, per, options));
         if judged == Judged::No {
-            let sections = runs.next().unwrap_or_default().into_iter();
-            let wanted =
-                |(section, groups)| (section, (wanted_groups(section, groups, options), KnownValues::default()));
-            return sections.map(wanted).collect();
+            return Some((wanted_groups(section, runs.next()??, options), KnownValues::default()));
         }
-        let mut all: BTreeMap<Section, SectionRuns> = BTreeMap::new();
-        for (run, sections) in runs.enumerate() {
-            for (section, groups) in sections {
-                let runs = all.entry(section).or_insert_with(|| SectionRuns::new(self.digests.len()));
-                runs.know(run, &groups);
-                runs.add(run, wanted_groups(section, groups, options));
-            }
+        let mut all = SectionRuns::new(self.digests.len());
+        for (run, groups) in runs.enumerate() {
+            let groups = groups?;
+            all.know(run, &groups);
+            all.add(run, wanted_groups(section, groups, options));
         }
-        let merged = |(section, runs): (Section, SectionRuns)| {
-            (section, runs.merged(if is_sorted(section) { &options.sort_by } else { &[] }))
-        };
-        all.into_iter().map(merged).collect()
+        Some(all.merged(if is_sorted(section) { &options.sort_by } else { &[] }))
     }
 
-    fn sections_of_run(
+    fn section_of_run(
         &self,
+        section: Section,
         run: usize,
         cgroups: &CgroupKeys,
         per: Per,
         options: &CompareOptions,
-    ) -> BTreeMap<Section, SideSection> {
+    ) -> Option<SideSection> {
         let Digest { head, threads, .. } = &self.digests[run];
-        let mut sections = group::sections(head, &self.groups[run], options);
-        for &section in Section::ALL.iter().filter(|section| options.wants(**section)) {
-            let groups = match section {
-                section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
-                    records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
-                }
-                Section::Overview => overview::section(head, &self.groups[run], per, options),
-                Section::HostPressure => records::host_section("host", head.psi.as_ref().map(Psi::values)),
-                Section::SchedExt => {
-                    let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
-                    records::host_section("sched_ext", values)
-                }
-                Section::SmapsRollup => smaps::section(&threads.memory, options),
-                Section::Capture => captures::section(head),
-                _ => continue,
-            };
-            sections.insert(section, groups);
-        }
-        sections
+        Some(match section {
+            section if section.is_of_threads() => group::section(head, section, &self.groups[run], options),
+            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
+                records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
+            }
+            Section::Overview => overview::section(head, &self.groups[run], per, options),
+            Section::HostPressure => records::host_section("host", head.psi.as_ref().map(Psi::values)),
+            Section::SchedExt => {
+                let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
+                records::host_section("sched_ext", values)
+            }
+            Section::SmapsRollup => smaps::section(&threads.memory, options),
+            Section::Capture => captures::section(head),
+            _ => return None,
+        })
     }
 }
 

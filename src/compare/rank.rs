@@ -10,10 +10,10 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
         (Some(Cell::Range { min: a, max: b }), Some(Cell::Range { min: c, max: d })) => {
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
-        (Some(Cell::Mode { value: a, .. }), Some(Cell::Mode { value: b, .. })) => {
-            f64::from(u8::from(a != b)) * if is_momentary(quantity) { MOMENTARY } else { CATEGORY }
+        (Some(Cell::Mode(a)), Some(Cell::Mode(b))) => {
+            f64::from(u8::from(a.value != b.value)) * if is_momentary(quantity) { MOMENTARY } else { CATEGORY }
         }
-        (Some(a @ (Cell::Word(_) | Cell::Cpus { .. })), Some(b)) | (Some(a), Some(b @ Cell::Word(_))) => {
+        (Some(a @ (Cell::Word(_) | Cell::Cpus(_))), Some(b)) | (Some(a), Some(b @ Cell::Word(_))) => {
             f64::from(u8::from(a != b)) * CATEGORY
         }
         (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) => (a - b).abs() * RATIO,
@@ -78,6 +78,7 @@ fn floor(unit: Unit) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{CpuSetSizes, MostFrequent};
 
     fn of_numbers(unit: Unit, baseline: u64, candidate: u64) -> f64 {
         let (baseline, candidate) = (Cell::Number(baseline), Cell::Number(candidate));
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_category_that_changed_weighs_more_than_the_state_of_a_moment() {
-        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 1, total: 1 };
+        let mode = |value: &str| Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count: 1, total: 1 }));
         let of =
             |name: &str, a: &str, b: &str| score(Quantity::named(name), Unit::None, Some(&mode(a)), Some(&mode(b)));
         assert!(of("policy", "SCHED_OTHER", "SCHED_FIFO") > of("state", "S", "R"));
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn limits_that_appear_weigh_as_a_category() {
-        let (max, number) = (Cell::Word("max".to_owned()), Cell::Number(5));
+        let (max, number) = (Cell::Word("max".into()), Cell::Number(5));
         assert_eq!(score(None, Unit::Us, Some(&number), Some(&max)), CATEGORY);
         assert_eq!(score(None, Unit::Us, Some(&max), Some(&max)), 0.0);
     }
@@ -168,9 +169,9 @@ mod tests {
 
     #[test]
     fn kinds_of_changes_have_these_weights() {
-        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 1, total: 1 };
+        let mode = |value: &str| Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count: 1, total: 1 }));
         let range = |min, max| Cell::Range { min, max };
-        let cpus = |cpus: &[u32]| Cell::Cpus { fewest: 2, most: 2, cpus: Some(cpus.to_vec()) };
+        let cpus = |cpus: &[u32]| Cell::Cpus(Box::new(CpuSetSizes { fewest: 2, most: 2, cpus: Some(cpus.to_vec()) }));
         for (name, a, b, expected) in [
             ("policy", mode("SCHED_OTHER"), mode("SCHED_FIFO"), 1.0),
             ("state", mode("S"), mode("R"), 0.01),

@@ -212,9 +212,9 @@ mod tests {
         );
         let comparison = compare(&old, &new, &options("/*"));
         let rows: Vec<_> = comparison.sections.iter().flat_map(|table| &table.rows).collect();
-        let delta = |name: &str| rows.iter().find(|row| row.name == name).unwrap().delta.clone().unwrap();
+        let delta = |name: &str| rows.iter().find(|row| row.name == name).unwrap().delta().unwrap();
         assert_eq!(delta("memory.high"), Delta::Number(2));
-        let (from, to) = (Cell::Word("max".to_owned()), Cell::Number(4096));
+        let (from, to) = (Cell::Word("max".into()), Cell::Number(4096));
         assert_eq!(delta("memory.max"), Delta::Changed { from, to });
     }
 

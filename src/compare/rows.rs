@@ -107,10 +107,6 @@ pub struct Row {
     pub covered: Sides<Option<u64>>,
     /// Whether some of them lack one that should have it.
     pub partial: bool,
-    /// The difference, if both sides have a value.
-    pub delta: Option<Delta>,
-    /// The difference in percent of the baseline.
-    pub percent: Option<f64>,
     /// How the sides differ; of several runs, how their medians differ. `None` in a report of one side.
     pub change: Option<Change>,
     /// Of several runs, the numbers of all, and what they say.
@@ -178,7 +174,6 @@ impl Row {
         let partial = measurements.iter().flatten().any(|measured| measured.partial);
         let values = measurements.map(|measured| measured.and_then(|measured| measured.cell));
         let delta = values.baseline.as_ref().zip(values.of_candidate()).and_then(|(a, b)| Delta::between(a, b));
-        let percent = values.baseline.as_ref().zip(delta.as_ref());
         Some(Self {
             section,
             group,
@@ -187,13 +182,11 @@ impl Row {
             quantity,
             covered,
             partial,
-            percent: percent.and_then(|(baseline, delta)| delta::percent(unit, baseline, delta)),
             change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
             runs,
             headline: None,
             score: rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
             values,
-            delta,
         })
     }
 
@@ -201,6 +194,16 @@ impl Row {
     pub(super) fn numbers(&self) -> [f64; 2] {
         [self.values.baseline.as_ref(), self.values.of_candidate()]
             .map(|cell| cell.and_then(delta::number).unwrap_or(0.0))
+    }
+
+    /// The difference, if both sides have a value.
+    pub fn delta(&self) -> Option<Delta> {
+        Delta::between(self.values.baseline.as_ref()?, self.values.of_candidate()?)
+    }
+
+    /// The difference in percent of the baseline.
+    pub fn percent(&self) -> Option<f64> {
+        delta::percent(self.unit, self.values.baseline.as_ref()?, &self.delta()?)
     }
 
     /// What several runs say of the threshold.

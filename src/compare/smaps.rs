@@ -1,6 +1,7 @@
 //! Memory of processes by kind, from `smaps_rollup`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::{CompareOptions, Names};
@@ -21,6 +22,12 @@ impl Memory {
         for (kind, kib) in rollup_kib {
             self.add_kind(kind, kib.saturating_mul(1024), 1);
         }
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        const BYTES_PER_KIND: usize = 160;
+        (1 + self.kinds.len()) * BYTES_PER_KIND
     }
 
     fn add_kind(&mut self, kind: &str, bytes: u64, processes: u64) {
@@ -55,18 +62,33 @@ pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap
 
 pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
     let mut memory = BTreeMap::new();
-    snapshot.threads.iter().for_each(|thread| add_leader(&mut memory, thread, names));
+    for thread in &snapshot.threads {
+        add_leader(&mut memory, thread, names);
+    }
     memory
 }
 
 /// Adds the memory of a process, which its leader has: by process name, or with [`Names::Literal`] by `name[tgid]`.
-pub(super) fn add_leader(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) {
-    let Some(rollup) = &leader.smaps_rollup_kib else { return };
+/// Returns how many bytes that takes.
+pub(super) fn add_leader(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) -> usize {
+    let Some(rollup) = &leader.smaps_rollup_kib else { return 0 };
     let key = match names {
         Names::Patterns => leader.pcomm.to_string(),
         Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
     };
-    memory.entry(key).or_default().add(rollup);
+    match memory.entry(key) {
+        Entry::Vacant(new) => {
+            let new = new.insert(Memory::default());
+            new.add(rollup);
+            new.bytes()
+        }
+        Entry::Occupied(known) => {
+            let known = known.into_mut();
+            let before = known.bytes();
+            known.add(rollup);
+            known.bytes() - before
+        }
+    }
 }
 
 fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {

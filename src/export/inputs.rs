@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::error::ExportError;
 use super::identity::{Identity, known};
-use crate::model::{SnapshotHead, ThreadState, Threads};
+use crate::model::SnapshotHead;
 use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
 
@@ -18,7 +19,7 @@ pub struct ExportOptions<'o> {
     /// Maximum size of a snapshot's JSON in bytes.
     pub limit: u64,
     /// Counts the bytes that are read.
-    pub progress: &'o Progress,
+    pub progress: &'o Arc<Progress>,
 }
 
 /// A file with a snapshot or a window.
@@ -37,9 +38,8 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<
             Err(error) => failed.push(error),
         }
     }
-    let found: Vec<_> = files.into_par_iter().map(|path| find(path, limit)).collect();
-    // One after the other: a file without a head is in memory as a whole.
-    let identified = found.into_iter().map(|found| found.and_then(|found| found.identify(limit)));
+    let hashes: Vec<_> = files.par_iter().map(|path| hash(path)).collect();
+    let identified = files.into_iter().zip(hashes).map(|(path, hash)| identify(path, hash, limit));
     let mut captures = Vec::new();
     let mut known = BTreeSet::new();
     for capture in identified {
@@ -93,62 +93,20 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// A file, and what precedes its threads; `None` in a file of another layout, and in a damaged one.
-struct FoundFile {
-    path: PathBuf,
-    capture_id: String,
-    head: Option<SnapshotHead>,
-}
-
-fn find(path: PathBuf, limit: u64) -> Result<FoundFile, ExportError> {
-    let capture_id = hash(&path).map_err(|source| ExportError::input(&path, source))?;
-    let head = Stored::open(&path, limit)?.head();
-    Ok(FoundFile { path, capture_id, head })
-}
-
-impl FoundFile {
-    /// Reads the whole file if it has no head.
-    fn identify(self, limit: u64) -> Result<CaptureFile, ExportError> {
-        let Self { path, capture_id, head } = self;
-        let read = || Ok(Stored::open(&path, limit)?.load_into(&Unread, &Progress::default())?.0);
-        let SnapshotHead { captured_at_unix_ns, window, host, .. } = head.map_or_else(read, Ok::<_, ExportError>)?;
-        let host = host.and_then(|host| host.hostname);
-        let window_ns = window.map(|window| window.duration_ns);
-        let captured_at_unix_ns = known(captured_at_unix_ns);
-        Ok(CaptureFile { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
-    }
+/// One file after the other: those of another layout are held whole.
+fn identify(path: PathBuf, capture_id: io::Result<String>, limit: u64) -> Result<CaptureFile, ExportError> {
+    let capture_id = capture_id.map_err(|source| ExportError::input(&path, source))?;
+    let mut stored = Stored::open(&path, limit, &Arc::default())?;
+    let SnapshotHead { captured_at_unix_ns, window, host, .. } = stored.head()?;
+    let host = host.as_ref().and_then(|host| host.hostname.clone());
+    let window_ns = window.as_ref().map(|window| window.duration_ns);
+    let captured_at_unix_ns = known(*captured_at_unix_ns);
+    drop(stored);
+    Ok(CaptureFile { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
 }
 
 fn hash(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// Keeps no threads.
-struct Unread;
-
-impl Threads for Unread {
-    fn another(&self) -> Self {
-        Self
-    }
-
-    fn add(&mut self, _: ThreadState) {}
-
-    fn append(&mut self, _: Self) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_of_a_file_without_a_head_are_not_read_while_files_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("other.json");
-        fs::write(&path, r#"{"cgroup_stats":{},"threads":[5]}"#).unwrap();
-        let found = find(path, 1 << 20).unwrap();
-        assert!(found.head.is_none());
-        assert!(found.identify(1 << 20).is_err(), "only this reads the threads");
-    }
 }

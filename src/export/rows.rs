@@ -2,6 +2,7 @@
 //! half a capture.
 
 use std::fs;
+use std::sync::Arc;
 
 use super::block::{Block, OutOfRange};
 use super::captures::CaptureRow;
@@ -12,7 +13,6 @@ use super::identity::Identity;
 use super::inputs::{CaptureFile, ExportOptions};
 use super::schema::{Schema, Schemas};
 use crate::model::{Census, ThreadState, Threads};
-use crate::process::Progress;
 use crate::store::Stored;
 
 /// Maximum size of the JSON of a capture that is read ahead of its turn, in bytes. It also limits the number of its
@@ -31,7 +31,7 @@ pub(super) fn read(
     ExportOptions { limit, progress }: ExportOptions<'_>,
 ) -> Result<CaptureRows, ExportError> {
     let threads = ThreadRows { rows: Rows::new(identity, &schemas.threads), census: Census::default() };
-    let (head, threads) = Stored::open(path, limit)?.load_into(&threads, progress)?;
+    let (head, threads) = Stored::open(path, limit, progress)?.load_into(&threads)?;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     for (path, stats) in &head.cgroup_stats {
         cgroups.add(&CgroupRow::new(path.clone(), stats));
@@ -48,7 +48,7 @@ pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: Expo
     if bytes > LARGEST_AHEAD / USUAL_RATIO {
         return None;
     }
-    let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Progress::default());
+    let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Arc::default());
     let rows = read(capture, schemas, ExportOptions { limit, progress }).ok()?;
     options.progress.announce(bytes);
     options.progress.advance(bytes);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{Cell, Reduce, Reduction};
+use super::reduce::{Cell, CpuSetSizes, Reduce, Reduction};
 use super::unit::{Reading, Shape};
 use super::value::{Mismatch, Value};
 
@@ -62,7 +62,7 @@ impl Reduce<CpuSet> for CpuSets {
     fn cell(&self) -> Cell {
         let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
         let cpus = self.common.as_ref().map(|common| common.0.clone());
-        Cell::Cpus { fewest: size(self.fewest), most: size(self.most), cpus }
+        Cell::Cpus(Box::new(CpuSetSizes { fewest: size(self.fewest), most: size(self.most), cpus }))
     }
 }
 
@@ -109,7 +109,9 @@ mod tests {
 
     #[test]
     fn a_total_has_a_set_of_cpus_if_all_threads_have_the_same() {
-        let cpus = |fewest, most, cpus: Option<&[u32]>| Cell::Cpus { fewest, most, cpus: cpus.map(<[u32]>::to_vec) };
+        let cpus = |fewest, most, cpus: Option<&[u32]>| {
+            Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }))
+        };
         assert_eq!(total(&[&[0, 1], &[0, 1]]), cpus(2, 2, Some(&[0, 1])));
         assert_eq!(total(&[&[0, 1], &[0, 2]]), cpus(2, 2, None));
         assert_eq!(total(&[&[0, 1], &[0, 1, 2], &[5]]), cpus(1, 3, None));

@@ -23,7 +23,7 @@ impl From<Limit> for Cell {
     fn from(limit: Limit) -> Self {
         match limit {
             Limit::Number(number) => Self::Number(number),
-            Limit::Max => Self::Word(MAX.to_owned()),
+            Limit::Max => Self::Word(MAX.into()),
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
         let mut largest = Largest::single(&LimitBytes(Limit::Number(7)));
         largest.add(&LimitBytes(Limit::Max));
         largest.add(&LimitBytes(Limit::Number(u64::MAX)));
-        assert_eq!(largest.cell(), Cell::Word("max".to_owned()));
+        assert_eq!(largest.cell(), Cell::Word("max".into()));
         let mut smallest = Smallest::single(&ProtectedBytes(Limit::Max));
         smallest.add(&ProtectedBytes(Limit::Number(0)));
         assert_eq!(smallest.cell(), Cell::Number(0), "nothing protected is a value");

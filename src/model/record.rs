@@ -49,7 +49,7 @@ fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Ce
     values.for_each(|value| reduced.add(&value));
     match reduced.cell() {
         // How many cgroups have it is of no interest.
-        Cell::Mode { value, .. } => Some(Cell::Word(value)),
+        Cell::Mode(most) => Some(Cell::Word(most.value.into())),
         cell => Some(cell),
     }
 }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
         let words =
             |words: &[&'static str]| ValueType::of::<StateWord>().reduce(words.iter().copied().map(Value::Name));
-        assert_eq!(words(&["enabled", "disabled", "disabled"]), Some(Cell::Word("disabled".to_owned())));
-        assert_eq!(words(&["b", "a"]), Some(Cell::Word("a".to_owned())), "of equally many, the first in the alphabet");
+        assert_eq!(words(&["enabled", "disabled", "disabled"]), Some(Cell::Word("disabled".into())));
+        assert_eq!(words(&["b", "a"]), Some(Cell::Word("a".into())), "of equally many, the first in the alphabet");
     }
 }

@@ -72,30 +72,41 @@ pub enum Cell {
         /// The largest.
         max: i64,
     },
-    /// The most frequent value, and how many threads have it.
-    Mode {
-        /// The value.
-        value: String,
-        /// Number of threads with this value.
-        count: u64,
-        /// Number of threads with any value.
-        total: u64,
-    },
+    /// The most frequent value.
+    Mode(Box<MostFrequent>),
     /// A difference that may be negative.
     Signed(i64),
     /// A ratio.
     Ratio(f64),
     /// A word: the kernel's `max`, a state, a name.
-    Word(String),
+    Word(Box<str>),
     /// Sizes of CPU sets.
-    Cpus {
-        /// CPUs in the smallest set.
-        fewest: u64,
-        /// CPUs in the largest set.
-        most: u64,
-        /// The set, if all threads have the same.
-        cpus: Option<Vec<u32>>,
-    },
+    Cpus(Box<CpuSetSizes>),
+}
+
+/// Reports have a cell for each value of each group and side: rare ones are boxed.
+const _: () = assert!(size_of::<Option<Option<Cell>>>() == 24);
+
+/// The most frequent value, and how many threads have it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MostFrequent {
+    /// The value.
+    pub value: String,
+    /// Number of threads with this value.
+    pub count: u64,
+    /// Number of threads with any value.
+    pub total: u64,
+}
+
+/// The sizes of CPU sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CpuSetSizes {
+    /// CPUs in the smallest set.
+    pub fewest: u64,
+    /// CPUs in the largest set.
+    pub most: u64,
+    /// The set, if all threads have the same.
+    pub cpus: Option<Vec<u32>>,
 }
 
 impl From<u64> for Cell {
@@ -249,7 +260,7 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
         // In reverse, because `max_by_key` returns the last of equal values: the smallest value wins.
         let (value, count) =
             self.0.iter().rev().max_by_key(|(_, count)| **count).expect("`single` starts with one value");
-        Cell::Mode { value: value.to_string(), count: *count, total }
+        Cell::Mode(Box::new(MostFrequent { value: value.to_string(), count: *count, total }))
     }
 }
 
@@ -291,7 +302,7 @@ mod tests {
             assert_eq!(total("cpu_delay_min_ns", turned(unsigned([7, 3, 5]))), Some(Cell::Number(3)));
             assert_eq!(total("cpu_delay_min_ns", turned(unsigned([7, 0, 5]))), Some(Cell::Number(5)), "0 is no event");
             assert_eq!(total("nice", turned(signed([-5, 3, 0]))), Some(Cell::Range { min: -5, max: 3 }));
-            let policy = Cell::Mode { value: "SCHED_FIFO".to_owned(), count: 2, total: 3 };
+            let policy = Cell::Mode(Box::new(MostFrequent { value: "SCHED_FIFO".to_owned(), count: 2, total: 3 }));
             assert_eq!(total("policy", turned(words(["SCHED_FIFO", "SCHED_OTHER", "SCHED_FIFO"]))), Some(policy));
         }
         assert_eq!(total("run_time_ns", Vec::new()), None);
@@ -305,7 +316,7 @@ mod tests {
             mode.add(&value);
             mode.cell()
         }
-        let mode = |value: &str| Cell::Mode { value: value.to_owned(), count: 2, total: 2 };
+        let mode = |value: &str| Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count: 2, total: 2 }));
         assert_eq!(text('S'), mode("S"));
         assert_eq!([text(true), text(false)], [mode("true"), mode("false")]);
         assert_eq!(text(crate::model::CategoricalString("SCHED_RR".into())), mode("SCHED_RR"));

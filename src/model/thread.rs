@@ -170,6 +170,11 @@ pub trait Threads: Send + Sync {
 
     /// Appends `later`, which received the threads that follow those of `self`.
     fn append(&mut self, later: Self);
+
+    /// About how much memory it takes, in bytes; 0 if that is in proportion to the number of threads.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 impl Threads for Vec<ThreadState> {

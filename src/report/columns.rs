@@ -124,11 +124,8 @@ impl Column {
             Self::Metric => ColumnCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
             Self::Baseline | Self::Value => value_cell(row.values.baseline.as_ref(), row.unit),
             Self::Candidate => value_cell(row.values.of_candidate(), row.unit),
-            Self::Delta => ColumnCell {
-                digits: row.delta.as_ref().and_then(delta_digits),
-                text: delta_text(row.delta.as_ref(), row.unit),
-            },
-            Self::Percent => ColumnCell { digits: row.percent.map(decimals), text: percent_text(row.percent) },
+            Self::Delta => delta_cell(row.delta().as_ref(), row.unit),
+            Self::Percent => ColumnCell { digits: row.percent().map(decimals), text: percent_text(row.percent()) },
             Self::Interval => ColumnCell::text(interval_text(row.runs.as_deref())),
             Self::Verdict => ColumnCell::text(verdict_text(row)),
             Self::Tags => ColumnCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
@@ -140,6 +137,10 @@ impl Column {
 
 fn value_cell(cell: Option<&Cell>, unit: Unit) -> ColumnCell {
     ColumnCell { digits: cell.and_then(cell_digits), text: cell_text(cell, unit) }
+}
+
+fn delta_cell(delta: Option<&Delta>, unit: Unit) -> ColumnCell {
+    ColumnCell { digits: delta.and_then(delta_digits), text: delta_text(delta, unit) }
 }
 
 fn decimals(number: f64) -> String {

@@ -64,7 +64,7 @@ fn fields(group: &Group, row: &Row, sides: &[(&str, Column)]) -> Vec<String> {
     let (numbers, texts): (Vec<_>, Vec<_>) = cells.map(|[number, text]| (number, text)).unzip();
     fields.extend(numbers.into_iter().chain(texts));
     if let Some(change) = row.change {
-        let [delta, word] = number_and_text(Column::Delta.cell(group, row), row.delta.is_some());
+        let [delta, word] = number_and_text(Column::Delta.cell(group, row), row.delta().is_some());
         let percent = Column::Percent.cell(group, row).digits.unwrap_or_default();
         fields.extend([change.name().to_owned(), delta, word, percent]);
     }

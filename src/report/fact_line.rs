@@ -1,14 +1,35 @@
 //! A fact before the sections of a report, and its lines.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::compare::{Difference, Per, Scope, SideSummary};
+use crate::diagnose::{Finding, Warning};
 
 /// A fact before the sections: as data, and as lines of text.
-#[derive(Debug)]
-pub(super) struct Fact {
+pub(super) struct Fact<'r> {
     pub(super) key: &'static str,
-    pub(super) data: Value,
+    pub(super) data: FactData<'r>,
     /// The lines; empty for facts that only JSON has.
     pub(super) lines: Vec<FactLine>,
+}
+
+/// The data of a fact.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum FactData<'r> {
+    Side(Option<&'r SideSummary>),
+    Host(BTreeMap<&'r str, &'r str>),
+    Gaps(&'r [Finding]),
+    Apart(Option<i64>),
+    Elapsed(serde_json::Value),
+    Differences(Option<&'r [Difference]>),
+    Warnings(&'r [Warning]),
+    Per(Per),
+    Scope(Scope),
+    Threshold(f64),
+    Design(&'static str),
 }
 
 #[derive(Debug)]

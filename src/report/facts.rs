@@ -1,11 +1,9 @@
 //! The facts before the sections of a report: its sides, what differs between them, what is missing.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::fact_line::{Fact, FactLine};
+use super::fact_line::{Fact, FactData, FactLine};
 use super::scale::{cell_text, percent_text, spaced};
 use super::verdict::{interval_json, interval_text, verdict_text};
 use super::window;
@@ -14,7 +12,7 @@ use crate::diagnose::{Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS, Verdict};
 
-pub(super) fn facts(report: &Report) -> Vec<Fact> {
+pub(super) fn facts(report: &Report) -> Vec<Fact<'_>> {
     if !report.is_comparison() {
         return of_one_side(report);
     }
@@ -26,11 +24,10 @@ pub(super) fn facts(report: &Report) -> Vec<Fact> {
     sides.chain([per(report), scope(report)]).chain(threshold(report)).chain(design(report)).collect()
 }
 
-fn of_one_side(report: &Report) -> Vec<Fact> {
+fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     let header = report.header.as_ref();
     let side = header.map(|header| &header.sides.baseline);
-    let host: BTreeMap<_, _> =
-        header.iter().flat_map(|header| &header.host).map(|(field, value)| (field, value)).collect();
+    let host = header.iter().flat_map(|header| &header.host).map(|(field, value)| (field.as_str(), value.as_str()));
     let label = side.map_or("snapshot", |side| match (&side.runs, &side.window) {
         (Some(_), _) => "runs",
         (None, Some(_)) => "window",
@@ -39,12 +36,16 @@ fn of_one_side(report: &Report) -> Vec<Fact> {
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     vec![
-        Fact { key: "snapshot", data: json!(side), lines: side.map(|side| about(label, side)).unwrap_or_default() },
+        Fact {
+            key: "snapshot",
+            data: FactData::Side(side),
+            lines: side.map(|side| about(label, side)).unwrap_or_default(),
+        },
         Fact { lines: if report.threshold.is_some() { per(report).lines } else { Vec::new() }, ..per(report) },
         scope(report),
-        Fact { key: "host", data: json!(host), lines: Vec::new() },
-        Fact { key: "gaps", data: json!(report.gaps), lines: gaps },
-        Fact { key: "warnings", data: json!(warnings), lines: warnings.iter().map(warning).collect() },
+        Fact { key: "host", data: FactData::Host(host.collect()), lines: Vec::new() },
+        Fact { key: "gaps", data: FactData::Gaps(&report.gaps), lines: gaps },
+        Fact { key: "warnings", data: FactData::Warnings(warnings), lines: warnings.iter().map(warning).collect() },
     ]
 }
 
@@ -68,17 +69,19 @@ fn about(label: &'static str, side: &SideSummary) -> Vec<FactLine> {
     }
 }
 
-fn of_sides(header: &Header, baseline: &SideSummary, candidate: &SideSummary) -> Vec<Fact> {
+fn of_sides<'r>(header: &'r Header, baseline: &'r SideSummary, candidate: &'r SideSummary) -> Vec<Fact<'r>> {
     let since = candidate.window.as_ref().filter(|window| window.since_baseline);
     let since = since.map(|window| window::lines("activity", candidate, window));
     let is_repeated = header.sides.iter().any(|side| side.runs.is_some());
     let apart_lines = if is_repeated { Vec::new() } else { vec![apart(header.apart_ns)] };
+    let fact = |key, data, lines| Fact { key, data, lines };
+    let found = header.differences.as_deref();
     vec![
-        Fact { key: "baseline", data: json!(baseline), lines: about("baseline", baseline) },
-        Fact { key: "candidate", data: json!(candidate), lines: about("candidate", candidate) },
-        Fact { key: "apart_ns", data: json!(header.apart_ns), lines: since.unwrap_or(apart_lines) },
-        Fact { key: "differences", data: json!(header.differences), lines: differences(header.differences.as_deref()) },
-        Fact { key: "warnings", data: json!(header.warnings), lines: header.warnings.iter().map(warning).collect() },
+        fact("baseline", FactData::Side(Some(baseline)), about("baseline", baseline)),
+        fact("candidate", FactData::Side(Some(candidate)), about("candidate", candidate)),
+        fact("apart_ns", FactData::Apart(header.apart_ns), since.unwrap_or(apart_lines)),
+        fact("differences", FactData::Differences(found), differences(found)),
+        fact("warnings", FactData::Warnings(&header.warnings), header.warnings.iter().map(warning).collect()),
     ]
 }
 
@@ -87,7 +90,7 @@ fn warning(warning: &Warning) -> FactLine {
 }
 
 /// How long the commands took, which is what matters most.
-fn elapsed(row: &Row) -> Fact {
+fn elapsed(row: &Row) -> Fact<'_> {
     let [baseline, candidate] = [row.values.baseline.as_ref(), row.values.of_candidate()];
     let mut data = json!({"baseline": baseline, "candidate": candidate});
     if let Some(runs) = &row.runs {
@@ -97,12 +100,12 @@ fn elapsed(row: &Row) -> Fact {
     let [baseline, candidate] = [baseline, candidate].map(|cell| cell_text(cell, row.unit));
     let interval = interval_text(row.runs.as_deref());
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
-    let text = format!("{baseline} → {candidate} ({}{interval})  {}", percent_text(row.percent), verdict_text(row));
-    Fact { key: ELAPSED, data, lines: vec![FactLine::fact(ELAPSED, text.trim_end())] }
+    let text = format!("{baseline} → {candidate} ({}{interval})  {}", percent_text(row.percent()), verdict_text(row));
+    Fact { key: ELAPSED, data: FactData::Elapsed(data), lines: vec![FactLine::fact(ELAPSED, text.trim_end())] }
 }
 
 /// What the overview's values are divided by. Two snapshots have totals.
-fn per(report: &Report) -> Fact {
+fn per(report: &Report) -> Fact<'static> {
     let has_overview = report.sections.iter().any(|section| section.section == Section::Overview);
     let sides = report.header.as_ref().map(|header| &header.sides);
     let are_windows = sides.is_some_and(|sides| sides.iter().all(|side| side.window.is_some()));
@@ -113,11 +116,11 @@ fn per(report: &Report) -> Fact {
     };
     let scope = if report.scope == Scope::Command { ", of the command and its descendants (--scope host)" } else { "" };
     let line = text.filter(|_| has_overview).map(|text| FactLine::fact("", format!("{text}{scope}")));
-    Fact { key: "per", data: json!(report.per), lines: line.into_iter().collect() }
+    Fact { key: "per", data: FactData::Per(report.per), lines: line.into_iter().collect() }
 }
 
 /// What verdicts are about, or why there are none.
-fn threshold(report: &Report) -> Option<Fact> {
+fn threshold(report: &Report) -> Option<Fact<'static>> {
     let Threshold(threshold) = report.threshold?;
     let line = if report.runs.into_iter().all(|runs| runs >= MIN_RUNS) {
         let within = format!("±{}%", (threshold * 1e4).round() / 1e2);
@@ -129,18 +132,18 @@ fn threshold(report: &Report) -> Option<Fact> {
     } else {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
     };
-    Some(Fact { key: "threshold", data: json!(threshold), lines: vec![line] })
+    Some(Fact { key: "threshold", data: FactData::Threshold(threshold), lines: vec![line] })
 }
 
 /// The threads that are looked at, for programs; another line says it.
-fn scope(report: &Report) -> Fact {
-    Fact { key: "scope", data: json!(report.scope), lines: Vec::new() }
+fn scope(report: &Report) -> Fact<'static> {
+    Fact { key: "scope", data: FactData::Scope(report.scope), lines: Vec::new() }
 }
 
 /// Whether the runs are paired, for programs; the verdicts' line says it.
-fn design(report: &Report) -> Option<Fact> {
+fn design(report: &Report) -> Option<Fact<'static>> {
     let name = report.threshold.map(|_| report.design.name())?;
-    Some(Fact { key: "design", data: json!(name), lines: Vec::new() })
+    Some(Fact { key: "design", data: FactData::Design(name), lines: Vec::new() })
 }
 
 fn apart(apart_ns: Option<i64>) -> FactLine {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use serde_json::ser::Formatter;
-use serde_json::{Value, json};
 
 use super::REPORT_FORMAT_VERSION;
 use super::escape::steers;
@@ -60,9 +60,7 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
         facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
         map.serialize_entry("group_by", &report.group_by)?;
-        let sections: Vec<_> = report.sections.iter().map(|section| ShownSection::new(section, selection)).collect();
-        let rows = sections.iter().flat_map(|section| section.rows.iter().map(move |row| RowJson(section, row)));
-        map.serialize_entry("rows", &rows.collect::<Vec<_>>())?;
+        map.serialize_entry("rows", &RowsJson(report, selection))?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;
             map.serialize_entry("gates", &report.gates.iter().map(GateJson).collect::<Vec<_>>())?;
@@ -75,6 +73,21 @@ impl Serialize for ReportJson<'_> {
 fn notes(sections: &[ReportSection]) -> BTreeMap<&'static str, &[Note]> {
     let told = sections.iter().filter(|section| !section.notes.is_empty());
     told.map(|section| (section.section.name(), &section.notes[..])).collect()
+}
+
+/// The rows of all sections, written one by one.
+struct RowsJson<'r>(&'r Report, &'r Selection);
+
+impl Serialize for RowsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(report, selection) = self;
+        let mut rows = serializer.serialize_seq(None)?;
+        for section in &report.sections {
+            let section = ShownSection::new(section, selection);
+            section.rows.iter().try_for_each(|row| rows.serialize_element(&RowJson(&section, row)))?;
+        }
+        rows.end()
+    }
 }
 
 struct RowJson<'r>(&'r ShownSection<'r>, &'r Row);
@@ -102,8 +115,8 @@ impl Serialize for RowJson<'_> {
                 map.serialize_entry("change", &row.change)?;
                 map.serialize_entry("baseline", &row.values.baseline)?;
                 map.serialize_entry("candidate", candidate)?;
-                map.serialize_entry("delta", &row.delta)?;
-                map.serialize_entry("percent", &row.percent)?;
+                map.serialize_entry("delta", &row.delta())?;
+                map.serialize_entry("percent", &row.percent())?;
                 if row.section == Section::Overview {
                     map.serialize_entry("headline", &row.headline)?;
                 }
@@ -136,7 +149,15 @@ fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Erro
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The number of a run: a whole one without a point, and null if it is unknown.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RunNumber {
+    Whole(i64),
+    Other(f64),
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
-fn number(number: f64) -> Value {
-    if number.fract() == 0.0 && number.abs() <= MOST_EXACT { json!(number as i64) } else { json!(number) }
+fn number(number: f64) -> RunNumber {
+    let is_exact = number.fract() == 0.0 && number.abs() <= MOST_EXACT;
+    if is_exact { RunNumber::Whole(number as i64) } else { RunNumber::Other(number) }
 }

@@ -1,7 +1,7 @@
 //! Numbers in tables: scaled to a suitable unit, with at least three significant digits.
 
 use crate::compare::Delta;
-use crate::model::{Cell, Unit, cpu_ranges};
+use crate::model::{Cell, CpuSetSizes, Unit, cpu_ranges};
 
 /// A scale: its factor and its name.
 type ScaleStep = (f64, &'static str);
@@ -88,18 +88,20 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     match cell {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
-        Some(Cell::Word(word)) => word.clone(),
+        Some(Cell::Word(word)) => word.to_string(),
         Some(Cell::Ratio(rate)) if is_rate(unit) => rate_text(*rate, unit),
         Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
         Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
         Some(Cell::Range { min, max }) if min == max => min.to_string(),
         Some(Cell::Range { min, max }) => format!("{min}..{max}"),
-        Some(Cell::Mode { value, count, total }) if count == total => value.clone(),
-        Some(Cell::Mode { value, count, total }) => format!("{value} ({count}/{total})"),
-        Some(Cell::Cpus { fewest, cpus: Some(cpus), .. }) => format!("{fewest} cpus ({})", cpu_ranges(cpus)),
-        Some(Cell::Cpus { fewest, most, .. }) if fewest == most => format!("{fewest} cpus (mixed)"),
-        Some(Cell::Cpus { fewest, most, .. }) => format!("{fewest}-{most} cpus (mixed)"),
+        Some(Cell::Mode(most)) if most.count == most.total => most.value.clone(),
+        Some(Cell::Mode(most)) => format!("{} ({}/{})", most.value, most.count, most.total),
+        Some(Cell::Cpus(sizes)) => match &**sizes {
+            CpuSetSizes { fewest, cpus: Some(cpus), .. } => format!("{fewest} cpus ({})", cpu_ranges(cpus)),
+            CpuSetSizes { fewest, most, .. } if fewest == most => format!("{fewest} cpus (mixed)"),
+            CpuSetSizes { fewest, most, .. } => format!("{fewest}-{most} cpus (mixed)"),
+        },
     }
 }
 
@@ -143,6 +145,7 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::MostFrequent;
 
     #[test]
     fn three_digits_and_rounding_that_carries_into_the_next_unit() {
@@ -181,12 +184,15 @@ mod tests {
 
     #[test]
     fn values_are_written_by_their_kind() {
-        let mode = Cell::Mode { value: "S".into(), count: 2, total: 3 };
+        let mode = Cell::Mode(Box::new(MostFrequent { value: "S".into(), count: 2, total: 3 }));
         assert_eq!(cell_text(Some(&mode), Unit::None), "S (2/3)");
         assert_eq!(cell_text(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
-        let one = Cell::Cpus { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) };
+        let one = Cell::Cpus(Box::new(CpuSetSizes { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) }));
         assert_eq!(cell_text(Some(&one), Unit::None), "5 cpus (0-3,8)");
-        assert_eq!(cell_text(Some(&Cell::Cpus { fewest: 1, most: 4, cpus: None }), Unit::None), "1-4 cpus (mixed)");
+        assert_eq!(
+            cell_text(Some(&Cell::Cpus(Box::new(CpuSetSizes { fewest: 1, most: 4, cpus: None }))), Unit::None),
+            "1-4 cpus (mixed)"
+        );
         assert_eq!(cell_text(None, Unit::Ns), "-");
         assert_eq!(delta_text(Some(&Delta::Range { min: 0, max: 5 }), Unit::None), "0 / +5");
         assert_eq!(delta_text(Some(&Delta::Cpus { fewest: 0, most: 0, changed: true }), Unit::None), "changed");
@@ -240,11 +246,11 @@ mod tests {
 
     #[test]
     fn equal_ends_are_written_once() {
-        let cpus = |fewest, most| Cell::Cpus { fewest, most, cpus: None };
+        let cpus = |fewest, most| Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: None }));
         for (cell, text) in [
             (Cell::Range { min: 3, max: 3 }, "3"),
             (Cell::Range { min: -1, max: 3 }, "-1..3"),
-            (Cell::Mode { value: "S".into(), count: 3, total: 3 }, "S"),
+            (Cell::Mode(Box::new(MostFrequent { value: "S".into(), count: 3, total: 3 })), "S"),
             (cpus(2, 2), "2 cpus (mixed)"),
             (cpus(2, 3), "2-3 cpus (mixed)"),
             (Cell::Signed(-2), "−2"),

@@ -141,7 +141,7 @@ fn legend<'s>(
     Ok(())
 }
 
-fn lines(out: &mut dyn Write, fact: &Fact, terminal: Terminal) -> io::Result<()> {
+fn lines(out: &mut dyn Write, fact: &Fact<'_>, terminal: Terminal) -> io::Result<()> {
     fact.lines.iter().try_for_each(|line| {
         let label = format!("{:<LABEL$}", line.label);
         let label = match line.tone {

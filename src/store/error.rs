@@ -48,6 +48,25 @@ pub enum SnapshotRefusal {
     /// It exceeds a limit: the maximum, and of what.
     #[error("has more than {0} {1}; if you trust it, raise --max-snapshot-bytes")]
     TooLarge(u64, &'static str),
+    /// A text or a name is longer than any that ctprof writes: the maximum in bytes, and what it is.
+    #[error("has {1} of more than {0} bytes, which ctprof never writes")]
+    TooLong(usize, &'static str),
+}
+
+impl SnapshotRefusal {
+    pub(super) fn too_large(max: usize, what: &'static str) -> Self {
+        Self::TooLarge(u64::try_from(max).unwrap_or(u64::MAX), what)
+    }
+
+    /// The names of its threads and what is known of each take more than so many bytes.
+    pub(super) fn in_memory(max: usize) -> Self {
+        Self::too_large(max, "bytes of threads in memory")
+    }
+
+    /// The refusal that ended the reading of a file, if one did.
+    pub(super) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
 }
 
 /// The name of an input in messages.

@@ -1,15 +1,152 @@
-//! Limits on bytes, threads and cgroups.
+//! Limits on bytes, values, threads and cgroups.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::SnapshotRefusal;
 
 /// What a limit on bytes counts.
 pub(super) const BYTES: &str = "bytes uncompressed";
 
-/// Maximum number of threads, and of cgroups, in a snapshot of at most `limit` bytes. In memory, each
-/// takes up to twice this size even if its text is short.
-pub(super) fn max_threads(limit: u64) -> usize {
-    const BYTES_PER_THREAD: u64 = 1024;
-    usize::try_from(limit / BYTES_PER_THREAD).unwrap_or(usize::MAX)
+/// Maximum length of a text in bytes: `MAX_ARG_STRLEN` of `include/uapi/linux/binfmts.h`. The kernel has no longer ones.
+const LONGEST_TEXT: usize = 128 << 10;
+/// Maximum length of a name in bytes: `PATH_MAX` of `include/uapi/linux/limits.h`. A report repeats names in each row.
+pub(super) const LONGEST_NAME: usize = 4096;
+
+/// The refusal of a longer name.
+pub(super) const LONG_NAME: SnapshotRefusal = SnapshotRefusal::TooLong(LONGEST_NAME, "a name");
+/// What an element of a list takes in memory at most, beside its text.
+const BYTES_PER_ELEMENT: usize = 48;
+/// What an entry of a map takes beyond that: half of the places in the nodes of a tree can be empty.
+const BYTES_PER_ENTRY: usize = 80;
+
+/// The memory that is left for what is read of several files.
+#[derive(Debug)]
+pub struct MemoryBudget(AtomicUsize);
+
+impl MemoryBudget {
+    /// For files of at most so many bytes of JSON, together as much.
+    pub fn new(limit: u64) -> Self {
+        Self(usize::try_from(limit).unwrap_or(usize::MAX).into())
+    }
+
+    /// What one file may take: half of what is left, as another one may be read at the same time.
+    pub(super) fn of_file(&self) -> usize {
+        self.0.load(Ordering::Relaxed) / 2
+    }
+
+    pub(super) fn take(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What readers of a snapshot allow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadLimits {
+    /// Bytes of JSON.
+    pub(super) bytes: u64,
+    /// Threads that are read one by one.
+    pub(super) threads: usize,
+    /// Cgroups; also threads that are in memory together.
+    pub(super) cgroups: usize,
+}
+
+impl ReadLimits {
+    /// For JSON of at most so many bytes.
+    pub(super) fn new(bytes: u64) -> Self {
+        const BYTES_PER_THREAD: usize = 1024;
+        const BYTES_PER_CGROUP: usize = 4096;
+        let memory = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self { bytes, threads: memory / BYTES_PER_THREAD, cgroups: memory / BYTES_PER_CGROUP }
+    }
+}
+
+/// Limits what the JSON of a snapshot takes in memory, whatever its fields are: texts, elements of lists and entries of
+/// maps are counted before they are parsed. Single values of threads are not, as the number of threads is limited.
+pub(super) struct ContentLimit {
+    max: usize,
+    /// Bytes of memory that the content takes so far.
+    bytes: usize,
+    /// Length of the text that is being read; `None` outside of texts.
+    text: Option<usize>,
+    is_escaped: bool,
+    depth: usize,
+    /// Whether the last text is the key of the threads so far.
+    is_key: bool,
+    is_in_threads: bool,
+}
+
+/// The key of the threads.
+const THREADS: &[u8] = b"threads";
+/// The depth of the fields of a thread.
+const DEPTH_OF_FIELDS: usize = 3;
+
+impl ContentLimit {
+    /// A part of the limit: reports have more of each value.
+    pub(super) fn new(limit: u64) -> Self {
+        let (text, is_escaped, is_key, is_in_threads) = Default::default();
+        let max = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(LONGEST_TEXT);
+        Self { max, bytes: 0, text, is_escaped, depth: 0, is_key, is_in_threads }
+    }
+
+    /// Counts the next bytes.
+    pub(super) fn count(&mut self, json: &[u8]) -> Result<(), SnapshotRefusal> {
+        for byte in json {
+            match &mut self.text {
+                Some(LONGEST_TEXT) => return Err(SnapshotRefusal::TooLong(LONGEST_TEXT, "a text")),
+                Some(length) if *byte != b'"' || self.is_escaped => {
+                    self.is_escaped = *byte == b'\\' && !self.is_escaped;
+                    self.is_key &= THREADS.get(*length) == Some(byte);
+                    *length += 1;
+                }
+                Some(length) => {
+                    self.is_key &= *length == THREADS.len();
+                    self.bytes += *length;
+                    self.text = None;
+                }
+                None => self.count_outside_of_text(*byte),
+            }
+        }
+        let max = self.max;
+        if self.bytes > max { Err(SnapshotRefusal::too_large(max, "bytes of values in memory")) } else { Ok(()) }
+    }
+
+    fn count_outside_of_text(&mut self, byte: u8) {
+        match byte {
+            b'"' => (self.text, self.is_key) = (Some(0), self.depth == 1),
+            b'[' | b'{' => {
+                self.depth += 1;
+                self.is_in_threads |= self.depth == 2 && self.is_key;
+            }
+            b']' | b'}' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.is_in_threads &= self.depth >= 2;
+            }
+            _ => {}
+        }
+        if !self.is_in_threads || self.depth > DEPTH_OF_FIELDS {
+            self.bytes += match byte {
+                b'[' | b'{' | b',' => BYTES_PER_ELEMENT,
+                b':' => BYTES_PER_ENTRY,
+                _ => 0,
+            };
+        }
+    }
+}
+
+/// Limits the content of what is read.
+pub(super) struct LimitedContent<R> {
+    pub(super) inner: R,
+    pub(super) content: Option<ContentLimit>,
+}
+
+impl<R: Read> Read for LimitedContent<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        let content = self.content.as_mut().map_or(Ok(()), |content| content.count(&buffer[..read]));
+        content.map_err(io::Error::other)?;
+        Ok(read)
+    }
 }
 
 /// A reader or writer that counts its bytes, and fails with [`ErrorKind::FileTooLarge`] above `limit`.

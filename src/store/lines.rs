@@ -14,7 +14,9 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::de::Deserializer as _;
 
+use super::error::SnapshotRefusal;
 use super::format::{Defaults, SnapshotContent, SnapshotReader, ThreadReader};
+use super::limit::{ContentLimit, LimitedContent, ReadLimits};
 use crate::model::{SnapshotHead, ThreadId, Threads};
 
 /// Bytes of threads that are parsed at a time.
@@ -23,81 +25,122 @@ const BATCH: u64 = 256 * 1024;
 const HEAD: u64 = 16 * 1024;
 /// Maximum length of a line.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
+/// Maximum length of the line of a thread. A list of 8,192 CPUs takes 48 KiB.
+const LONGEST_THREAD: usize = 256 * 1024;
 
-/// Reads a snapshot of at most `max` threads, and these into a `T`; `None` for an error or another
-/// layout.
-pub(super) fn read<T: Threads>(source: impl Read + Send, max: usize, empty: &T) -> Option<(SnapshotHead, T)> {
-    let mut text = LineText { source, rest: Vec::new() };
-    let FileStart { mut json, defaults, .. } = text.head(max)?;
-    let (runs, threads) = Default::default();
-    let parsed = ParsedBatches { defaults: &defaults, empty, runs, threads, max: defaults.max_threads(max) };
-    let mut is_at_end = false;
-    let batches = iter::from_fn(|| {
-        let lines = text.until_newline(memrchr, BATCH)?;
-        is_at_end = lines.is_empty();
-        (!is_at_end).then_some(lines)
-    });
-    // Each worker takes the next batch when it has parsed one: no more of them are in memory than there are workers.
-    batches.enumerate().par_bridge().try_for_each(|(number, lines)| parsed.parse_and_join(number, &lines))?;
-    json.append(&mut text.rest);
-    is_at_end.then_some((parse(&json, max)?.0, parsed.finish()?))
+/// Why lines are not read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum NotRead {
+    /// They have another layout or an error, which the sequential reader knows.
+    Otherwise,
+    Refused(SnapshotRefusal),
 }
 
-/// What precedes the threads; `None` for an error or another layout.
-pub(super) fn head(source: impl Read, max: usize) -> Option<SnapshotHead> {
-    LineText { source, rest: Vec::new() }.head(max).map(|start| start.head)
+impl From<SnapshotRefusal> for NotRead {
+    fn from(refusal: SnapshotRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A snapshot of which everything before the threads has been read.
+pub(super) struct BegunLines<R> {
+    text: LineText<R>,
+    json: Vec<u8>,
+    pub(super) head: SnapshotHead,
+    defaults: Defaults,
+    limits: ReadLimits,
+}
+
+impl<R: Read + Send> BegunLines<R> {
+    /// Reads what precedes the threads.
+    pub(super) fn begin(source: R, limits: ReadLimits) -> Result<Self, NotRead> {
+        let source = LimitedContent { inner: source, content: Some(ContentLimit::new(limits.bytes)) };
+        let mut text = LineText { source, rest: Vec::new() };
+        let mut json = text.until_newline(memchr, HEAD)?;
+        text.source.content = None;
+        // If only this is missing, the text ends inside the list of threads.
+        let length = json.len();
+        json.extend(b"]}");
+        let (head, defaults) = parse(&json, limits)?;
+        json.truncate(length);
+        // In files of other tools, the whole file decides which zeros are values.
+        head.format_version.ok_or(NotRead::Otherwise)?;
+        Ok(Self { text, json, head, defaults, limits })
+    }
+
+    /// Reads the threads into a `T` of at most so many bytes.
+    pub(super) fn read<T: Threads>(self, empty: &T, max_bytes: usize) -> Result<(SnapshotHead, T), NotRead> {
+        let Self { mut text, mut json, head, defaults, limits } = self;
+        let (runs, threads, bytes) = Default::default();
+        let max = defaults.max_threads(limits.threads);
+        let parsed = ParsedBatches { defaults: &defaults, empty, runs, threads, max, bytes, max_bytes };
+        let mut end = Ok(());
+        let batches = iter::from_fn(|| {
+            let lines = text.until_newline(memrchr, BATCH);
+            let lines = lines.map_err(|error| end = Err(error)).ok()?;
+            (!lines.is_empty()).then_some(lines)
+        });
+        // Each worker takes the next batch when it has parsed one: no more of them are in memory than there are workers.
+        batches.enumerate().par_bridge().try_for_each(|(number, lines)| parsed.parse_and_join(number, &lines))?;
+        end?;
+        let threads = parsed.finish().ok_or(NotRead::Otherwise)?;
+        if text.rest.trim_ascii_end() == b"]}" {
+            return Ok((head, threads));
+        }
+        // ctprof 0.2.0 wrote more behind the threads.
+        drop(head);
+        json.append(&mut text.rest);
+        ContentLimit::new(limits.bytes).count(&json)?;
+        Ok((parse(&json, limits)?.0, threads))
+    }
 }
 
 /// Parses a snapshot without threads, and what these leave out.
-fn parse(json: &[u8], max: usize) -> Option<(SnapshotHead, Defaults)> {
+fn parse(json: &[u8], limits: ReadLimits) -> Result<(SnapshotHead, Defaults), NotRead> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let SnapshotContent { snapshot, defaults } = json.deserialize_map(&SnapshotReader::new(max)).ok()?;
-    json.end().ok()?;
-    snapshot.threads.is_empty().then_some((snapshot.head, defaults))
-}
-
-/// What precedes the threads.
-struct FileStart {
-    json: Vec<u8>,
-    head: SnapshotHead,
-    defaults: Defaults,
+    let reader = SnapshotReader::new(limits.threads, limits.cgroups);
+    let read = json.deserialize_map(&reader).and_then(|content| json.end().map(|()| content));
+    let Ok(SnapshotContent { snapshot, defaults }) = read else {
+        return Err(reader.refusal().map_or(NotRead::Otherwise, NotRead::Refused));
+    };
+    if snapshot.threads.is_empty() { Ok((snapshot.head, defaults)) } else { Err(NotRead::Otherwise) }
 }
 
 /// A text that is read by whole lines.
 struct LineText<R> {
-    source: R,
+    source: LimitedContent<R>,
     /// The bytes after the last newline.
     rest: Vec<u8>,
 }
 
 impl<R: Read> LineText<R> {
-    /// The text up to the threads.
-    fn head(&mut self, max: usize) -> Option<FileStart> {
-        let json = self.until_newline(memchr, HEAD)?;
-        // If only this is missing, the text ends inside the list of threads.
-        let (head, defaults) = parse(&[&json, &b"]}"[..]].concat(), max)?;
-        // In files of other tools, the whole file decides which zeros are values.
-        head.format_version?;
-        Some(FileStart { json, head, defaults })
-    }
-
     /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
-    fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>, step: u64) -> Option<Vec<u8>> {
+    fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>, step: u64) -> Result<Vec<u8>, NotRead> {
         let mut text = std::mem::take(&mut self.rest);
         let mut searched = 0;
-        while text.len() < LONGEST_LINE {
-            let read = self.source.by_ref().take(step).read_to_end(&mut text).ok()?;
+        loop {
+            if text.len() > LONGEST_LINE || text.len() > LONGEST_THREAD && self.is_in_thread(&text) {
+                return Err(NotRead::Otherwise);
+            }
+            let read = self.source.by_ref().take(step).read_to_end(&mut text);
+            let read =
+                read.map_err(|error| SnapshotRefusal::of(&error).map_or(NotRead::Otherwise, NotRead::Refused))?;
             if let Some(newline) = find(b'\n', &text[searched..]) {
                 self.rest = text.split_off(searched + newline + 1);
-                return Some(text);
+                return Ok(text);
             }
             searched = text.len();
             if read == 0 {
                 self.rest = text;
-                return Some(Vec::new());
+                return Ok(Vec::new());
             }
         }
-        None
+    }
+
+    /// Whether a text without a newline is the line of a thread: what precedes threads has limited content, and what
+    /// follows them begins with the end of their list.
+    fn is_in_thread(&self, text: &[u8]) -> bool {
+        self.source.content.is_none() && text.first() != Some(&b']')
     }
 }
 
@@ -112,6 +155,9 @@ struct ParsedBatches<'e, T> {
     /// Number of threads in all batches so far.
     threads: AtomicUsize,
     max: usize,
+    /// What all runs take in memory.
+    bytes: AtomicUsize,
+    max_bytes: usize,
 }
 
 /// The threads of consecutive batches.
@@ -142,30 +188,69 @@ impl<T: Threads> BatchRun<T> {
 impl<T: Threads> ParsedBatches<'_, T> {
     /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
     /// batches being parsed.
-    fn parse_and_join(&self, number: usize, lines: &[u8]) -> Option<()> {
+    fn parse_and_join(&self, number: usize, lines: &[u8]) -> Result<(), NotRead> {
         // Before they take memory.
         let threads = memchr_iter(b'\n', lines).count();
         if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
-            return None;
+            return Err(NotRead::Refused(SnapshotRefusal::too_large(self.max, "threads")));
         }
         let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
-        let mut run = batch(number, lines, self.defaults, empty)?;
+        let mut run = self.batch(number, lines, empty)?;
         let mut start = number;
         loop {
             let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
             let before = runs.range(..start).next_back().filter(|(_, before)| before.end == start);
             if let Some(first) = before.map(|(first, _)| *first) {
-                let before = runs.remove(&first)?;
+                let before = runs.remove(&first).expect("it was just found");
                 drop(runs);
-                (start, run) = (first, before.join(run)?);
+                self.is_joined(&before);
+                (start, run) = (first, before.join(run).ok_or(NotRead::Otherwise)?);
             } else if let Some(after) = runs.remove(&run.end) {
                 drop(runs);
-                run = run.join(after)?;
+                self.is_joined(&after);
+                run = run.join(after).ok_or(NotRead::Otherwise)?;
             } else {
+                let bytes = run.threads.bytes();
                 runs.insert(start, run);
-                return Some(());
+                return self.check(self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
             }
         }
+    }
+
+    /// The threads in the lines, one per line; an error for anything else, or out of order.
+    fn batch(&self, number: usize, lines: &[u8], mut threads: T) -> Result<BatchRun<T>, NotRead> {
+        let mut reader = ThreadReader::new(self.defaults);
+        let (mut ids, mut ends_in_comma) = (None, true);
+        let lines = str::from_utf8(lines).map_err(|_| NotRead::Otherwise)?;
+        for line in lines.strip_suffix('\n').unwrap_or(lines).split('\n') {
+            let comma = line.strip_suffix(',');
+            if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
+                return Err(NotRead::Otherwise);
+            }
+            let line = comma.unwrap_or(line);
+            if line.len() > LONGEST_THREAD {
+                return Err(NotRead::Otherwise);
+            }
+            let mut json = serde_json::Deserializer::from_str(line);
+            let thread = json.deserialize_map(&mut reader).and_then(|(thread, _)| json.end().map(|()| thread));
+            let thread = thread.map_err(|_| reader.refusal().map_or(NotRead::Otherwise, NotRead::Refused))?;
+            let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
+            ids = (last <= thread.id()).then(|| (first, thread.id()));
+            ids.ok_or(NotRead::Otherwise)?;
+            threads.add(thread);
+            self.check(threads.bytes())?;
+        }
+        Ok(BatchRun { end: number + 1, threads, ids: ids.ok_or(NotRead::Otherwise)?, ends_in_comma })
+    }
+
+    fn check(&self, bytes: usize) -> Result<(), NotRead> {
+        let max = self.max_bytes;
+        if bytes > max { Err(NotRead::Refused(SnapshotRefusal::in_memory(max))) } else { Ok(()) }
+    }
+
+    /// Counts no more what becomes part of another run.
+    fn is_joined(&self, run: &BatchRun<T>) {
+        self.bytes.fetch_sub(run.threads.bytes(), Ordering::Relaxed);
     }
 
     /// The threads of all batches, if they form one list.
@@ -179,39 +264,22 @@ impl<T: Threads> ParsedBatches<'_, T> {
     }
 }
 
-/// The threads in the lines, one per line; `None` for anything else, or out of order.
-fn batch<T: Threads>(number: usize, lines: &[u8], defaults: &Defaults, mut threads: T) -> Option<BatchRun<T>> {
-    let mut reader = ThreadReader::new(defaults);
-    let (mut ids, mut ends_in_comma) = (None, true);
-    let lines = str::from_utf8(lines).ok()?;
-    for line in lines.strip_suffix('\n').unwrap_or(lines).split('\n') {
-        let comma = line.strip_suffix(',');
-        if !std::mem::replace(&mut ends_in_comma, comma.is_some()) {
-            return None;
-        }
-        let line = comma.unwrap_or(line);
-        let mut json = serde_json::Deserializer::from_str(line);
-        let (thread, _) = json.deserialize_map(&mut reader).ok()?;
-        json.end().ok()?;
-        let (first, last) = ids.unwrap_or((thread.id(), thread.id()));
-        ids = (last <= thread.id()).then(|| (first, thread.id()));
-        ids?;
-        threads.add(thread);
-    }
-    Some(BatchRun { end: number + 1, threads, ids: ids?, ends_in_comma })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::ThreadState;
 
-    fn read_all(json: &str, max: usize) -> Option<(SnapshotHead, Vec<ThreadState>)> {
+    fn read<T: Threads>(source: impl Read + Send, threads: usize, empty: &T) -> Result<(SnapshotHead, T), NotRead> {
+        let limits = ReadLimits { threads, ..ReadLimits::new(1 << 30) };
+        BegunLines::begin(source, limits)?.read(empty, usize::MAX)
+    }
+
+    fn read_all(json: &str, max: usize) -> Result<(SnapshotHead, Vec<ThreadState>), NotRead> {
         read(json.as_bytes(), max, &Vec::new())
     }
 
     fn tids(json: &str) -> Option<Vec<u32>> {
-        Some(read_all(json, 10_000)?.1.iter().map(|thread| thread.tid).collect())
+        Some(read_all(json, 10_000).ok()?.1.iter().map(|thread| thread.tid).collect())
     }
 
     fn lines(threads: &[u32]) -> String {
@@ -227,7 +295,8 @@ mod tests {
         assert_eq!(read_all(&json, 10_000).unwrap().0.captured_at_unix_ns, 7);
         assert_eq!(tids(&json), Some(many));
         assert_eq!(tids("{\"format_version\":1,\"threads\":[\n]}"), Some(vec![]));
-        assert!(read_all(&json, 9_999).is_none());
+        let refused = NotRead::Refused(SnapshotRefusal::TooLarge(9_999, "threads"));
+        assert_eq!(read_all(&json, 9_999), Err(refused));
     }
 
     #[test]
@@ -286,7 +355,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let mut source = std::io::repeat(b' ').take(1 << 30);
-        assert!(read::<Vec<ThreadState>>(&mut source, 1, &Vec::new()).is_none());
+        assert_eq!(read::<Vec<ThreadState>>(&mut source, 1, &Vec::new()), Err(NotRead::Otherwise));
         assert!(source.limit() > (1 << 30) - 2 * LONGEST_LINE as u64);
     }
 }

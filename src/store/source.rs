@@ -1,8 +1,9 @@
 //! Reading: decompressed and parsed as a stream, never beyond the limit.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::Deserializer as _;
 use serde_json::error::Category;
@@ -10,8 +11,8 @@ use serde_path_to_error::Track;
 
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
-use super::limit::{BYTES, Metered, max_threads};
-use super::lines;
+use super::limit::{BYTES, ContentLimit, LimitedContent, MemoryBudget, Metered, ReadLimits};
+use super::lines::{BegunLines, NotRead};
 use crate::model::{CtprofSnapshot, SnapshotHead, Threads};
 use crate::process::Progress;
 
@@ -23,33 +24,57 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let (head, threads) = Stored::open(path, limit)?.load_into(&Vec::new(), &Progress::default())?;
+    let (head, threads) = Stored::open(path, limit, &Arc::default())?.load_into(&Vec::new())?;
     Ok(CtprofSnapshot { head, threads })
 }
 
 /// An open snapshot file.
 pub struct Stored {
-    source: Box<dyn Rewindable>,
-    /// Size of the source.
-    bytes: u64,
+    input: SnapshotInput,
     path: PathBuf,
-    limit: u64,
+    limits: ReadLimits,
+    progress: Arc<Progress>,
+    memory: Arc<MemoryBudget>,
+    /// `None` before anything has been read.
+    begun: Option<BegunSnapshot>,
 }
 
-/// A file, or the bytes of what cannot be rewound.
-trait Rewindable: Read + Seek + Send {}
-impl<T: Read + Seek + Send> Rewindable for T {}
+/// A file, or the bytes of what cannot be read again.
+enum SnapshotInput {
+    File(File),
+    Bytes(Arc<[u8]>),
+}
+
+/// A snapshot of which everything before its threads has been read, or all of it.
+enum BegunSnapshot {
+    Lines(Box<BegunLines<SnapshotJson>>),
+    Whole(Box<CtprofSnapshot>),
+}
+
+type SnapshotJson = Metered<Box<dyn Read + Send>>;
 
 impl Stored {
-    /// Opens a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input.
+    /// Opens a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input. The bytes of the file are
+    /// counted as they are read.
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
-    pub fn open(path: &Path, limit: u64) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, limit: u64, progress: &Arc<Progress>) -> Result<Self, StoreError> {
         let opened = if path == Path::new("-") { in_memory(io::stdin().lock(), limit) } else { open(path, limit) };
         let path = path.to_owned();
         match opened {
-            Ok((source, bytes)) => Ok(Self { source, bytes, path, limit }),
+            Ok((input, bytes)) => {
+                progress.announce(bytes);
+                let memory = Arc::new(MemoryBudget::new(limit));
+                Ok(Self {
+                    input,
+                    path,
+                    limits: ReadLimits::new(limit),
+                    progress: Arc::clone(progress),
+                    memory,
+                    begun: None,
+                })
+            }
             Err(error) if error.kind() == ErrorKind::FileTooLarge && error.raw_os_error().is_none() => {
                 Err(StoreError::Refused(path, SnapshotRefusal::TooLarge(limit, BYTES)))
             }
@@ -57,57 +82,97 @@ impl Stored {
         }
     }
 
-    /// What precedes the threads: capture, window and host. `None` if ctprof did not write the file, or if it
-    /// is damaged.
-    pub fn head(&mut self) -> Option<SnapshotHead> {
-        let max = max_threads(self.limit);
-        lines::head(self.json(&Progress::default()).ok()?, max)
+    /// The same, as one of several files that share their memory.
+    #[must_use]
+    pub fn within(self, memory: &Arc<MemoryBudget>) -> Self {
+        Self { memory: Arc::clone(memory), ..self }
     }
 
-    /// Reads the snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
-    /// file, only the threads being parsed are in memory beside it. Files of another layout are held
-    /// whole. The bytes of the file are counted as they are read.
+    /// Everything but the threads; of files that ctprof wrote, what precedes them: capture, window and host. A file of
+    /// another layout is held whole from here on.
     ///
     /// # Errors
     /// [`StoreError`], with the path and what is wrong.
-    pub fn load_into<T: Threads>(mut self, empty: &T, progress: &Progress) -> Result<(SnapshotHead, T), StoreError> {
-        progress.announce(self.bytes);
-        let max = max_threads(self.limit);
-        if let Some(read) = lines::read(self.json(progress)?, max, empty) {
-            return Ok(read);
+    pub fn head(&mut self) -> Result<&SnapshotHead, StoreError> {
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => match BegunLines::begin(self.json(&self.progress)?, self.limits) {
+                Ok(lines) => BegunSnapshot::Lines(Box::new(lines)),
+                Err(NotRead::Otherwise) => BegunSnapshot::Whole(Box::new(self.whole()?)),
+                Err(NotRead::Refused(refusal)) => return Err(StoreError::Refused(self.path.clone(), refusal)),
+            },
+        };
+        Ok(match self.begun.insert(begun) {
+            BegunSnapshot::Lines(lines) => &lines.head,
+            BegunSnapshot::Whole(snapshot) => &snapshot.head,
+        })
+    }
+
+    /// Reads the snapshot without its threads, and these into a collection like `empty`. If ctprof wrote the
+    /// file, only the threads being parsed are in memory beside it.
+    ///
+    /// # Errors
+    /// [`StoreError`], with the path and what is wrong.
+    pub fn load_into<T: Threads>(mut self, empty: &T) -> Result<(SnapshotHead, T), StoreError> {
+        self.head()?;
+        let memory = Arc::clone(&self.memory);
+        let path = self.path.clone();
+        let max = memory.of_file();
+        let (head, threads) = self.load_within(empty, max)?;
+        let bytes = threads.bytes().saturating_add(in_memory_of(&head));
+        if bytes > max {
+            return Err(StoreError::Refused(path, SnapshotRefusal::in_memory(max)));
         }
-        let snapshot = self.whole(&SnapshotReader::new(max))?;
+        memory.take(bytes);
+        Ok((head, threads))
+    }
+
+    fn load_within<T: Threads>(mut self, empty: &T, max: usize) -> Result<(SnapshotHead, T), StoreError> {
+        let CtprofSnapshot { head, threads: all } = match self.begun.take() {
+            Some(BegunSnapshot::Lines(lines)) => match lines.read(empty, max) {
+                Ok(read) => return Ok(read),
+                Err(NotRead::Refused(refusal)) => return Err(StoreError::Refused(self.path, refusal)),
+                Err(NotRead::Otherwise) => self.whole()?,
+            },
+            Some(BegunSnapshot::Whole(snapshot)) => *snapshot,
+            None => self.whole()?,
+        };
         let mut threads = empty.first();
-        snapshot.threads.into_iter().for_each(|thread| threads.add(thread));
-        Ok((snapshot.head, threads))
+        for thread in all {
+            threads.add(thread);
+            if threads.bytes() > max {
+                return Err(StoreError::Refused(self.path, SnapshotRefusal::in_memory(max)));
+            }
+        }
+        Ok((head, threads))
     }
 
     /// The JSON from its start.
-    fn json<'s>(&'s mut self, progress: &'s Progress) -> Result<Metered<Box<dyn Read + Send + 's>>, StoreError> {
-        let Self { source, path, limit, .. } = self;
-        let mut start = Vec::new();
-        let read = source.rewind().and_then(|()| source.take(4).read_to_end(&mut start)).and_then(|_| source.rewind());
-        read.map_err(|error| StoreError::Read(path.clone(), error))?;
-        let refused = |why| StoreError::Refused(path.clone(), SnapshotRefusal::NotASnapshot(why));
-        let counted = CountedBytes { source, progress };
-        let json: Box<dyn Read + Send> = match start.trim_ascii_start() {
+    fn json(&self, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
+        let unread = |error| StoreError::Read(self.path.clone(), error);
+        let mut input = BufReader::with_capacity(BUFFER, self.input.start(progress).map_err(unread)?);
+        let start = input.fill_buf().map_err(unread)?;
+        let refused = |why| StoreError::Refused(self.path.clone(), SnapshotRefusal::NotASnapshot(why));
+        let json: Box<dyn Read + Send> = match start[..start.len().min(ZSTD_MAGIC.len())].trim_ascii_start() {
             _ if start.is_empty() => return Err(refused("empty")),
-            _ if start == ZSTD_MAGIC => {
-                Box::new(zstd::Decoder::new(counted).map_err(|error| StoreError::Damaged(path.clone(), error))?)
+            _ if start.starts_with(&ZSTD_MAGIC) => {
+                let decoder = zstd::Decoder::with_buffer(input);
+                Box::new(decoder.map_err(|error| StoreError::Damaged(self.path.clone(), error))?)
             }
-            [] | [b'{', ..] => Box::new(counted),
+            [] | [b'{', ..] => Box::new(input),
             _ => return Err(refused("neither zstd nor a JSON object")),
         };
-        Ok(Metered::new(json, *limit))
+        Ok(Metered::new(json, self.limits.bytes))
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
-    fn whole(&mut self, reader: &SnapshotReader) -> Result<CtprofSnapshot, StoreError> {
-        let uncounted = Progress::default();
-        let text = BufReader::with_capacity(BUFFER, self.json(&uncounted)?);
-        let mut json = serde_json::Deserializer::from_reader(text);
+    fn whole(&self) -> Result<CtprofSnapshot, StoreError> {
+        let ReadLimits { bytes, cgroups, .. } = self.limits;
+        let text = LimitedContent { inner: self.json(&Arc::default())?, content: Some(ContentLimit::new(bytes)) };
+        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, text));
         let mut track = Track::new();
-        let snapshot = serde_path_to_error::Deserializer::new(&mut json, &mut track).deserialize_map(reader);
+        let reader = SnapshotReader::new(cgroups, cgroups);
+        let snapshot = serde_path_to_error::Deserializer::new(&mut json, &mut track).deserialize_map(&reader);
         // Reading on to the end also checks the frame's checksum.
         let snapshot = snapshot.and_then(|content| json.end().map(|()| content.normalized()));
         drop(json);
@@ -126,9 +191,12 @@ impl Stored {
                     StoreError::Refused(path, SnapshotRefusal::Truncated)
                 }
                 source if source.kind() == ErrorKind::FileTooLarge => {
-                    StoreError::Refused(path, SnapshotRefusal::TooLarge(self.limit, BYTES))
+                    StoreError::Refused(path, SnapshotRefusal::TooLarge(self.limits.bytes, BYTES))
                 }
-                source => StoreError::Damaged(path, source),
+                source => match SnapshotRefusal::of(&source) {
+                    Some(refusal) => StoreError::Refused(path, refusal),
+                    None => StoreError::Damaged(path, source),
+                },
             },
             Category::Data if field.iter().next().is_none() => StoreError::WrongType(path, error.to_string()),
             Category::Data => StoreError::WrongType(path, format!("{field}: {error}")),
@@ -137,27 +205,49 @@ impl Stored {
     }
 }
 
-fn open(path: &Path, limit: u64) -> io::Result<(Box<dyn Rewindable>, u64)> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((Box::new(file), metadata.len())) } else { in_memory(file, limit) }
+impl SnapshotInput {
+    /// A reader from the start.
+    fn start(&self, progress: &Arc<Progress>) -> io::Result<CountedBytes> {
+        let source: Box<dyn Read + Send> = match self {
+            Self::File(file) => {
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                Box::new(file)
+            }
+            Self::Bytes(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+        };
+        Ok(CountedBytes { source, progress: Arc::clone(progress) })
+    }
 }
 
-/// The bytes of a source that cannot be rewound.
-fn in_memory(source: impl Read, limit: u64) -> io::Result<(Box<dyn Rewindable>, u64)> {
+/// About how much memory a head takes, in bytes: a short entry of a map takes eight times its JSON.
+fn in_memory_of(head: &SnapshotHead) -> usize {
+    let mut json = Metered::new(io::sink(), u64::MAX);
+    serde_json::to_writer(&mut json, head).expect("a sink takes everything");
+    usize::try_from(json.bytes.saturating_mul(8)).unwrap_or(usize::MAX)
+}
+
+fn open(path: &Path, limit: u64) -> io::Result<(SnapshotInput, u64)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((SnapshotInput::File(file), metadata.len())) } else { in_memory(file, limit) }
+}
+
+/// The bytes of a source that cannot be read again.
+fn in_memory(source: impl Read, limit: u64) -> io::Result<(SnapshotInput, u64)> {
     let mut metered = Metered::new(source, limit);
     let mut bytes = Vec::new();
     metered.read_to_end(&mut bytes)?;
-    Ok((Box::new(Cursor::new(bytes)), metered.bytes))
+    Ok((SnapshotInput::Bytes(bytes.into()), metered.bytes))
 }
 
 /// A source that reports progress while it is read.
-struct CountedBytes<'s> {
-    source: &'s mut dyn Rewindable,
-    progress: &'s Progress,
+struct CountedBytes {
+    source: Box<dyn Read + Send>,
+    progress: Arc<Progress>,
 }
 
-impl Read for CountedBytes<'_> {
+impl Read for CountedBytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.progress.advance(u64::try_from(read).unwrap_or(u64::MAX));

@@ -11,7 +11,7 @@ use zstd::zstd_safe::CParameter;
 
 use super::error::StoreError;
 use super::format::SnapshotWriter;
-use super::limit::{BYTES, Metered, max_threads};
+use super::limit::{BYTES, Metered, ReadLimits};
 use super::pending::PendingFile;
 use super::place::{self, FoundOutput, OutputPlace};
 use crate::model::CtprofSnapshot;
@@ -108,7 +108,7 @@ impl OutputTarget {
     pub fn write(self, snapshot: &CtprofSnapshot, limit: u64) -> Result<Written, StoreError> {
         let Self { path, output } = self;
         let snapshot = SnapshotWriter::new(snapshot);
-        if let Some((what, max)) = snapshot.too_many(max_threads(limit)) {
+        if let Some((what, max)) = snapshot.too_many(ReadLimits::new(limit)) {
             return Err(StoreError::TooLargeToWrite(path, u64::try_from(max).unwrap_or(u64::MAX), what));
         }
         output.write(&path, &snapshot, limit).map_err(|error| match error.kind() {

@@ -139,6 +139,10 @@ impl<T: Threads> Threads for Join<T> {
         self.processes.append(processes);
         self.sums.append(sums);
     }
+
+    fn bytes(&self) -> usize {
+        self.before.bytes() + self.threads.bytes()
+    }
 }
 
 impl JoinSums {

@@ -20,6 +20,8 @@ pub struct PackedThreads {
     bytes: Vec<u8>,
     /// Texts and CPU sets of the values, each once.
     words: Words,
+    /// Number of values of `smaps_rollup`.
+    smaps_kinds: usize,
 }
 
 /// A thread, with its metrics elsewhere.
@@ -79,6 +81,7 @@ impl Threads for PackedThreads {
         let at = self.bytes.len();
         self.pack(&thread.metrics);
         let id = thread.id();
+        self.smaps_kinds += thread.smaps_rollup_kib.as_ref().map_or(0, BTreeMap::len);
         let ThreadState { start_time_clock_ticks, read_at_ns, pcomm, comm, cgroup, kernel_thread, .. } = thread;
         self.threads.push(PackedThread {
             id,
@@ -97,7 +100,8 @@ impl Threads for PackedThreads {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { threads, bytes, words } = later;
+        let Self { threads, bytes, words, smaps_kinds } = later;
+        self.smaps_kinds += smaps_kinds;
         let moved = words.values.into_iter().map(|value| self.words.index(value)).collect::<Vec<_>>();
         let shift = self.bytes.len();
         if moved.iter().enumerate().all(|(from, to)| u64::try_from(from) == Ok(*to)) {
@@ -118,6 +122,11 @@ impl Threads for PackedThreads {
             }
             self.threads.push(thread);
         }
+    }
+
+    fn bytes(&self) -> usize {
+        const BYTES_PER_KIND: usize = 128;
+        self.threads.len() * size_of::<PackedThread>() + self.bytes.len() + self.smaps_kinds * BYTES_PER_KIND
     }
 }
 

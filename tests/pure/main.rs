@@ -1,6 +1,7 @@
 //! Stored files, comparisons, statistics and reports: nothing here looks at the threads of this host.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod bounds_files;
 mod browser;
 mod command_line;
 mod comparison;

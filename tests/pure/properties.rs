@@ -166,7 +166,7 @@ fn deltas(comparison: &Report) -> BTreeMap<(String, Vec<String>, String), i128> 
     let mut deltas = BTreeMap::new();
     for table in &comparison.sections {
         for row in &table.rows {
-            if let Some(Delta::Number(delta)) = row.delta {
+            if let Some(Delta::Number(delta)) = row.delta() {
                 let place =
                     (table.section.name().to_owned(), table.groups[row.group].key.clone(), row.name.to_string());
                 deltas.insert(place, delta);

@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::super::REPORT_FORMAT_VERSION;
-use super::super::fact_line::{Fact, FactLine, Tone};
+use super::super::fact_line::{Fact, FactData, FactLine, Tone};
 use super::super::gates;
 use super::super::overview::group_verdict;
 use super::super::selection::ShownSection;
@@ -22,7 +21,7 @@ use crate::statistics::Interval;
 #[derive(Serialize)]
 pub(super) struct PageData<'p> {
     format_version: u32,
-    facts: BTreeMap<&'static str, &'p Value>,
+    facts: BTreeMap<&'static str, &'p FactData<'p>>,
     lines: Vec<LineData<'p>>,
     group_by: GroupBy,
     /// The groups of all sections by path: the index of the parent, if there is one, and the name.
@@ -94,7 +93,7 @@ struct ValueData<'p> {
     candidate: Vec<Option<PageNumber<'p>>>,
     /// Differences that are not those of two numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    delta: Vec<Option<&'p Delta>>,
+    delta: Vec<Option<Delta>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     percent: Vec<Option<f64>>,
     /// The 95 % intervals of candidate over baseline.
@@ -118,7 +117,7 @@ enum PageNumber<'p> {
 impl<'p> PageData<'p> {
     pub(super) fn new(
         report: &'p Report,
-        facts: &'p [Fact],
+        facts: &'p [Fact<'p>],
         groups: Vec<PageSection<'p>>,
         tree: Option<Vec<PageSection<'p>>>,
     ) -> Self {
@@ -249,9 +248,9 @@ impl<'p> ValueData<'p> {
         self.baseline.push(row.values.baseline.as_ref().map(PageNumber::new));
         if let Some(candidate) = &row.values.candidate {
             self.candidate.push(candidate.as_ref().map(PageNumber::new));
-            let is_number = matches!(row.delta, None | Some(Delta::Number(_) | Delta::Points(_)));
-            self.delta.push(row.delta.as_ref().filter(|_| !is_number));
-            self.percent.push(row.percent.map(|percent| (percent * 10.0).round() / 10.0));
+            let is_number = |delta: &Delta| matches!(delta, Delta::Number(_) | Delta::Points(_));
+            self.delta.push(row.delta().filter(|delta| !is_number(delta)));
+            self.percent.push(row.percent().map(|percent| (percent * 10.0).round() / 10.0));
         }
     }
 

@@ -14,6 +14,7 @@ use super::ktstr;
 use super::thread::{ThreadReader, without_ids};
 use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SnapshotHead, ThreadState};
 use crate::store::error::SnapshotRefusal;
+use crate::store::limit::{LONG_NAME, LONGEST_NAME};
 
 /// Maximum number of threads of a Linux host: `PID_MAX_LIMIT` of a 64-bit kernel.
 const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
@@ -21,7 +22,8 @@ const PID_MAX_LIMIT: usize = 4 * 1024 * 1024;
 /// Reads a snapshot with a limited number of threads and of cgroups, because each takes more memory
 /// than its shortest text.
 pub(in crate::store) struct SnapshotReader {
-    max: usize,
+    max_threads: usize,
+    max_cgroups: usize,
     refusal: Cell<Option<SnapshotRefusal>>,
 }
 
@@ -46,8 +48,8 @@ impl SnapshotContent {
 }
 
 impl SnapshotReader {
-    pub(in crate::store) fn new(max: usize) -> Self {
-        Self { max: max.min(PID_MAX_LIMIT), refusal: Cell::default() }
+    pub(in crate::store) fn new(max_threads: usize, max_cgroups: usize) -> Self {
+        Self { max_threads: max_threads.min(PID_MAX_LIMIT), max_cgroups, refusal: Cell::default() }
     }
 
     /// Why the last snapshot was refused, if its JSON had the right types.
@@ -61,8 +63,7 @@ impl SnapshotReader {
     }
 
     fn check<E: de::Error>(&self, number: usize, what: &'static str, max: usize) -> Result<(), E> {
-        let refusal = SnapshotRefusal::TooLarge(u64::try_from(max).unwrap_or(u64::MAX), what);
-        if number > max { Err(self.refuse(refusal)) } else { Ok(()) }
+        if number > max { Err(self.refuse(SnapshotRefusal::too_large(max, what))) } else { Ok(()) }
     }
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
@@ -75,7 +76,7 @@ impl SnapshotReader {
 
 impl<'de> Deserialize<'de> for CtprofSnapshot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(&SnapshotReader::new(PID_MAX_LIMIT)).map(|content| content.snapshot)
+        deserializer.deserialize_map(&SnapshotReader::new(PID_MAX_LIMIT, usize::MAX)).map(|content| content.snapshot)
     }
 }
 
@@ -173,13 +174,15 @@ impl<'de> Visitor<'de> for ThreadList<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let max = self.defaults.max_threads(self.reader.max);
+        let max = self.defaults.max_threads(self.reader.max_threads);
         let (mut thread_reader, mut threads) = (ThreadReader::new(self.defaults), Vec::new());
-        while let Some((thread, _)) = seq.next_element_seed(VisitAny(&mut thread_reader))? {
+        loop {
+            let thread = seq.next_element_seed(VisitAny(&mut thread_reader));
+            self.reader.refusal.set(thread_reader.refusal());
+            let Some((thread, _)) = thread? else { return Ok(threads) };
             threads.push(thread);
             self.reader.check(threads.len(), "threads", max)?;
         }
-        Ok(threads)
     }
 }
 
@@ -194,9 +197,12 @@ impl<'de> Visitor<'de> for CgroupMap<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut cgroups = BTreeMap::new();
-        while let Some((path, stats)) = map.next_entry()? {
+        while let Some((path, stats)) = map.next_entry::<String, _>()? {
+            if path.len() > LONGEST_NAME {
+                return Err(self.0.refuse(LONG_NAME));
+            }
             cgroups.insert(path, stats);
-            self.0.check(cgroups.len(), "cgroups", self.0.max)?;
+            self.0.check(cgroups.len(), "cgroups", self.0.max_cgroups)?;
         }
         Ok(cgroups)
     }
@@ -212,7 +218,7 @@ mod tests {
     };
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
-        let reader = SnapshotReader::new(max);
+        let reader = SnapshotReader::new(max, max);
         serde_json::Deserializer::from_str(json).deserialize_map(&reader).ok();
         reader.refusal()
     }
@@ -319,7 +325,7 @@ mod tests {
     #[test]
     fn threads_of_a_file_are_sorted_by_process_and_id() {
         let json = r#"{"format_version":1,"threads":[{"tid":9,"tgid":2},{"tid":3,"tgid":1},{"tid":2,"tgid":2},{"tid":1,"tgid":1}]}"#;
-        let content = serde_json::Deserializer::from_str(json).deserialize_map(&SnapshotReader::new(9)).unwrap();
+        let content = serde_json::Deserializer::from_str(json).deserialize_map(&SnapshotReader::new(9, 9)).unwrap();
         let ids = content.normalized().threads.into_iter().map(|thread| (thread.tgid, thread.tid));
         assert_eq!(ids.collect::<Vec<_>>(), [(1, 1), (1, 3), (2, 2), (2, 9)]);
     }

@@ -17,6 +17,8 @@ use super::defaults::Defaults;
 use super::ktstr::MeasuredFlags;
 use super::row::{RowSeed, ValueRow, ValueSeed};
 use crate::model::{METRIC_COUNT, METRICS, Name, ProcessState, ThreadState};
+use crate::store::error::SnapshotRefusal;
+use crate::store::limit::{LONG_NAME, LONGEST_NAME};
 
 impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -149,14 +151,26 @@ pub(in crate::store) struct ThreadReader<'d> {
     fields: &'static ThreadFields,
     /// By the index of a field, the index of the field that followed it; the last is for the first field.
     next: Vec<usize>,
-    names: HashSet<Name>,
+    names: SharedNames,
     needs_ids: bool,
+}
+
+/// Names of threads so far, and why the last one was refused.
+#[derive(Default)]
+struct SharedNames {
+    known: HashSet<Name>,
+    refusal: Option<SnapshotRefusal>,
 }
 
 impl<'d> ThreadReader<'d> {
     pub(in crate::store) fn new(defaults: &'d Defaults) -> Self {
         let fields = &*FIELDS;
-        Self { defaults, fields, next: vec![0; fields.list.len() + 1], names: HashSet::new(), needs_ids: true }
+        Self { defaults, fields, next: vec![0; fields.list.len() + 1], names: SharedNames::default(), needs_ids: true }
+    }
+
+    /// Why the last thread was refused, if its JSON had the right types.
+    pub(in crate::store) fn refusal(&self) -> Option<SnapshotRefusal> {
+        self.names.refusal
     }
 
     /// A name that must not be null.
@@ -254,7 +268,7 @@ impl Visitor<'_> for ThreadKey {
 }
 
 /// Reads a name, shared with earlier threads if they have it; `None` for null.
-struct SharedName<'n>(&'n mut HashSet<Name>);
+struct SharedName<'n>(&'n mut SharedNames);
 
 impl Visitor<'_> for SharedName<'_> {
     type Value = Option<Name>;
@@ -267,12 +281,16 @@ impl Visitor<'_> for SharedName<'_> {
         Ok(None)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Option<Name>, E> {
-        if let Some(name) = self.0.get(text) {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Name>, E> {
+        let SharedNames { known, refusal } = self.0;
+        if let Some(name) = known.get(text) {
             return Ok(Some(Name::clone(name)));
         }
+        if text.len() > LONGEST_NAME {
+            return Err(E::custom(refusal.insert(LONG_NAME)));
+        }
         let name = Name::from(text);
-        self.0.insert(Name::clone(&name));
+        known.insert(Name::clone(&name));
         Ok(Some(name))
     }
 }

@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::defaults::Defaults;
 use super::thread::{ThreadLine, present};
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead};
+use crate::store::limit::ReadLimits;
 
 /// Writes a snapshot in less space: threads leave out their default values, unless the format is older than those.
 pub(in crate::store) struct SnapshotWriter<'s> {
@@ -30,11 +31,11 @@ impl<'s> SnapshotWriter<'s> {
         Self { snapshot, defaults }
     }
 
-    /// What readers that allow `max` threads and cgroups would refuse, and how many of it they allow.
-    pub(in crate::store) fn too_many(&self, max: usize) -> Option<(&'static str, usize)> {
+    /// What readers with these limits would refuse, and how many of it they allow.
+    pub(in crate::store) fn too_many(&self, limits: ReadLimits) -> Option<(&'static str, usize)> {
         let CtprofSnapshot { head, threads } = self.snapshot;
-        let max_threads = self.defaults.max_threads(max);
-        let counts = [("threads", threads.len(), max_threads), ("cgroups", head.cgroup_stats.len(), max)];
+        let max_threads = self.defaults.max_threads(limits.threads);
+        let counts = [("threads", threads.len(), max_threads), ("cgroups", head.cgroup_stats.len(), limits.cgroups)];
         counts.into_iter().find(|(_, number, max)| number > max).map(|(what, _, max)| (what, max))
     }
 
