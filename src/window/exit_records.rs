@@ -49,8 +49,22 @@ impl<'s> PlacedRecords<'s> {
 
     /// The place of the earlier thread that a record continues.
     pub(super) fn earlier_place(&self, exited: &ThreadState) -> Option<usize> {
-        let place = self.start.earlier.find(exited.id()).filter(|place| !self.recorded.contains(place))?;
+        let place = self.earlier_with_ids(exited)?;
+        let executed = || ThreadId { tid: self.start.replaced[&exited.tgid], tgid: exited.tgid };
+        let place = if self.is_replacement(exited) { self.start.earlier.find(executed())? } else { place };
+        (!self.recorded.contains(&place)).then_some(place)
+    }
+
+    /// The place of the earlier thread with these ids and this start.
+    fn earlier_with_ids(&self, exited: &ThreadState) -> Option<usize> {
+        let place = self.start.earlier.find(exited.id())?;
         (exited.start_time_clock_ticks == self.start.earlier.threads[place].start_ticks).then_some(place)
+    }
+
+    /// Whether a thread had got its ids from the first thread, which has a record of its own.
+    fn is_replacement(&self, exited: &ThreadState) -> bool {
+        let is_recorded = || self.earlier_with_ids(exited).is_some_and(|place| self.recorded.contains(&place));
+        exited.is_leader() && self.start.replaced.contains_key(&exited.tgid) && is_recorded()
     }
 
     /// The thread of a record with its part of the window, and its work; `None` if it is of another time.
@@ -58,7 +72,8 @@ impl<'s> PlacedRecords<'s> {
         let ExitedThread { ppid, started_monotonic_ns, elapsed_ns, .. } = exited;
         let state = &mut exited.state;
         let known = self.earlier_place(state);
-        if known.is_none() && !self.clocks.may_have_started(started_monotonic_ns) {
+        let is_of_window = self.clocks.may_have_started(started_monotonic_ns) || self.is_replacement(state);
+        if known.is_none() && !is_of_window {
             return None;
         }
         self.impossible_delays += u64::from(state.metrics.remove_impossible_delays(elapsed_ns));
@@ -126,12 +141,12 @@ fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
 
 /// The processes of the earlier capture that the later one does not have, with what they and their children had done.
 fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = GoneProcess> + 's {
-    let leaders = start
-        .earlier
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(place, thread)| thread.id.tid == thread.id.tgid && !start.found[*place].load(Ordering::Relaxed));
+    let is_gone = |(place, thread): &(usize, &PackedThread)| {
+        let start_ns = start.clocks.boot_ns(thread.start_ticks);
+        let is_living = || parents.get(thread.id.tgid, start_ns).is_some_and(|known| known.is_living);
+        thread.id.tid == thread.id.tgid && !start.found[*place].load(Ordering::Relaxed) && !is_living()
+    };
+    let leaders = start.earlier.threads.iter().enumerate().filter(is_gone);
     leaders.filter_map(|(_, leader)| {
         let (state, after) = leader.process.as_deref().zip(leader.process_after())?;
         let (tgid, start_ns) = (leader.id.tgid, start.clocks.boot_ns(leader.start_ticks));

@@ -33,6 +33,7 @@ impl<T: Threads> Join<T> {
     /// Adds what exited, and concludes the window that ends with the snapshot `later`.
     pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Joined<T> {
         let start = Arc::clone(&self.start);
+        self.add_replaced(&start);
         let readings = CpuReadings::of(later);
         let host = self.host(&start, &readings);
         let clocks = host.clocks;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::boot::Clocks;
 use super::cpu_time::CpuReadings;
 use super::lineage::Lineage;
-use super::packed_threads::{PackedThread, PackedThreads};
-use super::processes::{Processes, Seen};
+use super::packed_threads::PackedThreads;
+use super::processes::{PRECISION_TICKS, Processes, Seen};
 use super::work::Work;
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
@@ -32,6 +32,8 @@ pub(super) struct WindowStart {
     pub(super) values: JoinedValues,
     /// Which of the earlier threads were found again.
     pub(super) found: Vec<AtomicBool>,
+    /// Processes in which another thread than the first one executed a program, and the id that it had, from records.
+    pub(super) replaced: BTreeMap<u32, u32>,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) started_at_unix_ns: u64,
     pub(super) cpu_time: CpuReadings,
@@ -45,6 +47,8 @@ pub struct Join<T> {
     pub(super) threads: T,
     pub(super) processes: Processes,
     pub(super) sums: JoinSums,
+    /// First threads whose counters are not those of the earlier first threads at these places.
+    replaced: Vec<(usize, ThreadState)>,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
 }
@@ -126,14 +130,22 @@ impl<T: Threads> Threads for Join<T> {
             earlier == thread.start_time_clock_ticks
         });
         match (same, thread.start_time_clock_ticks) {
+            (Some(place), _) if start.is_replaced(place, &thread) => {
+                self.processes.add(&thread, Work::default(), Seen::AtBothEnds);
+                self.replaced.push((place, thread));
+            }
             (Some(place), _) => self.add_known(&start, place, thread),
-            (None, Some(ticks)) if start.clocks.started_within(ticks) => self.add_started(&start, ticks, thread),
+            (None, Some(ticks)) if start.clocks.started_within(ticks) => {
+                self.sums.started.push((thread.id(), ticks));
+                self.add_started(&start, Seen::Started, thread);
+            }
             _ => self.sums.missed += 1,
         }
     }
 
     fn append(&mut self, later: Self) {
-        let Self { start: _, before, threads, processes, sums, lineage: _ } = later;
+        let Self { start: _, before, threads, processes, sums, replaced, lineage: _ } = later;
+        self.replaced.extend(replaced);
         self.before.append(before);
         self.threads.append(threads);
         self.processes.append(processes);
@@ -163,7 +175,35 @@ impl JoinSums {
 impl<T: Threads> Join<T> {
     pub(super) fn new(start: Arc<WindowStart>, empty: &T) -> Self {
         let (before, threads) = (empty.another(), empty.another());
-        Self { start, before, threads, processes: Processes::default(), sums: JoinSums::default(), lineage: None }
+        let (processes, sums) = Default::default();
+        Self { start, before, threads, processes, sums, replaced: Vec::new(), lineage: None }
+    }
+
+    /// Adds the first threads of processes that another thread continues. It is the one that the records name, or the only one
+    /// whose counters, and those of the process, cannot be less now. If there is none, nothing is known of the thread.
+    pub(super) fn add_replaced(&mut self, start: &WindowStart) {
+        for (place, mut thread) in std::mem::take(&mut self.replaced) {
+            let siblings = start.earlier.siblings(place);
+            let is_found = |place: &usize| start.found[*place].load(Ordering::Relaxed);
+            if siblings.clone().any(|place| is_found(&place)) {
+                // execve(2) ends all other threads.
+                self.add_known(start, place, thread);
+            } else if let Some(tid) = start.replaced.get(&thread.tgid) {
+                match start.earlier.find(ThreadId { tid: *tid, ..thread.id() }) {
+                    Some(place) => self.add_known(start, place, thread),
+                    None => self.add_started(start, Seen::AtBothEnds, thread),
+                }
+            } else {
+                let mut possible = siblings.filter(|place| start.continues(*place, &thread));
+                if let (Some(place), None) = (possible.next(), possible.next()) {
+                    self.add_known(start, place, thread);
+                } else {
+                    let counters = METRICS.iter().filter(|metric| metric.window != WindowRule::Later);
+                    counters.for_each(|metric| metric.clear(&mut thread.metrics));
+                    self.add_known(start, place, thread);
+                }
+            }
+        }
     }
 
     /// Adds a thread that was alive at both ends.
@@ -175,13 +215,7 @@ impl<T: Threads> Join<T> {
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         start.earlier.subtract(place, &mut thread.metrics, count);
-        let mut work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
-        let is_comparable = !has_counters_of_another(earlier, &thread, work, start.clocks.ns_per_tick);
-        if !is_comparable {
-            let counters = METRICS.iter().filter(|metric| metric.window != WindowRule::Later);
-            counters.for_each(|metric| metric.clear(&mut thread.metrics));
-            work = Work::default();
-        }
+        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.owner);
         if thread.owner == Some(Owner::Ctprof) {
             self.sums.recorder_stayed = true;
@@ -190,13 +224,8 @@ impl<T: Threads> Join<T> {
         }
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
-            let mut before = start.earlier.thread(place, &thread);
-            if is_comparable {
-                thread.metrics = totals;
-            } else {
-                before.metrics.clone_from(&thread.metrics);
-            }
-            self.before.add(before);
+            self.before.add(start.earlier.thread(place, &thread));
+            thread.metrics = totals;
         } else {
             let exited = has_exited(&thread) && !start.earlier.had_exited(place);
             thread.span = Some(ThreadSpan { alive_ns, exited, ..ThreadSpan::default() });
@@ -212,16 +241,16 @@ impl<T: Threads> Join<T> {
         *sum = sum.saturating_add(work[MetricId::run_time_ns]);
     }
 
-    /// Adds a thread that started in the window: its totals are of the window.
-    fn add_started(&mut self, start: &WindowStart, ticks: u64, mut thread: ThreadState) {
+    /// Adds a thread that started in the window: its totals are of the window. `seen` is when its process was.
+    fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState) {
+        let ticks = thread.start_time_clock_ticks.unwrap_or(0);
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         let exited = start.values == JoinedValues::Increases && has_exited(&thread);
         thread.span = Some(ThreadSpan { alive_ns, started: true, exited, ..ThreadSpan::default() });
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.owner);
-        self.sums.started.push((thread.id(), ticks));
-        self.processes.add(&thread, work, Seen::Started);
+        self.processes.add(&thread, work, seen);
         if start.values == JoinedValues::Increases {
             (thread.process, thread.process_after) = (None, None);
         }
@@ -234,15 +263,30 @@ fn has_exited(thread: &ThreadState) -> bool {
     matches!(thread.metrics.state, Some('Z' | 'X'))
 }
 
-/// Whether a leader did much more than its whole process. The thread that calls execve(2) continues with the ids
-/// and the start time of the leader, but with its own counters (`de_thread` in fs/exec.c).
-fn has_counters_of_another(earlier: &PackedThread, later: &ThreadState, work: Work, ns_per_tick: u64) -> bool {
-    let run = |state: &Option<Box<ProcessState>>| {
-        let process = state.as_deref().filter(|process| process.utime_clock_ticks.is_some())?;
-        Some(Work::of_process(process, Includes::Threads, ns_per_tick)[MetricId::run_time_ns])
-    };
-    let (Some(before), Some(after)) = (run(&earlier.process), run(&later.process)) else { return false };
-    let whole = after.saturating_sub(before);
-    // A busy process runs on between reading its counters and those of the thread.
-    work[MetricId::run_time_ns] > whole.saturating_add(whole / 4).saturating_add(10 * ns_per_tick)
+/// The thread that calls execve(2) continues with the ids and the start time of the first thread, but with its own counters
+/// (`de_thread` in fs/exec.c).
+impl WindowStart {
+    /// Whether the first thread of a process may be another one than the earlier first thread, at `place`.
+    fn is_replaced(&self, place: usize, later: &ThreadState) -> bool {
+        later.is_leader()
+            && (self.replaced.contains_key(&later.tgid)
+                || (self.earlier.siblings(place).next().is_some() && !self.continues(place, later)))
+    }
+
+    /// Whether a later first thread can be the earlier thread at `place`: no counter is less, and it did no more than its whole
+    /// process, whose other threads count on after they have exited.
+    fn continues(&self, place: usize, later: &ThreadState) -> bool {
+        let (mut increase, mut is_possible) = (later.metrics.clone(), true);
+        self.earlier.subtract(place, &mut increase, |_| is_possible = false);
+        let tick = self.clocks.ns_per_tick;
+        let of_process = |state: &Option<Box<ProcessState>>| {
+            let process = state.as_deref().filter(|process| process.utime_clock_ticks.is_some())?;
+            Some(Work::of_process(process, Includes::Threads, tick)[MetricId::run_time_ns])
+        };
+        let leader = self.earlier.find(later.id()).map(|leader| &self.earlier.threads[leader].process);
+        let whole = leader.and_then(of_process).zip(of_process(&later.process));
+        let run_ns = Work::of_thread(&increase, tick)[MetricId::run_time_ns];
+        let most_ns = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_add(PRECISION_TICKS * tick);
+        is_possible && whole.is_none_or(|whole| run_ns <= most_ns(whole))
+    }
 }

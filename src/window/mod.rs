@@ -18,6 +18,7 @@ mod parents;
 mod processes;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -59,6 +60,13 @@ pub fn recorded(
 ) -> Result<CtprofSnapshot, NoWindow> {
     let CtprofSnapshot { mut head, threads: all } = later;
     let mut join = join(earlier, threads, &head, &Vec::new(), JoinedValues::Increases)?;
+    let start = Arc::get_mut(&mut join.start).expect("the join has no other part yet");
+    recording.exits.for_each(|exit| {
+        let earlier = start.earlier.find(exit.state.id()).map(|place| start.earlier.threads[place].start_ticks);
+        if let Some(tid) = exit.replaced_by.filter(|_| earlier == Some(exit.state.start_time_clock_ticks)) {
+            start.replaced.insert(exit.state.tgid, tid);
+        }
+    });
     let Recording { exits, recorder, command, requested_ns } = recording;
     let mut lineage = command.is_some().then(|| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
@@ -97,6 +105,7 @@ pub fn join<T: Threads>(
         clocks,
         values,
         found,
+        replaced: BTreeMap::new(),
         started_at_unix_ns: earlier.captured_at_unix_ns,
         cpu_time: CpuReadings::of(earlier),
     };

@@ -145,12 +145,20 @@ impl PackedThreads {
 
     /// The run time of all threads of a process, in nanoseconds; `None` if that of one is unknown.
     pub(super) fn run_time_ns(&self, tgid: u32) -> Option<u64> {
-        let first = self.threads.partition_point(|thread| thread.id.tgid < tgid);
-        let threads = self.threads[first..].iter().take_while(|thread| thread.id.tgid == tgid);
-        (first..).zip(threads).try_fold(0_u64, |sum, (place, _)| match self.value(place, MetricId::run_time_ns)? {
+        let leader = self.find(ThreadId { tgid, tid: tgid })?;
+        let all = std::iter::once(leader).chain(self.siblings(leader));
+        all.map(|place| self.value(place, MetricId::run_time_ns)).try_fold(0_u64, |sum, value| match value? {
             Value::Unsigned(ns) => Some(sum.saturating_add(ns)),
             _ => None,
         })
+    }
+
+    /// The places of the other threads of the process whose first thread is at `place`.
+    pub(super) fn siblings(&self, place: usize) -> impl Iterator<Item = usize> + Clone {
+        let tgid = self.threads[place].id.tgid;
+        let first = self.threads.partition_point(|thread| thread.id.tgid < tgid);
+        let end = self.threads.partition_point(|thread| thread.id.tgid <= tgid);
+        (first..end).filter(move |sibling| *sibling != place)
     }
 
     /// Whether the thread at `place` had exited already.

@@ -48,10 +48,13 @@ pub(super) struct Processes(Vec<LaterProcess>);
 impl Processes {
     /// Adds a thread, which did `work` in the window.
     pub(super) fn add(&mut self, thread: &ThreadState, work: Work, seen: Seen) {
-        if self.0.last().is_none_or(|last| last.tgid != thread.tgid) {
+        let last = self.0.len().checked_sub(1).filter(|last| self.0[*last].tgid == thread.tgid);
+        let known = last.or_else(|| self.0.binary_search_by_key(&thread.tgid, |process| process.tgid).ok());
+        let place = known.unwrap_or_else(|| {
             self.0.push(LaterProcess { tgid: thread.tgid, ..LaterProcess::default() });
-        }
-        let process = self.0.last_mut().expect("one was added");
+            self.0.len() - 1
+        });
+        let process = &mut self.0[place];
         process.threads += work;
         if thread.is_leader() {
             process.seen = seen;

@@ -77,6 +77,80 @@ mod before_the_window {
     }
 }
 
+/// Thread 2 of process 1 calls execve(2): it continues as thread 1, with its own counters.
+mod executed {
+    use super::*;
+
+    fn leader(run_ms: u64, csw: u64, all_ms: u64) -> Value {
+        let counters = json!({"utime_clock_ticks": all_ms / 10, "stime_clock_ticks": 0});
+        thread(1, 1, 1, &json!({"run_time_ns": run_ms * MS, "voluntary_csw": csw, "process": counters}))
+    }
+
+    fn other(tid: u32, run_ms: u64, csw: u64) -> Value {
+        thread(1, tid, 2, &json!({"run_time_ns": run_ms * MS, "voluntary_csw": csw}))
+    }
+
+    /// Run time in milliseconds and context switches of the process's only thread.
+    fn increase(earlier: &[Value], later: Value, records: &[ExitedThread]) -> [Value; 2] {
+        let (a, b) = sides(earlier, &[later]);
+        let window = with_records(a, b, records);
+        let is_leader = |row: &Value| row["tid"] == 1 && row["exited"].is_null() && row["exited_work"].is_null();
+        let [row] = rows(&window).into_iter().filter(is_leader).collect::<Vec<_>>().try_into().unwrap();
+        [json!(row["run_time_ns"].as_u64().map(|ns| ns / MS)), row["voluntary_csw"].clone()]
+    }
+
+    #[test]
+    fn the_thread_whose_counters_fit_is_continued() {
+        let threads = [leader(30, 7, 930), other(2, 900, 50)];
+        assert_eq!(
+            increase(&threads, leader(950, 60, 980), &[]),
+            [json!(50), json!(10)],
+            "its work before is not added"
+        );
+        assert_eq!(increase(&threads, leader(45, 9, 990), &[]), [json!(15), json!(2)], "the first one itself");
+        let two = [leader(30, 7, 1830), other(2, 900, 50), other(3, 900, 50)];
+        assert_eq!(increase(&two, leader(950, 60, 1880), &[]), [Value::Null, Value::Null], "one of two: unknown");
+    }
+
+    #[test]
+    fn a_lone_thread_keeps_what_it_did_however_late_it_was_read() {
+        assert_eq!(increase(&[leader(30, 7, 30)], leader(530, 9, 130), &[]), [json!(500), json!(2)]);
+    }
+
+    #[test]
+    fn the_thread_that_the_kernel_names_is_continued_however_little_it_had_done() {
+        let of_first = |replaced_by| {
+            let record = exit(1, 1, 1, (1, 12), &json!({"run_time_ns": 40 * MS, "voluntary_csw": 8, "comm": "first"}));
+            ExitedThread { replaced_by: Some(replaced_by), ..record }
+        };
+        let threads = [leader(30, 7, 50), other(2, 20, 3)];
+        let later = || leader(95, 13, 145);
+        assert_eq!(increase(&threads, later(), &[of_first(2)]), [json!(75), json!(10)]);
+        assert_eq!(increase(&threads, later(), &[of_first(9)]), [json!(95), json!(13)], "it started in the window");
+        let (a, b) = sides(&threads, &[later()]);
+        let window = with_records(a, b, &[of_first(2)]);
+        let first = rows(&window).into_iter().find(|row| row["comm"] == "first").unwrap();
+        assert_eq!((&first["run_time_ns"], &first["exited"]), (&json!(10 * MS), &json!(true)));
+    }
+
+    #[test]
+    fn a_thread_that_executed_a_program_and_exited_has_its_work_in_the_window() {
+        let record = |run_ms: u64, name: &str, replaced_by| {
+            let exited = exit(1, 1, 1, (1, 12), &json!({"run_time_ns": run_ms * MS, "comm": name}));
+            ExitedThread { replaced_by, ..exited }
+        };
+        let runs = |executed: u32| {
+            let (a, b) = sides(&[leader(30, 7, 50), other(2, 20, 3)], &[]);
+            let window = with_records(a, b, &[record(40, "first", Some(executed)), record(95, "second", None)]);
+            ["first", "second"].map(|name| {
+                let row = rows(&window).into_iter().find(|row| row["comm"] == name).unwrap();
+                row["run_time_ns"].as_u64().unwrap() / MS
+            })
+        };
+        assert_eq!((runs(2), runs(9)), ([10, 75], [10, 95]));
+    }
+}
+
 mod listed {
     use super::*;
 

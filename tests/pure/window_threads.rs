@@ -88,20 +88,6 @@ mod threads {
     }
 
     #[test]
-    fn a_thread_that_executed_a_program_adds_nothing_to_its_leader() {
-        let leader = |run_ns: u64, csw: u64, all_ticks: u64| {
-            let counters = json!({"utime_clock_ticks": all_ticks, "stime_clock_ticks": 0});
-            thread(1, 1, 1, &json!({"run_time_ns": run_ns, "voluntary_csw": csw, "process": counters}))
-        };
-        let worker = thread(1, 2, 2, &json!({"run_time_ns": 900 * MS, "voluntary_csw": 50}));
-        let window = between(snapshot(10, &[leader(0, 7, 90), worker]), snapshot(15, &[leader(950 * MS, 60, 95)]));
-        let window = window.unwrap();
-        let leader = row(&window, 1);
-        assert_eq!((&leader["run_time_ns"], &leader["voluntary_csw"]), (&Value::Null, &Value::Null));
-        assert_eq!(exited_run(&window), [(1, "threads".to_owned(), 50)]);
-    }
-
-    #[test]
     fn threads_without_a_start_time_are_joined_with_each_other_only() {
         let unknown = |tid: u32| json!({"tgid": tid, "tid": tid, "start_time_clock_ticks": null, "minflt": 10 * tid});
         let a = snapshot(10, &[unknown(1), thread(2, 2, 1, &json!({}))]);

@@ -40,7 +40,7 @@ fn ticks_after_the_end(program: &Path, exits: u64, file: &Path) -> u64 {
     wait_until("the recording begins", waits);
     assert!(Command::new(program).arg(exits.to_string()).status().unwrap().success());
     let (_, before) = state(pid).unwrap();
-    kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGINT).unwrap();
+    kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGTERM).unwrap();
     wait_until("the recording ends", || state(pid).is_none_or(|(state, _)| state == 'Z'));
     let (_, after) = state(pid).unwrap();
     assert!(record.wait().unwrap().success());
