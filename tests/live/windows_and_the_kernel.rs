@@ -615,6 +615,44 @@ fn work_before_the_window_is_not_shown_after_another_thread_executes_a_program()
     }
 }
 
+/// The exact run time of a process's children, in seconds.
+fn run_of_children(pid: Pid) -> f64 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let schedstat = |child: &str| fs::read_to_string(format!("/proc/{child}/schedstat")).unwrap();
+    let run_ns = |child: &str| schedstat(child).split(' ').next().unwrap().parse::<f64>().unwrap();
+    children.split_whitespace().map(run_ns).sum::<f64>() / 1e9
+}
+
+#[test]
+fn what_children_had_done_before_the_window_in_which_they_exit_is_not_shown() {
+    let children = format!("/proc/self/task/{}/children", std::process::id());
+    if ["/proc/self/schedstat", &children].iter().any(|file| !Path::new(file).exists()) {
+        return skipped(Missing::Kernel("CONFIG_SCHED_INFO and CONFIG_PROC_CHILDREN".to_owned()));
+    }
+    for user in users() {
+        let lab = Lab::new(*user);
+        let _alone = alone();
+        let child = "(i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; exec sleep 60) >/dev/null & all=\"$all $!\";";
+        let work = format!(
+            "n=0; while [ $n -lt 50 ]; do {child} n=$((n+1)); done; sleep 2; echo ready; read -r go; kill $all; wait; \
+             echo; read -r end"
+        );
+        let mut load = Load::start(lab.command("lab-sh").args(["-c", &work]));
+        assert_eq!(load.line(), "ready\n");
+        let (before, of_children) = (run_of_children(load.pid()), load.cpu_seconds());
+        let mut counted = 0.0;
+        let report = lab.between(|| {
+            load.send_line();
+            load.line();
+            counted = load.cpu_seconds() - of_children;
+        });
+        let shown = report.value("lab-sh", "run") / 1e9;
+        eprintln!("{user:?}: children ran {before:.3} s, the shell counts {counted:.2} s more, {shown:.3} s are shown");
+        assert!(before > 0.1 && counted > before - 0.05, "{before} s before, {counted} s counted");
+        assert!(shown < counted - before + 0.05, "{shown} s shown, {counted} s counted, {before} s of it before");
+    }
+}
+
 #[test]
 fn threads_whose_leader_exited_are_counted() {
     for user in users() {

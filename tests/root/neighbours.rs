@@ -3,6 +3,7 @@
 use crate::support::{Missing, skipped};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -176,4 +177,35 @@ fn no_bpf_object_outlives_a_killed_recording() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
     assert!(!window.exists());
     check_objects(&lister, &before);
+}
+
+#[test]
+fn a_recording_has_priority_and_its_command_has_not() {
+    let _alone = alone();
+    // Field 19 of proc_pid_stat(5).
+    let nice = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    let may_be_lower = Command::new("nice").args(["-n", "-20", "nice"]).output();
+    if nice(std::process::id()) != 0 || !may_be_lower.is_ok_and(|done| done.stdout == b"-20\n") {
+        return skipped(Missing::Privilege("a nice value of -20, from one of 0"));
+    }
+    for command in [&["-d", "60s"][..], &["--", "sh", "-c", "cut -d' ' -f19 /proc/$$/stat; sleep 60"]] {
+        let mut record = Command::new(CTPROF);
+        record.args(["-q", "record", "-o", "/dev/null"]).args(command).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut record = record.spawn().unwrap();
+        let begin = Instant::now();
+        while nice(record.id()) != -20 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "the nice value is {}", nice(record.id()));
+            thread::sleep(Duration::from_millis(5));
+        }
+        if command.len() > 2 {
+            let mut of_command = String::new();
+            BufReader::new(record.stdout.take().unwrap()).read_line(&mut of_command).unwrap();
+            assert_eq!(of_command, "0\n");
+        }
+        record.kill().unwrap();
+        record.wait().unwrap();
+    }
 }
