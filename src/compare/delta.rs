@@ -99,6 +99,16 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
 /// Quotients that differ by this share of them differ by how they were rounded.
 const ROUNDING: f64 = 1e-12;
 
+/// 0 in place of a number.
+pub(super) fn zero(cell: &Cell) -> Option<Cell> {
+    Some(match cell {
+        Cell::Number(_) => Cell::Number(0),
+        Cell::Signed(_) => Cell::Signed(0),
+        Cell::Ratio(_) => Cell::Ratio(0.0),
+        _ => return None,
+    })
+}
+
 impl Delta {
     /// The difference between two values of one kind; `None` if their kinds differ.
     pub(super) fn between(baseline: &Cell, candidate: &Cell) -> Option<Self> {

@@ -321,7 +321,7 @@ fn refuse_what_never_fails(results: &mut [GateResult], gates: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::judge::{Judge, KnownValues};
+    use crate::compare::judge::{Judge, Judged, KnownValues};
     use crate::compare::measurement::{Measurement, SideGroup, SideSection};
     use crate::compare::merge::SectionRuns;
     use crate::compare::options::Threshold;
@@ -354,8 +354,9 @@ mod tests {
         };
         let mut sides = runs.map(merged);
         let known: Sides<KnownValues> = sides.as_mut().map(|(_, known)| std::mem::take(known));
-        let judge = Judge { known, design: Design::Independent, threshold: Threshold::default() };
-        ReportSection::new(section, sides.map(|(groups, _)| groups), &[], Some(&judge))
+        let (design, threshold) = (Design::Independent, Threshold::default());
+        let judge = Judge { judged: Judged::Yes, known, design, threshold };
+        ReportSection::new(section, sides.map(|(groups, _)| groups), &[], &judge)
     }
 
     fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {

@@ -98,6 +98,11 @@ impl KnownValues {
         self.by_name.entry(measured.name.clone()).or_insert_with(none)[run] = true;
     }
 
+    /// Whether half of the runs have the value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|known| are_half(known.iter().filter(|known| **known).count(), self.runs))
+    }
+
     /// The value of a run without the group: the total of no members is 0.
     pub(super) fn without_group(&self, run: usize, name: &str, is_total: bool) -> f64 {
         let is_known = self.by_name.get(name).is_some_and(|known| known[run]);
@@ -105,20 +110,31 @@ impl KnownValues {
     }
 }
 
+/// Whether sections have the values of each run, and what runs say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    Yes,
+    No,
+}
+
 /// What rows of a section are judged by.
 pub(super) struct Judge {
+    pub(super) judged: Judged,
     pub(super) known: Sides<KnownValues>,
     pub(super) design: Design,
     pub(super) threshold: Threshold,
 }
 
 impl Judge {
-    /// The values of a row in all runs; `None` if they are not numbers.
+    /// The values of a row in all runs; `None` if they are not numbers, or not judged.
     pub(super) fn row(
         &self,
         measurements: &mut Sides<Option<Measurement>>,
         exists: Sides<bool>,
     ) -> Option<Box<RowRuns>> {
+        if self.judged == Judged::No {
+            return None;
+        }
         let quantum = measurements.iter().flatten().map(|measured| measured.quantum).fold(0.0, f64::max);
         let like = measurements.iter().flatten().next()?;
         let (name, is_total) = (like.name.clone(), like.is_total);
@@ -156,6 +172,7 @@ mod tests {
     #[test]
     fn a_row_has_the_larger_quantum_of_both_sides() {
         let judge = Judge {
+            judged: Judged::Yes,
             known: Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4)),
             design: Design::Independent,
             threshold: Threshold(0.05),

@@ -8,7 +8,7 @@ use super::cgroup_keys::renamed::Renamed;
 use super::digest::{Digest, ThreadNames};
 use super::group::{self, Groups, Naming};
 use super::group_glob::{GroupGlob, NoSuchGroup};
-use super::judge::{Judge, KnownValues, RowRuns};
+use super::judge::{Judge, Judged, KnownValues, RowRuns};
 use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
@@ -39,13 +39,6 @@ pub(super) struct GroupedSide {
     "the report has more than {0} rows; select some with --only, --sections or --metrics, or raise --max-snapshot-bytes"
 )]
 pub struct TooManyRows(usize);
-
-/// Whether sections have the values of each run, and what runs say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
-    Yes,
-    No,
-}
 
 impl Captures {
     /// Groups every capture. The keys of names depend on the names of all captures together.
@@ -89,9 +82,8 @@ impl Captures {
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
             let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
-            let judge = Judge { known, design: self.design, threshold: options.threshold };
-            let judge = Some(&judge).filter(|_| judged == Judged::Yes);
-            let mut table = ReportSection::new(section, groups.map(|(groups, _)| groups), keys, judge);
+            let judge = Judge { judged, known, design: self.design, threshold: options.threshold };
+            let mut table = ReportSection::new(section, groups.map(|(groups, _)| groups), keys, &judge);
             let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
             for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
                 group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
@@ -164,7 +156,12 @@ impl GroupedSide {
     ) -> Option<(SideSection, KnownValues)> {
         let mut runs = (0..self.digests.len()).map(|run| self.section_of_run(section, run, cgroups, per, options));
         if judged == Judged::No {
-            return Some((wanted_groups(section, runs.next()??, options), KnownValues::default()));
+            let groups = runs.next()??;
+            let mut known = KnownValues::of_runs(1);
+            // What any group has, all together have.
+            let all = groups.get(&[][..]).into_iter().flat_map(|all| &all.measurements);
+            all.filter(|measured| measured.cell.is_some()).for_each(|measured| known.add(0, measured));
+            return Some((wanted_groups(section, groups, options), known));
         }
         let mut all = SectionRuns::new(self.digests.len());
         for (run, groups) in runs.enumerate() {

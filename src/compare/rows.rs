@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::delta::{self, Change, Delta};
-use super::judge::{Judge, RowRuns};
+use super::judge::{Judge, KnownValues, RowRuns};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::quantity::Quantity;
 use super::rank;
@@ -162,17 +162,23 @@ impl Row {
         (section, group): (Section, usize),
         mut measurements: Sides<Option<Measurement>>,
         exists: Sides<bool>,
-        judge: Option<&Judge>,
+        judge: &Judge,
     ) -> Option<Self> {
-        let runs = judge.and_then(|judge| judge.row(&mut measurements, exists));
+        let runs = judge.row(&mut measurements, exists);
         let covered = |(measured, exists): (&Option<Measurement>, bool)| {
             exists.then(|| measured.as_ref().map_or(0, |measured| measured.covered))
         };
         let covered = measurements.as_ref().zip(exists).map(covered);
-        let known = measurements.iter().flatten().next()?;
-        let (name, unit, quantity) = (known.name.clone(), known.unit, known.quantity);
+        let like = measurements.iter().flatten().next()?;
+        let (name, unit, quantity) = (like.name.clone(), like.unit, like.quantity);
         let partial = measurements.iter().flatten().any(|measured| measured.partial);
-        let values = measurements.map(|measured| measured.and_then(|measured| measured.cell));
+        let zero = like.cell.as_ref().filter(|_| like.is_total).and_then(delta::zero);
+        // A side without the group has a total of 0, unless it lacks the value altogether.
+        let value = |((measured, exists), known): ((Option<Measurement>, bool), &KnownValues)| match measured {
+            None if !exists && known.has(&name) => zero.clone(),
+            measured => measured?.cell,
+        };
+        let values = measurements.zip(exists).zip(judge.known.as_ref()).map(value);
         let delta = values.baseline.as_ref().zip(values.of_candidate()).and_then(|(a, b)| Delta::between(a, b));
         Some(Self {
             section,
@@ -253,7 +259,7 @@ impl ReportSection {
 
     /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come
     /// first. Of two sides, changed rows come before others, then clear changes, then large ones.
-    pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: Option<&Judge>) -> Self {
+    pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: &Judge) -> Self {
         let mut table = Self::empty(section, Vec::new());
         let mut sort_values = Vec::new();
         for (place, (key, group)) in joined(sides).into_iter().enumerate() {
@@ -343,8 +349,11 @@ fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::Judged;
+    use super::super::options::Threshold;
     use super::*;
     use crate::compare::parse_sort_key;
+    use crate::statistics::Design;
 
     fn side(groups: &[(&str, u64)]) -> SideSection {
         let group = |run_time: u64| SideGroup {
@@ -358,7 +367,9 @@ mod tests {
     fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
         let keys = [parse_sort_key(keys).unwrap()];
         let sides = Sides::two(side(baseline), side(candidate));
-        let table = ReportSection::new(Section::Primary, sides, &keys, None);
+        let known = Sides::two(KnownValues::default(), KnownValues::default());
+        let judge = Judge { judged: Judged::No, known, design: Design::Independent, threshold: Threshold::default() };
+        let table = ReportSection::new(Section::Primary, sides, &keys, &judge);
         table.rows.iter().map(|row| table.groups[row.group].label.clone()).collect()
     }
 

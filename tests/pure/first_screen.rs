@@ -212,7 +212,7 @@ fn a_comparison_of_one_boot_has_what_happened_in_between_as_its_difference() {
         json!(["all groups", s(60), s(109), s(49)]),
         json!(["gone", null, null, null]),
         json!(["make", s(10), s(42), s(32)]),
-        json!(["new", null, s(7), null]),
+        json!(["new", 0, s(7), s(7)]),
         json!(["old", s(50), s(60), s(10)]),
     ];
     assert_eq!(rows, expected);

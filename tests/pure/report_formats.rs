@@ -141,10 +141,28 @@ fn cgroup_and_smaps_rows_have_a_coverage() {
         assert!(rows.iter().any(|row| row["section"] == section), "{section}");
     }
     for row in rows {
-        for side in ["baseline", "candidate"].iter().filter(|side| !row[**side].is_null()) {
+        for side in
+            ["baseline", "candidate"].iter().filter(|side| !row["members"][**side].is_null() && !row[**side].is_null())
+        {
             assert!(row["coverage"][side].as_u64() > Some(0), "{row}");
         }
     }
+}
+
+#[test]
+fn a_new_group_differs_from_zero_in_totals_unless_the_other_side_lacks_the_value() {
+    let files = Snapshots::new();
+    let old = files.with("old", &[thread(1, "stays", json!({"minflt": 1, "wait_max": 5}))]);
+    let new = files.with("new", &[thread(2, "new", json!({"minflt": 7, "majflt": 3, "wait_max": 6}))]);
+    let of = |group: &str, metric: &str| {
+        let rows = rows(&["compare", &old, &new, "-m", metric]);
+        let row = rows.into_iter().find(|row| row["group"] == group).unwrap();
+        [row["baseline"].clone(), row["candidate"].clone(), row["delta"].clone()]
+    };
+    assert_eq!(of("new", "minflt"), [json!(0), json!(7), json!(7)]);
+    assert_eq!(of("stays", "minflt"), [json!(1), json!(0), json!(-1)]);
+    assert_eq!(of("new", "majflt"), [json!(null), json!(3), json!(null)], "the baseline has no major faults at all");
+    assert_eq!(of("new", "wait_max")[0], json!(null), "a maximum of nothing is unknown");
 }
 
 #[test]
