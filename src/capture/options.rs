@@ -117,11 +117,14 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
+/// More workers would wait for the locks of the kernel.
+const MAX_USUAL_JOBS: usize = 8;
+
 /// A capture must not slow down a busy host, so it uses idle CPUs; see [`Options::jobs`].
 fn jobs_for(cpus: usize, host: &HostContext) -> usize {
     let load = host.loadavg.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
     let busy = (0..cpus).take_while(|&n| f64::from(u32::try_from(n).unwrap_or(u32::MAX)) + 0.5 <= load).count();
-    (cpus - busy).clamp(1, cpus / 2 + 1)
+    (cpus - busy).clamp(1, (cpus / 2 + 1).min(MAX_USUAL_JOBS))
 }
 
 #[cfg(test)]
@@ -138,7 +141,9 @@ mod tests {
 
     #[test]
     fn workers_leave_room_for_the_load_and_are_at_least_one() {
-        for (cpus, load, jobs) in [(1, 0.0, 1), (2, 0.0, 2), (2, 1.0, 1), (2, 9.0, 1), (16, 0.0, 9), (16, 12.2, 4)] {
+        for (cpus, load, jobs) in
+            [(1, 0.0, 1), (2, 0.0, 2), (2, 1.0, 1), (2, 9.0, 1), (16, 0.0, 8), (128, 0.0, 8), (16, 12.2, 4)]
+        {
             let host = HostContext { loadavg: Some(format!("{load:.2} 0.50 0.10 1/99 7")), ..HostContext::default() };
             assert_eq!(jobs_for(cpus, &host), jobs, "{cpus} CPUs, load {load}");
         }

@@ -139,7 +139,7 @@ pub(super) struct EngineChoice {
 pub(super) struct SourceArgs {
     #[command(flatten)]
     pub(super) engine: EngineChoice,
-    /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1]
+    /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1, and 8]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup (blocks the process's page faults meanwhile); auto: smallest first, for at most 20 ms

@@ -84,6 +84,8 @@ stored_names! {
         GetRegset = "get-regset",
         /// Reading blocked for too long: the process held its memory lock, or was in execve(2).
         TimedOut = "timed-out",
+        /// The programs and libraries together take too much memory or time to examine, or one of them is sparse.
+        OutOfBudget = "out-of-budget",
         /// The memory of the process cannot be read.
         ProcessVmReadv = "process-vm-readv",
         /// The address of the counters cannot be computed.

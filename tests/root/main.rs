@@ -11,6 +11,7 @@ mod attacks_support;
 mod attacks_targets;
 mod bounds_exits;
 mod bounds_hangs;
+mod bounds_programs;
 mod doctor;
 mod engine_captures;
 #[path = "../support/example.rs"]

@@ -1,7 +1,6 @@
 //! The offsets of `tsd_s` members from debug information.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
 
 use gimli::{
     AttributeValue, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_language, DW_AT_name, DW_LANG_C, DW_LANG_C11,
@@ -12,13 +11,10 @@ use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::elf::{File, bounded};
 use super::layouts::Offsets;
-use super::untrusted::MAX_READ;
+use super::untrusted::ExamineBudget;
 use crate::model::ProbeFailure;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;
-
-/// The time for the debug information of one file, which a hostile one could use up without end.
-const LONGEST_SEARCH: Duration = Duration::from_secs(5);
 
 /// The sections that are read: not those about code.
 const READ: [SectionId; 7] = [
@@ -41,32 +37,37 @@ pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
 }
 
 /// Offsets of the two counters, if the file's debug information has them.
-pub(super) fn members<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Result<Option<Offsets>, ProbeFailure> {
+pub(super) fn members<'d, R: ReadRef<'d>>(
+    file: &File<'d, R>,
+    budget: &ExamineBudget,
+) -> Result<Option<Offsets>, ProbeFailure> {
     if file.section_by_name(".debug_info").is_none() {
         return Ok(None);
     }
-    let until = Instant::now() + LONGEST_SEARCH;
-    let mut left = MAX_READ;
     let load = |id: SectionId| {
-        if READ.contains(&id) { section(file, id.name(), &mut left) } else { Ok(Cow::Borrowed(&[][..])) }
+        if READ.contains(&id) { section(file, id.name(), budget) } else { Ok(Cow::Borrowed(&[][..])) }
     };
     let sections = gimli::DwarfSections::load(load)?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    offsets_in_units(&dwarf, until).map_err(|_| ProbeFailure::DwarfParseFailure)
+    offsets_in_units(&dwarf, budget).map_err(|_| ProbeFailure::DwarfParseFailure)
 }
 
-fn section<'d, R: ReadRef<'d>>(file: &File<'d, R>, name: &str, left: &mut u64) -> Result<Cow<'d, [u8]>, ProbeFailure> {
+fn section<'d, R: ReadRef<'d>>(
+    file: &File<'d, R>,
+    name: &str,
+    budget: &ExamineBudget,
+) -> Result<Cow<'d, [u8]>, ProbeFailure> {
     match file.section_by_name(name) {
-        Some(section) => bounded(&section, left).ok_or(ProbeFailure::DwarfParseFailure),
+        Some(section) => bounded(&section, budget).ok_or(ProbeFailure::DwarfParseFailure),
         None => Ok(Cow::Borrowed(&[])),
     }
 }
 
-fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, until: Instant) -> gimli::Result<Option<Offsets>> {
+fn offsets_in_units(dwarf: &Dwarf<Slice<'_>>, budget: &ExamineBudget) -> gimli::Result<Option<Offsets>> {
     let mut units = dwarf.units();
     while let Some(header) = units.next()? {
         // Each unit can have the abbreviations of all others.
-        if Instant::now() > until {
+        if !budget.has_time() {
             return Err(gimli::Error::Io);
         }
         if let Some(offsets) = offsets_in_unit(dwarf, &dwarf.unit(header)?)? {

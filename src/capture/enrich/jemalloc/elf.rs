@@ -2,9 +2,10 @@
 
 use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
-use object::{Endianness, ObjectSection, ReadRef};
+use object::{CompressionFormat, Endianness, ObjectSection, ReadRef};
 
 use super::machine::{Machine, Tls};
+use super::untrusted::ExamineBudget;
 use crate::model::ProbeFailure;
 
 /// The symbol of the thread-specific data: its offset in the block, and its size.
@@ -83,9 +84,14 @@ pub(super) fn base<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
     loads.map(|segment| segment.p_vaddr(endian)).min().unwrap_or(0) & !0xfff
 }
 
-/// A section's bytes, decompressed; `None` if they are invalid or more than `left`, from which they are taken.
-pub(super) fn bounded<'d>(section: &impl ObjectSection<'d>, left: &mut u64) -> Option<std::borrow::Cow<'d, [u8]>> {
+/// A section's bytes, decompressed; `None` if they are invalid or more than is left of the budget.
+pub(super) fn bounded<'d>(
+    section: &impl ObjectSection<'d>,
+    budget: &ExamineBudget,
+) -> Option<std::borrow::Cow<'d, [u8]>> {
     let compressed = section.compressed_data().ok()?;
-    *left = left.checked_sub(compressed.uncompressed_size)?;
+    if compressed.format != CompressionFormat::None {
+        budget.charge(compressed.uncompressed_size).ok()?;
+    }
     compressed.decompress().ok()
 }

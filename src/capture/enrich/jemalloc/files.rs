@@ -17,7 +17,7 @@ use super::elf;
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
 use super::modules::Module;
-use super::untrusted::{LimitedFile, open_regular};
+use super::untrusted::{ExamineBudget, LimitedFile, SharedBudget, open_regular};
 use crate::model::ProbeFailure;
 use crate::sys::maps::Mapping;
 
@@ -44,6 +44,7 @@ pub(in crate::capture) struct ExaminedFiles {
     current: Mutex<HashMap<FileKey, Arc<OnceLock<Examined>>>>,
     /// Those of earlier captures.
     earlier: Mutex<HashMap<FileKey, Examined>>,
+    budget: Mutex<SharedBudget>,
 }
 
 impl ExaminedFiles {
@@ -52,6 +53,24 @@ impl ExaminedFiles {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let examined = current.drain().filter_map(|(key, known)| Some((key, known.get()?.clone())));
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner).extend(examined);
+        *self.budget.lock().unwrap_or_else(PoisonError::into_inner) = SharedBudget::default();
+    }
+
+    /// Examines a file when it has its part of the budget.
+    fn within_budget(&self, examine: impl Fn(&ExamineBudget) -> Option<Examination>) -> Option<Examination> {
+        let shared = self.budget.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        loop {
+            let budget = shared.of_file();
+            let examined = examine(&budget);
+            match examined {
+                Some(Err(_)) | None if budget.is_exceeded.get() => return Some(Err(ProbeFailure::OutOfBudget)),
+                Some(Err(_)) | None if budget.is_taken.get() => {
+                    drop(budget);
+                    shared.wait();
+                }
+                examined => return examined,
+            }
+        }
     }
 
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
@@ -64,9 +83,11 @@ impl ExaminedFiles {
         let (file, metadata) = open(folder, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
         let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
-        let debug = || debug_file(folder, &file);
-        let of_all = self.examined(key(None), &metadata, || debug().is_none().then(|| look(&file, None)));
-        let of_root = || self.examined(key(Some(root(folder)?)), &metadata, || Some(look(&file, debug())));
+        let debug = |budget: &_| debug_file(folder, &file, budget);
+        let of_all =
+            self.examined(key(None), &metadata, |budget| debug(budget).is_none().then(|| look(&file, None, budget)));
+        let of_root =
+            || self.examined(key(Some(root(folder)?)), &metadata, |budget| Some(look(&file, debug(budget), budget)));
         of_all.or_else(of_root).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
 
@@ -75,10 +96,11 @@ impl ExaminedFiles {
         &self,
         key: FileKey,
         metadata: &Metadata,
-        examine: impl FnOnce() -> Option<Examination>,
+        examine: impl Fn(&ExamineBudget) -> Option<Examination>,
     ) -> Option<Examination> {
         let known = self.known(key.clone());
-        let find = || self.unchanged(&key, metadata).unwrap_or_else(|| (version(metadata), examine()));
+        let find =
+            || self.unchanged(&key, metadata).unwrap_or_else(|| (version(metadata), self.within_budget(examine)));
         known.get_or_init(find).1.clone()
     }
 
@@ -135,23 +157,23 @@ fn rooted(path: &Path) -> PathBuf {
     Path::new("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(file: &File, debug: Option<File>) -> Examination {
-    let file = LimitedFile::new(file);
+fn look(file: &File, debug: Option<File>, budget: &ExamineBudget) -> Examination {
+    let file = LimitedFile::new(file, budget);
     let (program, tls) = elf::open(Machine::NATIVE, &file)?;
-    let debug = debug.as_ref().map(LimitedFile::new);
+    let debug = debug.as_ref().map(|file| LimitedFile::new(file, budget));
     let debug = debug.as_ref().and_then(|file| elf::File::parse(file).ok());
-    layout::locate(Machine::NATIVE, &program, tls, debug.as_ref())
+    layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget)
 }
 
 /// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file(folder: &Folder, program: &File) -> Option<File> {
-    let program = LimitedFile::new(program);
+fn debug_file(folder: &Folder, program: &File, budget: &ExamineBudget) -> Option<File> {
+    let program = LimitedFile::new(program, budget);
     let (program, _) = elf::open(Machine::NATIVE, &program).ok()?;
     let id = program.build_id().ok().flatten()?;
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
     let file = open_regular(folder, &rooted(&path))?;
     let belongs = {
-        let limited = LimitedFile::new(&file);
+        let limited = LimitedFile::new(&file, budget);
         let debug = elf::File::parse(&limited).ok()?;
         debug.build_id().ok().flatten() == Some(id)
     };

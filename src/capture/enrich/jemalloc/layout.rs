@@ -7,6 +7,7 @@ use super::dwarf;
 use super::elf::{File, Symbol, base, exports_jemalloc, slot, symbol};
 use super::layouts::{self, Offsets};
 use super::machine::{Machine, Tls};
+use super::untrusted::ExamineBudget;
 use crate::model::ProbeFailure;
 
 /// Debug information that takes more bytes of memory is only read for unknown builds.
@@ -49,6 +50,7 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
     file: &File<'d, R>,
     tls: Tls,
     debug: Option<&File<'f, S>>,
+    budget: &ExamineBudget,
 ) -> Result<TsdLayout, ProbeFailure> {
     let symbol = symbol(file).or_else(|| debug.and_then(symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
@@ -79,8 +81,9 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
     let known = layouts::by_size(machine, symbol.size);
     let memory = dwarf::memory(file).max(debug.map_or(0, dwarf::memory));
     let is_needed = known.is_none() || memory <= LARGE;
-    let in_debug_info =
-        is_needed.then(|| members(dwarf::members(file)).or_else(|| members(dwarf::members(debug?)))).flatten();
+    let in_debug_info = is_needed
+        .then(|| members(dwarf::members(file, budget)).or_else(|| members(dwarf::members(debug?, budget))))
+        .flatten();
     match (in_debug_info, known) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),

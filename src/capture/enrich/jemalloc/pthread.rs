@@ -13,7 +13,7 @@ use super::elf;
 use super::files;
 use super::machine::Machine;
 use super::modules::Module;
-use super::untrusted::LimitedFile;
+use super::untrusted::{LimitedFile, SharedBudget};
 use crate::sys::memory::AddressSpace;
 use crate::sys::robust;
 
@@ -46,7 +46,8 @@ struct Described {
 }
 
 fn described(library: &File) -> Option<Described> {
-    let library = LimitedFile::new(library);
+    let budget = SharedBudget::default().of_file();
+    let library = LimitedFile::new(library, &budget);
     let file = elf::File::parse(&library).ok()?;
     let word = |name: &[u8], at: u64| {
         let mut symbols = file.dynamic_symbols().chain(file.symbols());

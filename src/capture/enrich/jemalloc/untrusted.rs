@@ -1,11 +1,16 @@
-//! ExaminedFiles that the observed process chooses: only regular ones are opened, and a limited number of bytes is
+//! Files that the observed process chooses: only regular ones are opened, and a limited number of bytes is
 //! read from each.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -13,9 +18,100 @@ use object::{ReadCache, ReadRef};
 
 use super::super::super::procfs::folder::Folder;
 
-/// How many bytes are read from one file at most, by one read and by all together. Debug information of large
-/// programs has hundreds of MiB; a sparse file can state any size.
-pub(super) const MAX_READ: u64 = 512 << 20;
+/// How much memory the contents of all files that are examined at a time may take, in bytes.
+const MAX_READ: u64 = 64 << 20;
+/// How long examining all files of a capture may take.
+const MAX_TIME: Duration = Duration::from_secs(2);
+/// How long to wait for the memory of other files. A thread that sleeps longer would be given up.
+const WAIT: Duration = Duration::from_millis(5);
+/// A sparse file can state any size. Few file systems compress better.
+const MAX_RATIO: u64 = 16;
+
+/// What examining the files of a capture may take.
+#[derive(Clone, Debug)]
+pub(super) struct SharedBudget {
+    /// Bytes of memory left.
+    left: Arc<AtomicU64>,
+    /// Nanoseconds used.
+    used: Arc<AtomicU64>,
+}
+
+impl Default for SharedBudget {
+    fn default() -> Self {
+        Self { left: Arc::new(MAX_READ.into()), used: Arc::default() }
+    }
+}
+
+/// The part of it that examining one file takes, until this is dropped.
+pub(super) struct ExamineBudget {
+    shared: SharedBudget,
+    taken: Cell<u64>,
+    begin: Instant,
+    pub(super) until: Instant,
+    /// Whether the file takes too much.
+    pub(super) is_exceeded: Cell<bool>,
+    /// Whether other files left too little.
+    pub(super) is_taken: Cell<bool>,
+}
+
+impl SharedBudget {
+    pub(super) fn of_file(&self) -> ExamineBudget {
+        let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
+        let begin = Instant::now();
+        let until = begin + MAX_TIME.saturating_sub(used);
+        let is_exceeded = Cell::new(until == begin);
+        ExamineBudget {
+            shared: self.clone(),
+            taken: Cell::default(),
+            begin,
+            until,
+            is_exceeded,
+            is_taken: Cell::default(),
+        }
+    }
+
+    /// Waits for what other files take.
+    pub(super) fn wait(&self) {
+        thread::sleep(WAIT);
+        self.add_time(WAIT);
+    }
+
+    fn add_time(&self, time: Duration) {
+        self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl ExamineBudget {
+    /// Takes memory before it is allocated.
+    pub(super) fn charge(&self, bytes: u64) -> Result<(), ()> {
+        let taken = self.taken.get().checked_add(bytes).filter(|taken| *taken <= MAX_READ && !self.is_exceeded.get());
+        let Some(taken) = taken else {
+            self.is_exceeded.set(true);
+            return Err(());
+        };
+        let take = |left: u64| left.checked_sub(bytes);
+        if self.shared.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            self.is_taken.set(true);
+            return Err(());
+        }
+        self.taken.set(taken);
+        Ok(())
+    }
+
+    /// Whether there is time left.
+    pub(super) fn has_time(&self) -> bool {
+        let has_time = Instant::now() < self.until;
+        self.is_exceeded.set(self.is_exceeded.get() || !has_time);
+        has_time
+    }
+}
+
+impl Drop for ExamineBudget {
+    fn drop(&mut self) {
+        self.shared.left.fetch_add(self.taken.get(), Ordering::Relaxed);
+        self.shared.add_time(self.begin.elapsed());
+    }
+}
 
 /// Opens a regular file for reading, and nothing else.
 pub(super) fn open_regular(folder: &Folder, path: &Path) -> Option<File> {
@@ -35,21 +131,25 @@ const LONGEST_TEXT: usize = 4096;
 /// The memory of [`ReadCache`] for a text, even for an empty one.
 const TEXT_ENTRY: usize = 64;
 
-/// A file whose reads fail once they are more than [`MAX_READ`] bytes together. It is not mapped into memory, because
+/// A file whose reads fail once they are more than its budget. It is not mapped into memory, because
 /// its owner can truncate it meanwhile.
 pub(super) struct LimitedFile<'f> {
     cache: ReadCache<&'f File>,
-    left: Cell<u64>,
+    budget: &'f ExamineBudget,
+    /// The largest size of a part of it that is believed.
+    largest: u64,
 }
 
 impl<'f> LimitedFile<'f> {
-    pub(super) fn new(file: &'f File) -> Self {
-        Self { cache: ReadCache::new(file), left: Cell::new(MAX_READ) }
+    pub(super) fn new(file: &'f File, budget: &'f ExamineBudget) -> Self {
+        // Some file systems do not say it.
+        let on_disk = file.metadata().ok().map(|file| file.blocks().saturating_mul(512)).filter(|bytes| *bytes > 0);
+        let largest = on_disk.map_or(u64::MAX, |bytes| bytes.saturating_mul(MAX_RATIO));
+        Self { cache: ReadCache::new(file), budget, largest }
     }
 
     fn charge(&self, bytes: u64) -> Result<(), ()> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
-        Ok(())
+        self.budget.charge(if bytes > self.largest { u64::MAX } else { bytes })
     }
 }
 
@@ -113,40 +213,63 @@ mod tests {
         [header.concat(), tls, sections.concat(), vec![0]].concat()
     }
 
-    /// What is found in a sparse file that starts with that program.
-    fn opened(symbols: u64) -> Result<(), ProbeFailure> {
+    /// What is found in a file that starts with that program, and whether it is too much.
+    fn opened(symbols: u64) -> (Result<(), ProbeFailure>, bool) {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&program(symbols), 0).unwrap();
         file.set_len(4 << 30).unwrap();
-        elf::open(Machine::NATIVE, &LimitedFile::new(&file)).map(drop)
+        let budget = SharedBudget::default().of_file();
+        let opened = elf::open(Machine::NATIVE, &LimitedFile::new(&file, &budget)).map(drop);
+        (opened, budget.is_exceeded.get())
     }
 
     #[test]
-    fn a_symbol_table_above_the_limit_is_not_read() {
-        assert_eq!(opened(24 << 10), Ok(()));
-        assert_eq!(opened(24 << 26), Err(ProbeFailure::JemallocNotFound));
+    fn a_symbol_table_above_the_limit_or_without_content_is_not_read() {
+        assert_eq!(opened(24 << 10), (Ok(()), false));
+        assert_eq!(opened(24 << 14), (Err(ProbeFailure::JemallocNotFound), true), "sparse");
+        assert_eq!(opened(24 << 26), (Err(ProbeFailure::JemallocNotFound), true));
     }
 
     #[test]
     fn many_reads_together_are_limited_too() {
         let file = tempfile::tempfile().unwrap();
-        file.set_len(1 << 20).unwrap();
-        let limited = LimitedFile { left: Cell::new(100), ..LimitedFile::new(&file) };
+        file.write_all_at(&vec![b'x'; 1 << 20], 0).unwrap();
+        let shared = SharedBudget::default();
+        let others = shared.of_file();
+        others.charge(MAX_READ - 100).unwrap();
+        let budget = shared.of_file();
+        let limited = LimitedFile::new(&file, &budget);
         assert_eq!((&limited).read_bytes_at(0, 60).map(<[u8]>::len), Ok(60));
         assert_eq!((&limited).read_bytes_at(60, 60), Err(()));
+        assert!(budget.is_taken.get() && !budget.is_exceeded.get());
         assert_eq!((&limited).read_bytes_at(60, 40).map(<[u8]>::len), Ok(40));
+        drop(others);
+        assert_eq!((&limited).read_bytes_at(60, 60).map(<[u8]>::len), Ok(60));
+        assert!(budget.charge(MAX_READ).is_err() && budget.is_exceeded.get());
+        drop(limited);
+        drop(budget);
+        assert_eq!(shared.left.load(Ordering::Relaxed), MAX_READ);
+    }
+
+    #[test]
+    fn all_files_of_a_capture_share_its_time() {
+        let shared = SharedBudget::default();
+        assert!(shared.of_file().has_time());
+        shared.used.store(2_000_000_000, Ordering::Relaxed);
+        let late = shared.of_file();
+        assert!(late.is_exceeded.get() && late.charge(1).is_err());
     }
 
     #[test]
     fn texts_without_an_end_and_empty_ones_count_as_read() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[b'x'; 1 << 13], 0).unwrap();
-        let limited = LimitedFile { left: Cell::new(3 * LONGEST_TEXT as u64), ..LimitedFile::new(&file) };
-        let endless = || (&limited).read_bytes_at_until(0..1 << 13, 0).is_err() && limited.left.get() > 0;
-        let before = limited.left.get();
-        assert!((0..2).all(|_| endless()) && limited.left.get() < before - 2 * LONGEST_TEXT as u64);
-        let rest = limited.left.get();
+        let budget = SharedBudget::default().of_file();
+        let limited = LimitedFile::new(&file, &budget);
+        assert!((0..2).all(|_| (&limited).read_bytes_at_until(0..1 << 13, 0).is_err()));
+        let taken = budget.taken.get();
+        assert!(taken >= 2 * LONGEST_TEXT as u64);
         assert_eq!((&limited).read_bytes_at_until(0..10, b'x'), Ok(&b""[..]));
-        assert!(limited.left.get() < rest);
+        assert!(budget.taken.get() > taken);
     }
 }
