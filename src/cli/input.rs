@@ -136,12 +136,13 @@ impl DigestReader {
 
     fn like_for_like(&self, earlier: Stored, mut later: Stored) -> Result<(Digest, Digest)> {
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
+        let census = threads.census.clone();
         let join = window::join(&earlier, threads, later.head()?, &self.totals(), JoinedValues::Totals)
             .map_err(usage_error)?;
         let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
-        Ok((Digest::new(earlier, before), candidate))
+        Ok((Digest::new(earlier, before).with_census(census), candidate))
     }
 
     fn open(&self, path: &Path) -> Result<Stored, StoreError> {

@@ -35,6 +35,13 @@ impl Digest {
         Self { window: Some(window), ..self }
     }
 
+    /// The digest of a capture that has more threads than those whose totals are compared.
+    #[must_use]
+    pub fn with_census(mut self, census: Census) -> Self {
+        self.threads.census = census;
+        self
+    }
+
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
     pub fn narrowed(&self, axis: GroupBy) -> Self {
         let ThreadTotals { group_by: _, names, scope, command, census, by_names, tasks: _, memory, memory_bytes } =

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
-    InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState, Threads,
-    Value, WindowRule,
+    Census, InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState,
+    Threads, Value, WindowRule,
 };
 
 /// The number of a thread's values fits one byte of LEB128.
@@ -14,6 +14,8 @@ const _: () = assert!(METRICS.len() < 128);
 /// Threads of the earlier capture, by id.
 #[derive(Clone, Debug, Default)]
 pub struct PackedThreads {
+    /// What a capture of these threads has.
+    pub census: Census,
     pub(super) threads: Vec<PackedThread>,
     /// The metrics of all threads: for each thread the number of values, then its values with the index of
     /// their metrics.
@@ -78,6 +80,7 @@ impl Threads for PackedThreads {
     }
 
     fn add(&mut self, thread: ThreadState) {
+        self.census.add(&thread);
         let at = self.bytes.len();
         self.pack(&thread.metrics);
         let id = thread.id();
@@ -100,7 +103,8 @@ impl Threads for PackedThreads {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { threads, bytes, words, smaps_kinds } = later;
+        let Self { census, threads, bytes, words, smaps_kinds } = later;
+        self.census.append(census);
         self.smaps_kinds += smaps_kinds;
         let moved = words.values.into_iter().map(|value| self.words.index(value)).collect::<Vec<_>>();
         let shift = self.bytes.len();

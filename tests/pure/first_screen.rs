@@ -201,7 +201,7 @@ fn a_comparison_of_one_boot_has_what_happened_in_between_as_its_difference() {
     let before = [parent(5, "sh", 10, 20), process(6, "gone", 1, &ran(90, 0)), process(7, "old", 2, &ran(50, 0))];
     let after = [parent(5, "make", 12, 50), process(7, "old", 2, &ran(60, 0)), process(9, "new", 13, &ran(7, 0))];
     let [before, after] = files.pair(&before, &after);
-    let args = ["compare", &before, &after, "--format", "json", "-m", "run_time_ns", "--sections", "primary"];
+    let args = ["compare", &before, &after, "--format", "json", "-m", "run_time_ns", "--sections", "primary,host"];
     let page: Value = serde_json::from_str(&printed(&args)).unwrap();
     let rows = page["rows"].as_array().unwrap().iter();
     let mut rows: Vec<_> =
@@ -216,6 +216,11 @@ fn a_comparison_of_one_boot_has_what_happened_in_between_as_its_difference() {
         json!(["old", s(50), s(60), s(10)]),
     ];
     assert_eq!(rows, expected);
+    assert_eq!(
+        [&page["baseline"]["threads"], &page["baseline"]["processes"]],
+        [&json!(3), &json!(3)],
+        "also those gone"
+    );
     let page = table(&["compare", &before, &after]);
     assert!(page[1].starts_with("make 1 1.00s → 4.20s"), "{page:?}");
     assert!(page.iter().any(|line| line.starts_with("gone - → 0 (−1)")), "{page:?}");
