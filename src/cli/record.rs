@@ -72,7 +72,7 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let until = until(args);
     let mut recorder = recorder(args, 1)?;
     let window = recorder.open()?;
-    let end = until.wait(&signals)?;
+    let end = window.wait(&until, &signals)?;
     drop(signals);
     let status = end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
     Ok((window.close(end)?, status))

@@ -37,7 +37,7 @@ impl RunWriter<'_> {
     /// Records one run. Returns how its command ended, if it has one. A run that is interrupted has no file.
     pub(super) fn record(&mut self, until: &Until, target: OutputTarget) -> anyhow::Result<Option<CommandEnd>> {
         let window = self.recorder.open()?;
-        let end = wait(until, self.signals)?;
+        let end = uninterrupted(window.wait(until, self.signals)?)?;
         let ended = end.of_command;
         let mut window = window.close(end)?;
         if let Some(key) = &self.redact_key {
@@ -49,15 +49,14 @@ impl RunWriter<'_> {
 
     /// Waits, or runs the command, without recording it.
     pub(super) fn unrecorded(&self, until: &Until) -> anyhow::Result<Option<CommandEnd>> {
-        let end = wait(until, self.signals)?;
+        let end = uninterrupted(until.wait(self.signals)?)?;
         let ended = end.of_command;
         end.discard()?;
         Ok(ended)
     }
 }
 
-fn wait(until: &Until, signals: &Signals) -> anyhow::Result<WindowEnd> {
-    let end = until.wait(signals)?;
+fn uninterrupted(end: WindowEnd) -> anyhow::Result<WindowEnd> {
     match end.interrupted {
         None => Ok(end),
         Some(signal) => {

@@ -14,7 +14,7 @@
 //! let mut recorder = Recorder::new(Options::default(), windows, DEFAULT_RING_BYTES)?;
 //! for _ in 0..windows {
 //!     let window = recorder.open()?;
-//!     let end = Until::Elapsed(Duration::from_secs(10)).wait(&signals)?;
+//!     let end = window.wait(&Until::Elapsed(Duration::from_secs(10)), &signals)?;
 //!     let snapshot = window.close(end)?;
 //!     println!("{} threads", snapshot.threads.len());
 //! }

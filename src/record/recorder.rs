@@ -1,12 +1,15 @@
 //! The recorder: captures, and the threads that exit in between.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
 
 use super::error::RecordError;
-use super::until::WindowEnd;
+use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
-use crate::process::{RaisedPriority, with_file_capabilities, without_stops};
+use crate::process::{RaisedPriority, Signals, with_file_capabilities, without_stops};
 use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
@@ -79,6 +82,21 @@ impl Recorder {
 }
 
 impl OpenWindow<'_> {
+    /// Waits for the end of the window. Its time counts from when the threads of the earlier capture were read: on a busy host, the
+    /// rest of a capture takes long.
+    ///
+    /// # Errors
+    /// As [`Until::wait`].
+    pub fn wait(&self, until: &Until, signals: &Signals) -> Result<WindowEnd, RecordError> {
+        let Until::Elapsed(time) = until else { return until.wait(signals) };
+        let start = self.earlier.capture.as_ref().and_then(|capture| capture.monotonic_ns);
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+        let elapsed = start.map_or(Duration::ZERO, |start| now.saturating_sub(Duration::from_nanos(start)));
+        let mut end = Until::Elapsed(time.saturating_sub(elapsed)).wait(signals)?;
+        end.requested_ns = u64::try_from(time.as_nanos()).ok().filter(|_| end.interrupted.is_none());
+        Ok(end)
+    }
+
     /// Takes the later capture, and returns what happened in between.
     ///
     /// # Errors

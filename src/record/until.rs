@@ -40,8 +40,7 @@ impl Until {
                     Ended::Elapsed => None,
                     Ended::Signal(signal) => Some(signal),
                 };
-                let requested_ns = u64::try_from(time.as_nanos()).ok().filter(|_| interrupted.is_none());
-                Ok(WindowEnd { interrupted, of_command: None, requested_ns, command: None })
+                Ok(WindowEnd { interrupted, of_command: None, requested_ns: None, command: None })
             }
             Self::Exited(invocation) => {
                 let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;

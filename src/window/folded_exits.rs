@@ -1,6 +1,6 @@
 //! Threads that started and exited in a window, folded while their records arrive: at its end, only their names are left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::fold::Fold;
 use crate::model::{ExitedThread, ThreadSpan};
@@ -15,7 +15,7 @@ const REMEMBERED: usize = 1 << 16;
 /// ancestor of their process.
 #[derive(Debug, Default)]
 pub struct FoldedExits {
-    pub(super) processes: HashMap<u32, ExitedOf>,
+    pub(super) processes: BTreeMap<u32, ExitedOf>,
     gone: HashMap<u32, Gone>,
     rows: usize,
     /// Number of threads with delays that are longer than they lived.
