@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ctprof::export::{ExportOptions, Exported, Output, export};
-use ctprof::process::Progress;
 
 mod stored;
 
@@ -32,7 +32,7 @@ fn exported_again(path: &Path, parent: &Path) -> (Exported, Vec<(PathBuf, Vec<u8
 /// Exports into a directory, and returns its files.
 fn exported(path: &Path, parent: &Path, name: &str) -> (Exported, Vec<(PathBuf, Vec<u8>)>) {
     let output = parent.join(name);
-    let progress = Progress::default();
+    let progress = Arc::default();
     let options = ExportOptions { limit: 1 << 24, progress: &progress };
     let exported = export(&[path.to_owned()], &Output::Datasets(output.clone()), options, &mut |_| {});
     let mut files = Vec::new();

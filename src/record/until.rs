@@ -84,9 +84,21 @@ fn add_io(later: &mut CtprofSnapshot, child: Child) -> Result<(), RecordError> {
 fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {
     let words = std::iter::once(&invocation.program).chain(&invocation.arguments);
     RecordedCommand {
-        arguments: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+        arguments: words.map(|word| shortened(&word.to_string_lossy())).collect(),
         elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
         status: end.status,
         signal: end.signal,
     }
+}
+
+/// Readers refuse longer texts. Escaped in JSON, it can take six times as much.
+const LONGEST_ARGUMENT: usize = 16 << 10;
+
+/// An argument, cut if it is very long.
+fn shortened(argument: &str) -> String {
+    if argument.len() <= LONGEST_ARGUMENT {
+        return argument.to_owned();
+    }
+    let end = argument.char_indices().map(|(at, _)| at).take_while(|at| *at <= LONGEST_ARGUMENT).last().unwrap_or(0);
+    format!("{}… (cut: {} bytes)", &argument[..end], argument.len())
 }

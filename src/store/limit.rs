@@ -10,8 +10,9 @@ pub(super) const BYTES: &str = "bytes uncompressed";
 
 /// Maximum length of a text in bytes: `MAX_ARG_STRLEN` of `include/uapi/linux/binfmts.h`. The kernel has no longer ones.
 const LONGEST_TEXT: usize = 128 << 10;
-/// Maximum length of a name in bytes: `PATH_MAX` of `include/uapi/linux/limits.h`. A report repeats names in each row.
-pub(super) const LONGEST_NAME: usize = 4096;
+/// Maximum length of a name in bytes: `PATH_MAX` of `include/uapi/linux/limits.h`, if each byte is written as `\xNN`. A
+/// report repeats names in each row.
+pub(super) const LONGEST_NAME: usize = 4 * 4096;
 
 /// The refusal of a longer name.
 pub(super) const LONG_NAME: SnapshotRefusal = SnapshotRefusal::TooLong(LONGEST_NAME, "a name");
