@@ -326,7 +326,7 @@ pub(super) struct ViewArgs {
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
     #[arg(short, long)]
     long: bool,
-    /// Show values of the overview per second, per run (not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
+    /// Show values of the overview, in a comparison all counters, per second, per run (or total: not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
     /// Show the whole host, or only the recorded command and its descendants [default: command to compare commands and for a directory of their runs, else host]

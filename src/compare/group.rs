@@ -201,6 +201,7 @@ fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Meas
         partial,
         quantity: Some(quantity),
         is_total: quantity.is_total(),
+        is_increase: quantity.is_increase(),
         ..Measurement::whole(quantity.name(), quantity.about().unit, Cell::Number(0), covered)
     }
 }

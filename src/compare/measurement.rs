@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::delta::number;
 use super::quantity::Quantity;
-use crate::model::{Cell, ExitedWork, ThreadSpan, Unit};
+use crate::model::{Cell, ExitedWork, NS_PER_TICK, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Measurement {
     pub(super) quantity: Option<Quantity>,
     /// Whether it is a total of the members, so that it is 0 without any.
     pub(super) is_total: bool,
+    /// Whether it is a counter, so that in a window it is how much it rose, and depends on the length.
+    pub(super) is_increase: bool,
     /// The unit in which the kernel counts it, in its own unit; 0 if it is exact.
     pub(super) quantum: f64,
     /// The numbers of several runs; NaN where there is none.
@@ -39,9 +42,32 @@ impl Measurement {
             partial: false,
             quantity: None,
             is_total: false,
+            is_increase: false,
             quantum,
             runs: None,
         }
+    }
+}
+
+/// A unit of amounts as one of rates per second, and how many of it are one of the rate.
+pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
+    Some(match unit {
+        Unit::Ns => (Unit::Percent, 1e7),
+        Unit::Us => (Unit::Percent, 1e4),
+        Unit::Ticks => (Unit::Percent, 1e7 / NS_PER_TICK as f64),
+        Unit::Bytes => (Unit::BytesPerSecond, 1.0),
+        Unit::Count => (Unit::CountPerSecond, 1.0),
+        _ => return None,
+    })
+}
+
+impl Measurement {
+    /// A counter's rise as a rate, of a window of so many seconds.
+    pub(super) fn per_second(&mut self, seconds: f64) {
+        let Some((unit, scale)) = rate_unit(self.unit).filter(|_| self.is_increase) else { return };
+        let rate = |amount: f64| amount / scale / seconds;
+        self.cell = self.cell.as_ref().and_then(number).map(|amount| Cell::Ratio(rate(amount)));
+        (self.unit, self.quantum) = (unit, rate(self.quantum));
     }
 }
 

@@ -78,7 +78,7 @@ pub struct Report {
     pub group_by: GroupBy,
     /// The threads that are looked at.
     pub scope: Scope,
-    /// What values of the overview are divided by.
+    /// What values of the overview are divided by, of two sides all rises of counters.
     pub per: Per,
     /// Number of runs of each side.
     pub runs: Sides<usize>,

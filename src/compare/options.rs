@@ -79,6 +79,7 @@ pub enum Per {
     /// Seconds of the window; of a snapshot, seconds that threads have existed.
     Second,
     /// Nothing: the whole run.
+    #[value(alias = "total")]
     Run,
     /// CPU-seconds of all threads in scope.
     CpuSecond,

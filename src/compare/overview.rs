@@ -3,7 +3,7 @@
 use super::delta::number;
 use super::digest::{Digest, GroupTotals};
 use super::group::{Groups, side_group};
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
+use super::measurement::{Measurement, Population, SideGroup, SideSection, rate_unit};
 use super::options::{CompareOptions, Per, Scope};
 use super::quantity::Quantity;
 use super::rows::{Group, Row};
@@ -188,8 +188,7 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
 pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &CompareOptions) -> SideSection {
-    let tops = groups.iter().filter(|(path, _)| path.len() == 1);
-    let cpu_time = tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add);
+    let cpu_time = cpu_time(groups);
     let mut section = SideSection::new();
     for (key, grouped) in groups {
         let mut times = Times::new(snapshot, &grouped.members, per, cpu_time);
@@ -202,6 +201,22 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, option
         }
     }
     section
+}
+
+/// The seconds that rises of counters are divided by; `None` if they are not.
+pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Option<f64> {
+    let seconds = match per {
+        Per::Run => None,
+        Per::Second => snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9),
+        Per::CpuSecond => Some(cpu_time(groups) as f64 / 1e9),
+    };
+    seconds.filter(|seconds| *seconds > 0.0)
+}
+
+/// The run time of all groups, in nanoseconds.
+fn cpu_time(groups: &Groups) -> u64 {
+    let tops = groups.iter().filter(|(path, _)| path.len() == 1);
+    tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add)
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
@@ -277,11 +292,7 @@ impl Times {
 
     fn value(self, unit: Unit, amount: Option<u64>) -> (Unit, Option<Cell>) {
         let Some(seconds) = self.seconds else { return (unit, amount.map(Cell::Number)) };
-        let (unit, scale) = match unit {
-            Unit::Ns => (Unit::Percent, 1e9 / 100.0),
-            Unit::Bytes => (Unit::BytesPerSecond, 1.0),
-            _ => (Unit::CountPerSecond, 1.0),
-        };
+        let (unit, scale) = rate_unit(unit).expect("columns are times, bytes or events");
         let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
         (unit, amount.filter(|_| seconds > 0.0).map(rate))
     }

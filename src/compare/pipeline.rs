@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
+use super::delta::number;
 use super::digest::{Digest, ThreadNames};
 use super::group::{self, Groups, Naming};
 use super::group_glob::{GroupGlob, NoSuchGroup};
 use super::judge::{Judge, Judged, KnownValues, RowRuns};
-use super::measurement::SideSection;
+use super::measurement::{SideGroup, SideSection};
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
 use super::overview::OVERVIEW;
@@ -17,7 +18,7 @@ use super::rows::{ReportSection, Row};
 use super::sides::Sides;
 use super::{captures, overview, records, smaps};
 use crate::diagnose::Side;
-use crate::model::{Psi, SchedExtSysfs, Section};
+use crate::model::{Cell, Psi, SchedExtSysfs, Section};
 use crate::statistics::Design;
 
 pub(super) struct Captures {
@@ -29,6 +30,8 @@ pub(super) struct Captures {
 
 pub(super) struct GroupedSide {
     side: Side,
+    /// Whether there is another side.
+    is_compared: bool,
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
 }
@@ -49,11 +52,13 @@ impl Captures {
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
         let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), options);
+        let is_compared = digests.candidate.is_some();
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
             let naming = Naming { by: options.group_by, process, thread, cgroups: &cgroups, side };
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
-            GroupedSide { groups: threads.map(|by_names| group::groups(by_names, &naming)).collect(), side, digests }
+            let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
+            GroupedSide { groups, side, is_compared, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if options.group_by == GroupBy::All {
@@ -122,7 +127,7 @@ impl Captures {
             return Vec::new();
         }
         let mut names: BTreeSet<String> = BTreeSet::new();
-        for GroupedSide { digests, groups, side } in self.sides.iter() {
+        for GroupedSide { digests, groups, side, .. } in self.sides.iter() {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
             if options.group_by.is_by_cgroup() {
                 let paths = digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys());
@@ -181,7 +186,7 @@ impl GroupedSide {
         options: &CompareOptions,
     ) -> Option<SideSection> {
         let Digest { head, threads, .. } = &self.digests[run];
-        Some(match section {
+        let mut groups = match section {
             section if section.is_of_threads() => group::section(head, section, &self.groups[run], options),
             section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
                 records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
@@ -195,7 +200,20 @@ impl GroupedSide {
             Section::SmapsRollup => smaps::section(&threads.memory, options),
             Section::Capture => captures::section(head),
             _ => return None,
-        })
+        };
+        if let Some(seconds) = overview::seconds(head, &self.groups[run], per).filter(|_| self.is_compared) {
+            groups.values_mut().for_each(|group| divide(group, seconds, options));
+        }
+        Some(groups)
+    }
+}
+
+/// All rises of counters in the one unit of a comparison, and what groups are sorted by. Other values stay.
+fn divide(group: &mut SideGroup, seconds: f64, options: &CompareOptions) {
+    group.measurements.iter_mut().for_each(|measured| measured.per_second(seconds));
+    let sorted = options.sort_by.iter().zip(&mut group.sort_values).filter(|(key, _)| key.by.is_increase());
+    for (_, value) in sorted {
+        *value = value.as_ref().and_then(number).map(|amount| Cell::Ratio(amount / seconds));
     }
 }
 

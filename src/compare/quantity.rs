@@ -1,6 +1,8 @@
 //! Quantities of a group of threads: its number of threads, metrics, derived metrics.
 
-use crate::model::{DERIVED, Derived, Direction, Formula, METRICS, Metric, Reduction, Section, Unit};
+use crate::model::{
+    DERIVED, Derived, Direction, Formula, METRICS, Metric, MetricId, Reduction, Section, Unit, WindowRule,
+};
 
 /// A quantity of a group of threads.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,20 @@ impl Quantity {
             Self::ThreadCount => true,
             Self::Metric(metric) => metric.reduction == Reduction::Sum,
             Self::Derived(derived) => matches!(derived.formula, Formula::Difference(..) | Formula::SumOfLargest(_)),
+        }
+    }
+
+    /// Whether it is made of counters, so that in a window it is how much they rose.
+    pub(super) fn is_increase(self) -> bool {
+        let is_counter = |id: &MetricId| id.metric().window == WindowRule::Increase;
+        match self {
+            Self::Metric(metric) => metric.reduction == Reduction::Sum && metric.window == WindowRule::Increase,
+            Self::Derived(derived) => match derived.formula {
+                Formula::Difference(a, b) => is_counter(&a) && is_counter(&b),
+                Formula::SumOfLargest(sets) => sets.iter().copied().flatten().all(is_counter),
+                _ => false,
+            },
+            Self::ThreadCount => false,
         }
     }
 

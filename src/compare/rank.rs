@@ -16,7 +16,7 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
         (Some(a @ (Cell::Word(_) | Cell::Cpus(_))), Some(b)) | (Some(a), Some(b @ Cell::Word(_))) => {
             f64::from(u8::from(a != b)) * CATEGORY
         }
-        (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) => (a - b).abs() * RATIO,
+        (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) if !is_rate(unit) => (a - b).abs() * RATIO,
         (a, b) => ratio(unit, signed(a), signed(b)),
     }
 }
@@ -49,6 +49,7 @@ fn signed(cell: Option<&Cell>) -> f64 {
     match cell {
         Some(Cell::Number(number)) => *number as f64,
         Some(Cell::Signed(number)) => *number as f64,
+        Some(Cell::Ratio(rate)) => *rate,
         _ => 0.0,
     }
 }
@@ -64,12 +65,17 @@ fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
     ((large + floor) / (small + floor)).ln()
 }
 
-/// A small value in each unit: 1 ms, 64 KiB, 100 events, 10 ticks.
+fn is_rate(unit: Unit) -> bool {
+    matches!(unit, Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond)
+}
+
+/// A small value in each unit: 1 ms, 64 KiB, 100 events, 10 ticks, also per second.
 fn floor(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 1e6,
         Unit::Us => 1e3,
-        Unit::Bytes => 65_536.0,
+        Unit::Bytes | Unit::BytesPerSecond => 65_536.0,
+        Unit::Percent => 0.1,
         Unit::Ticks => 10.0,
         _ => 100.0,
     }

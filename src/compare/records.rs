@@ -7,7 +7,7 @@ use super::measurement::{Measurement, Population, SideGroup, SideSection};
 use super::options::CompareOptions;
 use super::sides::Sides;
 use crate::diagnose::Note;
-use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope};
+use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
 pub(super) fn cgroup_section(
@@ -86,7 +86,13 @@ fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Measurement>
     let cell = value_type.reduce(counted.map(|(_, value)| value.value.clone()))?;
     let covered = u64::try_from(row.len()).unwrap_or(u64::MAX);
     let is_total = value_type.reduction == Reduction::Sum;
-    Some(Measurement { covered, is_total, ..Measurement::whole(name.clone(), value_type.unit, cell, cgroups) })
+    let is_increase = is_total && value_type.window == WindowRule::Increase;
+    Some(Measurement {
+        covered,
+        is_total,
+        is_increase,
+        ..Measurement::whole(name.clone(), value_type.unit, cell, cgroups)
+    })
 }
 
 /// The cgroups that are not descendants of others in the list.

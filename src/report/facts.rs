@@ -115,7 +115,8 @@ fn per(report: &Report) -> Fact<'static> {
         _ => are_windows.then_some("values are totals of each run"),
     };
     let scope = if report.scope == Scope::Command { ", of the command and its descendants (--scope host)" } else { "" };
-    let line = text.filter(|_| has_overview).map(|text| FactLine::fact("", format!("{text}{scope}")));
+    let is_told = has_overview || report.is_comparison();
+    let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
     Fact { key: "per", data: FactData::Per(report.per), lines: line.into_iter().collect() }
 }
 

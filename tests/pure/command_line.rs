@@ -199,7 +199,7 @@ fn the_recipe_for_jq_works() {
     if !shell("jq --version").status.success() {
         return skipped(Missing::Tool("jq"));
     }
-    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format json"));
+    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --per total --format json"));
     assert_eq!(text(&out.stdout), "dd: 1.274408206 s\n", "{}", text(&out.stderr));
 }
 

@@ -762,7 +762,8 @@ mod runs {
         shuffled.reverse();
         assert!(are_pairs(&shuffled, &b), "files in any order");
         assert!(!are_pairs(&a[1..], &b[1..]), "five pairs are too few");
-        assert!(!are_pairs(&a, &b[1..]) && !are_pairs(&[&a[..], &[70]].concat(), &b), "as many on both sides");
+        assert!(!are_pairs(&a, &b[1..]) && are_pairs(&[&a[..], &[70]].concat(), &b), "the last run has no partner");
+        assert!(!are_pairs(&[&a[..], &[70, 80]].concat(), &b), "too many have none");
         assert!(!are_pairs(&a, &[11, 21, 29, 50, 51, 61]), "a run at the time of the next pair");
         assert!(!are_pairs(&a, &[61, 62, 63, 64, 65, 66]), "one side after the other");
         assert!(!are_pairs(&a, &[10, 20, 30, 40, 60, 61]), "two pairs overlap");

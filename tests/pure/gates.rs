@@ -158,6 +158,42 @@ fn every_group_means_those_of_both_sides_that_matter() {
 }
 
 #[test]
+fn windows_of_different_lengths_are_compared_per_second_in_every_section() {
+    let window = |seconds: u64, busy_ms: u64, names: &[&str]| {
+        let times = json!({"run_time_ns": seconds * busy_ms * 1_000_000, "minflt": seconds * 10, "utime_clock_ticks": seconds * 50});
+        let threads = names.iter().enumerate().map(|(place, name)| process(place + 1, name, &times));
+        let window = json!({"duration_ns": seconds * 1_000_000_000});
+        json!({"format_version": 2, "window": window, "threads": threads.collect::<Vec<_>>()})
+    };
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(8, 500, &["rustc"]));
+    sides.write("b", &window(2, 510, &["rustc", "new"]));
+    for gate in ["rustc:run>1%", "rustc:run_time_ns>1%"] {
+        assert_eq!(sides.gates(&[gate]).0, Some(3), "{gate}");
+    }
+    assert_eq!(sides.gates(&["rustc:run>3%", "rustc:run_time_ns>3%", "rustc:minflt>1%", "rustc:minflt<1%"]).0, Some(0));
+    let rows = |args: &[&str]| {
+        let report: Value = serde_json::from_slice(&sides.compare(&[args, &["-f", "json"]].concat()).stdout).unwrap();
+        move |group: &str, metric: &str| {
+            let rows = report["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["group"] == group && row["metric"] == metric).unwrap();
+            (row["unit"].clone(), row["baseline"].clone(), row["candidate"].clone(), row["delta"].clone())
+        }
+    };
+    let row = rows(&[]);
+    assert_eq!(row("rustc", "run_time_ns"), (json!("percent"), json!(50.0), json!(51.0), json!(1.0)));
+    assert_eq!(row("rustc", "minflt"), (json!("count/s"), json!(10.0), json!(10.0), json!(0.0)));
+    assert_eq!(row("rustc", "utime_clock_ticks"), (json!("percent"), json!(50.0), json!(50.0), json!(0.0)));
+    // What a side does not have is nothing there.
+    assert_eq!(row("new", "run_time_ns"), (json!("percent"), json!(0.0), json!(51.0), json!(51.0)));
+    let row = rows(&["--per", "total"]);
+    assert_eq!(row("rustc", "minflt"), (json!("count"), json!(80), json!(20), json!(-60)));
+    let shown: Value = serde_json::from_slice(&sides.run(&["show", "a", "-f", "json"]).stdout).unwrap();
+    let total = shown["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "minflt").unwrap();
+    assert_eq!(total["value"], 80, "one window has its totals");
+}
+
+#[test]
 fn a_gate_that_makes_no_sense_is_a_usage_error_before_files_are_read() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     for (gate, why) in [
