@@ -10,6 +10,7 @@ use ctprof::model::Threads;
 use ctprof::report::write_gate_lines;
 
 mod formats;
+mod memory;
 mod stored;
 
 /// ASCII's record separator, which cannot be in JSON.
@@ -21,23 +22,28 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some(end) = input.iter().position(|&byte| byte == b'\n') else { return };
     let gate: Option<Gate> = str::from_utf8(&input[..end]).ok().and_then(|text| text.parse().ok());
     for group_by in [GroupBy::Pcomm, GroupBy::CommExact] {
-        let mut options = CompareOptions::default();
-        options.group_by = group_by;
-        let (mut baseline, mut candidate) = (Runs::default(), Runs::default());
-        for (number, run) in input[end + 1..].split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {
-            let Some(run) = stored::load(run) else { return };
-            let side = if number % 2 == 0 { &mut baseline } else { &mut candidate };
-            side.add(digest(run, &options));
-        }
-        let (Ok(baseline), Ok(candidate)) = (baseline.checked(), candidate.checked()) else { return };
-        let gates: Vec<_> = gate.iter().filter(|gate| gate.check(group_by).is_ok()).cloned().collect();
-        let comparison = report(Sides::two(baseline, candidate), &options, &gates);
-        // A gate of all groups has an outcome for each.
-        assert!(comparison.gates.len() >= gates.len());
-        write_gate_lines(&mut std::io::sink(), &comparison.gates).expect("lines");
-        formats::write_all(&comparison);
+        memory::within(stored::LIMIT, || judge(&input[end + 1..], gate.as_ref(), group_by));
     }
 });
+
+fn judge(runs: &[u8], gate: Option<&Gate>, group_by: GroupBy) {
+    let mut options = CompareOptions::default();
+    options.group_by = group_by;
+    options.max_bytes = usize::try_from(stored::LIMIT).ok();
+    let (mut baseline, mut candidate) = (Runs::default(), Runs::default());
+    for (number, run) in runs.split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {
+        let Some(run) = stored::load(run) else { return };
+        let side = if number % 2 == 0 { &mut baseline } else { &mut candidate };
+        side.add(digest(run, &options));
+    }
+    let (Ok(baseline), Ok(candidate)) = (baseline.checked(), candidate.checked()) else { return };
+    let gates: Vec<_> = gate.into_iter().filter(|gate| gate.check(group_by).is_ok()).cloned().collect();
+    let comparison = report(Sides::two(baseline, candidate), &options, &gates);
+    // A gate of all groups has an outcome for each.
+    assert!(comparison.gates.len() >= gates.len());
+    write_gate_lines(&mut std::io::sink(), &comparison.gates).expect("lines");
+    formats::write_all(&comparison);
+}
 
 fn digest(run: CtprofSnapshot, options: &CompareOptions) -> Digest {
     let mut totals = ThreadTotals::new(options);

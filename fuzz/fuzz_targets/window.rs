@@ -42,12 +42,18 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     let record = |thread: &ThreadState| {
         let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(RECORDER);
         let (started, elapsed) = (thread.read_at_ns.unwrap_or(0), thread.span.map_or(0, |span| span.alive_ns));
-        ExitedThread { state: thread.clone(), ppid, started_monotonic_ns: started, elapsed_ns: elapsed }
+        ExitedThread {
+            state: thread.clone(),
+            ppid,
+            started_monotonic_ns: started,
+            elapsed_ns: elapsed,
+            ..ExitedThread::default()
+        }
     };
     let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
-    let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each) };
+    let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each), ..Exits::default() };
     let command = (records.len() % 2 == 1).then(RecordedCommand::default);
-    let recording = Recording { exits, recorder: RECORDER, command };
+    let recording = Recording { exits, recorder: RECORDER, command, requested_ns: None };
     let window = recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, recording)
         .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);

@@ -168,7 +168,7 @@ fn encode(snapshot: &SnapshotWriter<'_>, file: &File, limit: u64) -> io::Result<
     encoder.include_checksum(true)?;
     encoder.set_parameter(CParameter::HashLog(HASH_LOG))?;
     let mut blocks = BufWriter::with_capacity(BLOCK, Metered::new(encoder, limit));
-    snapshot.write(&mut blocks)?;
+    snapshot.write(&mut blocks, limit)?;
     let metered = blocks.into_inner().map_err(IntoInnerError::into_error)?;
     Ok(metered.inner.finish()?.bytes)
 }

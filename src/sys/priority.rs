@@ -33,7 +33,8 @@ fn set(nice: c_long) -> bool {
 
 /// Keeps the policy of this thread, and gives those that it starts the usual nice value.
 fn reset_on_fork() -> bool {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // `struct sched_param` of include/uapi/linux/sched.h has only the real-time priority; that of musl is larger.
+    let parameters: libc::c_int = 0;
     // SAFETY: the argument is a number.
     let policy = unsafe { call(libc::SYS_sched_getscheduler, [0]) };
     let set = |policy: c_long| {

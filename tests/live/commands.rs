@@ -108,6 +108,20 @@ fn the_exit_status_of_the_command_is_kept() {
 }
 
 #[test]
+fn a_very_long_argument_reaches_the_command_whole_and_the_file_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("window");
+    let count = "printf %s \"$0\" | wc -c";
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    recorder.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", count, &"ä".repeat(50_000)]);
+    let printed = recorder.stdin(Stdio::null()).output().unwrap().stdout;
+    assert!(String::from_utf8(printed).unwrap().starts_with("100000\n"));
+    let window = ctprof::CtprofSnapshot::load(&file).unwrap().head.window.unwrap();
+    let argument = &window.command.unwrap().arguments[3];
+    assert!(argument.len() < 20_000 && argument.ends_with("ä… (cut: 100000 bytes)"), "{}", argument.len());
+}
+
+#[test]
 fn a_killed_command_is_reported_as_by_a_shell() {
     for signal in [9, 15, 40] {
         assert_eq!(record(&["sh", "-c", &format!("kill -{signal} $$")]).code(), 128 + signal);

@@ -284,6 +284,10 @@ fn a_snapshot_that_readers_refuse_is_not_written() {
     let snapshot = CtprofSnapshot::load(&fixture("ktstr-a.ctprof.zst")).unwrap();
     let error = OutputTarget::create(&path).unwrap().write(&snapshot, 1000).unwrap_err().to_string();
     assert!(error.contains("--max-snapshot-bytes"), "{error}");
+    let mut long = snapshot;
+    long.head.host.as_mut().unwrap().hostname = Some("h".repeat(1 << 20));
+    let error = OutputTarget::create(&path).unwrap().write(&long, 1 << 30).unwrap_err().to_string();
+    assert!(error.contains("a text"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
 }
 

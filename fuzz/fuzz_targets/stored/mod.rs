@@ -9,7 +9,7 @@ use ctprof::store::load as load_file;
 use tempfile::TempDir;
 
 /// Enough for any input, little enough to see a reader that takes more.
-const LIMIT: u64 = 16 << 20;
+pub(crate) const LIMIT: u64 = 16 << 20;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 static FOLDER: LazyLock<TempDir> =

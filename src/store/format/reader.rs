@@ -316,7 +316,7 @@ mod tests {
         };
         let full = CtprofSnapshot { head, threads: vec![ThreadState { tid: 3, ..ThreadState::default() }] };
         let mut written = Vec::new();
-        SnapshotWriter::new(&full).write(&mut written).unwrap();
+        SnapshotWriter::new(&full).write(&mut written, u64::MAX).unwrap();
         for json in [serde_json::to_vec(&full).unwrap(), written] {
             assert_eq!(serde_json::from_slice::<CtprofSnapshot>(&json).unwrap(), full);
         }

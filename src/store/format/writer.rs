@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::defaults::Defaults;
 use super::thread::{ThreadLine, present};
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead};
-use crate::store::limit::ReadLimits;
+use crate::store::limit::{ContentLimit, ReadLimits};
 
 /// Writes a snapshot in less space: threads leave out their default values, unless the format is older than those.
 pub(in crate::store) struct SnapshotWriter<'s> {
@@ -40,9 +40,12 @@ impl<'s> SnapshotWriter<'s> {
     }
 
     /// Writes each thread on its own line, so that readers can parse them in parallel.
-    pub(in crate::store) fn write(&self, mut out: impl Write) -> io::Result<()> {
+    ///
+    /// What precedes them is an error above what readers with this limit on bytes of JSON allow.
+    pub(in crate::store) fn write(&self, mut out: impl Write, limit: u64) -> io::Result<()> {
         let Self { snapshot: CtprofSnapshot { head, threads }, defaults } = self;
         let start = serde_json::to_vec(&SnapshotStart { head, defaults })?;
+        ContentLimit::new(limit).count(&start).map_err(io::Error::other)?;
         out.write_all(start.strip_suffix(b"}").expect("it is an object"))?;
         out.write_all(b",\"threads\":[")?;
         for (place, thread) in threads.iter().enumerate() {
@@ -76,7 +79,7 @@ mod tests {
             serde_json::from_str(r#"{"format_version":1,"threads":[{"tid":1,"tgid":1,"minflt":7}]}"#).unwrap();
         let has_usual = |snapshot: &_| {
             let mut json = Vec::new();
-            SnapshotWriter::new(snapshot).write(&mut json).unwrap();
+            SnapshotWriter::new(snapshot).write(&mut json, u64::MAX).unwrap();
             String::from_utf8(json).unwrap().contains("usual")
         };
         assert!(!has_usual(&snapshot), "ctprof 0.1.0 would read default values as absent");
