@@ -286,8 +286,9 @@ fn a_snapshot_that_readers_refuse_is_not_written() {
     assert!(error.contains("--max-snapshot-bytes"), "{error}");
     let mut long = snapshot;
     long.head.host.as_mut().unwrap().hostname = Some("h".repeat(1 << 20));
-    let error = OutputTarget::create(&path).unwrap().write(&long, 1 << 30).unwrap_err().to_string();
-    assert!(error.contains("a text"), "{error}");
+    let error = OutputTarget::create(&path).unwrap().write(&long, 1 << 30).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("a text"), "{cause}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
 }
 
