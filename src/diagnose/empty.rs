@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::{Coverage, DataSource, Finding};
-use crate::model::{CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile};
+use crate::model::{
+    CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile, WindowRule,
+};
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
 const NOT_SELECTED: &str = "no metric of this section is selected by --metrics";
+const NOT_REACHED: &str =
+    "no data: no thread reached a new maximum or minimum in the window, or the kernel has no such fields";
 const NOTHING_TO_AVERAGE: &str = "no data: nothing was counted that these metrics average";
 
 /// Why a section has no data, as a sentence, if `selects` says which metrics were selected.
@@ -60,6 +64,9 @@ fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Stri
             return format!("no data: the kernel's taskstats version is {version}, too old");
         }
         _ if section == Section::Derived => NOTHING_TO_AVERAGE,
+        _ if head.window.is_some() && metrics.iter().all(|metric| metric.window == WindowRule::IfChanged) => {
+            NOT_REACHED
+        }
         _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => {
             "no data: the kernel has no such fields"
         }
@@ -158,6 +165,16 @@ mod tests {
         };
         assert_eq!(why("irq_delay"), "no data: the kernel's taskstats version is 10, too old");
         assert_eq!(why("none"), NOT_SELECTED);
+    }
+
+    #[test]
+    fn a_window_without_a_new_maximum_is_not_said_to_lack_the_field() {
+        let mut snapshot = on_host(HostContext::default());
+        let selects = |name: &str| name == "wait_max";
+        let why = |snapshot: &CtprofSnapshot| why_empty(Section::Primary, &snapshot.head, &[], selects);
+        assert_eq!(why(&snapshot), NOT_RECORDED);
+        snapshot.head.window = Some(crate::model::WindowInfo::default());
+        assert_eq!(why(&snapshot), NOT_REACHED);
     }
 
     #[test]

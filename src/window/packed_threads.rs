@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cpu_ticks::{self, CPU_TICKS};
 use crate::model::{
-    Census, InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Shape, ThreadId, ThreadState,
-    Threads, Value, WindowRule,
+    Census, InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Reduction, Shape, ThreadId,
+    ThreadState, Threads, Value, WindowRule,
 };
 
 /// The number of a thread's values fits one byte of LEB128.
@@ -206,9 +206,10 @@ impl PackedThreads {
                 parts.for_each(|(metric, ticks)| subtract(metric, &Value::Unsigned(ticks), later));
             }
         }
-        for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later && !known[metric.id as usize]) {
-            metric.clear(later);
-        }
+        // Without an event there is a largest delay, of 0, and no smallest one: the first is of the window.
+        let is_first = |metric: &Metric| metric.reduction == Reduction::Min && known[peak_of(metric) as usize];
+        let unknown = METRICS.iter().filter(|metric| metric.window != WindowRule::Later && !known[metric.id as usize]);
+        unknown.filter(|metric| !is_first(metric)).for_each(|metric| metric.clear(later));
     }
 
     /// Calls `found` for each value of the thread at `place`.
@@ -317,6 +318,11 @@ impl PackedReader<'_> {
     }
 }
 
+/// The largest delay of the kind whose smallest one this is: it precedes it in the table.
+fn peak_of(floor: &Metric) -> MetricId {
+    METRICS[(floor.id as usize).saturating_sub(1)].id
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +351,22 @@ mod tests {
                 let unpacked = earlier.thread(place, original);
                 assert_eq!(unpacked.metrics, original.metrics, "cut at {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn the_first_event_of_a_thread_is_the_smallest_of_the_window() {
+        let smallest = |before: Metrics| {
+            let earlier = ThreadState { tid: 1, tgid: 1, metrics: Box::new(before), ..ThreadState::default() };
+            let packed = PackedThreads::of_threads(vec![earlier]);
+            let mut later = Metrics { cpu_delay_min_ns: Some(5.into()), ..Metrics::default() };
+            packed.subtract(0, &mut later, |_| {});
+            later.cpu_delay_min_ns.map(|delay| delay.0)
+        };
+        assert_eq!(smallest(Metrics { cpu_delay_max_ns: Some(0.into()), ..Metrics::default() }), Some(5));
+        assert_eq!(smallest(Metrics::default()), None, "it was not measured before");
+        for floor in METRICS.iter().filter(|metric| metric.reduction == Reduction::Min) {
+            assert_eq!(peak_of(floor).metric().name, floor.name.replace("_min_", "_max_"));
         }
     }
 
