@@ -8,7 +8,7 @@ use super::boot::Clocks;
 use super::join::WindowStart;
 use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
-use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
+use super::processes::{GoneProcess, MOST_ANCESTORS, PRECISION_TICKS, Processes, Unexplained};
 use super::work::Work;
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Owner, ThreadId, ThreadSpan, ThreadState};
 
@@ -40,8 +40,9 @@ impl<'s> PlacedRecords<'s> {
         // What exited processes had done before the window is no work of their parents' children in it. Those whose parent
         // lives are first: of what it counts, only the rest can be of orphans.
         let mut gone: Vec<_> = gone_processes(start, &parents).collect();
-        gone.sort_by_key(|gone| {
-            parents.ancestors(gone.ppid, gone.start_ns).take_while(|known| !known.is_living).count()
+        gone.sort_by_cached_key(|gone| {
+            let ancestors = parents.ancestors(gone.ppid, gone.start_ns).take(MOST_ANCESTORS);
+            ancestors.take_while(|known| !known.is_living).count()
         });
         gone.into_iter().for_each(|gone| unexplained.explain_process(&gone, &parents));
         Self { start, clocks, parents, unexplained, recorded: BTreeSet::new(), impossible_delays: 0 }

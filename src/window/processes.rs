@@ -275,8 +275,8 @@ impl Unexplained {
     }
 }
 
-/// More generations of exited ancestors than this are not followed.
-const MOST_ANCESTORS: usize = 64;
+/// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
+pub(super) const MOST_ANCESTORS: usize = 64;
 
 /// The counters that a process had in the earlier capture, when its threads were read and after all threads.
 fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
