@@ -19,9 +19,13 @@ pub struct Exits<'r> {
 }
 
 impl Exits<'_> {
+    /// Calls `found` for each record that was kept. Its parent is the nearest ancestor that was not folded.
     pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
         if let Some(each) = self.each {
-            each(&mut found);
+            each(&mut |exited| {
+                let ppid = self.folded.counting(exited.ppid, exited.started_monotonic_ns);
+                found(ExitedThread { ppid, ..exited });
+            });
         }
     }
 }

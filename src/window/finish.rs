@@ -121,8 +121,16 @@ impl<T: Threads> Join<T> {
         }
         let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let (mut placed, work) = records.placed(&self.processes, exited)?;
-        let thread = &mut placed.state;
-        thread.owner = thread.owner.or_else(|| self.lineage.as_mut()?.owner(thread.tgid, start_ns));
+        let (thread, ppid) = (&mut placed.state, placed.ppid);
+        let of_process = || {
+            let lineage = self.lineage.as_mut()?;
+            match lineage.parents.find(thread.tgid, start_ns) {
+                Some(_) => lineage.owner(thread.tgid, start_ns),
+                // The record of its process was folded.
+                None => lineage.owner_of_child(ppid),
+            }
+        };
+        thread.owner = thread.owner.or_else(of_process);
         self.explain(work, thread.owner);
         self.sums.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
         Some(placed)

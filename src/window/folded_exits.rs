@@ -66,7 +66,7 @@ impl FoldedExits {
     }
 
     /// The process with this id, or its nearest ancestor that has not exited.
-    fn counting(&self, mut tgid: u32, started_monotonic_ns: u64) -> u32 {
+    pub(super) fn counting(&self, mut tgid: u32, started_monotonic_ns: u64) -> u32 {
         for _ in 0..MOST_ANCESTORS {
             match self.gone.get(&tgid) {
                 Some(gone) if started_monotonic_ns <= gone.exited_monotonic_ns => tgid = gone.ppid,

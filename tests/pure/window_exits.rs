@@ -213,6 +213,25 @@ mod folded {
     }
 
     #[test]
+    fn records_that_are_kept_belong_to_the_command_of_folded_ancestors() {
+        let recorder = || process(9, 1, 0, 4, &json!({}));
+        let mut folded = FoldedExits::default();
+        assert!(folded.add(exit(11, 11, 10, (11, 14), &ran(100))));
+        // The kernel freed a child, and a thread, later than the process.
+        let kept = [
+            exit(12, 12, 11, (11, 14), &ran(100)),
+            exit(11, 15, 10, (11, 14), &ran(100)),
+            exit(10, 10, 9, (11, 14), &ran(100)),
+        ];
+        let each = |found: &mut dyn FnMut(ExitedThread)| kept.iter().cloned().for_each(found);
+        let (a, b) = sides(&[recorder()], &[recorder()]);
+        let window = record(a, b, Exits { folded, each: Some(&each), ..Exits::default() });
+        let parties: Vec<_> =
+            rows(&window).into_iter().filter(|row| row["party"] != "ctprof").map(|row| row["party"].clone()).collect();
+        assert_eq!(parties, [json!("command"), json!("command"), json!("command"), json!("command")]);
+    }
+
+    #[test]
     fn a_storm_of_processes_takes_the_memory_of_its_names() {
         let mut folded = FoldedExits::default();
         let names = (0..).map(|name: u64| folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": name.to_string()}))));
