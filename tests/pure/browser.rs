@@ -156,6 +156,8 @@ impl Browser {
                                "buttons": buttons, "clickCount": 1});
             self.call("Input.dispatchMouseEvent", &event);
         }
+        // What is drawn in its place later is not pointed at.
+        self.call("Input.dispatchMouseEvent", &json!({"type": "mouseMoved", "x": 0, "y": 0}));
     }
 
     /// Presses a key.
