@@ -142,6 +142,11 @@ fn file_capabilities_follow_no_link_in_a_tree_of_the_users_own() {
         fs::write(file, &stat).unwrap();
     }
     std::os::unix::fs::symlink(&secret, task.join("comm")).unwrap();
+    let other = dir.path().join("proc/8/task/8");
+    fs::create_dir_all(&other).unwrap();
+    for file in [other.join("stat"), dir.path().join("proc/8/stat")] {
+        fs::write(file, stat.replacen("7 (a\\b)", "8 (other)", 1)).unwrap();
+    }
     let snapshot = dir.path().join("out/snapshot");
     fs::create_dir(snapshot.parent().unwrap()).unwrap();
     fs::set_permissions(snapshot.parent().unwrap(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -149,7 +154,9 @@ fn file_capabilities_follow_no_link_in_a_tree_of_the_users_own() {
     let capture = ["capture", "--procfs", tree.to_str().unwrap(), "-o", snapshot.to_str().unwrap()];
     let Some(said) = with_file_capabilities(dir.path(), &capture) else { return };
     let captured = CtprofSnapshot::load(&snapshot).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!(captured.head.parse_summary.as_ref().unwrap().tids_walked, 1, "{said}");
+    assert_eq!(captured.head.parse_summary.as_ref().unwrap().tids_walked, 2, "{said}");
+    let names: Vec<_> = captured.threads.iter().map(|thread| &*thread.comm).collect();
+    assert_eq!(names, ["other"], "the thread whose name is behind a link is not read: {said}");
     assert!(!format!("{captured:?}").contains("secret word"), "{captured:?}");
 }
 
@@ -223,7 +230,10 @@ fn a_thread_that_waits_for_the_disk_shows_it() {
     let path = directory.path().join("data");
     fs::write(&path, vec![7; 8 << 20]).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
-    let (snapshot, metrics) = metrics_after(|| read_past_the_cache(&path));
+    // Now and then the kernel counts a delay that is longer than the thread has lived: ctprof drops it.
+    let is_possible = |snapshot: &CtprofSnapshot| snapshot.head.parse_summary.as_ref().unwrap().impossible_delays == 0;
+    let mut attempts = (0..10).map(|_| metrics_after(|| read_past_the_cache(&path)));
+    let (snapshot, metrics) = attempts.find(|(snapshot, _)| is_possible(snapshot)).unwrap();
     drop(switch);
     if !taskstats_answers(&snapshot) {
         return;
