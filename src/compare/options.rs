@@ -155,7 +155,7 @@ impl CompareOptions {
         Self { scope: self.scope.or(Some(usual)), ..self }
     }
 
-    /// CompareOptions for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
+    /// The options for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
     /// selected.
     pub(super) fn tree(&self) -> Option<Self> {
         let sections: Vec<_> = SECTIONS_OF_TREE.iter().copied().filter(|section| self.wants(*section)).collect();

@@ -106,7 +106,7 @@ impl Captures {
         2 * size_of::<Row>() + 128 + of_runs
     }
 
-    /// How many rows a section has at least, as far as that is known before they are made.
+    /// A lower bound on the number of rows of a section, known before they are made.
     fn fewest_rows(&self, section: Section, options: &CompareOptions) -> usize {
         let groups = self.sides.iter().flat_map(|side| &side.groups).map(BTreeMap::len).max().unwrap_or(0);
         match section {

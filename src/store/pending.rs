@@ -70,20 +70,22 @@ impl PendingFile {
     pub(crate) fn publish_new(mut self, names: impl Iterator<Item = OsString>) -> io::Result<OsString> {
         self.file.sync_all()?;
         for name in names {
-            let taken = match &self.temporary {
-                None => self.link(&name),
-                Some(temporary) => rename_new(&self.folder, temporary, &name),
-            };
-            match taken {
+            match self.take_name(&name) {
                 Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(()) => {
-                    self.temporary = None;
-                    return Ok(name);
-                }
+                taken => return Ok(taken.map(|()| name)?),
             }
         }
         Err(Errno::EEXIST.into())
+    }
+
+    /// Gives the file a name that no file has.
+    fn take_name(&mut self, name: &OsStr) -> Result<(), Errno> {
+        let Some(temporary) = &self.temporary else { return self.link(name) };
+        match rename_new(&self.folder, temporary, name) {
+            // NFS cannot do that. The file gets a second name there, and loses the first one when this is dropped.
+            Err(Errno::EINVAL) => linkat(&self.folder, &**temporary, &self.folder, name, AtFlags::empty()),
+            renamed => renamed.map(|()| self.temporary = None),
+        }
     }
 
     /// Gives an unnamed file a name that no file has.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::boot::Clocks;
+use super::folded_exits::MOST_ANCESTORS;
 use super::join::WindowStart;
 use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
-use super::processes::{GoneProcess, MOST_ANCESTORS, PRECISION_TICKS, Processes, Unexplained};
+use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
 use super::work::Work;
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Owner, ThreadId, ThreadSpan, ThreadState};
 

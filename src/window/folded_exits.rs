@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::fold::Fold;
 use crate::model::{ExitedThread, ThreadSpan};
 
+/// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
+pub(super) const MOST_ANCESTORS: usize = 64;
 /// Threads with more different names than this are kept elsewhere.
 const MOST_ROWS: usize = 50_000;
 /// The kernel frees a process and its children in any order within some milliseconds. This many processes exit in a second at
@@ -91,6 +93,3 @@ impl FoldedExits {
         self.rows += new_children + new_descendants;
     }
 }
-
-/// More generations than this do not exit within milliseconds.
-const MOST_ANCESTORS: usize = 64;

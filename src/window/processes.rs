@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::folded_exits::MOST_ANCESTORS;
 use super::packed_threads::PackedThreads;
 use super::parents::{KnownProcess, Living, Parents};
 use super::work::Work;
@@ -274,9 +275,6 @@ impl Unexplained {
         all
     }
 }
-
-/// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
-pub(super) const MOST_ANCESTORS: usize = 64;
 
 /// The counters that a process had in the earlier capture, when its threads were read and after all threads.
 fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {

@@ -159,3 +159,22 @@ fn files_are_read_and_written_without_procfs() {
         assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "nothing temporary is left");
     }
 }
+
+/// Without /proc a file has a temporary name, as on file systems without unnamed files. NFS is one that cannot rename it
+/// without replacing another file either.
+#[test]
+fn an_earlier_capture_is_kept_where_files_cannot_be_renamed_without_replacing() {
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        return skipped(Missing::Tool("strace"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/6.12/proc");
+    let as_on_nfs = "strace -f -qq -o /dev/null -e trace=renameat2 -e inject=renameat2:error=EINVAL";
+    let capture = format!("{as_on_nfs} {CTPROF} -q capture --procfs {}", tree.display());
+    let script = format!("cd {}; for _ in 1 2 3; do {capture}; done", folder.path().display());
+    if runs(&["unshare", "--mount"], "mount -t tmpfs none /proc", &script) {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let loaded: Vec<_> = files.map(|file| CtprofSnapshot::load(&file).is_ok()).collect();
+        assert_eq!(loaded, [true; 3], "three whole files, and nothing temporary");
+    }
+}
