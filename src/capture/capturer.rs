@@ -161,6 +161,7 @@ impl Capturer {
                 ..capture_info((options, smaps), &pool, &counts, report)
             }),
             window: None,
+            reasons: None,
             host: Some(host),
             cpu_time,
             cpu_time_after,

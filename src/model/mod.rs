@@ -54,6 +54,7 @@ mod metrics;
 mod name;
 mod process;
 mod psi;
+mod reasons;
 #[doc(hidden)]
 mod record;
 mod record_listing;
@@ -75,7 +76,7 @@ mod window_rule;
 
 pub use self::{
     census::*, cgroup::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*, limit::*,
-    name::*, process::*, psi::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*, snapshot::*,
-    source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*, window_rule::*,
+    name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*,
+    snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*, window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

@@ -9,6 +9,7 @@ use super::engine::{BpfUse, NoBpf};
 use super::host::HostContext;
 use super::host::HostCpuTime;
 use super::psi::Psi;
+use super::reasons::Reasons;
 use super::sched_ext::SchedExtSysfs;
 use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};
 use super::thread::ThreadState;
@@ -44,6 +45,9 @@ pub struct SnapshotHead {
     /// The window whose increases this is; `None` if the values are those of one capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowInfo>,
+    /// Why threads waited; `None` without samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasons: Option<Box<Reasons>>,
     /// The host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostContext>,

@@ -213,8 +213,8 @@ mod tests {
     use super::super::writer::SnapshotWriter;
     use super::*;
     use crate::model::{
-        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, SchedExtSysfs,
-        TaskstatsSummary, WindowInfo,
+        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, Reason,
+        ReasonTime, Reasons, SchedExtSysfs, TaskstatsSummary, WindowInfo,
     };
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
@@ -299,11 +299,14 @@ mod tests {
 
     #[test]
     fn every_field_reads_back_as_it_was_written() {
+        let times = vec![ReasonTime::from([1, 2, 3, 4])];
+        let reasons = Reasons { reasons: vec![Reason::default()], times, ..Reasons::default() };
         let head = SnapshotHead {
             format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: 7,
             capture: Some(CaptureInfo::default()),
             window: Some(WindowInfo::default()),
+            reasons: Some(Box::new(reasons)),
             host: Some(HostContext::default()),
             cpu_time: Some(HostCpuTime::default()),
             cpu_time_after: Some(HostCpuTime::default()),

@@ -1,0 +1,153 @@
+//! Why the threads of a window waited, and who ran meanwhile: shares by samples of all threads.
+
+use serde::{Deserialize, Serialize};
+
+use super::name::Name;
+use super::thread::Owner;
+
+/// Why the threads of a window waited. Counters say how long; samples only divide that time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct Reasons {
+    /// How the samples were taken.
+    pub sampling: Sampling,
+    /// Whose reasons these are.
+    pub threads: Vec<SampledThreads>,
+    /// The reasons, each once.
+    pub reasons: Vec<Reason>,
+    /// For how long which threads had which reason.
+    pub times: Vec<ReasonTime>,
+}
+
+/// How the threads of a window were sampled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct Sampling {
+    /// What took the samples: `bpf` or `procfs`.
+    pub source: String,
+    /// Number of times that the threads were looked at.
+    pub passes: u64,
+    /// Median time between two passes, in nanoseconds.
+    pub period_ns: u64,
+    /// Samples of threads that had a reason other than to be idle.
+    pub samples: u64,
+    /// Samples that were lost.
+    pub lost: u64,
+    /// Samples of reasons that were merged because there were too many.
+    pub merged: u64,
+    /// CPU time of the sampler, in nanoseconds.
+    pub cost_ns: u64,
+    /// Why reasons have no functions of the kernel, if they have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_functions: Option<String>,
+}
+
+/// Threads of one process with equal names, in one cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct SampledThreads {
+    /// Process id; `None` for processes that were folded because there were many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tgid: Option<u32>,
+    /// Name of the process.
+    pub pcomm: Name,
+    /// Name of the threads.
+    pub comm: Name,
+    /// Path of their cgroup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Name>,
+    /// Whose threads they are, if that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+}
+
+/// What a thread did, or what it waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct Reason {
+    /// What kind of reason it is.
+    pub class: ReasonClass,
+    /// How the thread got into the kernel: the name of a system call, or `page fault`. Absent in user code, for kernel threads
+    /// and where it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<Name>,
+    /// Functions of the kernel that it waits in, the innermost first, without those of the scheduler.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Name>,
+    /// What the system call works on: a path, socket or pipe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Name>,
+    /// Who ran on the CPU that it waited for, or who owns the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<OtherThread>,
+}
+
+/// A thread that another one waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct OtherThread {
+    /// Name of its process.
+    pub pcomm: Name,
+    /// Its name.
+    pub comm: Name,
+    /// Path of its cgroup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Name>,
+}
+
+/// For how long some threads had a reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(from = "[u64; 4]", into = "[u64; 4]")]
+pub struct ReasonTime {
+    /// Place in [`Reasons::threads`].
+    pub threads: u64,
+    /// Place in [`Reasons::reasons`].
+    pub reason: u64,
+    /// Nanoseconds, by samples.
+    pub ns: u64,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+impl From<[u64; 4]> for ReasonTime {
+    fn from([threads, reason, ns, samples]: [u64; 4]) -> Self {
+        Self { threads, reason, ns, samples }
+    }
+}
+
+impl From<ReasonTime> for [u64; 4] {
+    fn from(time: ReasonTime) -> Self {
+        [time.threads, time.reason, time.ns, time.samples]
+    }
+}
+
+/// Kinds of reasons, by the counter whose time they divide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReasonClass {
+    /// On a CPU: part of the run time.
+    Run,
+    /// Runnable, while another thread ran on the CPU: part of the time that it waited.
+    Wait,
+    /// Runnable, but its cgroup had used its CPU quota: part of the time that it waited.
+    CpuQuota,
+    /// Blocked on I/O, memory or a lock of the kernel (state D).
+    Block,
+    /// Asleep (state S): part of the rest of the time.
+    Sleep,
+    /// Asleep for the whole window: part of the rest of the time.
+    Idle,
+    /// Stopped, traced or frozen: part of the rest of the time.
+    Stopped,
+    /// A class that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
