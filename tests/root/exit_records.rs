@@ -1,6 +1,7 @@
 //! Records of exited threads. These tests need root; otherwise they print why they are skipped.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::alone::{Alone, alone};
 use crate::example::example;
+use crate::histories::cgroup_roots;
+use crate::host::CgroupFolder;
 use crate::support::{Missing, skipped};
 
 /// A listener; `None` with the reason printed if this user or this host cannot have one.
@@ -177,6 +180,38 @@ fn an_exited_process_is_in_the_cgroup_that_captures_know() {
     let [exited] = of_processes(&exits, &[child.id()].into()).try_into().unwrap();
     assert!(own.cgroup.is_some());
     assert_eq!(exited.state.cgroup, own.cgroup);
+}
+
+#[test]
+fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    let capturer = Capturer::new(Options::default(), 0).unwrap();
+    let mut tried = 0;
+    for root in cgroup_roots().into_iter().filter(|root| has_values(root)) {
+        let name = format!("ctprof-job-{}-{tried}", std::process::id());
+        let Some(job) = CgroupFolder::create(&root, &name) else { continue };
+        let Some(deep) = CgroupFolder::create(&job.0, "step") else { continue };
+        let script = "echo 0 >\"$1/cgroup.procs\"; true & wait; exec true";
+        let mut shell = Command::new("bash").args(["-c", script, "bash"]).arg(&deep.0).spawn().unwrap();
+        assert!(shell.wait().unwrap().success());
+        drop((deep, job));
+        let exits = listener.drain(&HostContext::default(), &capturer);
+        let of_job = exits.threads().filter(|exit| exit.state.tgid == shell.id() || exit.ppid == shell.id());
+        let cgroups: Vec<_> = of_job.map(|exit| exit.state.cgroup).collect();
+        assert_eq!(cgroups.len(), 2);
+        let path = Some(format!("/{name}/step"));
+        assert!(cgroups.iter().all(|cgroup| cgroup.as_deref() == path.as_deref()), "{cgroups:?} in {root:?}");
+        tried += 1;
+    }
+    if tried == 0 {
+        skipped(Missing::Privilege("to create cgroups"));
+    }
+}
+
+/// Whether threads can be grouped by their cgroup in a hierarchy.
+fn has_values(root: &Path) -> bool {
+    let of_controllers = ["memory", "cpu", "cpuacct", "blkio", "pids"].iter().any(|name| root.ends_with(name));
+    of_controllers || root.join("cgroup.controllers").exists()
 }
 
 #[test]

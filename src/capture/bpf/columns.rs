@@ -17,6 +17,16 @@ pub(super) const START_MONOTONIC: &str = "start_time";
 pub(super) const PROCESS_NAME: &str = "group_leader->comm";
 /// The thread's `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
 pub(super) const CGROUPS: &str = "cgroups";
+/// The thread's `struct cgroup` in each hierarchy whose path a thread can be grouped by, in that order: of several
+/// controllers of version 1, and of version 2.
+pub(super) const CGROUP_OF: [&str; 6] = [
+    "cgroups->subsys[cgroup_subsys_id.memory_cgrp_id]->cgroup",
+    "cgroups->subsys[cgroup_subsys_id.cpu_cgrp_id]->cgroup",
+    "cgroups->subsys[cgroup_subsys_id.cpuacct_cgrp_id]->cgroup",
+    "cgroups->subsys[cgroup_subsys_id.io_cgrp_id]->cgroup",
+    "cgroups->subsys[cgroup_subsys_id.pids_cgrp_id]->cgroup",
+    "cgroups->dfl_cgrp",
+];
 /// The architecture's register with the address of thread-local storage, saved or not.
 pub(super) const THREAD_POINTER: &str = "thread.fsbase | thread.uw.tp_value";
 pub(super) const SCHED_CLASS: &str = "sched_class";
@@ -56,7 +66,7 @@ pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
 }
 
 /// Fields of a thread that exits. The second part is what it has lost when it is freed: from Linux 6.16 on, its memory is
-/// in it (`do_exit` of kernel/exit.c).
+/// in it (`do_exit` of kernel/exit.c), and its cgroups.
 pub(super) fn exits() -> Vec<FieldRequest> {
     let of_metrics = |is_wanted: fn(&Metric) -> bool| {
         let fields = METRICS.iter().filter(move |metric| is_wanted(metric)).filter_map(|metric| metric.sources.bpf);
@@ -65,7 +75,7 @@ pub(super) fn exits() -> Vec<FieldRequest> {
     let name = |path: &'static str, part| FieldRequest { path, part, max_words: COMM_WORDS };
     let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME);
     let threads = others.chain(of_metrics(is_of_exited_threads));
-    let exiting = of_metrics(is_of_memory).chain([PARENT]);
+    let exiting = of_metrics(is_of_memory).chain([PARENT]).chain(CGROUP_OF);
     [name(COMM, RecordScope::Thread), name(PROCESS_NAME, RecordScope::Process)]
         .into_iter()
         .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))

@@ -3,6 +3,7 @@
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{FOLLOWED, Field, HEAD, Layout, TIME, ThreadRecord};
+use super::new_cgroups;
 use super::read::RecordReader;
 use super::value::{CpuTimeFields, cpu_time};
 use crate::model::{ExitedThread, ThreadState};
@@ -13,6 +14,7 @@ pub(super) struct Decoder {
     started: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
+    new_cgroup: Option<Field>,
     cpu_time: CpuTimeFields,
 }
 
@@ -28,11 +30,12 @@ impl Decoder {
             started: find(columns::START_MONOTONIC),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
+            new_cgroup: new_cgroups::number_field(layout),
             cpu_time: columns::CPU_TIME.map(find),
         }
     }
 
-    /// The thread of a record. Its cgroups are the address of their `struct css_set`.
+    /// The thread of a record. Its cgroups are the number of a new one, or the address of their `struct css_set`.
     pub(super) fn exit(&mut self, record: ThreadRecord<'_>) -> Option<ExitedThread> {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
@@ -46,7 +49,7 @@ impl Decoder {
             started_monotonic_ns,
             elapsed_ns: record.time().saturating_sub(started_monotonic_ns),
             cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, printed)| time.adjusted(printed).into()),
-            cgroups: thread.facts.cgroups,
+            cgroups: record.number(self.new_cgroup).filter(|number| *number > 0).or(thread.facts.cgroups),
             replaced_by: replaced_by.ok().filter(|id| *id > 0),
         })
     }

@@ -8,17 +8,22 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use super::assemble::Assembled;
 use super::btf::{TypeId, kind};
 use super::columns;
 use super::layout::{Layout, RecordScope};
 use super::load::{Attach, ProgramSpec, load};
+use super::new_cgroups;
 use super::obstacle::of_errno;
-use super::program::Emitter;
+use super::program::{self, Emitter};
 use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
 use crate::sys::bpf::map::Counter;
 use crate::sys::bpf::program::attach_tracepoint;
 use crate::sys::bpf::ring::Ring;
+
+/// The parts of the record of an exit.
+const BOTH: [RecordScope; 2] = [RecordScope::Thread, RecordScope::Process];
 
 /// Programs that record exits until they are dropped.
 pub(super) struct ExitPrograms {
@@ -28,6 +33,8 @@ pub(super) struct ExitPrograms {
     /// The program at the exit.
     program: OwnedFd,
     _links: [OwnedFd; 2],
+    /// Without it, the cgroup of a thread is unknown if no capture has seen it.
+    _new_cgroups: Option<OwnedFd>,
 }
 
 impl ExitPrograms {
@@ -39,21 +46,28 @@ impl ExitPrograms {
             let [without_room, freed_without_room] =
                 [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
             let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
-            // `typedef` is the type of the tracepoint's functions, whose first argument is a thread.
-            let mut attach = |name, typedef, parts: &[RecordScope], lost: &Counter| {
+            // `typedef` is the type of the tracepoint's functions.
+            let mut attach = |name, typedef, emit: &dyn Fn(&Layout) -> Assembled| {
                 let TypeId(btf_id) = btf.find(kind::TYPEDEF, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
                 let spec = ProgramSpec { name, attach: Attach::Tracepoint, btf_id };
-                let (ring, lost) = (ring.map.as_raw_fd(), lost.map.as_raw_fd());
-                let program =
-                    load(&spec, &mut layout, |layout| Emitter { kernel, layout }.tracepoint(parts, ring, lost))?;
+                let program = load(&spec, &mut layout, emit)?;
                 let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
                 Ok::<_, NoBpf>((program, link))
             };
+            let [to_ring, lost, lost_freed] =
+                [&ring.map, &without_room.map, &freed_without_room.map].map(AsRawFd::as_raw_fd);
+            let of_thread = |parts: &'static [RecordScope], lost| {
+                move |layout: &Layout| Emitter { kernel, layout }.tracepoint(parts, to_ring, lost)
+            };
+            let of_new_cgroup = |_: &Layout| program::new_cgroup(to_ring, lost_freed);
+            let new_cgroups = new_cgroups::paths_are_those_of_captures()
+                .then(|| attach("ctprof_cgroups", "btf_trace_cgroup_mkdir", &of_new_cgroup))
+                .and_then(|attached| attached.inspect_err(|error| tracing::info!("no new cgroups: {error:?}")).ok());
             // In this order, no thread is freed whose exit had no record.
-            let both = [RecordScope::Thread, RecordScope::Process];
-            let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &both, &without_room)?;
-            let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &both[..1], &freed_without_room)?;
-            Ok((Self { ring, without_room, program, _links: [exit, free] }, layout))
+            let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &of_thread(&BOTH, lost))?;
+            let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &of_thread(&BOTH[..1], lost_freed))?;
+            let new_cgroups = new_cgroups.map(|(_, link)| link);
+            Ok((Self { ring, without_room, program, _links: [exit, free], _new_cgroups: new_cgroups }, layout))
         })
     }
 

@@ -18,6 +18,7 @@ use super::exit_decoder::{Decoder, ExitFields};
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
+use super::new_cgroups::NewCgroups;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
 use crate::process::{Privileges, RaisedPriority};
@@ -113,7 +114,8 @@ impl ExitListener {
     /// The records of the threads that have exited before the call, and were not drained before. Waits until those
     /// threads are freed, and listens on.
     ///
-    /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen.
+    /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen, or that were
+    /// made since this listener was started.
     ///
     /// # Panics
     /// If the listening thread panicked.
@@ -125,7 +127,9 @@ impl ExitListener {
         }
         let (records, summary) = lock(&self.inbox).drain();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
-        RecordedExits { summary, records, facts, layout, css_sets: capturer.css_sets() }
+        let css_sets = capturer.css_sets();
+        css_sets.learn(lock(&self.inbox).received.new_cgroups.paths());
+        RecordedExits { summary, records, facts, layout, css_sets }
     }
 }
 
@@ -211,7 +215,7 @@ struct Inbox {
 impl Inbox {
     fn take(&mut self) {
         let Self { programs, received } = self;
-        if let Err(errno) = programs.ring.take(|record| received.add(&words_of(record).collect::<Vec<_>>())) {
+        if let Err(errno) = programs.ring.take(|record| received.add(&mut words_of(record).collect::<Vec<_>>())) {
             tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
         }
     }
@@ -235,6 +239,7 @@ struct ExitReceiver {
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
     fields: ExitFields,
+    new_cgroups: NewCgroups,
     folding: Option<Folding>,
     received: u64,
     /// Threads whose record had no room in memory.
@@ -252,6 +257,7 @@ impl ExitReceiver {
             records: PackedRecords::new(MAX_BYTES),
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
             fields: ExitFields::new(layout),
+            new_cgroups: NewCgroups::new(layout),
             folding: None,
             received: 0,
             not_stored: 0,
@@ -277,11 +283,15 @@ impl ExitReceiver {
         self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
-    /// Adds a record with the address of its thread.
-    fn add(&mut self, words: &[u64]) {
-        let Some((&thread, record)) = words.split_last() else { return };
+    /// Adds the record of a thread, with its address, or of a new cgroup.
+    fn add(&mut self, words: &mut [u64]) {
+        if self.new_cgroups.add(words) {
+            return;
+        }
+        let Some((&mut thread, record)) = words.split_last_mut() else { return };
         let before = self.exiting.remove(&thread);
         if record.len() == self.words[1] {
+            self.new_cgroups.identify(record);
             // The kernel has freed the thread before, and used its memory for this one.
             before.into_iter().for_each(|missed| self.store(missed));
             if self.exiting.len() < MAX_EXITING {
@@ -401,10 +411,10 @@ mod tests {
     fn what_was_drained_is_neither_received_nor_lost_again() {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
-        received.add(&exiting(&fields, 100));
+        received.add(&mut exiting(&fields, 100));
         let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain([4, 3]);
         assert_eq!((first, lost, not_run), (1, 7, 3));
-        received.add(&freed(&fields, 2_000_000_000, 130));
+        received.add(&mut freed(&fields, 2_000_000_000, 130));
         let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain([4, 5]);
         assert_eq!((second, lost, not_run), (0, 2, 2));
     }
@@ -412,7 +422,7 @@ mod tests {
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = ExitReceiver::new(&fields());
-        records.iter().for_each(|record| received.add(record));
+        records.iter().for_each(|record| received.add(&mut record.clone()));
         let (records, summary) = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
@@ -448,7 +458,7 @@ mod tests {
     #[test]
     fn only_threads_that_exited_before_are_awaited() {
         let mut received = ExitReceiver::new(&fields());
-        received.add(&exiting(&fields(), 100));
+        received.add(&mut exiting(&fields(), 100));
         assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
     }
 
@@ -459,7 +469,7 @@ mod tests {
         for address in 0..=MAX_EXITING as u64 {
             let mut exit = exiting(&fields, 100);
             *exit.last_mut().unwrap() = address;
-            received.add(&exit);
+            received.add(&mut exit);
         }
         assert_eq!((received.exiting.len(), received.received), (MAX_EXITING, 1));
     }
@@ -504,10 +514,10 @@ mod tests {
             let mut exit = exiting(&fields, 100);
             exit[fields.find(columns::START_TIME).unwrap().slot()] = start_ns;
             exit[fields.find(columns::START_MONOTONIC).unwrap().slot()] = start_ns - 100_000_000;
-            received.add(&exit);
-            received.add(&freed(&fields, start_ns, 130));
+            received.add(&mut exit);
+            received.add(&mut freed(&fields, start_ns, 130));
         }
-        received.add(&exiting(&fields, 100));
+        received.add(&mut exiting(&fields, 100));
         let (records, summary) = received.drain([0; 2]);
         assert_eq!((unpacked(&records).count(), summary.received), (2, 3), "an older one, and one that is not freed");
         assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000]);

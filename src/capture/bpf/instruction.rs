@@ -53,6 +53,7 @@ pub(super) enum Helper {
     MapLookupElem = 1,
     KtimeGetNs = 5,
     ProbeReadKernel = 113,
+    ProbeReadKernelStr = 115,
     SeqWrite = 127,
     RingbufReserve = 131,
     RingbufSubmit = 132,

@@ -12,6 +12,7 @@ pub(in crate::capture) mod host_parameters;
 mod instruction;
 mod layout;
 mod load;
+mod new_cgroups;
 pub(in crate::capture) mod obstacle;
 mod packed_records;
 mod path;

@@ -22,8 +22,8 @@ pub(super) struct FieldLocation {
 
 /// Resolves the first of several paths that this kernel has, for example `__state | state`.
 ///
-/// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` for an element
-/// of an array. It leads to an integer, a pointer or an array of those. Bit fields are not supported.
+/// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` or `[enumeration.name]` for
+/// an element of an array. It leads to an integer, a pointer or an array of those. Bit fields are not supported.
 pub(super) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<FieldLocation> {
     paths.split('|').find_map(|path| resolve_one(btf, from, path.trim()))
 }
@@ -39,7 +39,8 @@ fn resolve_one(btf: &Btf<'_>, from: TypeId, path: &str) -> Option<FieldLocation>
             resolver.member(after)?
         } else {
             let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
-            resolver.element(index.parse().ok()?)?;
+            let enumerator = || index.split_once('.').and_then(|(of, name)| btf.enumerator(of, name));
+            resolver.element(index.parse().ok().or_else(enumerator)?)?;
             after
         };
     }

@@ -17,6 +17,7 @@ const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
 const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
+const SECOND_ARGUMENT: i16 = 8;
 /// Words after the record of a tracepoint.
 const ADDRESS_WORDS: usize = 1;
 
@@ -85,32 +86,13 @@ impl Emitter<'_> {
     /// ring buffer `ring`, followed by the address of the thread. If there is no room, it adds 1 to the counter `lost`.
     pub(super) fn tracepoint(&self, parts: &[RecordScope], ring: i32, lost: i32) -> Assembled {
         let mut assembler = Assembler::default();
-        let [full, end] = [assembler.label(), assembler.label()];
         assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
         self.cast_to_untrusted(&mut assembler);
         let words = parts.iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
-        assembler.load_map(R1, ring);
-        assembler.mov_immediate(R2, i32::from(byte(words + ADDRESS_WORDS)));
-        assembler.mov_immediate(R3, 0);
-        assembler.call(Helper::RingbufReserve);
-        assembler.jump_if_equal(R0, 0, full);
-        assembler.mov(R8, R0);
-        parts.iter().for_each(|&part| self.fill(&mut assembler, part));
-        assembler.store(Width::U64, R8, byte(words), R7);
-        assembler.mov(R1, R8);
-        // The kernel wakes the reader for the first record only, if it has taken all before.
-        assembler.mov_immediate(R2, 0);
-        assembler.call(Helper::RingbufSubmit);
-        assembler.jump(end);
-        assembler.place(full);
-        first_element(&mut assembler, lost);
-        assembler.jump_if_equal(R0, 0, end);
-        assembler.mov_immediate(R1, 1);
-        assembler.atomic_add(R0, 0, R1);
-        assembler.place(end);
-        assembler.mov_immediate(R0, 0);
-        assembler.exit();
-        assembler.finish()
+        record_in_ring(assembler, words + ADDRESS_WORDS, (ring, lost), |assembler| {
+            parts.iter().for_each(|&part| self.fill(assembler, part));
+            assembler.store(Width::U64, R8, byte(words), R7);
+        })
     }
 
     fn bytes(&self, part: RecordScope) -> i32 {
@@ -179,6 +161,60 @@ impl Emitter<'_> {
             assembler.place(skip);
         }
     }
+}
+
+/// Words of the path in a record of a new cgroup: `TRACE_CGROUP_PATH_LEN` of kernel/cgroup/cgroup-internal.h.
+const PATH_WORDS: usize = 1024 / 8;
+/// Words before it.
+pub(super) const NEW_CGROUP_HEAD: usize = 2;
+
+/// A program for the tracepoint `cgroup_mkdir`, whose arguments are a cgroup and its path. It writes 0, the address and the
+/// path to the ring buffer, with a NUL after the path.
+pub(super) fn new_cgroup(ring: i32, lost: i32) -> Assembled {
+    let mut assembler = Assembler::default();
+    assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
+    assembler.load(Width::U64, R9, R1, SECOND_ARGUMENT);
+    record_in_ring(assembler, NEW_CGROUP_HEAD + PATH_WORDS, (ring, lost), |assembler| {
+        assembler.store_immediate(Width::U64, R8, byte(LENGTH), 0);
+        assembler.store(Width::U64, R8, byte(1), R7);
+        assembler.mov(R1, R8);
+        assembler.add_immediate(R1, i32::from(byte(NEW_CGROUP_HEAD)));
+        assembler.mov_immediate(R2, i32::from(byte(PATH_WORDS)));
+        assembler.mov(R3, R9);
+        assembler.call(Helper::ProbeReadKernelStr);
+    })
+}
+
+/// The rest of a program that writes one record of so many words: `fill` fills the one in `R8`. Without room in the ring
+/// buffer, it adds 1 to the counter `lost`.
+fn record_in_ring(
+    mut assembler: Assembler,
+    words: usize,
+    (ring, lost): (i32, i32),
+    fill: impl FnOnce(&mut Assembler),
+) -> Assembled {
+    let [full, end] = [assembler.label(), assembler.label()];
+    assembler.load_map(R1, ring);
+    assembler.mov_immediate(R2, i32::from(byte(words)));
+    assembler.mov_immediate(R3, 0);
+    assembler.call(Helper::RingbufReserve);
+    assembler.jump_if_equal(R0, 0, full);
+    assembler.mov(R8, R0);
+    fill(&mut assembler);
+    assembler.mov(R1, R8);
+    // The kernel wakes the reader for the first record only, if it has taken all before.
+    assembler.mov_immediate(R2, 0);
+    assembler.call(Helper::RingbufSubmit);
+    assembler.jump(end);
+    assembler.place(full);
+    first_element(&mut assembler, lost);
+    assembler.jump_if_equal(R0, 0, end);
+    assembler.mov_immediate(R1, 1);
+    assembler.atomic_add(R0, 0, R1);
+    assembler.place(end);
+    assembler.mov_immediate(R0, 0);
+    assembler.exit();
+    assembler.finish()
 }
 
 /// The address of the first element of a map, or 0, in `R0`.

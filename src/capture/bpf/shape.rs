@@ -6,6 +6,8 @@ use super::btf::{Btf, Type, TypeId, kind, word};
 
 /// Bytes of `struct btf_member`.
 const MEMBER_BYTES: usize = 12;
+/// Bytes of `struct btf_enum`.
+const ENUMERATOR_BYTES: usize = 8;
 /// Bytes of a pointer on the 64-bit kernels that the engine supports.
 const POINTER_BYTES: u32 = 8;
 /// `BTF_INT_SIGNED`.
@@ -85,6 +87,14 @@ impl Btf<'_> {
     pub(super) fn size(&self, id: TypeId) -> Option<u32> {
         let (shape, elements) = self.elements(id)?;
         shape.bytes()?.checked_mul(elements)
+    }
+
+    /// The value of an enumerator of an enumeration.
+    pub(super) fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
+        let found = self.at(self.find(kind::ENUM, enumeration)?)?;
+        let mut enumerators = found.tail.chunks_exact(ENUMERATOR_BYTES).take(found.entries());
+        let enumerator = enumerators.find(|bytes| word(bytes, 0).is_some_and(|string| self.is_string(string, name)))?;
+        word(enumerator, 4)
     }
 
     /// A member of a structure by name, also in anonymous members. `None` for bit fields.

@@ -18,7 +18,8 @@ WORDS = {INT: (1, 0), ARRAY: (3, 0), STRUCT: (0, 3), UNION: (0, 3), ENUM: (0, 2)
 # The structure that paths start from, and other types that are found by name.
 ROOT = (STRUCT, "task_struct")
 NAMED = [(FUNC, "bpf_iter_task"), (FUNC, "bpf_rdonly_cast"), (TYPEDEF, "btf_trace_sched_process_exit"),
-         (TYPEDEF, "btf_trace_sched_process_free"), (STRUCT, "bpf_iter_meta")]
+         (TYPEDEF, "btf_trace_sched_process_free"), (TYPEDEF, "btf_trace_cgroup_mkdir"), (STRUCT, "bpf_iter_meta"),
+         (ENUM, "cgroup_subsys_id")]
 
 HEADER = "<HBBIIIII"
 MAGIC = struct.pack("<HB", 0xEB9F, 1)
@@ -44,6 +45,10 @@ class Type:
         self.kind, self.flag, entries = info >> 24 & 0x7F, info & 1 << 31, info & 0xFFFFFF
         self.name = string(strings, name)
         self.tail = tail
+        # Name and value of enumerators.
+        self.enumerators = []
+        if self.kind == ENUM:
+            self.enumerators = [(string(strings, tail[n]), tail[n + 1]) for n in range(0, 2 * entries, 2)]
         # Name, type and offset of members.
         self.members = []
         if self.kind in (STRUCT, UNION):
@@ -96,7 +101,7 @@ class Cut:
     def keep(self, at, path):
         """Keeps what `path` leads to from a structure, if the kernel has it."""
         used, followed = [], []
-        for name in re.findall(r"\w+|->|\[\d+\]", path):
+        for name in re.findall(r"\w+|->|\[[\w.]+\]", path):
             plain = self.plain(at)
             if name == "->":
                 followed.append(plain)
@@ -157,6 +162,9 @@ class Cut:
             tail = [ids[one.tail[0]], 0, one.tail[2]]
         elif one.kind == INT:
             tail = one.tail
+        elif (one.kind, one.name) in NAMED:
+            entries = len(one.enumerators)
+            tail = [word for name, value in one.enumerators for word in (strings.add(name), value)]
         elif one.kind in MODIFIERS | {PTR, FUNC}:
             size = ids.get(one.size, 0) if self.targets(at) else 0
         info = one.flag | one.kind << 24 | entries

@@ -32,9 +32,11 @@ fn structures(btf: &Btf<'_>, task: TypeId, column: &RecordColumn) -> Vec<TypeId>
     let is_used = |path: &&str| resolve(btf, task, path).as_ref() == Some(&column.place);
     let path = column.path.split('|').map(str::trim).find(is_used).unwrap();
     let (pointers, _) = path.rsplit_once("->").unwrap_or_default();
-    let target = |from: TypeId, member: &str| match btf.shape(btf.member(from, member).unwrap().id) {
-        Some(TypeShape::Pointer(target)) => target,
-        shape => panic!("{member}: {shape:?}"),
+    let target = |from: TypeId, member: &str| {
+        let (name, _) = member.split_once('[').unwrap_or((member, ""));
+        let shape = btf.elements(btf.member(from, name).unwrap().id).unwrap().0;
+        let TypeShape::Pointer(target) = shape else { panic!("{member}: {shape:?}") };
+        target
     };
     let pointers = pointers.split("->").filter(|member| !member.is_empty());
     pointers.scan(task, |at, member| Some(std::mem::replace(at, target(*at, member))).map(|_| *at)).collect()
