@@ -12,12 +12,12 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::format::Format;
 use super::values::{
-    COLUMNS, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, one_of_variants,
-    ring_size, share, size, smaps, threshold,
+    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob,
+    one_of_variants, ring_size, share, size, smaps, threshold,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
-    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Names, Per, Quantity, Scope, Sides, SortKey, Threshold,
+    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, GroupValue, Names, Per, Scope, Sides, SortKey, Threshold,
 };
 use crate::model::Section;
 use crate::process::Streams;
@@ -63,7 +63,7 @@ const EXAMPLES: &str = "\
 Examples:
   two runs of a command         ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b
   what changed, by process      ctprof compare a.ctprof.zst b.ctprof.zst
-  who waited for a CPU          ctprof compare a b -m wait_time_ns,run_time_ns -s wait_time_ns
+  who waited for a CPU          ctprof compare a b -m wait,run -s wait
   thread pools, whatever runs   ctprof compare a b --group-by comm
   cgroups and their pressure    ctprof compare a b -g cgroup --sections host,cgroup-stats,pressure
   for a pull request            ctprof compare a b --format markdown --limit 20
@@ -314,10 +314,10 @@ pub(super) struct ViewArgs {
     /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "pcomm")]
     group_by: GroupBy,
-    /// Metrics to show, separated by commas (listed by `ctprof metrics`)
+    /// Columns of the overview, or metrics (listed by `ctprof metrics`), to show, separated by commas
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]
-    metrics: Vec<Quantity>,
-    /// Sort groups by metric[:asc|desc|abs] or thread_count, separated by commas [default: largest change first; in show most CPU time first]
+    metrics: Vec<GroupValue>,
+    /// Sort groups by column or metric[:asc|desc|abs], separated by commas [default: largest change first; in show most CPU time first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
     sort_by: Vec<SortKey>,
     /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown, in tables as many as fit the terminal, else 20]
@@ -350,9 +350,9 @@ pub(super) struct ViewArgs {
     /// Do not match renamed cgroups
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_match: bool,
-    /// Columns to show, separated by commas; percent is %
+    /// Columns to show, separated by commas: of the overview, or of --long; percent is %
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = COLUMNS)]
-    pub(super) columns: Vec<Column>,
+    columns: Vec<ColumnChoice>,
     /// Sections to show, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS)]
     sections: Vec<Section>,
@@ -379,7 +379,7 @@ impl ViewArgs {
             per: self.per,
             form: self.form(),
             sections: self.sections().into_iter().collect(),
-            metrics: self.metrics.clone(),
+            metrics: self.metrics(),
             sort_by: self.sort_by.clone(),
             labels,
             threshold: Threshold::default(),
@@ -395,21 +395,37 @@ impl ViewArgs {
         self.format.form(is_long)
     }
 
+    /// The selected metrics, and columns of the overview.
+    fn metrics(&self) -> Vec<GroupValue> {
+        let columns = self.columns.iter().filter_map(|column| match column {
+            ColumnChoice::Overview(column) => Some(*column),
+            ColumnChoice::Table(_) => None,
+        });
+        self.metrics.iter().copied().chain(columns).collect()
+    }
+
+    /// The selected columns of tables with a row per value.
+    pub(super) fn table_columns(&self) -> Vec<Column> {
+        let columns = self.columns.iter().filter_map(|column| match column {
+            ColumnChoice::Table(column) => Some(*column),
+            ColumnChoice::Overview(_) => None,
+        });
+        columns.collect()
+    }
+
     /// The sections to report: the selected ones, or those of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
-        if self.sections.is_empty() && !self.metrics.is_empty() && !self.format.is_interactive() {
-            let named = self.metrics.iter().map(|metric| metric.about().section);
-            return [Section::Host].into_iter().chain(named).collect();
+        let metrics = self.metrics();
+        if self.sections.is_empty() && !metrics.is_empty() && !self.format.is_interactive() {
+            return [Section::Host].into_iter().chain(metrics.into_iter().map(GroupValue::section)).collect();
         }
         self.sections.iter().copied().collect()
     }
 
     /// Checks that the report has the selected columns.
     pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> anyhow::Result<()> {
-        self.columns
-            .iter()
-            .find(|column| !has(**column))
-            .map_or(Ok(()), |other| Err(usage_error(format!("this report has no column `{}`", other.name()))))
+        let missing = self.table_columns().into_iter().find(|column| !has(*column));
+        missing.map_or(Ok(()), |other| Err(usage_error(format!("this report has no column `{}`", other.name()))))
     }
 }
 

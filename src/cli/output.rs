@@ -117,6 +117,6 @@ fn selection(view: &ViewArgs, stream: Stream) -> Selection {
         groups: given(groups),
         all_rows: all_rows.filter(|_| view.limit.is_none()),
         unchanged: if view.unchanged || view.format.is_for_programs() { Unchanged::Shown } else { Unchanged::Hidden },
-        columns: view.columns.clone(),
+        columns: view.table_columns(),
     }
 }

@@ -9,7 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    Flatten, GroupGlob, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key, unknown,
+    Flatten, GroupGlob, GroupValue, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
+    unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
@@ -45,22 +46,40 @@ pub(super) struct NamedParser<T> {
     parse: fn(&str) -> Result<T, SelectError>,
 }
 
-pub(super) const METRICS: NamedParser<Quantity> =
-    NamedParser { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
+pub(super) const METRICS: NamedParser<GroupValue> =
+    NamedParser { names: || GroupValue::all().map(GroupValue::name).collect(), parse: parse_metric };
 pub(super) const SORT_KEYS: NamedParser<SortKey> =
-    NamedParser { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
+    NamedParser { names: || sortable().map(GroupValue::name).collect(), parse: parse_sort_key };
 pub(super) const SECTIONS: NamedParser<Section> =
     NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
-pub(super) const COLUMNS: NamedParser<Column> =
-    NamedParser { names: || Column::ALL.iter().copied().map(Column::name).collect(), parse: parse_column };
+pub(super) const COLUMNS: NamedParser<ColumnChoice> =
+    NamedParser { names: || column_names().collect(), parse: parse_column };
 
-pub(super) fn sortable() -> impl Iterator<Item = Quantity> {
-    Quantity::all().filter(|quantity| quantity.has_order())
+/// A column that is selected by name.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ColumnChoice {
+    /// Of tables with a row per value.
+    Table(Column),
+    /// Of the overview.
+    Overview(GroupValue),
 }
 
-fn parse_column(name: &str) -> Result<Column, SelectError> {
-    let names = || Column::ALL.iter().copied().map(Column::name);
-    Column::named(name).ok_or_else(|| SelectError(unknown("column", name, names())))
+fn sortable() -> impl Iterator<Item = GroupValue> {
+    GroupValue::all().filter(|value| value.has_order())
+}
+
+fn of_overview() -> impl Iterator<Item = GroupValue> {
+    GroupValue::all().filter(|value| matches!(value, GroupValue::Column(_)))
+}
+
+fn column_names() -> impl Iterator<Item = &'static str> {
+    Column::ALL.iter().copied().map(Column::name).chain(of_overview().map(GroupValue::name))
+}
+
+fn parse_column(name: &str) -> Result<ColumnChoice, SelectError> {
+    let of_overview = || of_overview().find(|column| column.name() == name).map(ColumnChoice::Overview);
+    let found = Column::named(name).map(ColumnChoice::Table).or_else(of_overview);
+    found.ok_or_else(|| SelectError(unknown("column", name, column_names())))
 }
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use super::gate_metric::{GateMetric, Measure, NoMetric};
 use super::group_glob::GroupGlob;
 use super::options::{GroupBy, Per};
-use super::overview::{ELAPSED, OVERVIEW, OverviewColumn};
-use super::select::unknown;
-use crate::model::{Direction, Section};
+use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn};
+use super::select::unknown_metric;
+use crate::model::{Direction, Section, record_rows};
 use crate::statistics::{Beyond, Bound, Scale};
 
 /// The name of all columns of the overview that get worse as they grow.
@@ -96,8 +96,9 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
             Err(NoMetric::Unknown) => drop(first_unknown.get_or_insert(name)),
         }
     }
-    let names = GateMetric::names();
-    Err(GateError(unknown("metric", first_unknown.unwrap_or(text), names.iter().map(|name| &**name))))
+    let names: Vec<String> = record_rows().map(|row| row.name).collect();
+    let others = [ELAPSED].into_iter().chain(names.iter().map(String::as_str));
+    Err(GateError(unknown_metric(first_unknown.unwrap_or(text), others)))
 }
 
 /// The columns of the overview that get worse as they grow: those that groups have, if there is a glob of groups.

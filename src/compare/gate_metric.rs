@@ -1,6 +1,6 @@
 //! The values that gates can look at, by name.
 
-use super::overview::{OVERVIEW, OverviewColumn};
+use super::overview_columns::OverviewColumn;
 use super::quantity::Quantity;
 use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
@@ -79,13 +79,6 @@ impl GateMetric {
         };
         let measure = Measure::new(unit).filter(|_| is_number).ok_or(NoMetric::NotANumber)?;
         Ok(Self { name: name.to_owned(), section, row, quantity, measure })
-    }
-
-    /// The names of all values, for suggestions.
-    pub(super) fn names() -> Vec<String> {
-        let columns = OVERVIEW.iter().map(|column| column.name);
-        let fixed = columns.chain(Quantity::all().map(Quantity::name)).map(str::to_owned);
-        fixed.chain(record_rows().map(|row| row.name)).collect()
     }
 
     pub(super) fn of_column(column: &OverviewColumn) -> Self {

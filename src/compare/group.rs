@@ -139,7 +139,7 @@ pub(super) fn section(
     let quantities: Vec<_> = quantities(section, options).collect();
     let group = |(path, grouped): (&Vec<String>, &Grouped)| {
         let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
-        (path.clone(), side_group(snapshot, grouped, measurements.collect(), options))
+        (path.clone(), side_group(snapshot, grouped, measurements.collect()))
     };
     groups.iter().map(group).collect()
 }
@@ -148,9 +148,7 @@ pub(super) fn side_group(
     snapshot: &SnapshotHead,
     Grouped { members, name_cut }: &Grouped,
     measurements: Vec<Measurement>,
-    options: &CompareOptions,
 ) -> SideGroup {
-    let context = context(snapshot);
     SideGroup {
         population: Population {
             members: members.threads,
@@ -160,7 +158,7 @@ pub(super) fn side_group(
             exited_work: None,
         },
         name_cut: *name_cut,
-        sort_values: options.sort_by.iter().map(|key| cell(key.by, members, context)).collect(),
+        sort_values: Vec::new(),
         measurements,
     }
 }
@@ -173,12 +171,12 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &CompareOp
     Keys::learn(NameKind::Task, names)
 }
 
-fn context(snapshot: &SnapshotHead) -> Context {
+pub(super) fn context(snapshot: &SnapshotHead) -> Context {
     let summary = snapshot.taskstats_summary.as_ref();
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
-fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
+pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
     match quantity {
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),

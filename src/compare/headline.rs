@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::delta::number;
 use super::options::{CompareOptions, Per};
-use super::overview::{ELAPSED, OVERVIEW, OverviewColumn, RUN};
+use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn, RUN};
 use super::rank::is_own_name;
 use super::rows::{Group, Headline, ReportSection, Row};
 use super::sides::Sides;
@@ -79,13 +79,16 @@ pub(super) fn rank(
     per: Per,
     options: &CompareOptions,
 ) -> Option<Note> {
-    let Some((before, after)) = snapshots.both() else {
+    let (before, after) = (snapshots.baseline, snapshots.candidate.unwrap_or(snapshots.baseline));
+    let host = HostSize::new(before, after, per);
+    section.foremost = host.foremost(section);
+    if snapshots.candidate.is_none() {
         if options.sort_by.is_empty() {
             sort_by_run_time(section);
         }
         return None;
-    };
-    let scores = scores(section, &HostSize::new(before, after, per), per);
+    }
+    let scores = scores(section, &host, per);
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let minor = minor_groups(section, if has_verdicts { options.min_time } else { 0.0 });
     let minor: Vec<bool> = section.groups.iter().map(|group| minor.contains(&group.key)).collect();
@@ -183,6 +186,20 @@ impl HostSize {
             seconds: if per == Per::Run { seconds } else { Some(1.0) },
             are_of_windows: seconds.is_some(),
         }
+    }
+
+    /// The columns by the share of the host that their values, or changes, are of all groups.
+    fn foremost(&self, section: &ReportSection) -> Vec<&'static str> {
+        let share = |column: &OverviewColumn| {
+            let is_news = |row: &&Row| row.name == column.name && row.verdict() != Some(Verdict::Same);
+            let rows = section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
+            let whole = self.whole(section, column);
+            let all: f64 = rows.filter(is_news).map(changed).sum();
+            if whole > 0.0 { column.worth() * all / whole } else { 0.0 }
+        };
+        let mut columns: Vec<_> = OVERVIEW.iter().map(|column| (share(column), column.name)).collect();
+        columns.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        columns.into_iter().map(|(_, name)| name).collect()
     }
 
     /// What a change of a column's value is measured by.

@@ -19,6 +19,7 @@ mod merge;
 mod notes;
 mod options;
 mod overview;
+mod overview_columns;
 mod pipeline;
 mod quantity;
 mod rank;
@@ -53,7 +54,9 @@ pub(crate) use self::judge::RunsNeeded;
 pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
 pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Scope, Threshold};
-pub(crate) use self::overview::{ELAPSED, OVERVIEW, OverviewColumn, word};
+pub(crate) use self::overview::word;
+pub(crate) use self::overview_columns::{ELAPSED, OVERVIEW};
+pub use self::overview_columns::{GroupValue, OverviewColumn};
 use self::pipeline::Captures;
 pub use self::pipeline::TooManyRows;
 pub use self::quantity::Quantity;
@@ -155,7 +158,8 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let design = runs::pair(&mut sides);
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
-    let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
+    let usual_order =
+        SortKey { by: GroupValue::Quantity(Quantity::Metric(MetricId::run_time_ns.metric())), order: Order::Desc };
     let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
     let sorted = CompareOptions {
         sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] },
@@ -202,6 +206,8 @@ fn finish(
         Section::Overview => {
             let note = headline::rank(section, snapshots, per, options);
             section.notes.extend(note);
+            // The command's time is the first fact of a comparison, whatever is selected.
+            section.rows.retain(|row| row.name == ELAPSED || options.wants_column(&row.name));
             section.notes.extend(overview::unnamed_children(&section.groups, snapshots));
         }
         Section::SchedExt => section.notes.extend(records::reloads(snapshots)),
@@ -216,7 +222,7 @@ fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Compare
         GateJudge { design: captures.design, gates: gates.len(), minor: minor_groups(captures, gates, options) };
     gate_outcome::judge(gates, &judge, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
-        let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
+        let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).map(GroupValue::Quantity).collect();
         let selected = CompareOptions { sections, metrics, sort_by: Vec::new(), ..options.clone() };
         captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)
     })

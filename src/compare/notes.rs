@@ -45,7 +45,7 @@ impl Noted<'_> {
     /// Why selected metrics have no data, in a section that has some.
     fn metrics_without_data(self, section: &ReportSection) -> Vec<Note> {
         let has_data = |name: &str| section.rows.iter().any(|row| row.name == name && !row.is_absent());
-        let selected = self.options.metrics.iter().filter(|metric| metric.about().section == section.section);
+        let selected = self.options.metrics.iter().filter(|metric| metric.section() == section.section);
         let missing = selected.filter(|metric| !has_data(metric.name()));
         let notes = missing.flat_map(|metric| {
             let only = CompareOptions { metrics: vec![*metric], ..self.options.clone() };
@@ -59,10 +59,12 @@ impl Noted<'_> {
         notes.collect()
     }
 
-    /// Why a selected section has no data: one note, or one per side if the causes differ.
+    /// Why a selected section has no data: one note, or one per side if the causes differ. The overview has none if the
+    /// inputs of its columns have none.
     fn no_data(self, section: Section, options: &CompareOptions) -> Vec<Note> {
         let selects =
-            |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.name() == name);
+            |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.includes(name));
+        let section = if section == Section::Overview { Section::Primary } else { section };
         let sides = self.digests.zip(self.findings);
         let why = sides.map(|(digest, findings)| why_empty(section, &digest.head, findings, selects));
         let note = |side, why| Note::NoData { side, why };

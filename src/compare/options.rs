@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::flatten::Flatten;
 use super::group_glob::GroupGlob;
+use super::overview_columns::GroupValue;
 use super::quantity::Quantity;
 use super::select::SortKey;
 use super::sides::Sides;
@@ -120,8 +121,9 @@ pub struct CompareOptions {
     pub form: Form,
     /// Sections to report; empty for all with data that suit the form.
     pub sections: Vec<Section>,
-    /// Metrics, derived metrics and the number of threads to report; empty for all metrics.
-    pub metrics: Vec<Quantity>,
+    /// Columns of the overview, metrics, derived metrics and the number of threads to report; empty for all. A column selects
+    /// its inputs in other sections.
+    pub metrics: Vec<GroupValue>,
     /// Order of the groups; empty for the largest change first, or the most CPU time first in a view.
     pub sort_by: Vec<SortKey>,
     /// The relative change below which several runs count as the same.
@@ -190,7 +192,12 @@ impl CompareOptions {
 
     /// The number of threads is a column of every row, and a row of its own only if selected.
     pub(super) fn wants_quantity(&self, quantity: Quantity) -> bool {
-        let named = self.metrics.iter().any(|metric| metric.name() == quantity.name());
+        let named = self.metrics.iter().any(|metric| metric.includes(quantity.name()));
         named || (self.metrics.is_empty() && !matches!(quantity, Quantity::ThreadCount))
+    }
+    /// Whether the overview has a column, by its name: all if none is selected.
+    pub(super) fn wants_column(&self, name: &str) -> bool {
+        let mut columns = self.metrics.iter().filter(|metric| metric.section() == Section::Overview).peekable();
+        columns.peek().is_none() || columns.any(|column| column.name() == name)
     }
 }

@@ -4,40 +4,15 @@ use super::delta::number;
 use super::digest::{Digest, GroupTotals};
 use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, rate_unit};
-use super::options::{CompareOptions, Per, Scope};
+use super::options::{Per, Scope};
+use super::overview_columns::{ColumnInput, OVERVIEW, OverviewColumn};
 use super::quantity::Quantity;
 use super::rows::{Group, Row};
 use super::runs::Runs;
 use super::sides::Sides;
 use crate::diagnose::Note;
-use crate::model::Direction::{self, MoreIsWorse, Neither};
-use crate::model::{Cell, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
+use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
-
-#[derive(Clone, Copy, Debug)]
-enum ColumnInput {
-    /// The time of the command, which all groups together have.
-    Elapsed,
-    Run,
-    Block,
-    Sleep,
-    /// The sum of these metrics.
-    Sum(&'static [M]),
-}
-
-#[derive(Debug)]
-pub(crate) struct OverviewColumn {
-    pub(crate) name: &'static str,
-    pub(crate) doc: &'static str,
-    /// Whether a larger value is worse.
-    pub(crate) direction: Direction,
-    /// The unit of amounts that are not divided: of time, events or bytes.
-    pub(super) unit: Unit,
-    amount: ColumnInput,
-    /// How much a change of the host's total matters, and from which rate per second it does fully.
-    pub(super) weight: f64,
-    pub(super) full_rate: f64,
-}
 
 /// What the values of a group are made from beside its totals, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +36,8 @@ impl OverviewColumn {
             ColumnInput::Run => run(totals),
             ColumnInput::Block => times.blocked,
             ColumnInput::Sleep => sleep(totals, times),
-            ColumnInput::Sum(metrics) => sum(totals, metrics),
+            ColumnInput::PartOfRun(part) => part_of_run(totals, part),
+            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
         }
     }
 
@@ -72,83 +48,12 @@ impl OverviewColumn {
             ColumnInput::Run => ([run_metrics(totals), &[]], None),
             ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
             ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
-            ColumnInput::Sum(metrics) => ([metrics, &[]], None),
+            ColumnInput::PartOfRun(_) => ([run_metrics(totals), TICKS], None),
+            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => ([metrics, &[]], None),
         };
         metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
     }
-
-    /// Whether each group has a value, not only all together.
-    pub(crate) fn is_of_groups(&self) -> bool {
-        !matches!(self.amount, ColumnInput::Elapsed)
-    }
-
-    pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        OVERVIEW.iter().find(|column| column.name == name)
-    }
 }
-
-const fn column(
-    name: &'static str,
-    direction: Direction,
-    unit: Unit,
-    (weight, full_rate): (f64, f64),
-    amount: ColumnInput,
-    doc: &'static str,
-) -> OverviewColumn {
-    OverviewColumn { name, doc, direction, unit, amount, weight, full_rate }
-}
-
-pub(crate) static OVERVIEW: &[OverviewColumn] = &[
-    column(ELAPSED, MoreIsWorse, Unit::Ns, (0.0, 0.0), ColumnInput::Elapsed, "Time that the command took."),
-    column(RUN, MoreIsWorse, Unit::Ns, (1.0, 0.0), ColumnInput::Run, "Time on a CPU."),
-    column(
-        "wait",
-        MoreIsWorse,
-        Unit::Ns,
-        (1.0, 0.0),
-        ColumnInput::Sum(&[M::wait_time_ns]),
-        "Time runnable but waiting for a CPU.",
-    ),
-    column(
-        "block",
-        MoreIsWorse,
-        Unit::Ns,
-        (1.0, 0.0),
-        ColumnInput::Block,
-        "Time blocked on I/O, memory or kernel locks.",
-    ),
-    column("sleep", Neither, Unit::Ns, (0.0, 0.0), ColumnInput::Sleep, "The rest of the time."),
-    column("csw", Neither, Unit::Count, (0.1, 2e3), ColumnInput::Sum(SWITCHES), "Context switches."),
-    column("faults", MoreIsWorse, Unit::Count, (0.1, 2e4), ColumnInput::Sum(&[M::minflt, M::majflt]), "Page faults."),
-    column(
-        "read",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.3, 1e7),
-        ColumnInput::Sum(&[M::read_bytes]),
-        "Bytes fetched from storage.",
-    ),
-    column(
-        "write",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.3, 1e7),
-        ColumnInput::Sum(&[M::write_bytes]),
-        "Bytes sent to storage.",
-    ),
-    column(
-        "alloc",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.05, 1e8),
-        ColumnInput::Sum(&[M::allocated_bytes]),
-        "Bytes allocated through jemalloc.",
-    ),
-];
-
-pub(crate) const ELAPSED: &str = "elapsed";
-pub(super) const RUN: &str = "run";
-const SWITCHES: &[M] = &[M::voluntary_csw, M::nonvoluntary_csw];
 
 /// The metrics of CPU time in ticks.
 const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
@@ -156,6 +61,16 @@ const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
 /// Without scheduler statistics, CPU time in ticks.
 fn run(totals: &Totals) -> Option<u64> {
     totals.run_time_ns.sum().or_else(|| Some(sum(totals, TICKS)?.saturating_mul(NS_PER_TICK)))
+}
+
+/// Fewer ticks do not say how much of the time on a CPU was in user mode.
+const FEWEST_TICKS: u128 = 5;
+
+/// Time on a CPU, divided as its ticks are.
+fn part_of_run(totals: &Totals, part: M) -> Option<u64> {
+    let [part, all] = [sum(totals, &[part])?, sum(totals, TICKS)?].map(u128::from);
+    let all = Some(all).filter(|all| *all >= FEWEST_TICKS)?;
+    u64::try_from(u128::from(run(totals)?) * part / all).ok()
 }
 
 /// The metrics that the time on a CPU is from.
@@ -187,7 +102,7 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
-pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, options: &CompareOptions) -> SideSection {
+pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> SideSection {
     let cpu_time = cpu_time(groups);
     let mut section = SideSection::new();
     for (key, grouped) in groups {
@@ -195,12 +110,31 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per, option
         let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
         times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
         let measurements = times.measurements(&grouped.members.totals, grouped.members.threads);
-        section.insert(key.clone(), side_group(snapshot, grouped, measurements, options));
+        section.insert(key.clone(), side_group(snapshot, grouped, measurements));
         if !key.is_empty() {
-            section.extend(exited(key, &grouped.members, times, options.sort_by.len()));
+            section.extend(exited(key, &grouped.members, times));
         }
     }
     section
+}
+
+/// The values of columns, as the overview of one capture shows them.
+pub(super) struct Shown<'s> {
+    snapshot: &'s SnapshotHead,
+    per: Per,
+    /// Of all groups, in nanoseconds.
+    cpu_time: u64,
+}
+
+impl<'s> Shown<'s> {
+    pub(super) fn new(snapshot: &'s SnapshotHead, groups: &Groups, per: Per) -> Self {
+        Self { snapshot, per, cpu_time: cpu_time(groups) }
+    }
+
+    pub(super) fn value(&self, column: &OverviewColumn, members: &GroupTotals) -> Option<Cell> {
+        let times = Times::new(self.snapshot, members, self.per, self.cpu_time);
+        times.value(column, column.amount(&members.totals, times)).1
+    }
 }
 
 /// The seconds that rises of counters are divided by; `None` if they are not.
@@ -232,19 +166,13 @@ pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>
 const LEAST_SHARE: f64 = 0.05;
 
 /// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
-fn exited(
-    path: &[String],
-    members: &GroupTotals,
-    times: Times,
-    sort_keys: usize,
-) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
+fn exited(path: &[String], members: &GroupTotals, times: Times) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
     let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
     let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().filter(move |(_, totals)| matters(totals)).map(move |(kind, totals)| {
         let measurements = Times { seconds: times.seconds, ..Times::default() }.measurements(totals, 0);
         let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
-        let sort_values = vec![None; sort_keys];
-        let group = SideGroup { population, sort_values, measurements, ..SideGroup::default() };
+        let group = SideGroup { population, measurements, ..SideGroup::default() };
         ([path, &[format!("({})", kind.name())]].concat(), group)
     })
 }
@@ -270,14 +198,17 @@ impl Times {
 
     fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
         let value = |column: &OverviewColumn| {
-            let is_divided = column.is_of_groups();
-            let times = if is_divided { self } else { Self { seconds: None, ..self } };
-            let (unit, cell) = times.value(column.unit, column.amount(totals, self));
-            let in_ticks = matches!(column.amount, ColumnInput::Run) && totals.run_time_ns.sum().is_none();
-            let quantum = if in_ticks { self.value(column.unit, Some(NS_PER_TICK)).1 } else { None };
+            let (unit, cell) = self.value(column, column.amount(totals, self));
+            let in_ticks = match column.amount {
+                ColumnInput::Run => totals.run_time_ns.sum().is_none(),
+                ColumnInput::PartOfRun(_) => true,
+                _ => false,
+            };
+            let quantum = if in_ticks { self.value(column, Some(NS_PER_TICK)).1 } else { None };
             let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
             let inputs = column.covered(totals, self);
-            let partial = inputs.clone().any(|covered| (1..members).contains(&covered));
+            // Of gauges, only the first thread of a process has a value.
+            let partial = column.is_divided() && inputs.clone().any(|covered| (1..members).contains(&covered));
             let covered = inputs.min().unwrap_or(0);
             Measurement {
                 cell,
@@ -290,9 +221,11 @@ impl Times {
         OVERVIEW.iter().filter(|column| column.is_of_groups() || self.elapsed.is_some()).map(value).collect()
     }
 
-    fn value(self, unit: Unit, amount: Option<u64>) -> (Unit, Option<Cell>) {
-        let Some(seconds) = self.seconds else { return (unit, amount.map(Cell::Number)) };
-        let (unit, scale) = rate_unit(unit).expect("columns are times, bytes or events");
+    fn value(self, column: &OverviewColumn, amount: Option<u64>) -> (Unit, Option<Cell>) {
+        let Some(seconds) = self.seconds.filter(|_| column.is_divided()) else {
+            return (column.unit, amount.map(Cell::Number));
+        };
+        let (unit, scale) = rate_unit(column.unit).expect("columns are times, bytes or events");
         let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
         (unit, amount.filter(|_| seconds > 0.0).map(rate))
     }

@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::delta::number;
-use super::digest::{Digest, ThreadNames};
+use super::digest::{Digest, GroupTotals, ThreadNames};
 use super::group::{self, Groups, Naming};
 use super::group_glob::{GroupGlob, NoSuchGroup};
 use super::judge::{Judge, Judged, KnownValues, RowRuns};
-use super::measurement::{SideGroup, SideSection};
+use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
-use super::overview::OVERVIEW;
+use super::overview_columns::{GroupValue, OVERVIEW};
 use super::rows::{ReportSection, Row};
 use super::sides::Sides;
 use super::{captures, overview, records, smaps};
@@ -191,7 +191,7 @@ impl GroupedSide {
             section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
                 records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
             }
-            Section::Overview => overview::section(head, &self.groups[run], per, options),
+            Section::Overview => overview::section(head, &self.groups[run], per),
             Section::HostPressure => records::host_section("host", head.psi.as_ref().map(Psi::values)),
             Section::SchedExt => {
                 let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
@@ -201,19 +201,43 @@ impl GroupedSide {
             Section::Capture => captures::section(head),
             _ => return None,
         };
-        if let Some(seconds) = overview::seconds(head, &self.groups[run], per).filter(|_| self.is_compared) {
-            groups.values_mut().for_each(|group| divide(group, seconds, options));
+        let seconds = overview::seconds(head, &self.groups[run], per).filter(|_| self.is_compared);
+        if is_sorted(section) {
+            self.add_sort_values(&mut groups, section, run, (per, seconds), options);
+        }
+        // All rises of counters in the one unit of a comparison. Other values stay.
+        if let Some(seconds) = seconds {
+            let measurements = groups.values_mut().flat_map(|group| &mut group.measurements);
+            measurements.for_each(|measured| measured.per_second(seconds));
         }
         Some(groups)
     }
-}
 
-/// All rises of counters in the one unit of a comparison, and what groups are sorted by. Other values stay.
-fn divide(group: &mut SideGroup, seconds: f64, options: &CompareOptions) {
-    group.measurements.iter_mut().for_each(|measured| measured.per_second(seconds));
-    let sorted = options.sort_by.iter().zip(&mut group.sort_values).filter(|(key, _)| key.by.is_increase());
-    for (_, value) in sorted {
-        *value = value.as_ref().and_then(number).map(|amount| Cell::Ratio(amount / seconds));
+    /// What the groups of a section are sorted by: the values that it shows. Exited work has none.
+    fn add_sort_values(
+        &self,
+        section: &mut SideSection,
+        which: Section,
+        run: usize,
+        (per, seconds): (Per, Option<f64>),
+        options: &CompareOptions,
+    ) {
+        let (head, groups) = (&self.digests[run].head, &self.groups[run]);
+        for key in &options.sort_by {
+            let by = if which == Section::Overview { key.by.in_overview() } else { key.by };
+            let shown = overview::Shown::new(head, groups, per);
+            let value = |members: &GroupTotals| match by {
+                GroupValue::Column(column) => shown.value(column, members),
+                GroupValue::Quantity(quantity) => {
+                    let cell = group::cell(quantity, members, group::context(head));
+                    let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
+                    seconds.filter(|_| quantity.is_increase()).map_or(cell.clone(), rate)
+                }
+            };
+            for (path, group) in &mut *section {
+                group.sort_values.push(groups.get(path).and_then(|grouped| value(&grouped.members)));
+            }
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct ReportSection {
     pub groups: Vec<Group>,
     /// The values of all groups, in display order.
     pub rows: Vec<Row>,
+    /// Of an overview, the names of its columns: first those that say most of what the groups did, or how they changed.
+    pub(crate) foremost: Vec<&'static str>,
     /// Notes on the section, such as why it has no data.
     pub notes: Vec<Note>,
 }
@@ -254,7 +256,7 @@ impl Row {
 
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
-        Self { section, groups: Vec::new(), rows: Vec::new(), notes }
+        Self { section, groups: Vec::new(), rows: Vec::new(), foremost: Vec::new(), notes }
     }
 
     /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come

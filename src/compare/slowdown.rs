@@ -6,7 +6,7 @@ use super::rows::Row;
 use crate::statistics::Verdict;
 
 /// The times of a group that can explain elapsed time, in the order in which they are preferred.
-const TIMES: [&str; 4] = [super::overview::RUN, "block", "sleep", WAIT];
+const TIMES: [&str; 4] = [super::overview_columns::RUN, "block", "sleep", WAIT];
 pub(super) const WAIT: &str = "wait";
 const AT_RUN: usize = 0;
 const AT_SLEEP: usize = 2;

@@ -25,8 +25,8 @@ pub(super) enum ColumnShape {
 pub(super) struct Head<'h> {
     pub(super) text: &'h str,
     pub(super) shape: ColumnShape,
-    /// Whether other columns are left out before this one.
-    pub(super) essential: bool,
+    /// Columns with the largest number are left out first, of equal ones the last; those without one stay.
+    pub(super) dispensable: Option<usize>,
 }
 
 /// Names are cut to this before a column is left out.
@@ -67,7 +67,8 @@ pub(super) fn write<'h>(
 /// The widths of the columns that fit; `None` for those left out.
 fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
-    let mut optional: Vec<usize> = (0..heads.len()).filter(|at| !heads[*at].essential).collect();
+    let mut optional: Vec<usize> = (0..heads.len()).filter(|at| heads[*at].dispensable.is_some()).collect();
+    optional.sort_by_key(|at| heads[*at].dispensable);
     loop {
         let mut narrow = widths.clone();
         shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, room);
@@ -172,12 +173,12 @@ fn taken<'t>(graphemes: impl Iterator<Item = &'t str>, width: usize) -> Vec<&'t 
 mod tests {
     use super::*;
 
-    const GROUP: Head<'_> = Head { text: "group", shape: ColumnShape::Name, essential: true };
-    const METRIC: Head<'_> = Head { text: "metric", shape: ColumnShape::Name, essential: true };
-    const VALUE: Head<'_> = Head { text: "value", shape: ColumnShape::Number, essential: true };
-    const THREADS: Head<'_> = Head { text: "threads", shape: ColumnShape::Number, essential: false };
-    const DELTA: Head<'_> = Head { text: "delta", shape: ColumnShape::Number, essential: false };
-    const MEANING: Head<'_> = Head { text: "meaning", shape: ColumnShape::Prose, essential: false };
+    const GROUP: Head<'_> = Head { text: "group", shape: ColumnShape::Name, dispensable: None };
+    const METRIC: Head<'_> = Head { text: "metric", shape: ColumnShape::Name, dispensable: None };
+    const VALUE: Head<'_> = Head { text: "value", shape: ColumnShape::Number, dispensable: None };
+    const THREADS: Head<'_> = Head { text: "threads", shape: ColumnShape::Number, dispensable: Some(0) };
+    const DELTA: Head<'_> = Head { text: "delta", shape: ColumnShape::Number, dispensable: Some(0) };
+    const MEANING: Head<'_> = Head { text: "meaning", shape: ColumnShape::Prose, dispensable: Some(0) };
 
     fn written(heads: &[Head<'_>], rows: &[&[&str]], width: Option<u16>) -> String {
         let rows: Vec<Vec<String>> =

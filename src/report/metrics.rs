@@ -132,7 +132,7 @@ fn listing(
     let head = |text| Head {
         text,
         shape: if text == "meaning" { ColumnShape::Prose } else { ColumnShape::Whole },
-        essential: text == name,
+        dispensable: (text != name).then_some(0),
     };
     let heads: Vec<_> = [name].into_iter().chain(headings.iter().map(String::as_str)).map(head).collect();
     let row = |entry: Entry| ["name"].iter().chain(keys).map(|key| entry.text(key, " ")).collect();

@@ -58,8 +58,11 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     let values =
         |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
     let has_value = |row: &&Row| row.values.iter().any(Option::is_some);
-    let (columns, missing): (Vec<_>, Vec<_>) =
-        OVERVIEW.iter().filter(|column| column.is_of_groups()).partition(|column| values(column).any(has_value));
+    let is_selected = |column: &&OverviewColumn| section.rows.iter().any(|row| row.name == column.name);
+    let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW
+        .iter()
+        .filter(|column| column.is_of_groups() && is_selected(column))
+        .partition(|column| values(column).any(has_value));
     let is_in_hidden_groups = |column: &&OverviewColumn| {
         hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
     };

@@ -106,8 +106,12 @@ fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Ter
         _ if Some(place) == verdict => ColumnShape::Phrase,
         _ => ColumnShape::Number,
     };
-    let is_essential = |place| place < 3 || Some(place) == verdict;
-    let head = |(place, text)| Head { text, shape: shape(place), essential: is_essential(place) };
+    let rank = |text: &str| {
+        let name = text.strip_suffix("/s").unwrap_or(text);
+        section.section.foremost.iter().position(|column| *column == name)
+    };
+    let dispensable = |place, text| rank(text).filter(|rank| *rank > 0 && place > 1);
+    let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
     let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
     let lines: Vec<Vec<_>> =
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
@@ -182,7 +186,7 @@ fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'stat
         Column::Candidate => only_in == Some(Change::CandidateOnly),
         _ => false,
     };
-    Head { text: column.heading(section), shape, essential }
+    Head { text: column.heading(section), shape, dispensable: (!essential).then_some(0) }
 }
 
 /// The heading of a list of groups that exist on one side.

@@ -180,16 +180,16 @@ mod order_of_groups {
     fn the_capturing_process_is_last_whatever_its_name_is() {
         let side = |run: u64| {
             let own = with(ran(10 * run), &json!({"party": "ctprof"}));
-            window(&[
-                process(1, "recorder", &own),
-                process(2, "ctprof-old", &ran(5 * run)),
-                process(3, "app", &ran(run)),
-            ])
+            window(&[process(1, "recorder", &own), process(2, "ctprof", &ran(5 * run)), process(3, "app", &ran(run))])
         };
         let comparison = compare(&side(10), &side(20), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::Overview)[0], "app");
         let view = show(&side(10), &CompareOptions::default());
         assert_eq!(order(&view, Section::Overview)[0], "app");
+        // A name that begins like it is another program's.
+        let exporter = |run: u64| window(&[process(1, "ctprof-exporter", &ran(5 * run)), process(3, "app", &ran(run))]);
+        let comparison = compare(&exporter(10), &exporter(20), &CompareOptions::default());
+        assert_eq!(order(&comparison, Section::Overview), ["ctprof-exporter", "app"]);
         // With a thread of another process of that name, it is a group like any other.
         let mixed = |run: u64| {
             let own = with(ran(10 * run), &json!({"party": "ctprof"}));

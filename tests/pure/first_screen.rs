@@ -121,7 +121,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
         "new 1 (+1) 20% 0% 20% - - -",
         "gone 0 (−1) - - - - - -",
         "ctprof 1 40% 0% 60% - - -",
-        "1 idle group (--unchanged); no data: block, write, alloc (ctprof doctor); every metric: --long",
+        "1 idle group (--unchanged); no data: usr, sys, block, write, alloc, rss (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
@@ -138,7 +138,7 @@ fn columns_of_idle_groups_are_not_said_to_lack_data() {
     let [before, after] = files.pair(&[idle()], &[idle()]);
     let expected = [
         "group threads",
-        "1 idle group (--unchanged); no data: block, csw, faults, write, alloc (ctprof doctor); every metric: --long",
+        "1 idle group (--unchanged); no data: usr, sys, block, csw, faults, write, alloc, rss (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
 }
@@ -166,7 +166,7 @@ fn a_snapshot_has_averages_since_its_threads_started() {
 fn work_of_exited_children_lessened_the_sleep_of_their_parent() {
     let files = Files::new();
     let [before, after] = files.pair(&[parent(5, "sh", 10, 0)], &[parent(5, "sh", 11, 40)]);
-    let expected = ["sh 1 82% 0% 98%", "(exited children) 80% - -"];
+    let expected = ["sh 1 82% 82% 0% 0% 98%", "(exited children) 80% 80% 0% - -"];
     assert_eq!(table(&["show", &before, &after])[1..3], expected);
 }
 
@@ -179,9 +179,12 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
     };
     assert_eq!(
         children(2)[1..],
-        ["sh 1 100% 0% 4.0%", "no data: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"]
+        [
+            "sh 1 100% 100% 0% 0% 4.0%",
+            "no data: block, csw, faults, read, write, alloc, rss (ctprof doctor); every metric: --long"
+        ]
     );
-    assert_eq!(children(3)[2], "(exited children) 6.0% - -");
+    assert_eq!(children(3)[2], "(exited children) 6.0% 6.0% 0% - -");
 }
 
 #[test]
@@ -499,4 +502,84 @@ fn no_line_of_the_first_screen_is_wider_than_the_terminal() {
         assert!(hog.contains("60%"), "{width}: the group and the run time stay:\n{page}");
         assert_eq!(page.contains("sleep,"), width < 60, "{width}: columns that are left out are named:\n{page}");
     }
+}
+
+#[test]
+fn columns_of_the_overview_are_selected_and_sorted_by_like_metrics() {
+    let files = Files::new();
+    // `old` ran longer, `young` for a larger share of its life.
+    let threads = [process(5, "old", 0, &ran(30, 10)), process(6, "young", 8, &ran(10, 5))];
+    let file = files.file("s", &snapshot(10, &threads, &json!({})));
+    let groups = |args: &[&str]| -> Vec<String> {
+        let lines = table(&[&["show", &file], args].concat()).into_iter();
+        let lines = lines.filter(|line| line.starts_with("old ") || line.starts_with("young "));
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    for key in ["run", "run:desc", "run_time_ns", "wait", "sleep:asc"] {
+        assert_eq!(groups(&["-s", key]), ["young", "old"], "{key}: as shown, per second");
+    }
+    assert_eq!(groups(&["-s", "run_time_ns", "-m", "run_time_ns"]), ["old", "young"], "amounts, as shown there");
+    for select in ["-m", "--columns"] {
+        assert_eq!(
+            table(&["show", &file, select, "wait,run"])[..2],
+            ["group threads run wait", "young 1 50% 25%"],
+            "{select}"
+        );
+    }
+    let both = printed(&["show", &file, "-m", "wait", "--sections", "overview,primary", "--format", "csv"]);
+    let rows = both.lines().filter(|line| line.contains(",old,")).map(|line| line.split(',').nth(2).unwrap());
+    assert_eq!(rows.collect::<Vec<_>>(), ["wait", "wait_time_ns"]);
+    let scripts = printed(&["completions", "bash"]);
+    assert!(scripts.contains("usr sys wait block sleep csw faults read write alloc rss thread_count"));
+}
+
+#[test]
+fn user_and_system_time_are_parts_of_the_time_on_a_cpu() {
+    let files = Files::new();
+    let ticks = |user: u64, system: u64| json!({"utime_clock_ticks": user, "stime_clock_ticks": system});
+    let threads = [
+        process(
+            5,
+            "busy",
+            0,
+            &with(
+                ran(40, 0),
+                &with(ticks(300, 99), &json!({"rss_anon_bytes": 4096, "rss_file_bytes": 0, "rss_shmem_bytes": 0})),
+            ),
+        ),
+        process(6, "short", 0, &with(ran(1, 0), &ticks(0, 0))),
+    ];
+    let lines = table(&["show", &files.file("s", &snapshot(10, &threads, &json!({}))), "-m", "run,usr,sys,rss"]);
+    assert_eq!(lines[1..3], ["busy 1 40% 30% 9.9% 4.00KiB", "short 1 1.0% - - -"]);
+}
+
+#[test]
+fn a_hint_names_no_metric_that_many_kernels_lack() {
+    for (typed, hint) in
+        [("wait_tme", "wait_time_ns"), ("wait_su", "wait"), ("blok", "block"), ("nr_wakeup", "nr_wakeups")]
+    {
+        let message = usage_error(&["show", "x", "-m", typed]);
+        assert!(message.contains(&format!("unknown metric `{typed}`; did you mean `{hint}`?")), "{message}");
+    }
+}
+
+#[test]
+fn a_narrow_terminal_keeps_the_columns_that_changed_most() {
+    // Run time changes little, the wait and page faults much.
+    let app = |run, wait, faults: u64| {
+        let events = json!({"minflt": faults, "majflt": 0, "voluntary_csw": 10, "nonvoluntary_csw": 1});
+        [process(5, "app", 1, &with(ran(run, wait), &events))]
+    };
+    let [before, after] =
+        [app(10, 0, 0), app(11, 30, 1_000_000)].map(|threads| loaded(snapshot(15, &threads, &json!({}))));
+    let mut options = CompareOptions::default();
+    options.form = Form::Overview;
+    let report = ctprof::compare::compare(&before, &after, &options);
+    let terminal = Terminal { width: Some(40), ..Terminal::default() };
+    let mut out = Vec::new();
+    write_table(&mut out, &report, &Selection::default(), terminal).unwrap();
+    let page = String::from_utf8(out).unwrap();
+    let heads: Vec<_> = page.lines().find(|line| line.starts_with("group")).unwrap().split_whitespace().collect();
+    assert_eq!(heads, ["group", "threads", "wait", "faults"], "{page}");
+    assert!(page.contains("too narrow for: run, csw"), "{page}");
 }
