@@ -136,6 +136,8 @@ impl Capturer {
         if read.threads.is_empty() {
             return Err(CaptureError::no_threads(&tally.lock().parse));
         }
+        // As soon as possible: a window divides their rises by the time between the threads of both captures.
+        let cgroup_stats = cgroups(&read, &files, &mounts, &pool);
         enrich::complete(&context, &mut read, &pool);
         whole_process::reread_parents(procfs, &mut read.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
@@ -143,7 +145,6 @@ impl Capturer {
             tally.lock().parse.impossible_delays = read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
         }
         let cpu_time_after = cpu_time::read(&files, start.instant);
-        let cgroup_stats = cgroups(&read, &files, &mounts, &pool);
         files.check_descriptors()?;
         rollup::read(&context, smaps, &mut read, &pool);
         let mut counts = tally.lock();

@@ -10,10 +10,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ctprof::model::CtprofSnapshot;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::alone;
+use crate::host::Killed;
 use crate::support::{Missing, skipped};
 
 /// Longer than any capture here on a busy machine, and shorter than without end.
@@ -216,4 +218,28 @@ fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
             }
         }
     }
+}
+
+#[test]
+fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_threads() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let busy = || Killed(Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap());
+    let _busy = Vec::from_iter((0..thread::available_parallelism().unwrap().get()).map(|_| busy()));
+    let capture = |name: &str| {
+        let capture = Command::new(ctprof()).args(["-q", "capture", "-o", name]).current_dir(folder.path()).status();
+        assert!(capture.unwrap().success());
+        CtprofSnapshot::load(&folder.path().join(name)).unwrap()
+    };
+    let earlier = capture("earlier");
+    thread::sleep(Duration::from_millis(500));
+    let Some(_hanging) = Hanging::start(folder.path(), "unmap") else { return };
+    let window = ctprof::window::between(earlier, capture("later")).unwrap().head;
+    let root = window.cgroup_stats.get("/").and_then(|root| root.cpu.usage_usec);
+    let (Some(root), Some(cpu)) = (root, window.window.unwrap().cpu) else {
+        return skipped(Missing::Kernel("CPU time of the root cgroup, or of the host"));
+    };
+    let (root, host) = (root.0 as f64 / 1e6, cpu.busy_ns as f64 / 1e9);
+    // The root of cgroup version 2 has it in ticks.
+    assert!((root / host - 1.0).abs() < 0.1, "{root} s of the cgroup, {host} s of the host");
 }
