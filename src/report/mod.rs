@@ -34,4 +34,4 @@ pub use self::selection::{Selection, Unchanged};
 pub use self::table::{Colour, Terminal, write_table};
 
 /// Version of the JSON of reports.
-pub const REPORT_FORMAT_VERSION: u32 = 2;
+pub const REPORT_FORMAT_VERSION: u32 = 3;

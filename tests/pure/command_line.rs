@@ -118,7 +118,7 @@ fn a_snapshot_compared_with_itself_has_nothing_that_changed() {
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert!(rows.len() > 1000 && rows.iter().all(|row| row["change"] == "unchanged" || row["change"] == "absent"));
-    assert_eq!((json["format_version"].as_u64(), &json["warnings"]), (Some(2), &serde_json::json!([])));
+    assert_eq!((json["format_version"].as_u64(), &json["warnings"]), (Some(3), &serde_json::json!([])));
 }
 
 #[test]
