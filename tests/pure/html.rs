@@ -327,6 +327,30 @@ fn rounding_of_rates_carries_into_the_next_unit() {
 }
 
 #[test]
+fn the_bar_of_the_host_claims_no_more_than_the_kernel_knows() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let mut header = |name, cpu: Value| {
+        let window = json!({"duration_ns": 10 * SECOND, "cpu": cpu});
+        let snapshot =
+            json!({"format_version": 2, "window": window, "threads": [thread((1, 1), ("a", "a", "/"), (1, 0))]});
+        let file = files.write(name, &snapshot.to_string());
+        browser.open(&files.report(&format!("{name}.html"), &["show", &file]));
+        browser.text("header")
+    };
+    let cpu = json!({"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": 8 * SECOND});
+    let with = |key: &str, value: Value| {
+        let mut cpu = cpu.clone();
+        cpu[key] = value;
+        cpu
+    };
+    assert!(header("known", cpu.clone()).contains("CPUs 40% busy"));
+    assert!(header("stolen", with("busy_most_ns", json!(9 * SECOND))).contains("CPUs 40 to 45% busy"));
+    let container = header("container", with("partial", json!(true)));
+    assert!(!container.contains("busy"), "{container}");
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();

@@ -58,7 +58,7 @@ export interface SideFacts {
     duration_ns: number;
     started: number;
     exited: number;
-    cpu?: { busy_ns: number; explained_ns: number; cpus: number } | null;
+    cpu?: { busy_ns: number; busy_most_ns?: number; explained_ns: number; cpus: number; partial?: boolean } | null;
     exit_records?: { source: string; received: number; lost: number } | null;
   };
 }

@@ -70,10 +70,14 @@ function gateTable({ summary, headings, rows }: Gates): HTMLElement {
 function cpuBar(side: SideFacts): Element | null {
   const window = side.window;
   const capacity = (window?.cpu?.cpus ?? 0) * (window?.duration_ns ?? 0);
-  if (!window?.cpu || capacity === 0 || side.runs) return null;
+  // The threads of a container or of selected processes are a part of what the host did.
+  if (!window?.cpu || capacity === 0 || side.runs || window.cpu.partial) return null;
   const share = (ns: number) => Math.min(1, ns / capacity) * 100;
-  const [explained, busy] = [share(window.cpu.explained_ns), share(window.cpu.busy_ns)];
-  const label = `CPU time of the host: ${busy.toFixed(0)}% busy, ${explained.toFixed(0)}% explained by threads`;
+  const { busy_ns, busy_most_ns } = window.cpu;
+  const [explained, busy] = [share(window.cpu.explained_ns), share(busy_ns)];
+  const most = share(busy_most_ns ?? busy_ns).toFixed(0);
+  const range = busy.toFixed(0) === most ? `${most}%` : `${busy.toFixed(0)} to ${most}%`;
+  const label = `CPU time of the host: ${range} busy, ${explained.toFixed(0)}% explained by threads`;
   return html(
     "div",
     { class: "cpu" },
@@ -84,6 +88,6 @@ function cpuBar(side: SideFacts): Element | null {
       svg("rect", { class: "unexplained", width: busy, height: 6 }),
       svg("rect", { class: "explained", width: explained, height: 6 }),
     ),
-    html("span", {}, `CPUs ${busy.toFixed(0)}% busy`),
+    html("span", {}, `CPUs ${range} busy`),
   );
 }
