@@ -37,6 +37,8 @@ pub mod model;
 pub mod names;
 #[doc(hidden)]
 pub mod process;
+#[doc(hidden)]
+pub mod reasons;
 pub mod record;
 pub mod report;
 #[doc(hidden)]

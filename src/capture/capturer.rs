@@ -81,6 +81,12 @@ impl Capturer {
         self.css_sets = Arc::default();
     }
 
+    /// The cgroup of a `struct css_set` by its address, if captures have seen it.
+    #[must_use]
+    pub fn cgroup(&self, css_set: u64) -> Option<Name> {
+        self.css_sets.cgroup(css_set)
+    }
+
     pub(super) fn css_sets(&self) -> Arc<CssSets> {
         Arc::clone(&self.css_sets)
     }

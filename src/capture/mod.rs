@@ -12,10 +12,12 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
+mod kernel_symbols;
 mod options;
 mod process;
 mod procfs;
 mod read_threads;
+mod sampler;
 mod start;
 mod tally;
 mod thread_flags;
@@ -26,6 +28,7 @@ pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::options::{Engine, Options, Roots, Use};
+pub use self::sampler::{NoSamples, ThreadSampler};
 use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 
 /// Captures every thread of every process.

@@ -13,7 +13,7 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 use super::format::Format;
 use super::values::{
     COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob,
-    one_of_variants, ring_size, share, size, smaps, threshold,
+    one_of_variants, ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
@@ -183,6 +183,12 @@ pub(super) struct RecordArgs {
     /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
+    /// Do not sample why threads wait
+    #[arg(long)]
+    pub(super) no_why: bool,
+    /// Samples per second of why threads wait; fewer where they would take more than 1% of one CPU
+    #[arg(long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
+    pub(super) why_rate: f64,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,

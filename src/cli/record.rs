@@ -80,7 +80,11 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
 
 /// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
 fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
-    let recorder = Recorder::new(options(&args.sources), usize::try_from(windows)?, args.ring)?;
+    let options = options(&args.sources);
+    let mut recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
+    if !args.no_why {
+        recorder = recorder.with_reasons(&options, args.why_rate);
+    }
     Privileges::Record.keep_after_loading()?;
     Ok(recorder)
 }

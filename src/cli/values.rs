@@ -166,9 +166,21 @@ pub(super) fn ring_size(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "too large: at most 1G".to_owned())
 }
 
+/// Samples per second: 1 to 1000.
+pub(super) fn why_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1.0..=1000.0).contains(rate));
+    rate.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passes_are_made_once_to_a_thousand_times_a_second() {
+        assert_eq!((why_rate("1"), why_rate("99.5")), (Ok(1.0), Ok(99.5)));
+        assert!(["0.9", "1001", "nan", "inf", "-5", "fast", ""].into_iter().all(|rate| why_rate(rate).is_err()));
+    }
 
     #[test]
     fn a_ring_has_at_most_1_gib() {

@@ -60,6 +60,7 @@ mod record;
 mod record_listing;
 mod record_types;
 mod reduce;
+mod sample;
 mod sched_ext;
 mod section;
 mod snapshot;
@@ -76,7 +77,8 @@ mod window_rule;
 
 pub use self::{
     census::*, cgroup::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*, limit::*,
-    name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sched_ext::*, section::*,
-    snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*, window_rule::*,
+    name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
+    section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*,
+    window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

@@ -151,3 +151,10 @@ pub enum ReasonClass {
     #[serde(other)]
     Unknown,
 }
+
+impl ReasonClass {
+    /// Whether a thread with this reason is neither on a CPU nor ready to run.
+    pub fn is_sleep(self) -> bool {
+        matches!(self, Self::Block | Self::Sleep | Self::Idle | Self::Stopped)
+    }
+}

@@ -1,12 +1,12 @@
 //! Redaction: replaces names by hashes, equal names by equal hashes, so that snapshots stay comparable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use super::cgroup::{Id, Segment};
 use super::hash::Hash;
 use super::token::{HexId, TokenForm, chunks, is_hex_of_one_case, tokens};
-use crate::model::{CtprofSnapshot, HostContext, Name};
+use crate::model::{CtprofSnapshot, HostContext, Name, Reason, Reasons};
 
 /// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
 const OF_PATHS: &str = "app besteffort burstable container containerd cri crio docker guaranteed init kubepods libpod lxc \
@@ -15,6 +15,9 @@ const OF_PATHS: &str = "app besteffort burstable container containerd cri crio d
 const OF_TASKS: &str = "kworker";
 /// Words of the usual mount points of the kernel's file systems.
 const OF_MOUNTS: &str = "cgroup fs proc sys unified";
+/// Words for what has no path, and the usual places of the kernel's files.
+const OF_OBJECTS: &str = "anon_inode dev eventfd eventpoll inotify memfd null pidfd pipe proc ptmx pts random signalfd socket sys \
+     timerfd tty urandom zero";
 
 impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
@@ -24,6 +27,8 @@ impl CtprofSnapshot {
     pub fn redact(&mut self, key: &str) {
         let hash = Hash::new(key);
         let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());
+        let kernel_threads = self.threads.iter().filter(|thread| thread.kernel_thread);
+        let kernel_threads: HashSet<Name> = kernel_threads.map(|thread| Name::clone(&thread.comm)).collect();
         for thread in &mut self.threads {
             if !thread.kernel_thread {
                 tasks.replace(&mut thread.pcomm, |name| hash.task(name));
@@ -32,6 +37,7 @@ impl CtprofSnapshot {
             thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
         let head = &mut self.head;
+        head.reasons.iter_mut().for_each(|reasons| hash.redact_reasons(reasons, &kernel_threads));
         let stats = mem::take(&mut head.cgroup_stats);
         head.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
         head.host.iter_mut().for_each(|host| hash.redact_host(host));
@@ -82,6 +88,27 @@ impl Hash {
             self.name(name, OF_PATHS) + &id.unwrap_or_default() + unit
         });
         segments.collect::<Vec<_>>().join("/")
+    }
+
+    /// Functions and system calls are no names of the host.
+    fn redact_reasons(&self, reasons: &mut Reasons, kernel_threads: &HashSet<Name>) {
+        let task = |name: &mut Name| {
+            if !kernel_threads.contains(name) {
+                *name = self.task(name).into();
+            }
+        };
+        let cgroup = |path: &mut Option<Name>| path.iter_mut().for_each(|path| *path = self.cgroup(path).into());
+        for threads in &mut reasons.threads {
+            [&mut threads.pcomm, &mut threads.comm].into_iter().for_each(task);
+            cgroup(&mut threads.cgroup);
+        }
+        for Reason { object, by, .. } in &mut reasons.reasons {
+            object.iter_mut().for_each(|object| *object = self.name(object, OF_OBJECTS).into());
+            if let Some(other) = by {
+                [&mut other.pcomm, &mut other.comm].into_iter().for_each(task);
+                cgroup(&mut other.cgroup);
+            }
+        }
     }
 
     fn redact_host(&self, host: &mut HostContext) {
@@ -158,7 +185,7 @@ fn is_kept(word: &str, kept: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CtprofParseSummary, SnapshotHead, ThreadState};
+    use crate::model::{CtprofParseSummary, OtherThread, SampledThreads, SnapshotHead, ThreadState};
 
     #[test]
     fn a_redacted_name_is_not_mistaken_for_one_cut_by_the_kernel() {
@@ -211,8 +238,28 @@ mod tests {
             };
             let mut summary = CtprofParseSummary::default();
             summary.unread_names.insert("io".into(), vec!["redis-aof".into(), "redis-server".into()]);
+            let names = || SampledThreads {
+                pcomm: "redis-server".into(),
+                comm: "bio_aof".into(),
+                cgroup: Some("/system.slice/redis.service".into()),
+                ..SampledThreads::default()
+            };
+            let SampledThreads { pcomm, comm, cgroup, .. } = names();
+            let reason = Reason {
+                entry: Some("fdatasync".into()),
+                object: Some("/var/lib/postgres/wal".into()),
+                by: Some(OtherThread { pcomm, comm, cgroup }),
+                ..Reason::default()
+            };
+            let of_kernel = SampledThreads { comm: "ksoftirqd/0".into(), ..SampledThreads::default() };
+            let reasons = Reasons { threads: vec![names(), of_kernel], reasons: vec![reason], ..Reasons::default() };
             let mut snapshot = CtprofSnapshot {
-                head: SnapshotHead { host: Some(host), parse_summary: Some(summary), ..SnapshotHead::default() },
+                head: SnapshotHead {
+                    reasons: Some(Box::new(reasons)),
+                    host: Some(host),
+                    parse_summary: Some(summary),
+                    ..SnapshotHead::default()
+                },
                 threads: vec![thread, kernel],
             };
             snapshot.redact(key);
@@ -226,6 +273,10 @@ mod tests {
         for secret in ["redis", "aof", "postgres", "db1", "example", "77"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
+        let reasons = a.head.reasons.unwrap();
+        assert_eq!(reasons.threads[0].comm, a.threads[0].comm);
+        assert_eq!(&*reasons.threads[1].comm, "ksoftirqd/0");
+        assert_eq!(reasons.reasons[0].entry.as_deref(), Some("fdatasync"));
         assert_eq!(a.head.host.unwrap().kernel_cmdline.unwrap(), "quiet root=… psi=1 systemd.setenv=… delayacct");
     }
 }

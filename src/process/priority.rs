@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::sys::priority::{lower_priority, raise_priority};
+use crate::sys::priority::{self, lower_priority, raise_priority};
 
 /// A higher priority of this thread, if it may have one, until it is dropped. Threads and processes that it starts
 /// do not inherit it.
@@ -22,5 +22,12 @@ impl Drop for RaisedPriority {
         if self.is_raised {
             lower_priority();
         }
+    }
+}
+
+/// Lets this thread run before all with a usual policy, as soon as it is ready, or at least with a higher priority if it may.
+pub(crate) fn run_first() {
+    if !priority::run_first() {
+        raise_priority();
     }
 }

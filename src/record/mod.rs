@@ -23,6 +23,7 @@
 
 mod error;
 mod recorder;
+mod sampler;
 mod until;
 
 pub use self::error::RecordError;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::error::RecordError;
+use super::sampler::{OpenSamples, Sampler};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
@@ -18,6 +19,8 @@ pub struct Recorder {
     capturer: Capturer,
     /// `None` where no program can record exits.
     listener: Option<ExitListener>,
+    /// `None` if windows have no reasons.
+    sampler: Option<Sampler>,
 }
 
 /// A window after its earlier capture.
@@ -27,6 +30,7 @@ pub struct OpenWindow<'r> {
     threads: PackedThreads,
     /// Threads that started and exited since then.
     folded: Arc<Mutex<FoldedExits>>,
+    samples: Option<OpenSamples>,
     /// On a busy host, a window would end seconds late otherwise.
     raised: RaisedPriority,
 }
@@ -40,7 +44,7 @@ impl Recorder {
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(&options, ring_bytes)))?;
         let listener = listener.inspect_err(|error| tracing::info!("{error}")).ok();
-        Ok(Self { capturer: Capturer::new(options, windows.saturating_mul(2))?, listener })
+        Ok(Self { capturer: Capturer::new(options, windows.saturating_mul(2))?, listener, sampler: None })
     }
 
     /// Prepares one capture, without records of exiting threads.
@@ -48,7 +52,15 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
-        Ok(Self { capturer: Capturer::new(options, 1)?, listener: None })
+        Ok(Self { capturer: Capturer::new(options, 1)?, listener: None, sampler: None })
+    }
+
+    /// Samples during all windows from now on, so many times per second or as often as that takes 1 % of one CPU. Why there
+    /// are no samples, if there are none, is a message of the log.
+    #[must_use]
+    pub fn with_reasons(mut self, options: &Options, rate: f64) -> Self {
+        self.sampler = Sampler::start(options, rate).inspect_err(|error| tracing::info!("{error}")).ok();
+        self
     }
 
     /// Takes a capture.
@@ -72,12 +84,17 @@ impl Recorder {
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
         let threads = PackedThreads::of_threads(threads);
         let folded = Arc::<Mutex<FoldedExits>>::default();
+        let samples = self.sampler.as_ref().and_then(Sampler::begin);
         if let Some(listener) = &mut self.listener {
             let folded = Arc::clone(&folded);
-            let add = move |exit| folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit);
+            let ends = samples.as_ref().map(|samples| Arc::clone(&samples.ends));
+            let add = move |exit| {
+                ends.iter().for_each(|ends| ends.add(&exit));
+                folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
+            };
             listener.fold(&earlier.host.clone().unwrap_or_default(), Box::new(add));
         }
-        Ok(OpenWindow { recorder: self, earlier, threads, folded, raised })
+        Ok(OpenWindow { recorder: self, earlier, threads, folded, samples, raised })
     }
 }
 
@@ -102,8 +119,10 @@ impl OpenWindow<'_> {
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
-        let Self { recorder: Recorder { capturer, listener }, earlier, threads, folded, raised: _raised } = self;
+        let Self { recorder, earlier, threads, folded, samples, raised: _raised } = self;
+        let Recorder { capturer, listener, .. } = recorder;
         let requested_ns = end.requested_ns;
+        let sampled = samples.map(OpenSamples::end);
         // What exits from now on may be in the later capture.
         listener.iter_mut().for_each(ExitListener::keep_all);
         let folded = std::mem::take(&mut *folded.lock().unwrap_or_else(PoisonError::into_inner));
@@ -119,6 +138,12 @@ impl OpenWindow<'_> {
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: std::process::id(), command, requested_ns };
-        Ok(window::recorded(&earlier, threads, later, recording)?)
+        let mut window = window::recorded(&earlier, threads, later, recording)?;
+        if let Some(mut sampled) = sampled.and_then(|sampled| sampled.recv().ok()) {
+            sampled.add_ends(records.iter().flat_map(RecordedExits::threads));
+            let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
+            window.head.reasons = Some(Box::new(reasons));
+        }
+        Ok(window)
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -20,7 +20,8 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("statistics", &[]),
     ("export", &["model", "process", "names", "diagnose", "store"]),
     ("window", &["model"]),
-    ("record", &["model", "process", "capture", "window"]),
+    ("reasons", &["model"]),
+    ("record", &["model", "process", "capture", "window", "reasons"]),
     ("compare", &["model", "names", "diagnose", "statistics", "window"]),
     ("report", &["model", "names", "diagnose", "statistics", "compare"]),
     (

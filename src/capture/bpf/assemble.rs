@@ -2,8 +2,9 @@
 //! instruction, that column can be left out.
 
 use super::instruction::{
-    ADD, ATOMIC, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD,
-    MAP_DESCRIPTOR, MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, WIDE,
+    ADD, ADD_REGISTER, AND, ATOMIC, CALL, EXIT, Instruction, JUMP, JUMP_IF_DIFFERENT, JUMP_IF_EQUAL,
+    JUMP_IF_REGISTERS_DIFFER, JUMP_IF_SET, KERNEL_FUNCTION, LOAD, MAP_DESCRIPTOR, MOVE, MOVE_REGISTER, OR_REGISTER,
+    SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, WIDE,
 };
 pub(super) use super::instruction::{Helper, Register, Width};
 
@@ -51,11 +52,32 @@ impl Assembler {
         self.push(ADD, [to, NONE], 0, value);
     }
 
+    pub(super) fn add(&mut self, to: Register, from: Register) {
+        self.push(ADD_REGISTER, [to, from], 0, 0);
+    }
+
+    pub(super) fn or(&mut self, to: Register, from: Register) {
+        self.push(OR_REGISTER, [to, from], 0, 0);
+    }
+
+    /// The value is extended to 64 bits with its sign.
+    pub(super) fn and_immediate(&mut self, to: Register, value: i32) {
+        self.push(AND, [to, NONE], 0, value);
+    }
+
+    pub(super) fn shift_left(&mut self, to: Register, bits: i32) {
+        self.push(SHIFT_LEFT, [to, NONE], 0, bits);
+    }
+
+    pub(super) fn shift_right(&mut self, to: Register, bits: i32) {
+        self.push(SHIFT_RIGHT, [to, NONE], 0, bits);
+    }
+
     /// Extends the sign of the low `width` of a register to all of it.
     pub(super) fn sign_extend(&mut self, register: Register, width: Width) {
         if width != Width::U64 {
             let bits = (u64::BITS - width.bits()).cast_signed();
-            self.push(SHIFT_LEFT, [register, NONE], 0, bits);
+            self.shift_left(register, bits);
             self.push(SHIFT_RIGHT_SIGNED, [register, NONE], 0, bits);
         }
     }
@@ -114,6 +136,15 @@ impl Assembler {
 
     pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
         self.push_jump(JUMP_IF_EQUAL, [register, NONE], value, to);
+    }
+
+    pub(super) fn jump_if_different(&mut self, register: Register, value: i32, to: Label) {
+        self.push_jump(JUMP_IF_DIFFERENT, [register, NONE], value, to);
+    }
+
+    /// Jumps if the register has any of the bits of `value`.
+    pub(super) fn jump_if_set(&mut self, register: Register, value: i32, to: Label) {
+        self.push_jump(JUMP_IF_SET, [register, NONE], value, to);
     }
 
     pub(super) fn jump_if_registers_differ(&mut self, one: Register, other: Register, to: Label) {

@@ -30,6 +30,12 @@ pub(super) const CGROUP_OF: [&str; 6] = [
 /// The architecture's register with the address of thread-local storage, saved or not.
 pub(super) const THREAD_POINTER: &str = "thread.fsbase | thread.uw.tp_value";
 pub(super) const SCHED_CLASS: &str = "sched_class";
+pub(super) const STATE: &str = "__state | state";
+pub(super) const ON_CPU: &str = "on_cpu";
+pub(super) const VOLUNTARY_SWITCHES: &str = "nvcsw";
+pub(super) const INVOLUNTARY_SWITCHES: &str = "nivcsw";
+/// The lock that a thread waits for (Linux 6.16).
+pub(super) const BLOCKER: &str = "blocker";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
 pub(super) const CPU_TIME: [&str; 5] =
     ["utime", "stime", "se.sum_exec_runtime", "prev_cputime.utime", "prev_cputime.stime"];
@@ -81,6 +87,37 @@ pub(super) fn exits() -> Vec<FieldRequest> {
         .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))
         .chain(exiting.map(|path| FieldRequest::number(RecordScope::Process, path)))
         .collect()
+}
+
+/// The CPU that a thread runs on, or in whose queue it is.
+pub(super) const CPU: &str = "thread_info.cpu | cpu";
+/// How many groups that the thread is in have used their CPU quota.
+pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
+/// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
+pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
+pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
+
+/// Fields of a sample. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
+pub(super) fn samples() -> Vec<FieldRequest> {
+    let name = |path: &'static str| FieldRequest { path, part: RecordScope::Thread, max_words: COMM_WORDS };
+    let numbers = [
+        ON_CPU,
+        STATE,
+        TID,
+        TGID,
+        FLAGS,
+        START_TIME,
+        VOLUNTARY_SWITCHES,
+        INVOLUNTARY_SWITCHES,
+        CPU,
+        THROTTLED,
+        LAST_ARRIVAL,
+        LAST_QUEUED,
+        CGROUPS,
+        BLOCKER,
+    ];
+    let numbers = numbers.map(|path| FieldRequest::number(RecordScope::Thread, path));
+    numbers.into_iter().chain([name(COMM), name(PROCESS_NAME)]).collect()
 }
 
 /// Whether the kernel keeps the metric in `struct mm_struct`.

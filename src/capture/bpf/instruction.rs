@@ -57,6 +57,8 @@ pub(super) enum Helper {
     SeqWrite = 127,
     RingbufReserve = 131,
     RingbufSubmit = 132,
+    GetTaskStack = 141,
+    TaskPtRegs = 175,
 }
 
 /// An opcode is a class with, for arithmetic and jumps, an operation and the kind of the second operand, and
@@ -68,10 +70,16 @@ const REGISTER_OPERAND: u8 = 0x08;
 pub(super) const ADD: u8 = ALU64;
 pub(super) const MOVE: u8 = ALU64 | 0xb0;
 pub(super) const SHIFT_LEFT: u8 = ALU64 | 0x60;
+pub(super) const SHIFT_RIGHT: u8 = ALU64 | 0x70;
 pub(super) const SHIFT_RIGHT_SIGNED: u8 = ALU64 | 0xc0;
+pub(super) const AND: u8 = ALU64 | 0x50;
+pub(super) const ADD_REGISTER: u8 = ADD | REGISTER_OPERAND;
+pub(super) const OR_REGISTER: u8 = ALU64 | 0x40 | REGISTER_OPERAND;
 pub(super) const MOVE_REGISTER: u8 = MOVE | REGISTER_OPERAND;
 pub(super) const JUMP: u8 = JUMP_CLASS;
 pub(super) const JUMP_IF_EQUAL: u8 = JUMP_CLASS | 0x10;
+pub(super) const JUMP_IF_DIFFERENT: u8 = JUMP_CLASS | 0x50;
+pub(super) const JUMP_IF_SET: u8 = JUMP_CLASS | 0x40;
 pub(super) const JUMP_IF_REGISTERS_DIFFER: u8 = JUMP_CLASS | 0x50 | REGISTER_OPERAND;
 pub(super) const CALL: u8 = JUMP_CLASS | 0x80;
 pub(super) const EXIT: u8 = JUMP_CLASS | 0x90;

@@ -20,6 +20,8 @@ mod process_counters;
 mod processes;
 mod program;
 mod read;
+mod sample_program;
+pub(in crate::capture) mod samples;
 pub(in crate::capture) mod setup;
 mod shape;
 mod value;

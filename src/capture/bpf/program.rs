@@ -14,7 +14,7 @@ use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 /// Registers for the pointers on the way to a field.
 const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
 /// Offset of the thread in the context of an iterator (`struct bpf_iter__task`).
-const CONTEXT_TASK: i16 = 8;
+pub(super) const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
 const SECOND_ARGUMENT: i16 = 8;
@@ -100,7 +100,7 @@ impl Emitter<'_> {
     }
 
     /// Copies the thread in `R7` to `R9`.
-    fn cast_to_untrusted(&self, assembler: &mut Assembler) {
+    pub(super) fn cast_to_untrusted(&self, assembler: &mut Assembler) {
         let Some(cast) = self.kernel.cast else { return assembler.mov(R9, R7) };
         assembler.mov(R1, R7);
         assembler.mov_immediate(R2, self.kernel.task.0.cast_signed());
@@ -116,7 +116,7 @@ impl Emitter<'_> {
     }
 
     /// Fills this part of the record in `R8` from the thread in `R7` and `R9`.
-    fn fill(&self, assembler: &mut Assembler, part: RecordScope) {
+    pub(super) fn fill(&self, assembler: &mut Assembler, part: RecordScope) {
         assembler.store_immediate(Width::U64, R8, byte(LENGTH), self.bytes(part) / 8);
         if part == RecordScope::Thread {
             (FOLLOWED..TIME).for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), 0));
@@ -218,7 +218,7 @@ fn record_in_ring(
 }
 
 /// The address of the first element of a map, or 0, in `R0`.
-fn first_element(assembler: &mut Assembler, map: i32) {
+pub(super) fn first_element(assembler: &mut Assembler, map: i32) {
     assembler.store_immediate(Width::U32, Frame, -4, 0);
     assembler.load_map(R1, map);
     assembler.mov(R2, Frame);
@@ -273,10 +273,10 @@ fn slots(column: &RecordColumn) -> std::ops::Range<usize> {
     column.slot..column.slot + column.words
 }
 
-fn byte(word: usize) -> i16 {
+pub(super) fn byte(word: usize) -> i16 {
     i16::try_from(8 * word).expect("a record has a few hundred words")
 }
 
-fn near(offset: u32) -> i16 {
+pub(super) fn near(offset: u32) -> i16 {
     i16::try_from(offset).expect("the layout has only fields that an instruction can address")
 }

@@ -22,6 +22,11 @@ pub(in crate::capture) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// Hexadecimal digits without a prefix.
+pub(in crate::capture) fn hexadecimal(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
 /// An integer with or without sign.
 pub(in crate::capture) fn signed(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {

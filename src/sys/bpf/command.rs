@@ -3,12 +3,13 @@
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, c_long};
 
 use super::super::{call, length};
 
 pub(super) const MAP_CREATE: u32 = 0;
 pub(super) const PROG_LOAD: u32 = 5;
+pub(super) const PROG_TEST_RUN: u32 = 10;
 pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
 pub(super) const LINK_CREATE: u32 = 28;
 pub(super) const ITER_CREATE: u32 = 33;
@@ -22,17 +23,24 @@ const TRIES: u32 = 5;
 /// # Safety
 /// The addresses in `attributes` are valid for what the command reads and writes there.
 pub(super) unsafe fn open<T>(command: u32, attributes: &mut T) -> Result<OwnedFd, Errno> {
-    let mut once = || {
-        let arguments = [command.into(), super::super::address(std::ptr::from_mut(attributes)), length(size_of::<T>())];
-        // SAFETY: the kernel reads and writes at most the given number of bytes at the address, which is a
-        // structure of integers of that size; its addresses are the caller's promise.
-        unsafe { call(libc::SYS_bpf, arguments) }
-    };
+    // SAFETY: the caller's promise.
+    let mut once = || unsafe { run(command, attributes) };
     let is_final = |result: &Result<_, _>| !matches!(result, Err(Errno::EAGAIN | Errno::EINTR));
     let result = (1..TRIES).map(|_| once()).find(is_final).unwrap_or_else(once);
     let descriptor = i32::try_from(result?).map_err(|_| Errno::EBADF)?;
     // SAFETY: the kernel has just opened it, and nothing else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Runs a command once, and returns what the kernel does.
+///
+/// # Safety
+/// As [`open`].
+pub(super) unsafe fn run<T>(command: u32, attributes: &mut T) -> Result<c_long, Errno> {
+    let arguments = [command.into(), super::super::address(std::ptr::from_mut(attributes)), length(size_of::<T>())];
+    // SAFETY: the kernel reads and writes at most the given number of bytes at the address, which is a
+    // structure of integers of that size; its addresses are the caller's promise.
+    unsafe { call(libc::SYS_bpf, arguments) }
 }
 
 /// A descriptor as a field of the attributes.

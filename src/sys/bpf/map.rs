@@ -55,6 +55,33 @@ impl Counter {
     }
 }
 
+/// An array of `u64`, which programs look up by number. This process clears it through memory.
+#[derive(Debug)]
+pub(crate) struct SharedWords {
+    pub(crate) map: OwnedFd,
+    words: SharedMemory,
+    length: usize,
+}
+
+impl SharedWords {
+    /// So many zeros.
+    pub(crate) fn new(length: u32) -> Result<Self, Errno> {
+        let map = create(ARRAY, [4, 8], length, MAPPABLE)?;
+        let length = usize::try_from(length).map_err(|_| Errno::E2BIG)?;
+        let bytes = (8 * length).next_multiple_of(page_size()?);
+        let words = SharedMemory::new(map.as_fd(), 0, bytes, Access::ReadWrite)?;
+        Ok(Self { map, words, length })
+    }
+
+    /// Makes every word 0.
+    pub(crate) fn clear(&self) {
+        for number in 0..self.length {
+            // SAFETY: the mapping has this many words, and starts at a page; programs change them word by word.
+            unsafe { &*self.words.start().cast::<AtomicU64>().add(number) }.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::skip::{Missing, skipped};

@@ -5,8 +5,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::command::{self, PROG_LOAD, RAW_TRACEPOINT_OPEN, address, number};
+use super::command::{self, PROG_LOAD, PROG_TEST_RUN, RAW_TRACEPOINT_OPEN, address, number};
 
+/// `BPF_PROG_TYPE_RAW_TRACEPOINT`.
+const RAW_TRACEPOINT: u32 = 17;
 /// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
 /// The kernel lets programs with this licence call functions that need a licence compatible with the GPL.
@@ -15,9 +17,11 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 const LOG_LEVEL: u32 = 1;
 
 /// When the kernel runs a program: `enum bpf_attach_type`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Attach {
+    /// Whenever [`run`] is called (Linux 5.10). It is attached to nothing.
+    Nowhere = 0,
     /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
     Tracepoint = 23,
     /// For each thread that an iterator visits.
@@ -30,8 +34,8 @@ pub(crate) struct ProgramSpec<'a> {
     /// Shown by bpftool: at most 15 letters, digits, `_` and `.`.
     pub(crate) name: &'a str,
     pub(crate) attach: Attach,
-    /// What it attaches to in the kernel's BTF: the function `bpf_iter_task`, or the typedef
-    /// `btf_trace_NAME` of a tracepoint.
+    /// What it attaches to in the kernel's BTF: the function `bpf_iter_task`, the typedef
+    /// `btf_trace_NAME` of a tracepoint, or 0 for nothing.
     pub(crate) btf_id: u32,
 }
 
@@ -62,7 +66,7 @@ pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>)
     let length = spec.name.len().min(name.len() - 1);
     name[..length].copy_from_slice(&spec.name.as_bytes()[..length]);
     let mut attributes = LoadAttributes {
-        kind: TRACING,
+        kind: if spec.attach == Attach::Nowhere { RAW_TRACEPOINT } else { TRACING },
         instructions: u32::try_from(code.len()).map_err(|_| Errno::E2BIG)?,
         code: address(code.as_ptr()),
         license: address(LICENSE.as_ptr()),
@@ -87,4 +91,10 @@ pub(crate) fn attach_tracepoint(program: BorrowedFd<'_>) -> Result<OwnedFd, Errn
     let (name, reserved) = ([0; 2], 0);
     // SAFETY: the attributes have no address but NULL.
     unsafe { command::open(RAW_TRACEPOINT_OPEN, &mut [name[0], name[1], number(program), reserved]) }
+}
+
+/// Runs a program of [`Attach::Nowhere`] once, on this CPU.
+pub(crate) fn run(program: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the attributes have no addresses.
+    unsafe { command::run(PROG_TEST_RUN, &mut [number(program), 0]) }.map(drop)
 }

@@ -4,17 +4,20 @@ use std::fmt;
 
 use super::super::assemble::Assembled;
 use super::super::instruction::{
-    ADD, ATOMIC, CALL, EXIT, Helper, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD,
-    MOVE, MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, WIDE, Width,
+    ADD, ADD_REGISTER, AND, ATOMIC, CALL, EXIT, Helper, Instruction, JUMP, JUMP_IF_DIFFERENT, JUMP_IF_EQUAL,
+    JUMP_IF_REGISTERS_DIFFER, JUMP_IF_SET, KERNEL_FUNCTION, LOAD, MOVE, MOVE_REGISTER, OR_REGISTER, SHIFT_LEFT,
+    SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, WIDE, Width,
 };
 
-const HELPERS: [(Helper, &str); 6] = [
+const HELPERS: [(Helper, &str); 8] = [
     (Helper::MapLookupElem, "map_lookup_elem"),
     (Helper::KtimeGetNs, "ktime_get_ns"),
     (Helper::ProbeReadKernel, "probe_read_kernel"),
     (Helper::SeqWrite, "seq_write"),
     (Helper::RingbufReserve, "ringbuf_reserve"),
     (Helper::RingbufSubmit, "ringbuf_submit"),
+    (Helper::GetTaskStack, "get_task_stack"),
+    (Helper::TaskPtRegs, "task_pt_regs"),
 ];
 
 impl Instruction {
@@ -45,9 +48,15 @@ impl fmt::Display for Instruction {
             (MOVE, _) => write!(f, "r{destination} = {immediate}"),
             (ADD, _) => write!(f, "r{destination} += {immediate}"),
             (SHIFT_LEFT, _) => write!(f, "r{destination} <<= {immediate}"),
+            (ADD_REGISTER, _) => write!(f, "r{destination} += r{source}"),
+            (AND, _) => write!(f, "r{destination} &= {immediate}"),
+            (OR_REGISTER, _) => write!(f, "r{destination} |= r{source}"),
+            (SHIFT_RIGHT, _) => write!(f, "r{destination} >>= {immediate}"),
             (SHIFT_RIGHT_SIGNED, _) => write!(f, "r{destination} s>>= {immediate}"),
             (JUMP, _) => write!(f, "goto pc{offset:+}"),
             (JUMP_IF_EQUAL, _) => write!(f, "if r{destination} == {immediate:#x} goto pc{offset:+}"),
+            (JUMP_IF_DIFFERENT, _) => write!(f, "if r{destination} != {immediate:#x} goto pc{offset:+}"),
+            (JUMP_IF_SET, _) => write!(f, "if r{destination} & {immediate:#x} goto pc{offset:+}"),
             (JUMP_IF_REGISTERS_DIFFER, _) => write!(f, "if r{destination} != r{source} goto pc{offset:+}"),
             (CALL, _) if source == KERNEL_FUNCTION as u8 => write!(f, "call kernel-function#{immediate}"),
             (CALL, _) => write!(f, "call bpf_{}#{immediate}", name()),

@@ -1,0 +1,315 @@
+//! Emits the program that samples threads: all that run, are ready to run or have slept since the sample before.
+//!
+//! A thread that is asleep with the number of switches that it had is in the same sleep, and nothing is written about
+//! it: of thousands of threads, a pass writes those that did something. The order of instructions matters. Everything
+//! but the filter is behind it, and `R7` to `R9` have equal types whenever a loop begins a round, so that the verifier ends it.
+
+use super::super::thread_flags::PF_KTHREAD;
+use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
+use super::btf::{Btf, TypeId, kind};
+use super::columns;
+use super::layout::RecordScope;
+use super::path::{self, FieldLocation};
+use super::program::{CONTEXT_TASK, Emitter, byte, first_element, near};
+
+use Register::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
+
+/// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
+pub(super) const SLOTS: u32 = 1 << 16;
+/// Functions of the kernel that a sample has, at most.
+pub(super) const FRAMES: usize = 8;
+/// Registers of a thread in user mode: the number of its system call, two arguments, and whether it runs in 64-bit mode.
+pub(super) const USER_REGISTERS: usize = 4;
+/// Words behind the fields of a sample: the registers, the thread that owns the lock, the bytes of the stack, the stack.
+pub(super) const OWNER: usize = USER_REGISTERS;
+pub(super) const STACK_BYTES: usize = OWNER + 1;
+pub(super) const STACK: usize = STACK_BYTES + 1;
+pub(super) const EXTRA_WORDS: usize = STACK + FRAMES;
+
+/// Where the registers are in `struct pt_regs`: of x86-64, else of arm64.
+const REGISTERS: [&str; USER_REGISTERS] =
+    ["orig_ax | orig_rax | syscallno", "di | rdi | orig_x0", "si | rsi | regs[1]", "cs | pstate"];
+/// What an instruction needs before a record exists.
+const FILTER: [&str; 7] = [
+    columns::EXIT_STATE,
+    columns::STATE,
+    columns::VOLUNTARY_SWITCHES,
+    columns::INVOLUNTARY_SWITCHES,
+    columns::START_TIME,
+    columns::TID,
+    columns::ON_CPU,
+];
+
+/// Places on the stack of the program.
+const SLOT_NUMBER: i16 = -4;
+const SLOT: i16 = -16;
+const KEY: i16 = -24;
+/// `struct bpf_iter_task`.
+const ITERATOR: i16 = -64;
+/// `BPF_TASK_ITER_ALL_THREADS`.
+const ALL_THREADS: i32 = 1;
+/// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
+const NO_WAKEUP: i32 = 1;
+/// Kinds of locks in the low bits of `blocker` (`include/linux/hung_task.h`).
+const SEMAPHORE: i32 = 1;
+const READ_WRITE: i32 = 2;
+/// Flags in the low bits of a lock's owner, of a mutex and of a read-write semaphore.
+const OWNER_FLAGS: i32 = 7;
+
+/// What goes over the threads.
+#[derive(Clone, Copy)]
+pub(super) enum TaskWalk {
+    /// The program itself, by the functions that make, advance and end an iterator (Linux 6.7).
+    OpenCoded([TypeId; 3]),
+    /// The kernel, which runs the program for each thread.
+    Iterator,
+}
+
+/// What the program needs of the kernel, beside the fields.
+#[derive(Debug)]
+pub(super) struct SampledKernel {
+    filter: [Option<FieldLocation>; FILTER.len()],
+    /// `None` for a kernel without `bpf_task_pt_regs` (Linux 5.15).
+    registers: Option<[Option<FieldLocation>; USER_REGISTERS]>,
+    blocker: Option<FieldLocation>,
+    /// Offsets of the owners of a mutex and of a read-write semaphore.
+    owners: Option<[i32; 2]>,
+}
+
+/// Descriptors of the maps that the program uses.
+#[derive(Clone, Copy)]
+pub(super) struct SampleMaps {
+    pub(super) ring: i32,
+    pub(super) lost: i32,
+    pub(super) filter: i32,
+}
+
+impl TaskWalk {
+    /// Open-coded, if the kernel has the functions for it.
+    pub(super) fn open_coded(btf: &Btf<'_>) -> Option<Self> {
+        let [new, next, end] =
+            ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"].map(|name| btf.find(kind::FUNC, name));
+        Some(Self::OpenCoded([new?, next?, end?]))
+    }
+}
+
+impl SampledKernel {
+    pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Self {
+        let of_structure = |name, path| path::resolve(btf, btf.find(kind::STRUCT, name)?, path);
+        let owner = |lock| i32::try_from(of_structure(lock, "owner")?.offset).ok();
+        Self {
+            filter: FILTER.map(|path| path::resolve(btf, task, path)),
+            registers: btf
+                .find(kind::FUNC, "bpf_task_pt_regs")
+                .map(|_| REGISTERS.map(|path| of_structure("pt_regs", path))),
+            blocker: path::resolve(btf, task, columns::BLOCKER),
+            owners: owner("mutex").and_then(|mutex| Some([mutex, owner("rw_semaphore")?])),
+        }
+    }
+}
+
+/// Bytes of a record.
+pub(super) fn record_bytes(emitter: &Emitter<'_>) -> i32 {
+    i32::from(byte(emitter.layout.words(RecordScope::Thread) + EXTRA_WORDS))
+}
+
+impl Emitter<'_> {
+    /// The program. It writes a record with the fields of a thread and [`EXTRA_WORDS`] for each thread to the ring, and
+    /// adds 1 to the counter `lost` for each without room, which the next pass tries again.
+    pub(super) fn sampler(&self, walk: TaskWalk, kernel: &SampledKernel, maps: SampleMaps) -> Assembled {
+        let mut assembler = Assembler::default();
+        let [next, end] = [assembler.label(), assembler.label()];
+        let iterate = |assembler: &mut Assembler, function: TypeId| {
+            assembler.mov(R1, Frame);
+            assembler.add_immediate(R1, ITERATOR.into());
+            assembler.call_kernel_function(function.0);
+        };
+        match walk {
+            TaskWalk::OpenCoded([new, advance, _]) => {
+                assembler.mov_immediate(R2, 0);
+                assembler.mov_immediate(R3, ALL_THREADS);
+                iterate(&mut assembler, new);
+                assembler.place(next);
+                [R7, R8, R9].into_iter().for_each(|register| assembler.mov_immediate(register, 0));
+                iterate(&mut assembler, advance);
+                assembler.jump_if_equal(R0, 0, end);
+                assembler.mov(R7, R0);
+            }
+            TaskWalk::Iterator => {
+                assembler.mov(R6, R1);
+                assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
+                assembler.jump_if_equal(R7, 0, next);
+            }
+        }
+        self.sample(&mut assembler, kernel, maps, next);
+        match walk {
+            TaskWalk::OpenCoded([.., destroy]) => {
+                assembler.jump(next);
+                assembler.place(end);
+                iterate(&mut assembler, destroy);
+            }
+            TaskWalk::Iterator => assembler.place(next),
+        }
+        assembler.mov_immediate(R0, 0);
+        assembler.exit();
+        assembler.finish()
+    }
+
+    /// Writes the thread in `R7`, or jumps to `next`.
+    fn sample(&self, assembler: &mut Assembler, kernel: &SampledKernel, maps: SampleMaps, next: Label) {
+        let [full, active, written] = [assembler.label(), assembler.label(), assembler.label()];
+        filter(assembler, kernel, maps.filter, next);
+        assembler.store(Width::U64, Frame, KEY, R9);
+        assembler.load_map(R1, maps.ring);
+        assembler.mov_immediate(R2, record_bytes(self));
+        assembler.mov_immediate(R3, 0);
+        assembler.call(Helper::RingbufReserve);
+        assembler.jump_if_equal(R0, 0, full);
+        assembler.mov(R8, R0);
+        self.cast_to_untrusted(assembler);
+        self.fill(assembler, RecordScope::Thread);
+        let extra = self.layout.words(RecordScope::Thread);
+        (extra..extra + EXTRA_WORDS)
+            .for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), if word == extra { -1 } else { 0 }));
+        // What the record says counts: the thread may have woken up since it passed the filter.
+        assembler.load(Width::U64, R3, Frame, SLOT);
+        for (path, is_active) in [(columns::ON_CPU, 1), (columns::STATE, 0)] {
+            let Some(field) = self.layout.find(path) else { continue };
+            assembler.load(Width::U64, R1, R8, byte(field.slot()));
+            if is_active == 1 {
+                assembler.jump_if_different(R1, 0, active);
+            } else {
+                assembler.jump_if_equal(R1, 0, active);
+            }
+        }
+        assembler.load(Width::U64, R1, Frame, KEY);
+        assembler.store(Width::U64, R3, 0, R1);
+        self.sleeper(assembler, kernel, extra);
+        assembler.jump(written);
+        assembler.place(active);
+        assembler.store_immediate(Width::U64, R3, 0, 0);
+        assembler.place(written);
+        assembler.mov(R1, R8);
+        assembler.mov_immediate(R2, NO_WAKEUP);
+        assembler.call(Helper::RingbufSubmit);
+        assembler.jump(next);
+        assembler.place(full);
+        first_element(assembler, maps.lost);
+        assembler.jump_if_equal(R0, 0, next);
+        assembler.mov_immediate(R1, 1);
+        assembler.atomic_add(R0, 0, R1);
+    }
+
+    /// Adds to the record in `R8` what only a thread has that is asleep: how it got into the kernel, where it is, and who
+    /// owns the lock.
+    fn sleeper(&self, assembler: &mut Assembler, kernel: &SampledKernel, extra: usize) {
+        let kernel_thread = assembler.label();
+        if let (Some(registers), Some(flags)) = (&kernel.registers, self.layout.find(columns::FLAGS)) {
+            assembler.load(Width::U64, R1, R8, byte(flags.slot()));
+            assembler.jump_if_set(R1, i32::try_from(PF_KTHREAD).expect("a flag of 32 bits"), kernel_thread);
+            assembler.mov(R1, R7);
+            assembler.call(Helper::TaskPtRegs);
+            for (word, place) in registers.iter().enumerate() {
+                let Some((place, width)) = place.as_ref().and_then(|at| Some((at, Width::from_bytes(at.size)?))) else {
+                    continue;
+                };
+                assembler.load(width, R1, R0, near(place.offset));
+                if place.signed {
+                    assembler.sign_extend(R1, width);
+                }
+                assembler.store(Width::U64, R8, byte(extra + word), R1);
+            }
+        }
+        assembler.place(kernel_thread);
+        self.owner(assembler, kernel, byte(extra + OWNER));
+        assembler.mov(R1, R7);
+        assembler.mov(R2, R8);
+        assembler.add_immediate(R2, byte(extra + STACK).into());
+        assembler.mov_immediate(R3, i32::from(byte(FRAMES)));
+        assembler.mov_immediate(R4, 0);
+        assembler.call(Helper::GetTaskStack);
+        assembler.store(Width::U64, R8, byte(extra + STACK_BYTES), R0);
+    }
+
+    /// Stores the id of the thread that owns the lock that the thread waits for, where the kernel says which lock that is
+    /// (Linux 6.16, `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
+    fn owner(&self, assembler: &mut Assembler, kernel: &SampledKernel, at: i16) {
+        let column = (0..).zip(&self.layout.columns).find(|(_, column)| column.path == columns::BLOCKER);
+        let (Some((number, _)), Some(blocker), Some([mutex, read_write])) = (column, &kernel.blocker, kernel.owners)
+        else {
+            return;
+        };
+        if self.layout.dropped.contains(&number) {
+            return;
+        }
+        assembler.mark(Some(number));
+        let [none, of_semaphore, read] = [assembler.label(), assembler.label(), assembler.label()];
+        assembler.load(Width::U64, R9, R7, near(blocker.offset));
+        assembler.jump_if_equal(R9, 0, none);
+        assembler.mov(R3, R9);
+        assembler.and_immediate(R3, !(SEMAPHORE | READ_WRITE));
+        assembler.jump_if_set(R9, READ_WRITE, of_semaphore);
+        assembler.jump_if_set(R9, SEMAPHORE, none);
+        assembler.add_immediate(R3, mutex);
+        assembler.jump(read);
+        assembler.place(of_semaphore);
+        assembler.add_immediate(R3, read_write);
+        assembler.place(read);
+        let copy = |assembler: &mut Assembler, bytes| {
+            assembler.mov(R1, R8);
+            assembler.add_immediate(R1, at.into());
+            assembler.mov_immediate(R2, bytes);
+            assembler.call(Helper::ProbeReadKernel);
+        };
+        copy(assembler, 8);
+        assembler.load(Width::U64, R3, R8, at);
+        assembler.store_immediate(Width::U64, R8, at, 0);
+        assembler.and_immediate(R3, !OWNER_FLAGS);
+        assembler.jump_if_equal(R3, 0, none);
+        assembler.add_immediate(R3, self.kernel.pid.into());
+        copy(assembler, 4);
+        assembler.place(none);
+        assembler.mark(None);
+    }
+}
+
+/// Jumps to `next` for a thread that has exited, or that is in the same sleep as before. `R9` becomes its number of switches
+/// with its start, and the place [`SLOT`] the address of its slot.
+fn filter(assembler: &mut Assembler, kernel: &SampledKernel, map: i32, next: Label) {
+    let emit = assembler.label();
+    let [exit_state, state, voluntary, involuntary, start, tid, on_cpu] = &kernel.filter;
+    let load = |assembler: &mut Assembler, to, place: &Option<FieldLocation>| match place {
+        Some(place) => {
+            assembler.load(Width::from_bytes(place.size).unwrap_or(Width::U64), to, R7, near(place.offset));
+        }
+        None => assembler.mov_immediate(to, 0),
+    };
+    load(assembler, R1, exit_state);
+    assembler.jump_if_different(R1, 0, next);
+    load(assembler, R8, state);
+    load(assembler, R9, voluntary);
+    load(assembler, R1, involuntary);
+    assembler.add(R9, R1);
+    assembler.shift_left(R9, 32);
+    load(assembler, R1, start);
+    // The lower bits of nanoseconds differ least.
+    assembler.shift_right(R1, 10);
+    assembler.shift_left(R1, 32);
+    assembler.shift_right(R1, 32);
+    assembler.or(R9, R1);
+    load(assembler, R1, tid);
+    assembler.and_immediate(R1, (SLOTS - 1).cast_signed());
+    assembler.store(Width::U32, Frame, SLOT_NUMBER, R1);
+    assembler.load_map(R1, map);
+    assembler.mov(R2, Frame);
+    assembler.add_immediate(R2, SLOT_NUMBER.into());
+    assembler.call(Helper::MapLookupElem);
+    assembler.jump_if_equal(R0, 0, next);
+    assembler.store(Width::U64, Frame, SLOT, R0);
+    assembler.load(Width::U64, R1, R0, 0);
+    assembler.jump_if_registers_differ(R1, R9, emit);
+    assembler.jump_if_equal(R8, 0, emit);
+    load(assembler, R1, on_cpu);
+    assembler.jump_if_equal(R1, 0, next);
+    assembler.place(emit);
+}

@@ -1,0 +1,239 @@
+//! Samples of all threads, by a BPF program.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::super::thread_flags::PF_KTHREAD;
+use super::columns;
+use super::layout::{Field, Layout, ThreadRecord, words_of};
+use super::load::{Attach, ProgramSpec, load};
+use super::obstacle;
+use super::program::Emitter;
+use super::sample_program::{
+    EXTRA_WORDS, FRAMES, OWNER, SLOTS, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
+};
+use super::setup::with_kernel;
+use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, ThreadSample, printable};
+use crate::sys::bpf::iterator;
+use crate::sys::bpf::map::{Counter, SharedWords};
+use crate::sys::bpf::program::run;
+use crate::sys::bpf::ring::Ring;
+
+/// Room for 25,000 samples of one pass.
+const RING_BYTES: u32 = 8 << 20;
+
+/// A loaded program that samples threads.
+pub(in crate::capture) struct BpfSampler {
+    walk: Walk,
+    ring: Ring,
+    lost: Counter,
+    /// In which sleep each thread was written.
+    filter: SharedWords,
+    fields: SampleFields,
+}
+
+enum Walk {
+    /// The program goes over the threads.
+    Program(OwnedFd),
+    /// The kernel's iterator does, with this link.
+    Iterator(OwnedFd),
+}
+
+impl BpfSampler {
+    pub(in crate::capture) fn load() -> Result<Self, NoBpf> {
+        with_kernel(|btf, kernel| {
+            let ring = Ring::new(RING_BYTES).map_err(obstacle::of_errno)?;
+            let lost = Counter::new().map_err(obstacle::of_errno)?;
+            let filter = SharedWords::new(SLOTS).map_err(obstacle::of_errno)?;
+            let [of_ring, of_lost, of_filter] = [&ring.map, &lost.map, &filter.map].map(AsRawFd::as_raw_fd);
+            let maps = SampleMaps { ring: of_ring, lost: of_lost, filter: of_filter };
+            let sampled = SampledKernel::find(btf, kernel.task);
+            let mut layout = Layout::resolve(btf, kernel.task, columns::samples());
+            let mut load_with = |walk| {
+                let (attach, btf_id) = match walk {
+                    TaskWalk::OpenCoded(_) => (Attach::Nowhere, 0),
+                    TaskWalk::Iterator => (Attach::TaskIterator, kernel.iterator.0),
+                };
+                let spec = ProgramSpec { name: "ctprof_samples", attach, btf_id };
+                load(&spec, &mut layout, |layout| Emitter { kernel, layout }.sampler(walk, &sampled, maps))
+            };
+            let program = TaskWalk::open_coded(btf).and_then(|walk| load_with(walk).ok());
+            let walk = match program {
+                Some(program) => Walk::Program(program),
+                None => {
+                    let program = load_with(TaskWalk::Iterator)?;
+                    Walk::Iterator(iterator::link(program.as_fd()).map_err(obstacle::of_errno)?)
+                }
+            };
+            Ok(Self { walk, ring, lost, filter, fields: SampleFields::new(&layout) })
+        })
+    }
+
+    /// Adds the samples of one pass to `samples`, and returns how many had no room.
+    pub(in crate::capture) fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
+        let before = self.lost.value();
+        match &self.walk {
+            Walk::Program(program) => run(program.as_fd())?,
+            Walk::Iterator(link) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
+        }
+        let fields = &mut self.fields;
+        self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
+        Ok(self.lost.value().wrapping_sub(before))
+    }
+
+    /// Makes the next pass sample all threads.
+    pub(in crate::capture) fn forget(&self) {
+        self.filter.clear();
+    }
+}
+
+/// Where records have what samples need.
+struct SampleFields {
+    /// Words before those that are no fields.
+    words: usize,
+    /// In the order of [`NUMBERS`].
+    numbers: [Option<Field>; NUMBERS.len()],
+    names: [Option<Field>; 2],
+    known: HashMap<[u64; 2], Name>,
+}
+
+const NUMBERS: [&str; 13] = [
+    columns::ON_CPU,
+    columns::STATE,
+    columns::TID,
+    columns::TGID,
+    columns::FLAGS,
+    columns::START_TIME,
+    columns::VOLUNTARY_SWITCHES,
+    columns::INVOLUNTARY_SWITCHES,
+    columns::CPU,
+    columns::THROTTLED,
+    columns::LAST_ARRIVAL,
+    columns::LAST_QUEUED,
+    columns::CGROUPS,
+];
+
+/// Distinct names that are remembered: programs can make any number of them.
+const MAX_NAMES: usize = 1 << 14;
+
+impl SampleFields {
+    fn new(layout: &Layout) -> Self {
+        Self {
+            words: layout.words(super::layout::RecordScope::Thread),
+            numbers: NUMBERS.map(|path| layout.find(path)),
+            names: [columns::COMM, columns::PROCESS_NAME].map(|path| layout.find(path)),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The sample of a record; `None` if it is none, or of a thread that has exited.
+    fn sample(&mut self, words: &[u64]) -> Option<ThreadSample> {
+        let (record, extra) = ThreadRecord::split(words)?;
+        let extra = extra.first_chunk::<EXTRA_WORDS>().filter(|_| record.len() == self.words)?;
+        let [on_cpu, state, tid, tgid, flags, start, voluntary, involuntary, cpu, throttled, arrival, queued, cgroups] =
+            self.numbers.map(|field| record.number(field));
+        let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
+        let activity = match Activity::of_state(state?)? {
+            _ if on_cpu.unwrap_or(0) != 0 => Activity::Running,
+            Activity::Runnable if throttled.unwrap_or(0) != 0 => Activity::Throttled,
+            activity => activity,
+        };
+        let is_user = flags? & PF_KTHREAD == 0;
+        let asleep = activity.is_sleep();
+        let [comm, pcomm] = self.names.map(|field| self.name(record, field));
+        Some(ThreadSample {
+            tid: id(tid)?,
+            tgid: id(tgid)?,
+            start_time_clock_ticks: start? / NS_PER_TICK,
+            pcomm,
+            comm,
+            kernel_thread: !is_user,
+            cgroups: cgroups.unwrap_or(0),
+            switches: voluntary?.wrapping_add(involuntary?),
+            activity,
+            cpu: cpu.and_then(|cpu| u32::try_from(cpu).ok()),
+            last_arrival: arrival.unwrap_or(0),
+            last_queued: queued.unwrap_or(0),
+            entry: if asleep && is_user { entry(extra) } else { KernelEntry::Unknown },
+            stack: if asleep { stack(extra) } else { Vec::new() },
+            object: None,
+            owner: id(Some(extra[OWNER])).filter(|_| asleep),
+        })
+    }
+
+    fn name(&mut self, record: ThreadRecord<'_>, field: Option<Field>) -> Name {
+        let mut words = [0; 2];
+        let read = field.and_then(|field| record.words(field)).unwrap_or_default();
+        words.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
+        if self.known.len() >= MAX_NAMES {
+            self.known.clear();
+        }
+        let name = || {
+            let bytes = words.map(u64::to_ne_bytes).concat();
+            printable(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into()
+        };
+        self.known.entry(words).or_insert_with(name).clone()
+    }
+}
+
+/// How a thread got into the kernel, by its registers in user mode.
+fn entry(extra: &[u64; EXTRA_WORDS]) -> KernelEntry {
+    let [number, first, second, mode]: [u64; USER_REGISTERS] = std::array::from_fn(|word| extra[word]);
+    // The kernel sets -1 for exceptions.
+    match u32::try_from(number) {
+        Err(_) => KernelEntry::Exception,
+        Ok(number) if is_compatible(mode) => KernelEntry::Compatible(number),
+        Ok(number) => KernelEntry::SystemCall(number, [first, second]),
+    }
+}
+
+/// Whether the registers are those of a 32-bit program: `__USER32_CS` of x86, `PSR_MODE32_BIT` of arm64.
+fn is_compatible(mode: u64) -> bool {
+    if cfg!(target_arch = "x86_64") { mode == 0x23 } else { mode & 0x10 != 0 }
+}
+
+fn stack(extra: &[u64; EXTRA_WORDS]) -> Vec<u64> {
+    let frames = usize::try_from(extra[STACK_BYTES].cast_signed()).unwrap_or(0) / 8;
+    extra[STACK..][..frames.min(FRAMES)].iter().copied().take_while(|&address| address != 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::skip::{Missing, skipped};
+
+    /// `None` prints why the test is skipped.
+    fn sampler() -> Option<BpfSampler> {
+        BpfSampler::load().map_err(|no_bpf| skipped(Missing::Privilege(format!("BPF: {no_bpf:?}")))).ok()
+    }
+
+    /// The samples of a pass by thread.
+    fn pass(sampler: &mut BpfSampler) -> HashMap<u32, ThreadSample> {
+        let mut samples = Vec::new();
+        assert_eq!(sampler.pass(&mut samples), Ok(0));
+        samples.into_iter().map(|sample| (sample.tid, sample)).collect()
+    }
+
+    #[test]
+    fn a_sleep_is_sampled_once_with_its_system_call_and_where_it_is() {
+        let Some(mut sampler) = sampler() else { return };
+        let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        let (all, changed) = (pass(&mut sampler), pass(&mut sampler));
+        sampler.forget();
+        let again = pass(&mut sampler);
+        let found = all[&sleep.id()].clone();
+        assert_eq!((&*found.comm, &*found.pcomm, found.activity), ("sleep", "sleep", Activity::Asleep));
+        let nanosleep = u32::try_from(nix::libc::SYS_clock_nanosleep).unwrap();
+        assert!(matches!(found.entry, KernelEntry::SystemCall(number, _) if number == nanosleep), "{:?}", found.entry);
+        assert!(found.stack.len() > 2, "{:x?}", found.stack);
+        assert!(!changed.contains_key(&sleep.id()) && again[&sleep.id()] == found);
+        let own = nix::unistd::gettid().as_raw().cast_unsigned();
+        assert!([all, changed].iter().all(|samples| samples[&own].activity == Activity::Running));
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
+    }
+}

@@ -1,0 +1,149 @@
+//! What a thread does at one moment.
+
+use super::name::Name;
+use super::thread::ExitedThread;
+
+/// A thread as a sampler saw it. Samplers leave out threads that are still in the sleep of their sample before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadSample {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id (thread group id).
+    pub tgid: u32,
+    /// Start time in `USER_HZ` ticks since boot: ids are reused.
+    pub start_time_clock_ticks: u64,
+    /// Name of its process.
+    pub pcomm: Name,
+    /// Name of the thread.
+    pub comm: Name,
+    /// Whether it is a kernel thread.
+    pub kernel_thread: bool,
+    /// Address of its `struct css_set`, which is equal for threads in the same cgroups; 0 if it is unknown.
+    pub cgroups: u64,
+    /// Voluntary and involuntary context switches so far.
+    pub switches: u64,
+    /// Whether it runs, waits or sleeps.
+    pub activity: Activity,
+    /// The CPU that it runs on, or in whose queue it is; `None` if it is unknown.
+    pub cpu: Option<u32>,
+    /// When it got a CPU, and since when it waits for one, by the clock of the queue; 0 if it is unknown.
+    pub last_arrival: u64,
+    /// Since when it waits for a CPU, by the same clock; 0 if it does not, or it is unknown.
+    pub last_queued: u64,
+    /// How it got into the kernel, if it sleeps there.
+    pub entry: KernelEntry,
+    /// Addresses of the functions of the kernel that it sleeps in, the innermost first.
+    pub stack: Vec<u64>,
+    /// The file that its system call works on.
+    pub object: Option<Name>,
+    /// Id of the thread that owns the lock that it waits for.
+    pub owner: Option<u32>,
+}
+
+/// The end of a thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadEnd {
+    /// Thread id.
+    pub tid: u32,
+    /// Start time in `USER_HZ` ticks since boot.
+    pub start_time_clock_ticks: u64,
+    /// When it exited, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub monotonic_ns: u64,
+    /// Name of its process when it exited.
+    pub pcomm: Name,
+    /// Its name when it exited.
+    pub comm: Name,
+}
+
+impl ThreadEnd {
+    /// The end of a thread whose exit was recorded.
+    pub fn of(exit: &ExitedThread) -> Option<Self> {
+        let ExitedThread { state, started_monotonic_ns, elapsed_ns, .. } = exit;
+        Some(Self {
+            tid: state.tid,
+            start_time_clock_ticks: state.start_time_clock_ticks?,
+            monotonic_ns: started_monotonic_ns.saturating_add(*elapsed_ns),
+            pcomm: Name::clone(&state.pcomm),
+            comm: Name::clone(&state.comm),
+        })
+    }
+}
+
+/// What a thread does at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// It is on a CPU.
+    #[default]
+    Running,
+    /// It is ready to run.
+    Runnable,
+    /// It is ready to run, and a cgroup that it is in has used its CPU quota.
+    Throttled,
+    /// It is in an uninterruptible sleep (state D).
+    Blocked,
+    /// It is in another sleep (states S and I).
+    Asleep,
+    /// It is stopped, traced or frozen.
+    Stopped,
+}
+
+/// How a thread got into the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelEntry {
+    /// It is unknown, or the thread is one of the kernel.
+    #[default]
+    Unknown,
+    /// By this system call, with its first two arguments.
+    SystemCall(u32, [u64; 2]),
+    /// By a system call of a 32-bit program.
+    Compatible(u32),
+    /// By an exception, such as a page fault.
+    Exception,
+}
+
+/// `TASK_UNINTERRUPTIBLE`, `TASK_STOPPED` and `TASK_TRACED`, `TASK_NOLOAD`, `TASK_WAKING`, `TASK_NEW`, `TASK_RTLOCK_WAIT`,
+/// `TASK_FROZEN` of include/linux/sched.h.
+const UNINTERRUPTIBLE: u64 = 0x2;
+const STOPPED: u64 = 0x4 | 0x8 | 0x8000;
+const DEAD: u64 = 0x10 | 0x20 | 0x80;
+const NOLOAD: u64 = 0x400;
+const READY_SOON: u64 = 0x200 | 0x800;
+const LOCK_WAIT: u64 = 0x1000;
+
+impl Activity {
+    /// What a thread does that is not on a CPU, by the kernel's `task->__state`; `None` if it has exited.
+    pub fn of_state(state: u64) -> Option<Self> {
+        Some(match state {
+            0 => Self::Runnable,
+            _ if state & DEAD != 0 => return None,
+            _ if state & STOPPED != 0 => Self::Stopped,
+            _ if state & LOCK_WAIT != 0 || (state & UNINTERRUPTIBLE != 0 && state & NOLOAD == 0) => Self::Blocked,
+            _ if state & READY_SOON != 0 => Self::Runnable,
+            _ => Self::Asleep,
+        })
+    }
+
+    /// Whether a thread that does this is not ready to run.
+    pub fn is_sleep(self) -> bool {
+        matches!(self, Self::Blocked | Self::Asleep | Self::Stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_the_kernel_are_what_threads_do() {
+        use Activity::{Asleep, Blocked, Runnable, Stopped};
+        // TASK_INTERRUPTIBLE, TASK_UNINTERRUPTIBLE, TASK_KILLABLE, TASK_IDLE, TASK_FREEZABLE, TASK_WAKING, TASK_NEW, TASK_STOPPED,
+        // TASK_TRACED, TASK_FROZEN, TASK_PARKED, TASK_RTLOCK_WAIT.
+        let states = [0, 1, 2, 0x102, 0x402, 0x2001, 0x200, 0x800, 0x104, 8, 0x8000, 0x40, 0x1000];
+        let expected = [
+            Runnable, Asleep, Blocked, Blocked, Asleep, Asleep, Runnable, Runnable, Stopped, Stopped, Stopped, Asleep,
+            Blocked,
+        ];
+        assert_eq!(states.map(Activity::of_state), expected.map(Some));
+        assert_eq!([0x10, 0x20, 0x80].map(Activity::of_state), [None; 3]);
+    }
+}

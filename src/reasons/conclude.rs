@@ -1,0 +1,174 @@
+//! The reasons of a window, with the names that its threads have there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::collector::{Amount, ReasonCollector, Times, TrackedThread, index};
+use super::raw_reason::{RawReason, ThreadNames};
+use super::system_call;
+use crate::model::{
+    KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, Sampling,
+    ThreadState,
+};
+
+/// What is known at the end of a window.
+pub struct Conclusion<'a> {
+    /// The threads of the window.
+    pub threads: &'a [ThreadState],
+    /// The functions of the kernel by addresses in them.
+    pub functions: &'a HashMap<u64, Name>,
+    /// The cgroup by the address of its `struct css_set`.
+    pub cgroup: &'a dyn Fn(u64) -> Option<Name>,
+}
+
+/// Files need no more precision.
+const STEP_NS: u64 = 10_000;
+
+/// Functions that wait on behalf of the one that called them, and are not in the section of the scheduler.
+const PLUMBING: [&str; 6] = [
+    "schedule_hrtimeout_range_clock",
+    "schedule_hrtimeout_range",
+    "bit_wait_io",
+    "bit_wait",
+    "io_schedule_prepare",
+    "__cond_resched",
+];
+
+/// Functions of which one is in the stack of every thread that waits in a page fault.
+const OF_PAGE_FAULTS: [&str; 10] = [
+    "asm_exc_page_fault",
+    "exc_page_fault",
+    "do_user_addr_fault",
+    "do_page_fault",
+    "do_mem_abort",
+    "handle_mm_fault",
+    "__handle_mm_fault",
+    "__do_fault",
+    "do_swap_page",
+    "filemap_fault",
+];
+
+impl ReasonCollector {
+    /// The reasons of the window that the last pass ended, which had all threads.
+    pub fn conclude(mut self, known: &Conclusion<'_>) -> Reasons {
+        self.close();
+        let names = WindowNames::new(known);
+        let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, known)).collect();
+        let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, Amount>>::new();
+        let mut add = |threads: SampledThreads, of_threads: &Times, is_idle: bool| {
+            let sums = times.entry(threads).or_default();
+            for (reason, amount) in of_threads {
+                let mut reason = reasons[index(*reason)].clone();
+                if is_idle && reason.class == ReasonClass::Sleep {
+                    reason.class = ReasonClass::Idle;
+                }
+                let sum = sums.entry(reason).or_default();
+                sum.ns += amount.ns;
+                sum.samples += amount.samples;
+            }
+        };
+        for (&tid, thread) in &self.threads {
+            add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
+        }
+        for ((tgid, number), of_threads) in &self.gone {
+            add(names.gone(*tgid, self.names.values.get(index(*number))), of_threads, false);
+        }
+        let sampling = Sampling {
+            passes: self.passes.count,
+            period_ns: self.passes.period_ns(),
+            lost: self.lost,
+            merged: self.merged,
+            ..Sampling::default()
+        };
+        listed(times, sampling)
+    }
+
+    fn named(&self, raw: &RawReason, known: &Conclusion<'_>) -> Reason {
+        let functions = raw.stack.iter().filter_map(|address| known.functions.get(address));
+        let functions: Vec<_> = functions.skip_while(|name| PLUMBING.contains(&&***name)).cloned().collect();
+        let entry = match raw.entry {
+            KernelEntry::Unknown => None,
+            KernelEntry::SystemCall(number, _) => Some(system_call::name(number).into()),
+            KernelEntry::Compatible(number) => Some(format!("32-bit system call {number}").into()),
+            KernelEntry::Exception => {
+                functions.iter().any(|name| OF_PAGE_FAULTS.contains(&&**name)).then(|| "page fault".into())
+            }
+        };
+        let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|names| OtherThread {
+            pcomm: Name::clone(&names.pcomm),
+            comm: Name::clone(&names.comm),
+            cgroup: (known.cgroup)(names.cgroups),
+        });
+        Reason { class: raw.class, entry, functions, object: raw.object.clone(), by }
+    }
+}
+
+/// The lists of the file.
+fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, Amount>>, mut sampling: Sampling) -> Reasons {
+    let all: BTreeMap<&Reason, ()> = times.values().flat_map(BTreeMap::keys).map(|reason| (reason, ())).collect();
+    let places: HashMap<&Reason, u64> = all.keys().zip(0..).map(|(reason, place)| (*reason, place)).collect();
+    let mut rows = Vec::new();
+    for (threads, sums) in (0..).zip(times.values()) {
+        for (reason, amount) in sums {
+            let ns = amount.ns / STEP_NS * STEP_NS;
+            rows.push(ReasonTime { threads, reason: places[reason], ns, samples: amount.samples });
+            if reason.class != ReasonClass::Idle {
+                sampling.samples += amount.samples;
+            }
+        }
+    }
+    let reasons = all.into_keys().cloned().collect();
+    Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows }
+}
+
+/// The names that threads have in the window, so that its reasons are in the groups of its counters.
+struct WindowNames<'a> {
+    known: &'a Conclusion<'a>,
+    by_id: HashMap<(u32, u32), &'a ThreadState>,
+    /// Whose the threads of a name are, if all are somebody's.
+    owners: HashMap<(&'a str, &'a str, Option<&'a str>), Option<Owner>>,
+    processes: HashSet<u32>,
+}
+
+impl<'a> WindowNames<'a> {
+    fn new(known: &'a Conclusion<'a>) -> Self {
+        let mut owners = HashMap::new();
+        for thread in known.threads {
+            let key = (&*thread.pcomm, &*thread.comm, thread.cgroup.as_deref());
+            let owner = owners.entry(key).or_insert(thread.owner);
+            if *owner != thread.owner {
+                *owner = None;
+            }
+        }
+        let by_id = known.threads.iter().filter(|thread| thread.tid > 0);
+        Self {
+            known,
+            by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
+            owners,
+            processes: known.threads.iter().map(|thread| thread.tgid).collect(),
+        }
+    }
+
+    fn living(&self, tid: u32, thread: &TrackedThread, names: &[ThreadNames]) -> SampledThreads {
+        let in_window = self.by_id.get(&(thread.tgid, tid));
+        let same = in_window.filter(|found| found.start_time_clock_ticks == Some(thread.start_time_clock_ticks));
+        match same {
+            Some(found) => SampledThreads {
+                tgid: Some(found.tgid),
+                pcomm: Name::clone(&found.pcomm),
+                comm: Name::clone(&found.comm),
+                cgroup: found.cgroup.clone(),
+                owner: found.owner,
+            },
+            None => self.gone(Some(thread.tgid), names.get(index(thread.names))),
+        }
+    }
+
+    /// Threads that are not in the window, by the names that they had.
+    fn gone(&self, tgid: Option<u32>, names: Option<&ThreadNames>) -> SampledThreads {
+        let names = names.cloned().unwrap_or_default();
+        let cgroup = (self.known.cgroup)(names.cgroups);
+        let owner = self.owners.get(&(&*names.pcomm, &*names.comm, cgroup.as_deref())).copied().flatten();
+        let tgid = tgid.filter(|tgid| self.processes.contains(tgid));
+        SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner }
+    }
+}

@@ -1,0 +1,203 @@
+//! The thread that samples all threads during a window.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::gettid;
+
+use crate::capture::{NoSamples, Options, ThreadSampler};
+use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
+use crate::process::{Privileges, run_first, with_file_capabilities, without_stops};
+use crate::reasons::{Conclusion, ReasonCollector};
+
+/// Passes may take this part of the time of one CPU: 1 %.
+const LARGEST_SHARE: u32 = 100;
+/// Ends of threads that wait for the next pass.
+const MAX_ENDS: usize = 1 << 16;
+
+/// A thread that samples windows, and exits when this is dropped.
+pub(super) struct Sampler {
+    windows: Sender<Window>,
+}
+
+/// A window that is sampled until this is dropped, or asked for.
+pub(super) struct OpenSamples {
+    end: Sender<()>,
+    sampled: Receiver<SampledWindow>,
+    pub(super) ends: Arc<ThreadEnds>,
+}
+
+/// Threads that have exited, until the next pass.
+#[derive(Default)]
+pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
+
+/// A window to sample.
+struct Window {
+    end: Receiver<()>,
+    ends: Arc<ThreadEnds>,
+    sampled: Sender<SampledWindow>,
+}
+
+/// The samples of a window.
+pub(super) struct SampledWindow {
+    collector: ReasonCollector,
+    source: &'static str,
+    functions: HashMap<u64, Name>,
+    no_functions: Option<String>,
+    cost: Duration,
+}
+
+impl Sampler {
+    /// Starts the thread, with so many passes per second.
+    pub(super) fn start(options: &Options, rate: f64) -> Result<Self, NoSamples> {
+        let loaded = with_file_capabilities(|| without_stops(|| Self::start_with(options, rate)));
+        loaded.map_err(|error| NoSamples::because(&error))?
+    }
+
+    fn start_with(options: &Options, rate: f64) -> Result<Self, NoSamples> {
+        let sampler = ThreadSampler::load(options)?;
+        let (windows, next) = channel();
+        let period = Duration::from_secs_f64(1.0 / rate);
+        let work = move || serve(sampler, period, &next);
+        let thread = thread::Builder::new().name("ctprof-samples".to_owned());
+        thread.spawn(work).map_err(|error| NoSamples::because(&error))?;
+        Ok(Self { windows })
+    }
+
+    /// Starts to sample; `None` if the thread has ended.
+    pub(super) fn begin(&self) -> Option<OpenSamples> {
+        let (end, ended) = channel();
+        let (answer, sampled) = channel();
+        let ends = Arc::<ThreadEnds>::default();
+        self.windows.send(Window { end: ended, ends: Arc::clone(&ends), sampled: answer }).ok()?;
+        Some(OpenSamples { end, sampled, ends })
+    }
+}
+
+impl OpenSamples {
+    /// Samples once more, and ends. The functions get their names until the answer is received.
+    pub(super) fn end(self) -> Receiver<SampledWindow> {
+        drop(self.end);
+        self.sampled
+    }
+}
+
+impl ThreadEnds {
+    /// Adds a thread that has exited.
+    pub(super) fn add(&self, exit: &ExitedThread) {
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.len() < MAX_ENDS {
+            ends.extend(ThreadEnd::of(exit));
+        }
+    }
+
+    fn take(&self) -> Vec<ThreadEnd> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl SampledWindow {
+    /// Adds the ends of threads that have exited, which are known late.
+    pub(super) fn add_ends(&mut self, exits: impl Iterator<Item = ExitedThread>) {
+        exits.filter_map(|exit| ThreadEnd::of(&exit)).for_each(|end| self.collector.end(&end));
+    }
+
+    /// The reasons, with the names of the threads of the window.
+    pub(super) fn reasons(self, threads: &[ThreadState], cgroup: &dyn Fn(u64) -> Option<Name>) -> Reasons {
+        let mut reasons = self.collector.conclude(&Conclusion { threads, functions: &self.functions, cgroup });
+        reasons.sampling.source = self.source.to_owned();
+        reasons.sampling.cost_ns = nanoseconds(self.cost);
+        reasons.sampling.no_functions = self.no_functions;
+        reasons
+    }
+}
+
+/// Samples one window after the other.
+fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window>) {
+    // On a full CPU, a thread that waits for its turn would see others only while they wait too.
+    run_first();
+    Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
+    while let Ok(window) = windows.recv() {
+        let before = cpu_time();
+        let collector = sample(&mut sampler, period, &window);
+        let addresses: BTreeSet<u64> = collector.addresses().collect();
+        let (functions, no_functions) = sampler.functions(&addresses);
+        let cost = cpu_time().saturating_sub(before);
+        let source = sampler.source();
+        // Nobody waits for a window that failed.
+        let _ = window.sampled.send(SampledWindow { collector, source, functions, no_functions, cost });
+    }
+}
+
+/// Samples until the window ends. The first and the last pass have all threads.
+fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> ReasonCollector {
+    let mut collector = ReasonCollector::new(gettid().as_raw().cast_unsigned());
+    let mut samples = Vec::new();
+    let mut jitter = Jitter::new();
+    let mut period = shortest;
+    // Of a pass with its evaluation, smoothed.
+    let mut cost = Duration::ZERO;
+    let mut is_last = false;
+    let mut next = monotonic();
+    sampler.forget();
+    loop {
+        let before = cpu_time();
+        let begin = monotonic();
+        samples.clear();
+        match sampler.pass(&mut samples) {
+            Ok(lost) => {
+                let at = begin + monotonic().saturating_sub(begin) / 2;
+                collector.add(nanoseconds(at), &samples, lost);
+            }
+            Err(errno) => tracing::warn!("cannot sample threads: {errno}"),
+        }
+        if is_last {
+            return collector;
+        }
+        window.ends.take().iter().for_each(|end| collector.end(end));
+        let spent = cpu_time().saturating_sub(before);
+        cost = if cost.is_zero() { spent } else { (cost * 7 + spent) / 8 };
+        period = period.max(shortest).mul_f64(0.9).max(cost * LARGEST_SHARE).max(shortest);
+        next = (next + period).max(monotonic());
+        let pause = (next + jitter.of(period)).saturating_sub(monotonic());
+        if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            is_last = true;
+            sampler.forget();
+        }
+    }
+}
+
+/// Moves passes within their period, so that they do not meet what happens at regular times always, or never.
+struct Jitter(u64);
+
+impl Jitter {
+    fn new() -> Self {
+        Self(nanoseconds(monotonic()) | 1)
+    }
+
+    /// A part of a period, between nothing and one half.
+    fn of(&mut self, period: Duration) -> Duration {
+        // xorshift64 of Marsaglia.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        period * u32::try_from(self.0 >> 48).unwrap_or(0) / (2 << 16)
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn monotonic() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
