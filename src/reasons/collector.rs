@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::pass_times::{PassTime, PassTimes};
-use super::raw_reason::{NumberedValues, RawReason, ThreadNames};
+use super::raw_reason::{NumberedValues, RawReason, SampledNames};
 use crate::model::{Activity, KernelEntry, Name, ReasonClass, ThreadEnd, ThreadSample};
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 1 << 16;
 const MAX_GONE: usize = 1 << 14;
 
 /// Nanoseconds and samples, by the number of a reason.
-pub(super) type Times = Vec<(u32, Amount)>;
+pub(super) type AmountsByReason = Vec<(u32, Amount)>;
 
 /// For how long, and in how many passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct ReasonCollector {
     pub(super) passes: PassTimes,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
-    pub(super) gone: HashMap<(Option<u32>, u32), Times>,
-    pub(super) names: NumberedValues<ThreadNames>,
+    pub(super) gone: HashMap<(Option<u32>, u32), AmountsByReason>,
+    pub(super) names: NumberedValues<SampledNames>,
     pub(super) reasons: NumberedValues<RawReason>,
     /// Threads that ran or were ready to run in the pass before: if they are not in the next one, they have exited.
     active: Vec<u32>,
@@ -57,7 +57,7 @@ pub(super) struct TrackedThread {
     pub(super) is_idle: bool,
     /// Whether it started after the first pass.
     is_new: bool,
-    pub(super) times: Times,
+    pub(super) times: AmountsByReason,
 }
 
 impl TrackedThread {
@@ -70,7 +70,7 @@ impl TrackedThread {
 }
 
 /// Adds an amount to that of its reason.
-pub(super) fn add_time(times: &mut Times, reason: u32, amount: Amount) {
+pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: Amount) {
     match times.iter_mut().find(|(known, _)| *known == reason) {
         Some((_, sum)) => {
             sum.ns = sum.ns.saturating_add(amount.ns);
@@ -125,7 +125,7 @@ impl ReasonCollector {
             return;
         }
         let cgroups = self.names.values.get(index(thread.names)).map_or(0, |names| names.cgroups);
-        let names = ThreadNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroups };
+        let names = SampledNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroups };
         thread.names = self.names.number(&names).unwrap_or(thread.names);
         let last = self.passes.last();
         let pass = self.passes.after(end.monotonic_ns);
@@ -158,8 +158,11 @@ impl ReasonCollector {
             // Its id was reused.
             self.remove(sample.tid, (pass.until, pass.number));
         }
-        let names =
-            ThreadNames { pcomm: Name::clone(&sample.pcomm), comm: Name::clone(&sample.comm), cgroups: sample.cgroups };
+        let names = SampledNames {
+            pcomm: Name::clone(&sample.pcomm),
+            comm: Name::clone(&sample.comm),
+            cgroups: sample.cgroups,
+        };
         let names = self.names.number(&names);
         let is_asleep = raw.class.is_sleep();
         let thread = self.threads.get_mut(&sample.tid);
@@ -223,7 +226,7 @@ impl ReasonCollector {
         let mut by_cpu = HashMap::new();
         let runs = |sample: &&ThreadSample| sample.activity == Activity::Running || is_displaced(sample, sampler);
         for sample in samples.iter().filter(|sample| sample.tid != self.sampler).filter(runs) {
-            let names = ThreadNames {
+            let names = SampledNames {
                 pcomm: Name::clone(&sample.pcomm),
                 comm: Name::clone(&sample.comm),
                 cgroups: sample.cgroups,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::collector::{Amount, ReasonCollector, Times, TrackedThread, index};
-use super::raw_reason::{RawReason, ThreadNames};
+use super::collector::{Amount, AmountsByReason, ReasonCollector, TrackedThread, index};
+use super::raw_reason::{RawReason, SampledNames};
 use super::system_call;
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, Sampling,
@@ -54,7 +54,7 @@ impl ReasonCollector {
         let names = WindowNames::new(known);
         let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, known)).collect();
         let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, Amount>>::new();
-        let mut add = |threads: SampledThreads, of_threads: &Times, is_idle: bool| {
+        let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
             let sums = times.entry(threads).or_default();
             for (reason, amount) in of_threads {
                 let mut reason = reasons[index(*reason)].clone();
@@ -148,7 +148,7 @@ impl<'a> WindowNames<'a> {
         }
     }
 
-    fn living(&self, tid: u32, thread: &TrackedThread, names: &[ThreadNames]) -> SampledThreads {
+    fn living(&self, tid: u32, thread: &TrackedThread, names: &[SampledNames]) -> SampledThreads {
         let in_window = self.by_id.get(&(thread.tgid, tid));
         let same = in_window.filter(|found| found.start_time_clock_ticks == Some(thread.start_time_clock_ticks));
         match same {
@@ -164,7 +164,7 @@ impl<'a> WindowNames<'a> {
     }
 
     /// Threads that are not in the window, by the names that they had.
-    fn gone(&self, tgid: Option<u32>, names: Option<&ThreadNames>) -> SampledThreads {
+    fn gone(&self, tgid: Option<u32>, names: Option<&SampledNames>) -> SampledThreads {
         let names = names.cloned().unwrap_or_default();
         let cgroup = (self.known.cgroup)(names.cgroups);
         let owner = self.owners.get(&(&*names.pcomm, &*names.comm, cgroup.as_deref())).copied().flatten();

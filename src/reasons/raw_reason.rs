@@ -19,7 +19,7 @@ pub(super) struct RawReason {
 
 /// The names of threads, and the address of their `struct css_set`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct ThreadNames {
+pub(super) struct SampledNames {
     pub(super) pcomm: Name,
     pub(super) comm: Name,
     pub(super) cgroups: u64,
