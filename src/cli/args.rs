@@ -317,8 +317,8 @@ pub(super) struct Comparing {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ViewArgs {
-    /// Group threads by process (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
-    #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "pcomm")]
+    /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (pcomm, process), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
+    #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command")]
     group_by: GroupBy,
     /// Columns of the overview, or metrics (listed by `ctprof metrics`), to show, separated by commas
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]

@@ -53,8 +53,8 @@ impl Digest {
             memory_bytes: *memory_bytes,
             ..ThreadTotals::empty(axis, *names, *scope)
         };
-        for (ThreadNames { process, thread, cgroup }, members) in by_names {
-            let names = ThreadNames::seen_by(axis, (process, thread, cgroup.as_ref()));
+        for (names, members) in by_names {
+            let names = names.seen_by(axis);
             threads.by_names.entry(names).or_default().merge(members);
         }
         if axis == GroupBy::Cgroup {
@@ -83,23 +83,35 @@ const THREADS_AT_ONCE: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ThreadNames {
     pub(super) process: Name,
+    pub(super) program: Option<Name>,
     pub(super) thread: Name,
     pub(super) cgroup: Option<Name>,
 }
 
 impl ThreadNames {
-    fn seen_by(axis: GroupBy, (process, thread, cgroup): (&Name, &Name, Option<&Name>)) -> Self {
-        let none = Name::default;
-        let (by_process, by_thread, by_cgroup) = match axis {
-            GroupBy::Pcomm => (true, false, false),
-            GroupBy::Comm | GroupBy::CommExact => (false, true, false),
-            GroupBy::Cgroup => (false, false, true),
-            GroupBy::All => (true, true, true),
-        };
+    fn of(thread: &ThreadState) -> Self {
         Self {
-            process: if by_process { Name::clone(process) } else { none() },
-            thread: if by_thread { Name::clone(thread) } else { none() },
-            cgroup: cgroup.filter(|_| by_cgroup).cloned(),
+            process: Name::clone(&thread.pcomm),
+            program: thread.program.clone(),
+            thread: Name::clone(&thread.comm),
+            cgroup: thread.cgroup.clone(),
+        }
+    }
+
+    fn seen_by(&self, axis: GroupBy) -> Self {
+        let (process, program, thread, cgroup) = match axis {
+            GroupBy::Command => (true, true, false, false),
+            GroupBy::Pcomm => (true, false, false, false),
+            GroupBy::Comm | GroupBy::CommExact => (false, false, true, false),
+            GroupBy::Cgroup => (false, false, false, true),
+            GroupBy::All => return self.clone(),
+        };
+        let kept = |is_kept, name: &Name| if is_kept { Name::clone(name) } else { Name::default() };
+        Self {
+            process: kept(process, &self.process),
+            program: self.program.clone().filter(|_| program),
+            thread: kept(thread, &self.thread),
+            cgroup: self.cgroup.clone().filter(|_| cgroup),
         }
     }
 }
@@ -181,12 +193,12 @@ impl ThreadTotals {
             return;
         }
         self.census.add(thread);
-        let names = (&thread.pcomm, &thread.comm, thread.cgroup.as_ref());
+        let names = ThreadNames::of(thread);
+        let seen = names.seen_by(self.group_by);
         if self.group_by == GroupBy::Cgroup {
-            self.tasks.insert(ThreadNames::seen_by(GroupBy::All, names));
+            self.tasks.insert(names);
         }
-        let names = ThreadNames::seen_by(self.group_by, names);
-        self.by_names.entry(names).or_default().add(thread);
+        self.by_names.entry(seen).or_default().add(thread);
         self.memory_bytes += smaps::add_leader(&mut self.memory, thread, self.names);
     }
 }
@@ -264,7 +276,7 @@ impl GroupTotals {
     /// Whether every name that decides the group is known to be whole.
     pub(super) fn has_whole_names(&self, axis: GroupBy) -> bool {
         let (named, whole) = match axis {
-            GroupBy::Pcomm => (self.leaders, self.leaders_with_whole_names),
+            GroupBy::Command | GroupBy::Pcomm => (self.leaders, self.leaders_with_whole_names),
             _ => (self.threads, self.whole_names),
         };
         named > 0 && named == whole

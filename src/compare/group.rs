@@ -23,6 +23,7 @@ const NO_CGROUP: &str = "(unknown)";
 pub(super) struct Naming<'k> {
     pub(super) by: GroupBy,
     pub(super) process: &'k Keys,
+    pub(super) program: &'k Keys,
     pub(super) thread: &'k Keys,
     pub(super) cgroups: &'k CgroupKeys,
     pub(super) side: Side,
@@ -34,6 +35,7 @@ impl Naming<'_> {
         let known = |path| self.cgroups.key(self.side, path);
         let cgroup = || names.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), known);
         match self.by {
+            GroupBy::Command => vec![self.command(names)],
             GroupBy::Pcomm => vec![self.process.key(&names.process)],
             GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&names.thread)],
             GroupBy::Cgroup => vec![cgroup()],
@@ -41,10 +43,16 @@ impl Naming<'_> {
         }
     }
 
+    /// The process, and what it runs if it is an interpreter.
+    fn command(&self, names: &ThreadNames) -> String {
+        let process = self.process.key(&names.process);
+        names.program.as_ref().map_or(process.clone(), |program| format!("{process} {}", self.program.key(program)))
+    }
+
     /// Whether the kernel may have cut the name that decides the group.
     fn may_be_cut(&self, names: &ThreadNames) -> bool {
         match self.by {
-            GroupBy::Pcomm => may_be_incomplete(&names.process),
+            GroupBy::Command | GroupBy::Pcomm => may_be_incomplete(&names.process),
             GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
             GroupBy::Cgroup => false,
         }

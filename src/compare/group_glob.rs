@@ -34,8 +34,10 @@ impl GroupGlob {
         path.iter().any(|name| self.is_match(name))
     }
 
+    /// The name of an interpreter also means what it runs: `python3` matches `python3 manage.py`.
     pub(super) fn is_match(&self, name: &str) -> bool {
-        self.0.matches(name)
+        let is_front = || name.strip_prefix(self.0.as_str()).is_some_and(|rest| rest.starts_with(' '));
+        self.0.matches(name) || is_front()
     }
 }
 

@@ -16,6 +16,8 @@ use crate::model::{Section, SnapshotHead};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
+    /// By process name, and for interpreters the name of the script, module or main class.
+    Command,
     /// By process name.
     #[default]
     #[value(alias = "process")]
@@ -149,12 +151,18 @@ const SECTIONS_OF_TREE: &[Section] = &[
 
 impl CompareOptions {
     /// The options for a comparison of these captures: if all are windows of commands, and no scope is selected, it is the
-    /// commands'. What else the host did is noise.
+    /// commands'. What else the host did is noise. If one does not know what interpreters run, groups are those of process
+    /// names.
     #[must_use]
-    pub fn for_captures<'h>(self, mut captures: impl Iterator<Item = &'h SnapshotHead>) -> Self {
-        let are_commands = captures.all(|head| head.window.as_ref().is_some_and(|window| window.command.is_some()));
-        let usual = if are_commands { Scope::Command } else { Scope::Host };
-        Self { scope: self.scope.or(Some(usual)), ..self }
+    pub fn for_captures<'h>(self, captures: impl Iterator<Item = &'h SnapshotHead> + Clone) -> Self {
+        let is_of_command = |head: &SnapshotHead| head.window.as_ref().is_some_and(|window| window.command.is_some());
+        let usual = if captures.clone().all(is_of_command) { Scope::Command } else { Scope::Host };
+        let has_programs = |head: &SnapshotHead| head.capture.as_ref().is_some_and(|capture| capture.programs);
+        let group_by = match self.group_by {
+            GroupBy::Command if !captures.clone().all(has_programs) => GroupBy::Pcomm,
+            group_by => group_by,
+        };
+        Self { scope: self.scope.or(Some(usual)), group_by, ..self }
     }
 
     /// The options for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not

@@ -48,6 +48,8 @@ impl Captures {
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
         let process = &group::keys(names().map(|names| &*names.process), options);
+        let programs = names().filter_map(|names| names.program.as_deref());
+        let program = &group::keys(programs, options);
         let thread = &group::keys(names().map(|names| &*names.thread), options);
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
@@ -55,7 +57,7 @@ impl Captures {
         let is_compared = digests.candidate.is_some();
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
-            let naming = Naming { by: options.group_by, process, thread, cgroups: &cgroups, side };
+            let naming = Naming { by: options.group_by, process, program, thread, cgroups: &cgroups, side };
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
             GroupedSide { groups, side, is_compared, digests }

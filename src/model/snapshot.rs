@@ -117,6 +117,9 @@ pub struct CaptureInfo {
     pub bpf: Option<BpfUse>,
     /// Number of workers.
     pub jobs: u64,
+    /// Whether it read the names of what interpreters run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub programs: bool,
     /// Effective user id.
     pub euid: u32,
     /// Names of the effective capabilities, with `cap_`.

@@ -70,6 +70,8 @@ pub struct ThreadState {
     pub pcomm: Name,
     /// Name of the thread.
     pub comm: Name,
+    /// Name of the script, module or main class that the process runs, if it is an interpreter that could be read.
+    pub program: Option<Name>,
     /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
     pub cgroup: Option<Name>,
     /// Start time in `USER_HZ` ticks since boot. With tid and tgid, the identity of a thread within one

@@ -33,6 +33,7 @@ impl CtprofSnapshot {
             if !thread.kernel_thread {
                 tasks.replace(&mut thread.pcomm, |name| hash.task(name));
                 tasks.replace(&mut thread.comm, |name| hash.task(name));
+                thread.program.iter_mut().for_each(|name| tasks.replace(name, |name| hash.task(name)));
             }
             thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
@@ -228,7 +229,12 @@ mod tests {
     #[test]
     fn the_same_key_gives_the_same_names_and_another_key_others() {
         let redacted = |key: &str| {
-            let thread = ThreadState { pcomm: "redis-server".into(), comm: "bio_aof".into(), ..ThreadState::default() };
+            let thread = ThreadState {
+                pcomm: "redis-server".into(),
+                comm: "bio_aof".into(),
+                program: Some("postgres.py".into()),
+                ..ThreadState::default()
+            };
             let kernel = ThreadState { comm: "ksoftirqd/0".into(), kernel_thread: true, ..ThreadState::default() };
             let host = HostContext {
                 hostname: Some("db1.example.org".into()),

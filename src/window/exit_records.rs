@@ -11,7 +11,7 @@ use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
 use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
 use super::work::Work;
-use crate::model::{ExitedThread, Includes, MetricId, Metrics, Owner, ThreadId, ThreadSpan, ThreadState};
+use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
 
 /// Which exited threads of a process were folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,7 @@ impl<'s> PlacedRecords<'s> {
             None => self.unexplained.explain_record((ppid, start_ns), work, &self.parents),
         }
         state.owner = self.owner(processes, process, known);
+        state.program = self.program(processes, process);
         Some((exited, work))
     }
 
@@ -121,6 +122,15 @@ impl<'s> PlacedRecords<'s> {
         let earlier =
             || known.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
         later.or_else(|| earlier()?.owner)
+    }
+
+    /// What the interpreter of an exited thread ran, as a capture of its process says.
+    fn program(&self, processes: &Processes, process: Option<KnownProcess>) -> Option<Name> {
+        let process = process?;
+        match process.is_living {
+            true => processes.program(process.tgid),
+            false => self.earlier_leader(process)?.program.clone(),
+        }
     }
 
     /// The leader of a process in the earlier capture.

@@ -104,6 +104,9 @@ impl<T: Threads> Join<T> {
                     let cgroup = row.cgroups.take().and_then(|cgroups| exits.cgroup?(cgroups));
                     row.state.cgroup = row.state.cgroup.or(cgroup);
                     row.state.owner = owner;
+                    row.state.program = Some(part)
+                        .filter(|part| *part == FoldedPart::Threads)
+                        .and_then(|_| self.processes.program(*tgid));
                     let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
                     records.place_folded((*tgid, part), work);
                     self.explain(work, owner);
@@ -156,6 +159,7 @@ impl<T: Threads> Join<T> {
                 tgid: gone.id.tgid,
                 pcomm: Name::clone(&gone.pcomm),
                 comm: Name::clone(&gone.comm),
+                program: gone.program.clone(),
                 cgroup: gone.cgroup.clone(),
                 kernel_thread: gone.kernel_thread,
                 owner: gone.owner,

@@ -14,6 +14,7 @@ pub(super) struct Fold(BTreeMap<FoldKey, ExitedThread>);
 struct FoldKey {
     pcomm: Name,
     comm: Name,
+    program: Option<Name>,
     cgroup: Option<Name>,
     cgroups: Option<u64>,
     owner: Option<Owner>,
@@ -29,6 +30,7 @@ impl Fold {
         let kind = FoldKey {
             pcomm: Name::clone(&thread.pcomm),
             comm: Name::clone(&thread.comm),
+            program: thread.program.clone(),
             cgroup: thread.cgroup.clone(),
             cgroups: exited.cgroups,
             owner: thread.owner,

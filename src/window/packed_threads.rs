@@ -34,6 +34,7 @@ pub(super) struct PackedThread {
     pub(super) read_at_ns: u64,
     pub(super) pcomm: Name,
     pub(super) comm: Name,
+    pub(super) program: Option<Name>,
     pub(super) cgroup: Option<Name>,
     pub(super) kernel_thread: bool,
     pub(super) owner: Option<Owner>,
@@ -85,13 +86,15 @@ impl Threads for PackedThreads {
         self.pack(&thread.metrics);
         let id = thread.id();
         self.smaps_kinds += thread.smaps_rollup_kib.as_ref().map_or(0, BTreeMap::len);
-        let ThreadState { start_time_clock_ticks, read_at_ns, pcomm, comm, cgroup, kernel_thread, .. } = thread;
+        let ThreadState { start_time_clock_ticks, read_at_ns, pcomm, comm, program, cgroup, kernel_thread, .. } =
+            thread;
         self.threads.push(PackedThread {
             id,
             start_ticks: start_time_clock_ticks,
             read_at_ns: read_at_ns.unwrap_or(0),
             pcomm,
             comm,
+            program,
             cgroup,
             kernel_thread,
             owner: thread.owner,
@@ -234,6 +237,7 @@ impl PackedThreads {
             tgid: packed.id.tgid,
             pcomm: Name::clone(&later.pcomm),
             comm: Name::clone(&later.comm),
+            program: later.program.clone(),
             cgroup: later.cgroup.clone(),
             start_time_clock_ticks: packed.start_ticks,
             kernel_thread: packed.kernel_thread,

@@ -36,6 +36,7 @@ struct LaterProcess {
 #[derive(Clone, Debug)]
 struct Leader {
     name: Name,
+    program: Option<Name>,
     cgroup: Option<Name>,
     owner: Option<Owner>,
     start_ticks: Option<u64>,
@@ -61,6 +62,7 @@ impl Processes {
             process.seen = seen;
             process.leader = Some(Leader {
                 name: Name::clone(&thread.comm),
+                program: thread.program.clone(),
                 cgroup: thread.cgroup.clone(),
                 owner: thread.owner,
                 start_ticks: thread.start_time_clock_ticks,
@@ -91,6 +93,11 @@ impl Processes {
     /// The owner of a process.
     pub(super) fn owner(&self, tgid: u32) -> Option<Owner> {
         self.find(tgid)?.leader.as_ref()?.owner
+    }
+
+    /// What a process runs, if it is an interpreter.
+    pub(super) fn program(&self, tgid: u32) -> Option<Name> {
+        self.find(tgid)?.leader.as_ref()?.program.clone()
     }
 
     /// The processes whose leader is known.
@@ -295,6 +302,7 @@ fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<Thread
         tgid: process.tgid,
         pcomm: Name::clone(&leader.name),
         comm: Name::clone(&leader.name),
+        program: leader.program.clone(),
         cgroup: leader.cgroup.clone(),
         exited_work: Some(kind),
         owner: leader.owner,

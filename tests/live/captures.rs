@@ -307,3 +307,28 @@ fn threads_of_the_capturing_process_are_marked() {
         assert_eq!(thread.owner == Some(Owner::Ctprof), thread.tgid == std::process::id(), "{}", thread.comm);
     }
 }
+
+#[test]
+fn a_script_is_known_by_its_name_and_nothing_else_of_its_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("nightly-job.sh");
+    fs::write(&script, "read line\n").unwrap();
+    let shell = |arguments: &[&str]| {
+        Command::new("sh").args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let named = shell(&["-e", script.to_str().unwrap(), "--password=geheim"]);
+    let unnamed = shell(&["-c", "read line # geheim"]);
+    let program = |child: &std::process::Child| {
+        thread::sleep(Duration::from_millis(50));
+        let snapshot = capture_pid(child.id()).unwrap();
+        assert!(!serde_json::to_string(&snapshot).unwrap().contains("geheim"));
+        let program = thread_of(&snapshot, child.id()).program;
+        program.map(|name| name.to_string())
+    };
+    let found = [&named, &unnamed].map(program);
+    for mut child in [named, unnamed] {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert_eq!(found, [Some("nightly-job.sh".to_owned()), None]);
+}

@@ -583,3 +583,48 @@ fn a_narrow_terminal_keeps_the_columns_that_changed_most() {
     assert_eq!(heads, ["group", "threads", "wait"], "{page}");
     assert!(page.contains("for: run, sleep, csw, faults"), "{page}");
 }
+
+/// A process of an interpreter, and what it runs.
+fn script(pid: u32, program: &str, run: u64) -> Value {
+    process(pid, "python3", 1, &with(ran(run, 0), &json!({"program": program})))
+}
+
+#[test]
+fn interpreters_have_a_row_per_script_and_one_by_process_name() {
+    let files = Files::new();
+    let exited = with(script(7, "job-1.py", 2), &json!({"tid": 8}));
+    let before = [script(5, "manage.py", 1), script(6, "worker-1.py", 1), script(7, "job-1.py", 1), exited];
+    let new = with(script(9, "worker-2.py", 3), &json!({"start_time_clock_ticks": 1300}));
+    let after = [script(5, "manage.py", 21), script(6, "worker-1.py", 2), new];
+    let [before, after] = files.pair(&before, &after);
+    let groups = |args: &[&str]| -> Vec<String> {
+        let lines = table(&[&["show", &before, &after], args].concat()).into_iter();
+        let lines = lines.filter(|line| line.starts_with("python3 "));
+        lines.map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let expected = ["python3 manage.py 1", "python3 worker-{N}.py 2", "python3 job-1.py 0"];
+    assert_eq!(groups(&[]), expected);
+    assert_eq!(groups(&["-g", "command"]), expected);
+    assert_eq!(groups(&["--only", "python3"]), expected);
+    assert_eq!(groups(&["-g", "pcomm"]), ["python3 3 (+1"]);
+}
+
+#[test]
+fn files_that_know_no_scripts_are_compared_by_process_name() {
+    let files = Files::new();
+    let old = files.file("old", &snapshot(10, &[process(5, "python3", 1, &ran(10, 0))], &json!({})));
+    let other_boot = |name: &str, capture: &Value| {
+        let host = json!({"boot_id": name, "uptime_ns": 10 * SECOND, "clock_ticks_per_second": 100});
+        files.file(name, &snapshot(12, &[script(5, "manage.py", 30)], &json!({"host": host, "capture": capture})))
+    };
+    let knows = json!({"programs": true});
+    let (new, newer) = (other_boot("new", &knows), other_boot("newer", &knows));
+    let first = |pair: [&str; 2]| {
+        let page: Value = serde_json::from_str(&printed(&["compare", pair[0], pair[1], "--format", "json"])).unwrap();
+        let rows = page["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["path"] != json!([])).unwrap();
+        (page["group_by"].clone(), row["group"].clone())
+    };
+    assert_eq!(first([&old, &new]), (json!("pcomm"), json!("python3")));
+    assert_eq!(first([&new, &newer]), (json!("command"), json!("python3 manage.py")));
+}

@@ -7,6 +7,7 @@
 mod io;
 pub(super) mod jemalloc;
 pub(super) mod names;
+mod program;
 pub(super) mod rollup;
 pub(super) mod smaps;
 pub(super) mod taskstats;
@@ -41,6 +42,8 @@ struct ProcessRequest {
 struct ProcessValues {
     /// Whether a name of 15 bytes is whole.
     whole_name: bool,
+    /// What its interpreter runs.
+    program: Option<Name>,
     io: IoTexts,
     heap: Vec<HeapCounters>,
     probe: CtprofProbeSummary,
@@ -114,6 +117,7 @@ impl ProcessValues {
         if let Some(name) = &request.leader {
             process.learn_name(name);
             self.whole_name = names::is_whole(&process, name);
+            self.program = program::of(&process, name);
         }
         if !request.io.is_empty() {
             self.io = IoTexts::read(&process, request.io.iter().copied(), &context.tally);
@@ -132,6 +136,7 @@ impl ProcessValues {
         let mut heap = self.heap.into_iter().peekable();
         for thread in threads {
             thread.name_complete |= self.whole_name && thread.is_leader();
+            thread.program.clone_from(&self.program);
             if let Some(counters) = heap.next_if(|counters| counters.tid == thread.tid) {
                 thread.metrics.allocated_bytes = Some(Bytes(counters.allocated));
                 thread.metrics.deallocated_bytes = Some(Bytes(counters.deallocated));

@@ -22,7 +22,7 @@ fn first_argument(arguments: &[u8]) -> &[u8] {
     arguments.split(|&b| b == 0).next().unwrap_or_default()
 }
 
-fn base_name(path: &[u8]) -> &[u8] {
+pub(super) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 

@@ -43,6 +43,7 @@ impl Serialize for ThreadLine<'_> {
         map.serialize_entry("tgid", &thread.tgid)?;
         map.serialize_entry("pcomm", &thread.pcomm)?;
         map.serialize_entry("comm", &thread.comm)?;
+        present(&mut map, "program", thread.program.as_ref())?;
         if thread.cgroup != defaults.cgroup {
             map.serialize_entry("cgroup", &thread.cgroup)?;
         }
@@ -98,7 +99,7 @@ enum ThreadField {
     Tid,
     Tgid,
     Name(fn(&mut ThreadState) -> &mut Name),
-    Cgroup,
+    OptionalName(fn(&mut ThreadState) -> &mut Option<Name>),
     Values,
     Columns,
     Flag(fn(&mut ThreadState) -> &mut bool),
@@ -111,12 +112,13 @@ enum ThreadField {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 17] = [
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 18] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
     ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
     ("comm", ThreadField::Name(|thread| &mut thread.comm)),
-    ("cgroup", ThreadField::Cgroup),
+    ("cgroup", ThreadField::OptionalName(|thread| &mut thread.cgroup)),
+    ("program", ThreadField::OptionalName(|thread| &mut thread.program)),
     ("values", ThreadField::Values),
     ("columns", ThreadField::Columns),
     ("kernel_thread", ThreadField::Flag(|thread| &mut thread.kernel_thread)),
@@ -219,7 +221,9 @@ impl<'de> Visitor<'de> for &mut ThreadReader<'_> {
                 ThreadField::Tid => tid = Some(map.next_value()?),
                 ThreadField::Tgid => tgid = Some(map.next_value()?),
                 ThreadField::Name(of) => *of(&mut thread) = self.name(&mut map)?,
-                ThreadField::Cgroup => thread.cgroup = map.next_value_seed(VisitAny(SharedName(&mut self.names)))?,
+                ThreadField::OptionalName(of) => {
+                    *of(&mut thread) = map.next_value_seed(VisitAny(SharedName(&mut self.names)))?;
+                }
                 // It would replace the values of metrics that have their own.
                 ThreadField::Values if has_metrics => return Err(de::Error::custom("`values` must precede metrics")),
                 ThreadField::Values => map.next_value_seed(VisitAny(RowSeed { columns, thread: &mut thread }))?,
@@ -320,6 +324,7 @@ mod tests {
             tid: 7,
             tgid: 3,
             comm: "worker".into(),
+            program: Some("manage.py".into()),
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
