@@ -341,6 +341,9 @@ pub(super) struct ViewArgs {
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
     only: Vec<GroupGlob>,
+    /// Show all reasons why threads waited, of all groups or of those whose name matches GROUP
+    #[arg(long, value_name = "GROUP", value_parser = group_glob, num_args = 0..=1, require_equals = true)]
+    why: Option<Option<GroupGlob>>,
     /// Also show unchanged rows and rows without data
     #[arg(short, long)]
     pub(super) unchanged: bool,
@@ -380,12 +383,14 @@ impl ViewArgs {
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
-            only: self.only.clone(),
+            only: self.only.iter().chain(self.why.iter().flatten()).cloned().collect(),
             scope: self.scope,
-            per: self.per,
+            per: self.per.or((self.format == Format::Folded).then_some(Per::Run)),
             form: self.form(),
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics(),
+            has_whole_stacks: self.format == Format::Folded,
+            reason_sums: Vec::new(),
             sort_by: self.sort_by.clone(),
             labels,
             threshold: Threshold::default(),
@@ -397,7 +402,11 @@ impl ViewArgs {
     }
 
     fn form(&self) -> Form {
-        let is_long = self.long || !self.metrics.is_empty() || !self.sections.is_empty() || !self.columns.is_empty();
+        let is_long = self.long
+            || self.why.is_some()
+            || !self.metrics.is_empty()
+            || !self.sections.is_empty()
+            || !self.columns.is_empty();
         self.format.form(is_long)
     }
 
@@ -421,11 +430,17 @@ impl ViewArgs {
 
     /// The sections to report: the selected ones, or those of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
+        let reasons: &[Section] = match (self.format, &self.why) {
+            (Format::Folded, _) => return [Section::Reasons].into(),
+            (_, Some(_)) => &[Section::Host, Section::Reasons],
+            _ => &[],
+        };
         let metrics = self.metrics();
-        if self.sections.is_empty() && !metrics.is_empty() && !self.format.is_interactive() {
+        let is_selected = !reasons.is_empty() || !self.sections.is_empty();
+        if !is_selected && !metrics.is_empty() && !self.format.is_interactive() {
             return [Section::Host].into_iter().chain(metrics.into_iter().map(GroupValue::section)).collect();
         }
-        self.sections.iter().copied().collect()
+        self.sections.iter().chain(reasons).copied().collect()
     }
 
     /// Checks that the report has the selected columns.

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 
 use crate::compare::{Form, Report};
-use crate::report::{Selection, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
+use crate::report::{
+    Selection, Terminal, write_csv, write_folded, write_html, write_json, write_markdown, write_table,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -14,6 +16,7 @@ pub(super) enum Format {
     Csv,
     Markdown,
     Html,
+    Folded,
 }
 
 impl Format {
@@ -23,7 +26,7 @@ impl Format {
             Self::Html => Form::Both,
             _ if is_long => Form::Long,
             Self::Table => Form::Overview,
-            Self::Json | Self::Csv | Self::Markdown => Form::Both,
+            Self::Json | Self::Csv | Self::Markdown | Self::Folded => Form::Both,
         }
     }
 
@@ -50,6 +53,7 @@ impl Format {
             Self::Csv => write_csv(out, report, selection),
             Self::Json => write_json(out, report, selection),
             Self::Html => write_html(out, report, selection),
+            Self::Folded => write_folded(out, report),
         }
     }
 }

@@ -78,13 +78,15 @@ const HTML_ROWS: usize = 32_000;
 
 /// Lines of a report around the groups of its overview: facts, headings, what is left out, the prompt.
 const LINES_AROUND: usize = 10;
+/// Most lines on reasons: two for each of five groups.
+const MOST_REASONS: usize = 10;
 /// A small terminal shows this many groups, too.
 const FEWEST_GROUPS: usize = 8;
 
 /// Writes a report in the selected format.
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     report.too_large.map_or(Ok(()), Err)?;
-    let selection = selection(view, stream);
+    let selection = selection(view, stream, report.why.len());
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
     let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
     match stream {
@@ -98,15 +100,17 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
 
 /// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
 /// programs, unless `--limit` has another limit. 0 is none.
-fn selection(view: &ViewArgs, stream: Stream) -> Selection {
+/// Lines on reasons take the place of groups.
+fn selection(view: &ViewArgs, stream: Stream, reasons: usize) -> Selection {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
-    let fitting = usize::from(height).saturating_sub(LINES_AROUND).max(FEWEST_GROUPS);
+    let reasons = if terminal.is_some() { reasons.min(MOST_REASONS) } else { 0 };
+    let fitting = usize::from(height).saturating_sub(LINES_AROUND + reasons).max(FEWEST_GROUPS);
     let (limit, groups, all_rows) = match view.format {
         Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
         Format::Markdown => (Some(MARKDOWN_LIMIT), Some(fitting), None),
         Format::Html => (None, None, Some(HTML_ROWS)),
-        Format::Json | Format::Csv => (None, None, None),
+        Format::Json | Format::Csv | Format::Folded => (None, None, None),
     };
     let given = |usual: Option<usize>| match view.limit {
         None => usual,

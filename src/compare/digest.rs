@@ -44,11 +44,22 @@ impl Digest {
 
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
     pub fn narrowed(&self, axis: GroupBy) -> Self {
-        let ThreadTotals { group_by: _, names, scope, command, census, by_names, tasks: _, memory, memory_bytes } =
-            &self.threads;
+        let ThreadTotals {
+            group_by: _,
+            names,
+            scope,
+            command,
+            census,
+            by_names,
+            tasks: _,
+            programs,
+            memory,
+            memory_bytes,
+        } = &self.threads;
         let mut threads = ThreadTotals {
             command: command.clone(),
             census: census.clone(),
+            programs: programs.clone(),
             memory: memory.clone(),
             memory_bytes: *memory_bytes,
             ..ThreadTotals::empty(axis, *names, *scope)
@@ -128,6 +139,8 @@ pub struct ThreadTotals {
     pub(super) by_names: HashMap<ThreadNames, GroupTotals>,
     /// The names of all threads, where renamed cgroups are matched by them.
     pub(super) tasks: HashSet<ThreadNames>,
+    /// What interpreters run, by process id: reasons do not have it.
+    pub(super) programs: HashMap<u32, Name>,
     /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
     pub(super) memory: BTreeMap<String, Memory>,
     /// Bytes that these take.
@@ -144,10 +157,12 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, memory, memory_bytes } = later;
+        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, programs, memory, memory_bytes } =
+            later;
         self.command.merge(&command);
         self.census.append(census);
         self.tasks.extend(tasks);
+        self.programs.extend(programs);
         for (names, members) in by_names {
             match self.by_names.entry(names) {
                 Entry::Occupied(mut known) => known.get_mut().merge(&members),
@@ -170,7 +185,9 @@ impl Threads for ThreadTotals {
     fn bytes(&self) -> usize {
         const BYTES_PER_NAME: usize = 64;
         let names = size_of::<ThreadNames>() + 3 * BYTES_PER_NAME;
-        self.by_names.len() * (names + GROUP_BYTES) + self.tasks.len() * names + self.memory_bytes
+        self.by_names.len() * (names + GROUP_BYTES)
+            + (self.tasks.len() + self.programs.len()) * names
+            + self.memory_bytes
     }
 }
 
@@ -193,6 +210,7 @@ impl ThreadTotals {
             return;
         }
         self.census.add(thread);
+        self.programs.extend(thread.program.clone().map(|program| (thread.tgid, program)));
         let names = ThreadNames::of(thread);
         let seen = names.seen_by(self.group_by);
         if self.group_by == GroupBy::Cgroup {

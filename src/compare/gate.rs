@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::gate_metric::{GateMetric, Measure, NoMetric};
+use super::gate_metric::{GateMetric, Measure, NoMetric, is_typo};
 use super::group_glob::GroupGlob;
 use super::options::{GroupBy, Per};
 use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn};
@@ -96,9 +96,15 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
             Err(NoMetric::Unknown) => drop(first_unknown.get_or_insert(name)),
         }
     }
+    let name = first_unknown.unwrap_or(text);
+    if let Some(metric) = GateMetric::of_reasons(name) {
+        return Ok((text.rsplit_once(':').map(|(glob, _)| glob.trim_end()), vec![metric]));
+    }
     let names: Vec<String> = record_rows().map(|row| row.name).collect();
     let others = [ELAPSED].into_iter().chain(names.iter().map(String::as_str));
-    Err(GateError(unknown_metric(first_unknown.unwrap_or(text), others)))
+    let is_like_column = OVERVIEW.iter().any(|column| is_typo(name, column.name));
+    let hint = if is_like_column { " For the system call, write block/ or sleep/ before it" } else { "" };
+    Err(GateError(unknown_metric(name, others) + hint))
 }
 
 /// The columns of the overview that get worse as they grow: those that groups have, if there is a glob of groups.
@@ -200,7 +206,7 @@ impl BoundAmount {
 
     /// How much a value may change, without the direction.
     fn of_metric(self, metric: &GateMetric, text: &str) -> Result<(Scale, f64), GateError> {
-        let is_share = metric.section == Section::Overview && metric.name != ELAPSED;
+        let is_share = metric.reason.is_some() || (metric.section == Section::Overview && metric.name != ELAPSED);
         let amount = match (self.unit, metric.measure) {
             (BoundUnit::Percent, Measure::Time(_) | Measure::Bytes | Measure::Count) => {
                 return Ok((Scale::Ratio, self.number / 100.0));

@@ -1,7 +1,8 @@
 //! The values that gates can look at, by name.
 
-use super::overview_columns::OverviewColumn;
+use super::overview_columns::{ELAPSED, GroupValue, OverviewColumn};
 use super::quantity::Quantity;
+use super::reason::ReasonName;
 use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
@@ -15,6 +16,8 @@ pub(super) struct GateMetric {
     pub(super) row: String,
     /// The quantity, if it is one of groups of threads.
     pub(super) quantity: Option<Quantity>,
+    /// The reasons that it is the sum of, if it is one of reasons.
+    pub(super) reason: Option<ReasonName>,
     pub(super) measure: Measure,
 }
 
@@ -62,6 +65,11 @@ pub(super) enum NoMetric {
     NotANumber,
 }
 
+/// Whether a name is so similar to that of another value that it is not taken for a reason, which can have any name.
+pub(super) fn is_typo(name: &str, known: &str) -> bool {
+    strsim::jaro_winkler(name, known) > 0.9
+}
+
 impl GateMetric {
     pub(super) fn named(name: &str) -> Result<Self, NoMetric> {
         if let Some(column) = OverviewColumn::named(name) {
@@ -78,13 +86,31 @@ impl GateMetric {
             (row.section, row_name, row.value_type.unit, is_number(row.value_type.reduction))
         };
         let measure = Measure::new(unit).filter(|_| is_number).ok_or(NoMetric::NotANumber)?;
-        Ok(Self { name: name.to_owned(), section, row, quantity, measure })
+        Ok(Self { name: name.to_owned(), section, row, quantity, reason: None, measure })
     }
 
     pub(super) fn of_column(column: &OverviewColumn) -> Self {
         let measure = Measure::new(column.unit).expect("columns are times, events or bytes");
         let name = column.name.to_owned();
-        Self { row: name.clone(), name, section: Section::Overview, quantity: None, measure }
+        Self { row: name.clone(), name, section: Section::Overview, quantity: None, reason: None, measure }
+    }
+
+    /// The time of the reasons of that name; `None` if it can be no such name, or is nearly that of another value.
+    pub(super) fn of_reasons(name: &str) -> Option<Self> {
+        let reason = ReasonName::parse(name)?;
+        let known = GroupValue::all().map(GroupValue::name).chain([ELAPSED]).map(str::to_owned);
+        let mut known = known.chain(record_rows().map(|row| row.name));
+        let is_typo = !name.contains('/') && known.any(|known| is_typo(name, &known));
+        let row = reason.to_string();
+        let measure = Measure::Time(1);
+        (!is_typo).then(|| Self {
+            name: name.to_owned(),
+            section: Section::Reasons,
+            row,
+            quantity: None,
+            reason: Some(reason),
+            measure,
+        })
     }
 }
 

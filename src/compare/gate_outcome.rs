@@ -165,7 +165,12 @@ fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSe
                 let groups = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
                 NoSuchGroup::new(glob, groups.map(|group| group.label.as_str())).to_string()
             }
-            _ => left_out.to_owned(),
+            _ => match gate.metrics.iter().find_map(|metric| metric.reason.as_ref()) {
+                Some(name) if left_out == NO_DATA => {
+                    format!("no sample has a reason called `{name}`; list them with `ctprof show --why`")
+                }
+                _ => left_out.to_owned(),
+            },
         };
         let metric = if let [metric] = &gate.metrics[..] { &metric.name } else { WORSE };
         let group = gate.group.iter().map(GroupGlob::to_string).collect();

@@ -31,7 +31,7 @@ pub(super) struct Naming<'k> {
 
 impl Naming<'_> {
     /// The path of the group for these names, from the top of the tree.
-    fn path(&self, names: &ThreadNames) -> Vec<String> {
+    pub(super) fn path(&self, names: &ThreadNames) -> Vec<String> {
         let known = |path| self.cgroups.key(self.side, path);
         let cgroup = || names.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), known);
         match self.by {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::delta::number;
 use super::options::{CompareOptions, Per};
-use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn, RUN};
+use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn, RUN, WAIT};
 use super::rank::is_own_name;
 use super::rows::{Group, Headline, ReportSection, Row};
 use super::sides::Sides;
-use super::slowdown::{Explanation, GroupTimes, Slowdown, WAIT, has_more_threads};
+use super::slowdown::{Explanation, GroupTimes, Slowdown, has_more_threads};
 use crate::diagnose::Note;
 use crate::model::{Cell, SnapshotHead, Unit};
 use crate::statistics::Verdict;

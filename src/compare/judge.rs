@@ -98,6 +98,11 @@ impl KnownValues {
         self.by_name.entry(measured.name.clone()).or_insert_with(none)[run] = true;
     }
 
+    /// Notes that these runs have values of these names, whether a group has them or not.
+    pub(super) fn add_all(&mut self, runs: &[bool], names: impl IntoIterator<Item = String>) {
+        self.by_name.extend(names.into_iter().map(|name| (Cow::Owned(name), runs.into())));
+    }
+
     /// Whether half of the runs have the value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|known| are_half(known.iter().filter(|known| **known).count(), self.runs))

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::delta::number;
 use super::quantity::Quantity;
+use super::reason::GroupReason;
 use crate::model::{Cell, ExitedWork, NS_PER_TICK, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
@@ -20,6 +22,8 @@ pub(super) struct Measurement {
     pub(super) covered: u64,
     pub(super) partial: bool,
     pub(super) quantity: Option<Quantity>,
+    /// The reason whose time it is, in the section of reasons.
+    pub(super) reason: Option<Arc<GroupReason>>,
     /// Whether it is a total of the members, so that it is 0 without any.
     pub(super) is_total: bool,
     /// Whether it is a counter, so that in a window it is how much it rose, and depends on the length.
@@ -41,6 +45,7 @@ impl Measurement {
             covered: members,
             partial: false,
             quantity: None,
+            reason: None,
             is_total: false,
             is_increase: false,
             quantum,

@@ -14,7 +14,7 @@ use crate::statistics::median;
 pub(super) struct SectionRuns {
     runs: usize,
     groups: BTreeMap<Vec<String>, GroupRuns>,
-    known: KnownValues,
+    pub(super) known: KnownValues,
 }
 
 #[derive(Default)]

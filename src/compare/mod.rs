@@ -23,6 +23,8 @@ mod overview_columns;
 mod pipeline;
 mod quantity;
 mod rank;
+mod reason;
+mod reasons;
 mod records;
 mod rows;
 mod runs;
@@ -30,6 +32,7 @@ mod select;
 mod sides;
 mod slowdown;
 mod smaps;
+mod why;
 
 use std::collections::BTreeSet;
 
@@ -60,6 +63,8 @@ pub use self::overview_columns::{GroupValue, OverviewColumn};
 use self::pipeline::Captures;
 pub use self::pipeline::TooManyRows;
 pub use self::quantity::Quantity;
+pub(crate) use self::reason::shortened;
+pub use self::reason::{GroupReason, ReasonName};
 pub(crate) use self::rows::ALL_GROUPS;
 pub use self::rows::{Group, Headline, HiddenReason, ReportSection, Row};
 pub(crate) use self::runs::{Elapsed, RunCount};
@@ -68,6 +73,7 @@ pub use self::select::{Order, SelectError, SortKey, parse_metric};
 pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
+pub(crate) use self::why::Why;
 
 /// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]
@@ -91,6 +97,8 @@ pub struct Report {
     pub threshold: Option<Threshold>,
     /// The sections, in order.
     pub sections: Vec<ReportSection>,
+    /// Why the time of groups of the overview passes, in their order.
+    pub(crate) why: Vec<Why>,
     /// Renamed cgroups; empty unless threads are grouped by cgroup.
     pub renamed: Vec<Renamed>,
     /// Selections of groups that match none.
@@ -174,6 +182,18 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     for section in &mut sections {
         finish(section, first, findings.as_ref(), (per, options));
     }
+    let is_of = |section: Section| move |table: &&ReportSection| table.section == section;
+    let only_reasons = || CompareOptions { sections: vec![Section::Reasons], ..sorted.clone() };
+    let why = sections.iter().find(is_of(Section::Overview)).map(|overview| {
+        match sections.iter().find(is_of(Section::Reasons)) {
+            Some(reasons) => why::lines(overview, reasons),
+            None => captures
+                .sections(per, &only_reasons(), judged)
+                .iter()
+                .flat_map(|reasons| why::lines(overview, reasons))
+                .collect(),
+        }
+    });
     Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
     let is_comparison = first.candidate.is_some();
     Report {
@@ -185,6 +205,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         design: captures.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         sections,
+        why: why.unwrap_or_default(),
         renamed: captures.renamed(options),
         unmatched: captures.unmatched(options),
         gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },
@@ -210,6 +231,7 @@ fn finish(
             section.rows.retain(|row| row.name == ELAPSED || options.wants_column(&row.name));
             section.notes.extend(overview::unnamed_children(&section.groups, snapshots));
         }
+        Section::Reasons => section.notes.extend(reasons::notes(snapshots)),
         Section::SchedExt => section.notes.extend(records::reloads(snapshots)),
         Section::Capture => section.notes.extend(captures::missing(findings)),
         _ => {}
@@ -223,7 +245,8 @@ fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Compare
     gate_outcome::judge(gates, &judge, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
         let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).map(GroupValue::Quantity).collect();
-        let selected = CompareOptions { sections, metrics, sort_by: Vec::new(), ..options.clone() };
+        let reason_sums = gate.metrics.iter().filter_map(|metric| metric.reason.clone()).collect();
+        let selected = CompareOptions { sections, metrics, reason_sums, sort_by: Vec::new(), ..options.clone() };
         captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)
     })
 }

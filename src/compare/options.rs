@@ -7,6 +7,7 @@ use super::flatten::Flatten;
 use super::group_glob::GroupGlob;
 use super::overview_columns::GroupValue;
 use super::quantity::Quantity;
+use super::reason::ReasonName;
 use super::select::SortKey;
 use super::sides::Sides;
 use crate::model::{Section, SnapshotHead};
@@ -126,6 +127,10 @@ pub struct CompareOptions {
     /// Columns of the overview, metrics, derived metrics and the number of threads to report; empty for all. A column selects
     /// its inputs in other sections.
     pub metrics: Vec<GroupValue>,
+    /// Whether reasons have whole stacks of functions, however few samples they have.
+    pub has_whole_stacks: bool,
+    /// The names whose reasons are added up, instead of a row for each reason; empty for the rows.
+    pub(crate) reason_sums: Vec<ReasonName>,
     /// Order of the groups; empty for the largest change first, or the most CPU time first in a view.
     pub sort_by: Vec<SortKey>,
     /// The relative change below which several runs count as the same.

@@ -234,7 +234,10 @@ impl Times {
 impl Row {
     /// Whether a larger value is worse.
     pub(crate) fn direction(&self) -> Direction {
-        direction(self.section, &self.name, self.quantity)
+        match self.reason.as_ref().and_then(|reason| OverviewColumn::named(reason.column()?)) {
+            Some(column) => column.direction,
+            None => direction(self.section, &self.name, self.quantity),
+        }
     }
 }
 

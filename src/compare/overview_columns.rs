@@ -166,7 +166,7 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
     column("usr", Neither, Unit::Ns, SHOWN, ColumnInput::PartOfRun(M::utime_clock_ticks), "Part of run in user mode."),
     column("sys", Neither, Unit::Ns, SHOWN, ColumnInput::PartOfRun(M::stime_clock_ticks), "Part of run in the kernel."),
     column(
-        "wait",
+        WAIT,
         MoreIsWorse,
         Unit::Ns,
         (1.0, 0.0),
@@ -174,14 +174,14 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
         "Time runnable but waiting for a CPU.",
     ),
     column(
-        "block",
+        BLOCK,
         MoreIsWorse,
         Unit::Ns,
         (1.0, 0.0),
         ColumnInput::Block,
         "Time blocked on I/O, memory or kernel locks.",
     ),
-    column("sleep", Neither, Unit::Ns, SHOWN, ColumnInput::Sleep, "The rest of the time."),
+    column(SLEEP, Neither, Unit::Ns, SHOWN, ColumnInput::Sleep, "The rest of the time."),
     column("csw", Neither, Unit::Count, (0.1, 2e3), ColumnInput::Sum(SWITCHES), "Context switches."),
     column("faults", MoreIsWorse, Unit::Count, (0.1, 2e4), ColumnInput::Sum(&[M::minflt, M::majflt]), "Page faults."),
     column(
@@ -216,6 +216,9 @@ const SHOWN: (f64, f64) = (0.0, 0.0);
 
 pub(crate) const ELAPSED: &str = "elapsed";
 pub(super) const RUN: &str = "run";
+pub(super) const WAIT: &str = "wait";
+pub(super) const BLOCK: &str = "block";
+pub(super) const SLEEP: &str = "sleep";
 const RESIDENT: &[M] = &[M::rss_anon_bytes, M::rss_file_bytes, M::rss_shmem_bytes];
 /// As the scheduler counts it, or as delays.
 const BLOCKED: &[M] = &[

@@ -14,11 +14,12 @@ use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
 use super::overview_columns::{GroupValue, OVERVIEW};
+use super::reasons::{GroupedReasons, ReasonRows, Wanted};
 use super::rows::{ReportSection, Row};
 use super::sides::Sides;
-use super::{captures, overview, records, smaps};
+use super::{captures, overview, reasons, records, smaps};
 use crate::diagnose::Side;
-use crate::model::{Cell, Psi, SchedExtSysfs, Section};
+use crate::model::{Cell, Psi, Reasons, SchedExtSysfs, Section};
 use crate::statistics::Design;
 
 pub(super) struct Captures {
@@ -26,6 +27,7 @@ pub(super) struct Captures {
     pub(super) too_large: OnceLock<TooManyRows>,
     cgroups: CgroupKeys,
     pub(super) design: Design,
+    reason_rows: ReasonRows,
 }
 
 pub(super) struct GroupedSide {
@@ -34,6 +36,17 @@ pub(super) struct GroupedSide {
     is_compared: bool,
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
+    /// The reasons of each capture; `None` without samples.
+    reasons: Vec<Option<GroupedReasons>>,
+}
+
+/// What values of a section are made from beside the captures of a side.
+#[derive(Clone, Copy)]
+struct SectionContext<'c> {
+    cgroups: &'c CgroupKeys,
+    reasons: &'c Wanted<'c>,
+    per: Per,
+    options: &'c CompareOptions,
 }
 
 /// A report has more rows than fit its memory: the maximum.
@@ -47,10 +60,12 @@ impl Captures {
     /// Groups every capture. The keys of names depend on the names of all captures together.
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
-        let process = &group::keys(names().map(|names| &*names.process), options);
+        let sampled = || digests.iter().flatten().filter_map(|digest| digest.head.reasons.as_deref());
+        let processes = names().map(|names| &*names.process).chain(sampled().flat_map(reasons::processes));
+        let threads = names().map(|names| &*names.thread).chain(sampled().flat_map(reasons::threads));
+        let (process, thread) = (&group::keys(processes, options), &group::keys(threads, options));
         let programs = names().filter_map(|names| names.program.as_deref());
         let program = &group::keys(programs, options);
-        let thread = &group::keys(names().map(|names| &*names.thread), options);
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
         let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), options);
@@ -60,14 +75,19 @@ impl Captures {
             let naming = Naming { by: options.group_by, process, program, thread, cgroups: &cgroups, side };
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
-            GroupedSide { groups, side, is_compared, digests }
+            let reasons = digests.iter().map(|Digest { head, threads, .. }| {
+                Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming, options))
+            });
+            GroupedSide { groups, reasons: reasons.collect(), side, is_compared, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if options.group_by == GroupBy::All {
             group::drop_only_children(&mut all);
         }
         all.into_iter().for_each(|groups| group::add_total(groups, options));
-        Self { sides, too_large: OnceLock::new(), cgroups, design }
+        let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());
+        let reason_rows = reasons::rows(&reasons, options);
+        Self { sides, too_large: OnceLock::new(), cgroups, design, reason_rows }
     }
 
     pub(super) fn are_repeated(&self) -> bool {
@@ -77,6 +97,8 @@ impl Captures {
     /// The sections that the options select, of each side.
     pub(super) fn sections(&self, per: Per, options: &CompareOptions, judged: Judged) -> Vec<ReportSection> {
         let max_rows = options.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
+        let reasons = &self.wanted_reasons(options);
+        let context = SectionContext { cgroups: &self.cgroups, reasons, per, options };
         let mut rows = 0;
         // One after the other: the values of both sides are only needed until a section has its rows.
         let table = |section: Section| {
@@ -84,7 +106,7 @@ impl Captures {
                 self.too_large.get_or_init(|| TooManyRows(max_rows));
                 return None;
             }
-            let sides = self.sides.as_ref().par_map(|side| side.section(section, &self.cgroups, per, options, judged));
+            let sides = self.sides.as_ref().par_map(|side| side.section(section, context, judged));
             sides.iter().flatten().next()?;
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
@@ -101,6 +123,15 @@ impl Captures {
         Section::ALL.iter().copied().filter(|section| options.wants(*section)).filter_map(table).collect()
     }
 
+    /// Names that no reason has are no rows, so that they are not taken for reasons that take no time.
+    fn wanted_reasons<'w>(&'w self, options: &'w CompareOptions) -> Wanted<'w> {
+        if options.reason_sums.is_empty() {
+            return Wanted::Rows(&self.reason_rows);
+        }
+        let reasons = || self.reason_rows.values().flat_map(BTreeMap::keys);
+        Wanted::Sums(options.reason_sums.iter().filter(|name| reasons().any(|reason| name.is_of(reason))).collect())
+    }
+
     /// What a row takes: itself, its values of each run, and its texts in tables.
     fn bytes_per_row(&self) -> usize {
         let runs: usize = self.sides.iter().map(|side| side.digests.len()).sum();
@@ -113,6 +144,7 @@ impl Captures {
         let groups = self.sides.iter().flat_map(|side| &side.groups).map(BTreeMap::len).max().unwrap_or(0);
         match section {
             Section::Overview => groups * OVERVIEW.len(),
+            Section::Reasons => self.reason_rows.values().map(BTreeMap::len).sum(),
             section => groups * group::quantities(section, options).count(),
         }
     }
@@ -156,21 +188,28 @@ impl GroupedSide {
     fn section(
         &self,
         section: Section,
-        cgroups: &CgroupKeys,
-        per: Per,
-        options: &CompareOptions,
+        context: SectionContext<'_>,
         judged: Judged,
     ) -> Option<(SideSection, KnownValues)> {
-        let mut runs = (0..self.digests.len()).map(|run| self.section_of_run(section, run, cgroups, per, options));
+        let options = context.options;
+        let mut runs = (0..self.digests.len()).map(|run| self.section_of_run(section, run, context));
+        let sampled: Vec<bool> = self.reasons.iter().map(Option::is_some).collect();
+        let of_reasons = |known: &mut KnownValues| {
+            if section == Section::Reasons {
+                known.add_all(&sampled, reasons::row_names(context.reasons));
+            }
+        };
         if judged == Judged::No {
             let groups = runs.next()??;
             let mut known = KnownValues::of_runs(1);
             // What any group has, all together have.
             let all = groups.get(&[][..]).into_iter().flat_map(|all| &all.measurements);
             all.filter(|measured| measured.cell.is_some()).for_each(|measured| known.add(0, measured));
+            of_reasons(&mut known);
             return Some((wanted_groups(section, groups, options), known));
         }
         let mut all = SectionRuns::new(self.digests.len());
+        of_reasons(&mut all.known);
         for (run, groups) in runs.enumerate() {
             let groups = groups?;
             all.know(run, &groups);
@@ -183,9 +222,7 @@ impl GroupedSide {
         &self,
         section: Section,
         run: usize,
-        cgroups: &CgroupKeys,
-        per: Per,
-        options: &CompareOptions,
+        SectionContext { cgroups, reasons, per, options }: SectionContext<'_>,
     ) -> Option<SideSection> {
         let Digest { head, threads, .. } = &self.digests[run];
         let mut groups = match section {
@@ -194,6 +231,14 @@ impl GroupedSide {
                 records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
             }
             Section::Overview => overview::section(head, &self.groups[run], per),
+            Section::Reasons => {
+                let sampled = head.reasons.as_deref().zip(self.reasons[run].as_ref());
+                let of_samples = |(sampled, grouped): (&Reasons, _)| {
+                    let overview = overview::section(head, &self.groups[run], Per::Run);
+                    reasons::section(overview, grouped, sampled.sampling.period_ns, reasons)
+                };
+                sampled.map(of_samples).unwrap_or_default()
+            }
             Section::HostPressure => records::host_section("host", head.psi.as_ref().map(Psi::values)),
             Section::SchedExt => {
                 let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
@@ -203,7 +248,8 @@ impl GroupedSide {
             Section::Capture => captures::section(head),
             _ => return None,
         };
-        let seconds = overview::seconds(head, &self.groups[run], per).filter(|_| self.is_compared);
+        let is_divided = self.is_compared || section == Section::Reasons;
+        let seconds = overview::seconds(head, &self.groups[run], per).filter(|_| is_divided);
         if is_sorted(section) {
             self.add_sort_values(&mut groups, section, run, (per, seconds), options);
         }
@@ -252,5 +298,5 @@ fn wanted_groups(section: Section, mut groups: SideSection, options: &CompareOpt
 
 /// Whether groups of a section can be sorted by quantities of threads.
 fn is_sorted(section: Section) -> bool {
-    section == Section::Overview || section.is_of_threads()
+    matches!(section, Section::Overview | Section::Reasons) || section.is_of_threads()
 }

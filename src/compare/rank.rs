@@ -21,6 +21,11 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
     }
 }
 
+/// How much a time changed, or of one side how long it is: times of reasons are parts of wholes, so the largest part leads.
+pub(super) fn amount(baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
+    (signed(candidate) - signed(baseline)).abs()
+}
+
 /// The weight of a group's rows. ctprof itself ranks last: each capture is another process, so that its
 /// differences have no meaning.
 pub(super) fn weight(path: &[String]) -> f64 {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -11,6 +12,7 @@ use super::judge::{Judge, KnownValues, RowRuns};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::quantity::Quantity;
 use super::rank;
+use super::reason::GroupReason;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
 use crate::diagnose::Note;
@@ -90,7 +92,7 @@ impl Group {
 }
 
 /// One value of one group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
     /// The section of the row.
@@ -103,6 +105,8 @@ pub struct Row {
     pub unit: Unit,
     /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
+    /// The reason whose time it is, in the section of reasons.
+    pub reason: Option<Arc<GroupReason>>,
     /// The group's values; of several runs, the medians.
     pub values: Sides<Option<Cell>>,
     /// How many of the group's members have one; `None` on a side where the group does not exist.
@@ -172,7 +176,7 @@ impl Row {
         };
         let covered = measurements.as_ref().zip(exists).map(covered);
         let like = measurements.iter().flatten().next()?;
-        let (name, unit, quantity) = (like.name.clone(), like.unit, like.quantity);
+        let (name, unit, quantity, reason) = (like.name.clone(), like.unit, like.quantity, like.reason.clone());
         let partial = measurements.iter().flatten().any(|measured| measured.partial);
         let zero = like.cell.as_ref().filter(|_| like.is_total).and_then(delta::zero);
         // A side without the group has a total of 0, unless it lacks the value altogether.
@@ -188,12 +192,17 @@ impl Row {
             name,
             unit,
             quantity,
+            reason,
             covered,
             partial,
             change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
             runs,
             headline: None,
-            score: rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
+            score: if section == Section::Reasons {
+                rank::amount(values.baseline.as_ref(), values.of_candidate())
+            } else {
+                rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate())
+            },
             values,
         })
     }
@@ -281,7 +290,8 @@ impl ReportSection {
         let weights: Vec<_> = self.groups.iter().map(|group| rank::weight(&group.key)).collect();
         let is_group: Vec<_> = self.groups.iter().map(|group| !group.is_all()).collect();
         self.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
-        if self.section == Section::Overview || self.rows.iter().all(|row| row.change.is_none()) {
+        let is_one_side = self.rows.iter().all(|row| row.change.is_none());
+        if self.section == Section::Overview || (is_one_side && self.section != Section::Reasons) {
             return self.rows.sort_by_key(|row| (is_group[row.group], places[row.group]));
         }
         // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:

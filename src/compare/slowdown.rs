@@ -2,12 +2,12 @@
 //!
 //! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
+use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
 use super::rows::Row;
 use crate::statistics::Verdict;
 
 /// The times of a group that can explain elapsed time, in the order in which they are preferred.
-const TIMES: [&str; 4] = [super::overview_columns::RUN, "block", "sleep", WAIT];
-pub(super) const WAIT: &str = "wait";
+const TIMES: [&str; 4] = [RUN, BLOCK, SLEEP, WAIT];
 const AT_RUN: usize = 0;
 const AT_SLEEP: usize = 2;
 const AT_WAIT: usize = 3;

@@ -32,6 +32,10 @@ pub(crate) fn why_empty(
             let sources: BTreeSet<DataSource> = metrics.iter().map(|metric| DataSource::of_metric(metric)).collect();
             sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, head))
         }
+        Section::Reasons if head.window.is_none() => {
+            "no data: only windows that `record` wrote have reasons".to_owned()
+        }
+        Section::Reasons => "no data: the threads of this window were not sampled".to_owned(),
         Section::Pressure if missing(&DataSource::Pressure).is_some() => because(DataSource::Pressure),
         Section::HostPressure => because(DataSource::Pressure),
         Section::SchedExt => because(DataSource::SchedExt),

@@ -21,7 +21,7 @@ pub struct Reasons {
 }
 
 /// How the threads of a window were sampled.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Sampling {

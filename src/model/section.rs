@@ -9,6 +9,8 @@ named! {
         Host = "host",
         /// Where the time of each group went, and its switches, faults and I/O.
         Overview = "overview",
+        /// Why the threads of each group waited, and who ran meanwhile.
+        Reasons = "reasons",
         /// Scheduler, memory and I/O counters of threads.
         Primary = "primary",
         /// Delay accounting of threads.
@@ -52,7 +54,9 @@ impl Section {
 
     /// Whether its groups have names of threads, processes or cgroups. The others have one group, of the host.
     pub fn has_named_groups(self) -> bool {
-        self == Self::Overview || self.is_of_threads() || self.is_of_cgroups() || self == Self::SmapsRollup
+        matches!(self, Self::Overview | Self::Reasons | Self::SmapsRollup)
+            || self.is_of_threads()
+            || self.is_of_cgroups()
     }
 
     /// Whether it is about single cgroups.

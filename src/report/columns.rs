@@ -166,7 +166,7 @@ fn delta_digits(delta: &Delta) -> Option<String> {
 
 /// Whether groups of a section can have more than one member.
 fn has_members(section: Section) -> bool {
-    section.is_of_threads() || section.is_of_cgroups() || section == Section::SmapsRollup
+    section.is_of_threads() || section.is_of_cgroups() || matches!(section, Section::SmapsRollup | Section::Reasons)
 }
 
 /// The group's name, indented by its depth in the tree: with `≈` before it if its cgroup was renamed,

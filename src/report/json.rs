@@ -104,6 +104,9 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("renamed", &group.renamed)?;
         map.serialize_entry("metric", &row.name)?;
         map.serialize_entry("unit", row.unit.name())?;
+        if let Some(reason) = &row.reason {
+            map.serialize_entry("reason", &**reason)?;
+        }
         map.serialize_entry("members", &group.members())?;
         map.serialize_entry("uptime", &group.uptime())?;
         if row.section == Section::Overview {

@@ -46,6 +46,13 @@ pub(super) fn write<'h>(
     rows: &[Vec<String>],
     width: Option<u16>,
 ) -> io::Result<Vec<&'h str>> {
+    let (lines, left_out) = lines(heads, rows, width);
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    Ok(left_out)
+}
+
+/// The lines of a heading and of rows, and the columns left out.
+pub(super) fn lines<'h>(heads: &[Head<'h>], rows: &[Vec<String>], width: Option<u16>) -> (Vec<String>, Vec<&'h str>) {
     let mut widths: Vec<usize> = heads.iter().map(|head| head.text.width()).collect();
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -57,11 +64,9 @@ pub(super) fn write<'h>(
         None => widths.into_iter().map(Some).collect(),
     };
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
-    for row in [&headings].into_iter().chain(rows) {
-        writeln!(out, "{}", line(row, heads, &widths))?;
-    }
+    let lines = [&headings].into_iter().chain(rows).map(|row| line(row, heads, &widths)).collect();
     let shown = widths.iter().copied().chain(std::iter::repeat(None));
-    Ok(heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
+    (lines, heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
 }
 
 /// The widths of the columns that fit; `None` for those left out.

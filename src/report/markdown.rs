@@ -9,6 +9,7 @@ use super::gates::write_gate_table;
 use super::overview::{self, VERDICT};
 use super::selection::{Selection, ShownSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
+use super::why;
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
 
@@ -38,7 +39,7 @@ fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> 
     let (overviews, others): (Vec<_>, Vec<_>) =
         report.sections.iter().partition(|section| section.section == Section::Overview);
     for section in &overviews {
-        write_overview(out, &ShownSection::of_groups(section, selection))?;
+        write_overview(out, report, &ShownSection::of_groups(section, selection))?;
     }
     let folds = !overviews.is_empty() && !others.is_empty();
     if folds {
@@ -71,7 +72,7 @@ fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>) -> io::Result<()> {
+fn write_overview(out: &mut dyn Write, report: &Report, section: &ShownSection<'_>) -> io::Result<()> {
     let pivot = overview::pivot(section);
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
     let is_text = |place, head| place == 0 || head == VERDICT;
@@ -80,6 +81,14 @@ fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>) -> io::Result
     writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
     for cells in &pivot.lines {
         writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;
+    }
+    let why = why::lines(report, section);
+    if !why.is_empty() {
+        writeln!(out)?;
+    }
+    for (group, lines) in why {
+        let name = inline(&section.section.groups[group].full_label());
+        lines.iter().try_for_each(|line| writeln!(out, "- **{name}** {}", inline(line)))?;
     }
     let notes = section.section.notes.iter().map(|note| inline(&note.to_string()));
     let mut below = overview::hidden(section, &pivot).into_iter().chain(notes);

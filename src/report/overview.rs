@@ -18,6 +18,8 @@ pub(super) struct Pivot {
     /// The headings: group, threads, then those of the columns with data.
     pub(super) heads: Vec<String>,
     pub(super) lines: Vec<Vec<String>>,
+    /// The index of the group of each line; `None` for lines that only name a group above others.
+    pub(super) groups: Vec<Option<usize>>,
     /// Names of the columns without data.
     pub(super) no_data: Vec<&'static str>,
     /// Headings of columns that are left out because they are 0 for every group.
@@ -74,7 +76,10 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let verdict = has_verdicts.then(|| VERDICT.to_owned());
     let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
-    let lines = section.in_tree(shown.iter().map(|rows| rows[0]).collect()).into_iter().map(|line| match line {
+    let tree = section.in_tree(shown.iter().map(|rows| rows[0]).collect());
+    let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
+    let groups = tree.iter().map(group).collect();
+    let lines = tree.into_iter().map(|line| match line {
         ListLine::Ancestor { name, depth } => {
             let mut cells = vec![String::new(); columns.len() + 2 + verdict.iter().len()];
             cells[0] = format!("{}{name}", indent(depth));
@@ -90,6 +95,7 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     Pivot {
         heads: heads.chain(verdict.clone()).collect(),
         lines: lines.collect(),
+        groups,
         zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count(),

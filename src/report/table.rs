@@ -1,6 +1,6 @@
 //! Reports as tables of text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use super::columns::{Column, indent};
@@ -10,6 +10,7 @@ use super::facts::facts;
 use super::layout::{self, ColumnShape, Head};
 use super::overview::{self, VERDICT};
 use super::selection::{List, ListLine, Selection, ShownSection};
+use super::why;
 use crate::compare::{Change, Renamed, Report};
 use crate::diagnose::{Note, counted, plural};
 use crate::model::Section;
@@ -47,6 +48,8 @@ impl Terminal {
 /// Width of the labels before facts.
 const LABEL: usize = 10;
 const NOTE: &str = "  ";
+/// Before the first line that says why the time of a group passes.
+const WHY: &str = "  why   ";
 
 /// Writes a report as text. Errors are those of `out`.
 pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
@@ -54,8 +57,13 @@ pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, 
     let (overviews, others): (Vec<_>, Vec<_>) =
         report.sections.iter().partition(|section| section.section == Section::Overview);
     let overviews: Vec<_> = overviews.into_iter().map(|section| ShownSection::of_groups(section, selection)).collect();
-    let sections: Vec<_> = others.into_iter().map(|section| ShownSection::new(section, selection)).collect();
-    overviews.iter().try_for_each(|section| write_overview(out, section, terminal))?;
+    let sections = others.into_iter().map(|section| match section.section {
+        // Reasons of all groups together are mostly those of idle threads.
+        Section::Reasons => ShownSection::of_groups(section, selection),
+        _ => ShownSection::new(section, selection),
+    });
+    let sections: Vec<_> = sections.collect();
+    overviews.iter().try_for_each(|section| write_overview(out, report, section, terminal))?;
     let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
     for section in &sections {
         if section.lists().is_empty() && section.section.notes.is_empty() {
@@ -95,7 +103,12 @@ fn write_section(
     Ok(left_out)
 }
 
-fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -> io::Result<()> {
+fn write_overview(
+    out: &mut dyn Write,
+    report: &Report,
+    section: &ShownSection<'_>,
+    terminal: Terminal,
+) -> io::Result<()> {
     let mut pivot = overview::pivot(section);
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
@@ -115,8 +128,21 @@ fn write_overview(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Ter
     let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
     let lines: Vec<Vec<_>> =
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
+    let (lines, left_out) = layout::lines(&heads, &lines, terminal.width);
+    let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
     writeln!(out)?;
-    let left_out = layout::write(out, &heads, &lines, terminal.width)?;
+    for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
+        writeln!(out, "{line}")?;
+        for (place, text) in group.and_then(|group| why.get(&group)).into_iter().flatten().enumerate() {
+            let label = if place == 0 { WHY } else { "" };
+            writeln!(
+                out,
+                "{label:<width$}{}",
+                layout::folded(&escaped(text), WHY.len(), terminal.width),
+                width = WHY.len()
+            )?;
+        }
+    }
     let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
     let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
     below.try_for_each(|text| writeln!(out, "{}", layout::folded(&escaped(&text), 0, terminal.width)))

@@ -18,6 +18,7 @@ mod metric_table;
 mod names;
 mod program;
 mod properties;
+mod reasons;
 mod recorded_trees;
 mod report_formats;
 mod sides_of_runs;

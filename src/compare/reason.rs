@@ -1,0 +1,160 @@
+//! A reason as reports have it, and the names by which gates find reasons.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
+use crate::model::{Name, Reason, ReasonClass};
+
+/// What the threads of a group did or waited for, as reports have it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct GroupReason {
+    /// What kind of reason it is.
+    pub class: ReasonClass,
+    /// How the threads got into the kernel: the name of a system call, or `page fault`.
+    pub entry: Option<Name>,
+    /// Functions of the kernel that they wait in, the innermost first: only that one, unless whole stacks are asked for.
+    pub functions: Vec<Name>,
+    /// What the system call works on: a path, socket or pipe.
+    pub object: Option<Name>,
+    /// The group that ran on the CPU or owns the lock: its name, or [`ITSELF`].
+    pub by: Option<Name>,
+}
+
+/// The culprit is in the same group.
+pub(crate) const ITSELF: &str = "itself";
+
+/// Longest part of a name, in characters. Paths can have thousands, and a report repeats them.
+const LONGEST_PART: usize = 256;
+
+impl GroupReason {
+    pub(super) fn new(reason: &Reason, by: Option<Name>) -> Self {
+        let Reason { class, entry, functions, object, .. } = reason.clone();
+        Self { class, entry, functions, object, by }
+    }
+
+    /// The column of the overview that it is a part of; `None` for classes that this version does not know.
+    pub(crate) fn column(&self) -> Option<&'static str> {
+        Some(match self.class {
+            ReasonClass::Run => RUN,
+            ReasonClass::Wait | ReasonClass::CpuQuota => WAIT,
+            ReasonClass::Block => BLOCK,
+            ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Stopped => SLEEP,
+            _ => return None,
+        })
+    }
+
+    /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a class.
+    pub(super) fn coarse(&self, level: usize) -> Self {
+        let mut coarse = self.clone();
+        // Where a thread was when it lost its CPU does not matter beside who took it.
+        let is_for_cpu = matches!(self.class, ReasonClass::Wait | ReasonClass::CpuQuota);
+        coarse.functions.truncate(if level > 1 || is_for_cpu { 0 } else { 1 });
+        if level > 0 {
+            (coarse.object, coarse.by) = (None, None);
+        }
+        if level >= COARSEST || is_for_cpu {
+            coarse.entry = None;
+        }
+        coarse
+    }
+
+    /// Whether it says more than its column.
+    pub(crate) fn is_known(&self) -> bool {
+        let is_named = self.entry.is_some() || !self.functions.is_empty() || self.by.is_some();
+        is_named || matches!(self.class, ReasonClass::CpuQuota | ReasonClass::Idle | ReasonClass::Stopped)
+    }
+
+    /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, or what else is known.
+    pub(crate) fn place(&self) -> String {
+        let parts: Vec<_> = self.entry.iter().chain(self.functions.first()).map(|part| limited(part)).collect();
+        match (&self.by, self.class) {
+            (Some(by), ReasonClass::Wait) => format!("{} ran", limited(by)),
+            (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
+            (_, ReasonClass::Idle) => "idle".to_owned(),
+            (_, ReasonClass::Stopped) => "stopped".to_owned(),
+            _ if parts.is_empty() => "other".to_owned(),
+            _ => parts.join(" → "),
+        }
+    }
+
+    /// What is waited for at that place, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.
+    pub(crate) fn target(&self, object: impl Fn(&str) -> String) -> String {
+        let object = self.object.as_ref().map(|name| format!(" on {}", object(name)));
+        let owner = self.by.as_ref().filter(|_| self.class != ReasonClass::Wait);
+        let owner = owner.map(|by| format!(", held by {}", limited(by)));
+        [object, owner].into_iter().flatten().collect()
+    }
+}
+
+/// The level of [`GroupReason::coarse`] that has only a class.
+pub(super) const COARSEST: usize = 3;
+
+/// The text without its middle if it is very long.
+pub(crate) fn limited(text: &str) -> String {
+    shortened(text, LONGEST_PART)
+}
+
+/// The text without its middle if it has more than so many characters.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let half = most / 2;
+    text.chars().take(half).chain(['…']).chain(text.chars().skip(length - half)).collect()
+}
+
+impl fmt::Display for GroupReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}{}", self.column().unwrap_or("unknown"), self.place(), self.target(limited))
+    }
+}
+
+/// A name that reasons can have: that of a class, a system call, a function of the kernel or a culprit, in all columns of
+/// the overview or in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReasonName {
+    column: Option<&'static str>,
+    name: String,
+}
+
+impl ReasonName {
+    /// `block/fdatasync` or `fdatasync`; `None` if reasons have no such names.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let column = |name: &str| [RUN, WAIT, BLOCK, SLEEP].into_iter().find(|column| *column == name);
+        if let Some((column, name)) = text.split_once('/').and_then(|(front, name)| Some((column(front)?, name))) {
+            return (!name.is_empty()).then(|| Self { column: Some(column), name: name.to_owned() });
+        }
+        let is_symbol = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+        let is_name = (is_symbol && !text.starts_with(|c: char| c.is_ascii_digit())) || text == PAGE_FAULT;
+        (is_name && !text.is_empty()).then(|| Self { column: None, name: text.to_owned() })
+    }
+
+    /// Whether a reason has the name. Of functions, it can be any on the stack.
+    pub(super) fn is_of(&self, reason: &GroupReason) -> bool {
+        let names = reason.entry.iter().chain(&reason.functions).chain(&reason.by);
+        let class = match reason.class {
+            ReasonClass::CpuQuota => "cpu_quota",
+            ReasonClass::Idle => "idle",
+            ReasonClass::Stopped => "stopped",
+            _ => "",
+        };
+        let is_named = class == self.name || names.into_iter().any(|name| **name == *self.name);
+        is_named && self.column.is_none_or(|column| reason.column() == Some(column))
+    }
+}
+
+/// How a thread gets into the kernel without a system call.
+const PAGE_FAULT: &str = "page fault";
+
+impl fmt::Display for ReasonName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(f, "{column}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}

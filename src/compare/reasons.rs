@@ -1,0 +1,282 @@
+//! Why the threads of each group waited: the time of its counters, divided by shares of samples.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::delta::number;
+use super::digest::{ThreadNames, ThreadTotals};
+use super::group::Naming;
+use super::measurement::{Measurement, SideGroup, SideSection};
+use super::merge::of_kind;
+use super::options::{CompareOptions, Scope};
+use super::overview_columns::{BLOCK, OverviewColumn, SLEEP};
+use super::reason::{COARSEST, GroupReason, ITSELF, ReasonName};
+use super::sides::Sides;
+use crate::diagnose::{Note, Side};
+use crate::model::{
+    Cell, Name, OtherThread, Owner, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit,
+};
+
+/// A reason with fewer samples is merged with others: shares of so few say nothing.
+const FEWEST_SAMPLES: u64 = 5;
+
+/// How often a reason was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    ns: u64,
+    samples: u64,
+}
+
+impl Weight {
+    fn add(&mut self, ns: u64, samples: u64) {
+        self.ns = self.ns.saturating_add(ns);
+        self.samples = self.samples.saturating_add(samples);
+    }
+}
+
+/// The reasons of the groups of a capture, by key. All groups together have an empty key.
+pub(super) type GroupedReasons = BTreeMap<Vec<String>, BTreeMap<GroupReason, Weight>>;
+
+/// The names of the processes that a capture's reasons name.
+pub(super) fn processes(reasons: &Reasons) -> impl Iterator<Item = &str> {
+    let culprits = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref());
+    reasons.threads.iter().map(|threads| &*threads.pcomm).chain(culprits.map(|other| &*other.pcomm))
+}
+
+/// The names of the threads that a capture's reasons name.
+pub(super) fn threads(reasons: &Reasons) -> impl Iterator<Item = &str> {
+    let culprits = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref());
+    reasons.threads.iter().map(|threads| &*threads.comm).chain(culprits.map(|other| &*other.comm))
+}
+
+/// Groups the reasons of a capture, and those of groups above others in a tree. Places that do not exist are left out.
+pub(super) fn grouped(
+    reasons: &Reasons,
+    threads: &ThreadTotals,
+    naming: &Naming<'_>,
+    options: &CompareOptions,
+) -> GroupedReasons {
+    let is_in_scope = |sampled: &SampledThreads| threads.scope == Scope::Host || sampled.owner == Some(Owner::Command);
+    let path = |process: &Name, program: Option<&Name>, thread: &Name, cgroup: &Option<Name>| {
+        let [process, thread] = [process, thread].map(Name::clone);
+        naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone() })
+    };
+    let victim = |sampled: &SampledThreads| {
+        let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
+        path(&sampled.pcomm, program, &sampled.comm, &sampled.cgroup)
+    };
+    let culprit = |other: &OtherThread| path(&other.pcomm, None, &other.comm, &other.cgroup);
+    let victims: Vec<_> = reasons.threads.iter().map(|sampled| is_in_scope(sampled).then(|| victim(sampled))).collect();
+    let culprits: Vec<_> = reasons.reasons.iter().map(|reason| reason.by.as_ref().map(culprit)).collect();
+    let mut groups = GroupedReasons::new();
+    for ReasonTime { threads, reason, ns, samples, .. } in &reasons.times {
+        let place = usize::try_from(*reason).unwrap_or(usize::MAX);
+        let victim = usize::try_from(*threads).ok().and_then(|threads| victims.get(threads)?.as_deref());
+        let (Some(path), Some(reason)) = (victim, reasons.reasons.get(place)) else { continue };
+        let total = options.wants_group(path).then_some(0);
+        for depth in total.into_iter().chain(1..=path.len()) {
+            let by = culprits[place].as_ref().map(|culprit| culprit_name(culprit, path, depth));
+            let group = groups.entry(path[..depth].to_vec()).or_default();
+            group.entry(GroupReason::new(reason, by)).or_default().add(*ns, *samples);
+        }
+    }
+    groups
+}
+
+/// The name of a culprit for the group at this depth of its victim's path.
+fn culprit_name(culprit: &[String], victim: &[String], depth: usize) -> Name {
+    let place = depth.max(1);
+    let is_itself = depth > 0 && culprit[..place] == victim[..place];
+    if is_itself { ITSELF.into() } else { culprit[place - 1].as_str().into() }
+}
+
+/// The rows of each group, decided for all captures together so that they have the same: which reasons are parts of a row.
+pub(super) type ReasonRows = BTreeMap<Vec<String>, BTreeMap<GroupReason, Arc<GroupReason>>>;
+
+/// Reasons with few samples are merged into those with fewer details.
+pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, options: &CompareOptions) -> ReasonRows {
+    let mut samples: BTreeMap<&[String], BTreeMap<&GroupReason, u64>> = BTreeMap::new();
+    for side in sides.iter() {
+        let mut of_side: BTreeMap<(&[String], &GroupReason), u64> = BTreeMap::new();
+        for (key, reasons) in side.iter().copied().flatten() {
+            for (reason, weight) in reasons {
+                let all = of_side.entry((key, reason)).or_default();
+                *all = all.saturating_add(weight.samples);
+            }
+        }
+        for ((key, reason), count) in of_side {
+            let most = samples.entry(key).or_default().entry(reason).or_default();
+            *most = count.max(*most);
+        }
+    }
+    let whole = |reasons: BTreeMap<&GroupReason, u64>| {
+        reasons.into_keys().map(|reason| (reason.clone(), Arc::new(reason.clone()))).collect()
+    };
+    let of_group = |reasons| if options.has_whole_stacks { whole(reasons) } else { merged(reasons) };
+    samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
+}
+
+fn merged(mut reasons: BTreeMap<&GroupReason, u64>) -> BTreeMap<GroupReason, Arc<GroupReason>> {
+    let mut columns: BTreeMap<_, u64> = BTreeMap::new();
+    for (reason, samples) in &reasons {
+        let all = columns.entry(reason.column()).or_default();
+        *all = all.saturating_add(*samples);
+    }
+    let is_idle = |reason: &GroupReason| reason.class == ReasonClass::Idle;
+    reasons.retain(|reason, _| {
+        let column = reason.column();
+        column.is_some() && (is_idle(reason) || columns[&column] >= FEWEST_SAMPLES)
+    });
+    let mut rows = BTreeMap::new();
+    for level in 0..=COARSEST {
+        let mut coarse: BTreeMap<GroupReason, (u64, Vec<&GroupReason>)> = BTreeMap::new();
+        for (reason, samples) in &reasons {
+            let (all, members) = coarse.entry(reason.coarse(level)).or_default();
+            *all = all.saturating_add(*samples);
+            members.push(reason);
+        }
+        for (row, (samples, members)) in coarse {
+            if samples >= FEWEST_SAMPLES || level == COARSEST || is_idle(&row) {
+                let row = Arc::new(row);
+                for reason in members {
+                    reasons.remove(reason);
+                    rows.insert(reason.clone(), Arc::clone(&row));
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// What the section has of each group.
+pub(super) enum Wanted<'w> {
+    /// Rows of reasons.
+    Rows(&'w ReasonRows),
+    /// The sums of the reasons with these names.
+    Sums(Vec<&'w ReasonName>),
+}
+
+/// The section of one capture, from its overview, whose times are nanoseconds.
+pub(super) fn section(
+    overview: SideSection,
+    reasons: &GroupedReasons,
+    period_ns: u64,
+    wanted: &Wanted<'_>,
+) -> SideSection {
+    let none = BTreeMap::new();
+    let groups = overview.into_iter().filter(|(_, group)| group.population.exited_work.is_none());
+    let groups = groups.map(|(key, group)| {
+        let weights = reasons.get(&key).unwrap_or(&none);
+        let times = GroupTime::new(&group, weights, period_ns);
+        let measurements = match wanted {
+            Wanted::Rows(rows) => times.rows(weights, rows.get(&key)),
+            Wanted::Sums(names) => names.iter().map(|name| times.sum(weights, name)).collect(),
+        };
+        (key, SideGroup { measurements, ..group })
+    });
+    groups.collect()
+}
+
+/// The time of a group in each column of the overview, and the weight of the samples that divide it.
+struct GroupTime<'g> {
+    columns: BTreeMap<&'static str, (&'g Measurement, f64)>,
+    /// Shorter times may have no sample.
+    shortest: f64,
+}
+
+impl<'g> GroupTime<'g> {
+    fn new(group: &'g SideGroup, weights: &BTreeMap<GroupReason, Weight>, period_ns: u64) -> Self {
+        let mut columns: BTreeMap<&'static str, (&Measurement, f64)> = BTreeMap::new();
+        for measured in group.measurements.iter().filter(|measured| measured.cell.is_some()) {
+            let column = OverviewColumn::named(&measured.name).map(|column| column.name);
+            columns.extend(column.map(|column| (column, (measured, 0.0))));
+        }
+        let mut times = Self { columns, shortest: (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64 };
+        for (reason, weight) in weights {
+            let column = times.column(reason);
+            if let Some((_, all)) = column.and_then(|column| times.columns.get_mut(column)) {
+                *all += weight.ns as f64;
+            }
+        }
+        times
+    }
+
+    /// The column whose time the reason divides. Without a counter of blocked time, sleep includes it.
+    fn column(&self, reason: &GroupReason) -> Option<&'static str> {
+        reason.column().map(|column| if column == BLOCK && !self.columns.contains_key(BLOCK) { SLEEP } else { column })
+    }
+
+    /// The time of reasons that have so many nanoseconds of the samples of a column.
+    fn amount(&self, column: &str, ns: f64) -> Option<f64> {
+        let (counter, all) = self.columns.get(column)?;
+        let time = number(counter.cell.as_ref()?)?;
+        match () {
+            () if *all > 0.0 => Some(time * ns / all),
+            () if time <= self.shortest => Some(0.0),
+            () => None,
+        }
+    }
+
+    fn rows(
+        &self,
+        weights: &BTreeMap<GroupReason, Weight>,
+        rows: Option<&BTreeMap<GroupReason, Arc<GroupReason>>>,
+    ) -> Vec<Measurement> {
+        let mut ns: BTreeMap<&Arc<GroupReason>, f64> = BTreeMap::new();
+        for (reason, row) in rows.into_iter().flatten() {
+            *ns.entry(row).or_default() += weights.get(reason).map_or(0.0, |weight| weight.ns as f64);
+        }
+        let row = |(row, ns): (&Arc<GroupReason>, f64)| {
+            let column = self.column(row)?;
+            let measured = self.measured(row.to_string(), &[column], self.amount(column, ns));
+            Some(Measurement { reason: Some(Arc::clone(row)), ..measured })
+        };
+        ns.into_iter().filter_map(row).collect()
+    }
+
+    fn sum(&self, weights: &BTreeMap<GroupReason, Weight>, name: &ReasonName) -> Measurement {
+        let mut ns: BTreeMap<&str, f64> = BTreeMap::new();
+        for (reason, weight) in weights.iter().filter(|(reason, _)| name.is_of(reason)) {
+            *ns.entry(self.column(reason).unwrap_or_default()).or_default() += weight.ns as f64;
+        }
+        let amount = ns.iter().map(|(column, ns)| self.amount(column, *ns)).sum();
+        self.measured(name.to_string(), &ns.into_keys().collect::<Vec<_>>(), amount)
+    }
+
+    fn measured(&self, name: String, columns: &[&str], amount: Option<f64>) -> Measurement {
+        let counters = || columns.iter().filter_map(|column| self.columns.get(column)).map(|(counter, _)| counter);
+        Measurement {
+            cell: amount.map(|ns| of_kind(&Cell::Number(0), ns)),
+            partial: counters().any(|counter| counter.partial),
+            is_total: true,
+            is_increase: true,
+            ..Measurement::whole(
+                name,
+                Unit::Ns,
+                Cell::Number(0),
+                counters().map(|counter| counter.covered).min().unwrap_or(0),
+            )
+        }
+    }
+}
+
+/// The names that rows can have, whether the groups of a capture have them or not.
+pub(super) fn row_names(wanted: &Wanted<'_>) -> BTreeSet<String> {
+    match wanted {
+        Wanted::Rows(rows) => rows.values().flat_map(BTreeMap::values).map(ToString::to_string).collect(),
+        Wanted::Sums(names) => names.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// How the reasons of the first capture of each side were sampled, and why they have no functions.
+pub(super) fn notes(snapshots: Sides<&SnapshotHead>) -> Vec<Note> {
+    let is_compared = snapshots.candidate.is_some();
+    let sides = snapshots.zip(Sides::two(Side::Baseline, Side::Candidate));
+    let notes = sides.into_iter().filter_map(|(head, side)| {
+        let (sampling, side) = (head.reasons.as_ref()?.sampling.clone(), is_compared.then_some(side));
+        let duration_ns = head.window.as_ref().map_or(0, |window| window.duration_ns);
+        let no_functions = sampling.no_functions.clone().map(|why| Note::NoFunctions { side, why });
+        Some([Some(Note::Sampled { side, sampling, duration_ns }), no_functions])
+    });
+    notes.flatten().flatten().collect()
+}

@@ -1,0 +1,84 @@
+//! What an overview says of each group beside its numbers: why its time passes, if a reason holds much of it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
+use super::rows::{ReportSection, Row};
+use crate::model::ReasonClass;
+use crate::statistics::Verdict;
+
+/// Why the time of a group passes in a column of the overview.
+#[derive(Clone, Debug)]
+pub(crate) struct Why {
+    /// Index of the group in the overview.
+    pub(crate) group: usize,
+    pub(crate) column: &'static str,
+    /// The reasons, the longest first; of two sides, those that changed most.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The share of the time of a group that a reason holds for it to be told.
+const LEAST_SHARE: f64 = 0.1;
+/// The share of other reasons that are told with it.
+const LEAST_OTHER_SHARE: f64 = 0.01;
+const MOST_REASONS: usize = 3;
+const MOST_COLUMNS: usize = 2;
+
+/// What is to be said of the groups of an overview, in their order. Of a tree, it is said of the lowest groups.
+pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Why> {
+    let mut by_key: HashMap<&[String], Vec<&Row>> = HashMap::new();
+    for row in &reasons.rows {
+        by_key.entry(&reasons.groups[row.group].key).or_default().push(row);
+    }
+    let above: HashSet<&[String]> = reasons.groups.iter().filter_map(|group| Some(group.key.split_last()?.1)).collect();
+    let of_group = |rows: &[Row]| {
+        let group = &overview.groups[rows[0].group];
+        let is_told = !group.is_all() && !group.is_own() && !above.contains(&group.key[..]);
+        is_told.then(|| by_key.get(&group.key[..])).flatten().map(|reasons| of_columns(rows, reasons))
+    };
+    overview.rows.chunk_by(|a, b| a.group == b.group).filter_map(of_group).flatten().collect()
+}
+
+fn of_columns(overview: &[Row], reasons: &[&Row]) -> Vec<Why> {
+    let times = overview.iter().filter(|row| [RUN, WAIT, BLOCK, SLEEP].contains(&&*row.name));
+    let idle = reasons.iter().copied().filter(|row| is_of(row, |class| class == ReasonClass::Idle));
+    let total =
+        |rows: &mut dyn Iterator<Item = &Row>| rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+    let ([a, b], [c, d]) = (total(&mut times.into_iter()), total(&mut idle.into_iter()));
+    let awake = (a - c).max(b - d);
+    let mut lines: Vec<(f64, Why)> = [WAIT, BLOCK, SLEEP]
+        .into_iter()
+        .filter_map(|column| {
+            let told =
+                |row: &&&Row| is_cause(row) && row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
+            let mut rows: Vec<(f64, Row)> =
+                reasons.iter().filter(told).map(|row| (size(row), (*row).clone())).collect();
+            rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            let is_much = rows.first().is_some_and(|(size, _)| *size > 0.0 && *size >= awake * LEAST_SHARE);
+            rows.retain(|(size, _)| *size >= awake * LEAST_OTHER_SHARE);
+            rows.truncate(MOST_REASONS);
+            let all = rows.iter().map(|(size, _)| size).sum();
+            let rows = rows.into_iter().map(|(_, row)| row).collect();
+            is_much.then_some((all, Why { group: overview[0].group, column, rows }))
+        })
+        .collect();
+    lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    lines.into_iter().map(|(_, why)| why).take(MOST_COLUMNS).collect()
+}
+
+fn is_of(row: &Row, is: impl Fn(ReasonClass) -> bool) -> bool {
+    row.reason.as_ref().is_some_and(|reason| is(reason.class))
+}
+
+/// Whether a row is a reason that a reader can do something about: known, and of several runs clearly another than before.
+fn is_cause(row: &Row) -> bool {
+    let is_known = row.reason.as_ref().is_some_and(|reason| reason.is_known());
+    let is_unclear = row.verdict().is_some_and(|verdict| matches!(verdict, Verdict::Same | Verdict::Unclear));
+    is_known && !is_unclear && !is_of(row, |class| matches!(class, ReasonClass::Idle | ReasonClass::Stopped))
+}
+
+/// How long a reason lasted; of two sides, how much that changed.
+fn size(row: &Row) -> f64 {
+    let [before, after] = row.numbers();
+    if row.values.candidate.is_some() { (after - before).abs() } else { before }
+}

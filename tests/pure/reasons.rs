@@ -1,0 +1,339 @@
+//! Promises to users about the reasons why threads waited: amounts from counters, shares from samples.
+
+use std::fs;
+use std::path::Path;
+
+use ctprof::compare::{CompareOptions, Form};
+use ctprof::report::{Selection, Terminal, write_table};
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
+
+use crate::program::{printed, run};
+
+const MS: u64 = 1_000_000;
+
+/// A process of one thread, with times of its counters in milliseconds of a window of 10 s, and its reasons with the number
+/// of their samples.
+struct Sampled<'s> {
+    name: &'s str,
+    run: u64,
+    wait: u64,
+    block: Option<u64>,
+    reasons: Vec<(Value, u64)>,
+}
+
+fn reason(class: &str, entry: &str, functions: &[&str], object: &str) -> Value {
+    let mut reason = json!({"class": class, "functions": functions});
+    for (key, value) in [("entry", entry), ("object", object)].into_iter().filter(|(_, value)| !value.is_empty()) {
+        reason[key] = value.into();
+    }
+    reason
+}
+
+fn ran(culprit: &str) -> Value {
+    json!({"class": "wait", "by": {"pcomm": culprit, "comm": culprit, "cgroup": "/"}})
+}
+
+/// A window of 10 s with samples of 50 Hz.
+fn window(processes: &[Sampled<'_>]) -> Value {
+    let (mut threads, mut sampled, mut reasons, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (place, Sampled { name, run, wait, block, reasons: of_process }) in processes.iter().enumerate() {
+        threads.push(json!({"tid": place + 1, "tgid": place + 1, "pcomm": name, "comm": name, "cgroup": "/",
+            "alive_ns": 10_000 * MS, "run_time_ns": run * MS, "wait_time_ns": wait * MS,
+            "block_sum": block.map(|block| block * MS)}));
+        sampled.push(json!({"tgid": place + 1, "pcomm": name, "comm": name, "cgroup": "/"}));
+        for (reason, samples) in of_process {
+            times.push(json!([place, reasons.len(), samples * 20 * MS, samples]));
+            reasons.push(reason.clone());
+        }
+    }
+    let sampling = json!({"source": "bpf", "passes": 500, "period_ns": 20 * MS, "samples": 1234, "lost": 7,
+                          "cost_ns": 30 * MS});
+    json!({"format_version": 2, "captured_at_unix_ns": 1, "threads": threads,
+           "host": {"online_cpus": 2, "clock_ticks_per_second": 100},
+           "window": {"duration_ns": 10_000 * MS},
+           "reasons": {"sampling": sampling, "threads": sampled, "reasons": reasons, "times": times}})
+}
+
+fn database(fsync: u64) -> Sampled<'static> {
+    let wal = |function| reason("block", "fdatasync", &[function, "ext4_sync_file"], "/data/appendonly.aof");
+    Sampled {
+        name: "redis-server",
+        run: 340,
+        wait: 500,
+        block: Some(fsync),
+        reasons: vec![
+            (wal("submit_bio_wait"), fsync / 25),
+            (wal("folio_wait_bit"), 5),
+            (reason("block", "openat", &["lookup_slow"], "/data/other"), 4),
+            (ran("redis-benchmark"), 14),
+            (ran("redis-server"), 6),
+            (reason("idle", "futex", &["futex_wait_queue"], ""), 300),
+            (reason("sleep", "epoll_wait", &["ep_poll"], ""), 60),
+        ],
+    }
+}
+
+fn other(name: &str) -> Sampled<'_> {
+    Sampled { name, run: 9000, wait: 100, block: Some(0), reasons: vec![(json!({"class": "run"}), 480)] }
+}
+
+/// The file of a window in a new directory.
+fn stored(window: &Value) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "w.json", window);
+    (directory, path)
+}
+
+fn write(directory: &Path, name: &str, window: &Value) -> String {
+    let path = directory.join(name);
+    fs::write(&path, window.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The values of the section by group and name, in milliseconds.
+fn rows(args: &[&str]) -> Vec<(String, String, Value)> {
+    let page: Value = serde_json::from_str(&printed(&[args, &["-f", "json", "--per", "run"]].concat())).unwrap();
+    let rows = page["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "reasons");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    rows.map(|row| (text(&row["group"]), text(&row["metric"]), row["value"].clone())).collect()
+}
+
+fn of_group<'r>(rows: &'r [(String, String, Value)], group: &str) -> Vec<(&'r str, u64)> {
+    let rows = rows.iter().filter(|(name, ..)| name == group);
+    rows.map(|(_, name, value)| (&**name, value.as_u64().unwrap() / MS)).collect()
+}
+
+#[test]
+fn reasons_divide_the_time_of_the_counters_by_their_shares_of_samples() {
+    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let rows = rows(&["show", &path]);
+    assert_eq!(
+        of_group(&rows, "redis-server"),
+        [
+            ("sleep: idle", 6800),
+            ("sleep: epoll_wait → ep_poll", 1360),
+            ("block: fdatasync → submit_bio_wait on /data/appendonly.aof", 816),
+            ("wait: redis-benchmark ran", 350),
+            ("wait: itself ran", 150),
+            ("block: fdatasync → folio_wait_bit on /data/appendonly.aof", 102),
+            ("block: other", 81),
+        ],
+        "block has 49 samples of 1 s, of which 4 of one reason are too few"
+    );
+    assert_eq!(of_group(&rows, "cc1"), [("run: other", 9000)], "no sample says whom it waited for");
+}
+
+/// The lines below the groups of the overview, with single spaces.
+fn first_screen(args: &[&str]) -> Vec<String> {
+    let page = printed(args);
+    let lines = page.lines().skip_while(|line| !line.starts_with("group")).filter(|line| line.starts_with("  "));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_first_screen_says_why_a_group_waits_and_not_that_it_is_idle() {
+    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let mut page = Vec::new();
+    let snapshot = serde_json::from_value(window(&[database(1000), other("cc1")])).unwrap();
+    let mut options = CompareOptions::default();
+    options.form = Form::Overview;
+    let terminal = Terminal { width: Some(80), ..Terminal::default() };
+    write_table(&mut page, &ctprof::compare::show(&snapshot, &options), &Selection::default(), terminal).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.lines().all(|line| line.width() <= 80) && page.contains("\n  why   sleep"), "{page}");
+    let expected = [
+        "why sleep 82%: epoll_wait → ep_poll 14%",
+        "block 10%: fdatasync → submit_bio_wait on …/appendonly.aof 8.2%, folio_wait_bit 1.0%",
+    ];
+    assert_eq!(first_screen(&["show", &path]), expected, "three columns matter, two have lines");
+    let markdown = printed(&["show", &path, "-f", "markdown"]);
+    assert!(markdown.contains("\n- **redis-server** sleep 82%: epoll\\_wait → ep\\_poll 14%\n"), "{markdown}");
+    let only_idle = (reason("idle", "futex", &["futex_wait_queue"], ""), 400);
+    let idle = Sampled { name: "idle", run: 5, wait: 0, block: Some(0), reasons: vec![only_idle] };
+    let (_directory, path) = stored(&window(&[idle]));
+    assert_eq!(first_screen(&["show", &path]), [""; 0]);
+}
+
+#[test]
+fn reasons_with_fewer_than_five_samples_are_not_told() {
+    let few = Sampled { reasons: vec![(reason("block", "read", &["folio_wait_bit"], ""), 4)], ..database(1000) };
+    let (_directory, path) = stored(&window(&[few]));
+    assert_eq!(rows(&["show", &path]), []);
+    assert_eq!(first_screen(&["show", &path]), [""; 0]);
+    let places = |object| (reason("block", "read", &["folio_wait_bit"], object), 3);
+    let (_directory, path) =
+        stored(&window(&[Sampled { reasons: vec![places("/a"), places("/b")], ..database(1000) }]));
+    let rows = rows(&["show", &path]);
+    assert_eq!(of_group(&rows, "redis-server"), [("block: read → folio_wait_bit", 1000)], "together they have six");
+}
+
+#[test]
+fn without_a_counter_of_blocked_time_blocks_are_a_part_of_the_sleep() {
+    let uncounted = Sampled { block: None, ..database(1000) };
+    let (_directory, path) = stored(&window(&[uncounted]));
+    let rows = rows(&["show", &path]);
+    let times = of_group(&rows, "redis-server");
+    let sleep = 10_000 - 340 - 500;
+    let all: u64 = times.iter().filter(|(name, _)| !name.starts_with("wait")).map(|(_, time)| time).sum();
+    assert!(all.abs_diff(sleep) <= 6, "{times:?}");
+    assert!(
+        times.contains(&("block: fdatasync → submit_bio_wait on /data/appendonly.aof", sleep * 40 / 409)),
+        "{times:?}"
+    );
+    let lines = first_screen(&["show", &path]);
+    assert!(
+        lines.iter().any(|line| line.contains("block: fdatasync → submit_bio_wait on …/appendonly.aof 9.0%")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn why_with_a_group_shows_all_of_its_reasons_and_how_they_were_sampled() {
+    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let page = printed(&["show", &path, "--why=redis*"]);
+    assert!(page.contains("\n  1234 samples at 50 Hz by bpf, 7 lost, cost 0.30% of a CPU\n"), "{page}");
+    assert!(page.contains("sleep: idle") && !page.contains("cc1") && !page.contains("all groups"), "{page}");
+    assert!(printed(&["show", &path, "--why"]).contains("cc1"));
+    let unsampled = json!({"format_version": 2, "threads": [], "window": {"duration_ns": 1}});
+    let (_directory, path) = stored(&unsampled);
+    let page = printed(&["show", &path, "--why"]);
+    assert!(page.contains("no data: the threads of this window were not sampled"), "{page}");
+}
+
+#[test]
+fn a_culprit_is_named_as_the_grouping_of_the_victim_names_it() {
+    let mut file = window(&[database(1000)]);
+    file["reasons"]["reasons"][3]["by"] = json!({"pcomm": "make", "comm": "cc1plus", "cgroup": "/build"});
+    let (_directory, path) = stored(&file);
+    for (axis, culprit) in [("pcomm", "make"), ("comm", "cc1plus"), ("cgroup", "/build"), ("all", "make")] {
+        let rows = rows(&["show", &path, "--group-by", axis]);
+        let name = format!("wait: {culprit} ran");
+        assert!(rows.iter().any(|(_, row, _)| *row == name), "{axis}: {rows:?}");
+        assert!(
+            rows.iter().any(|(group, row, _)| group != "all groups" && row == "wait: itself ran"),
+            "{axis}: {rows:?}"
+        );
+    }
+}
+
+#[test]
+fn reasons_of_a_command_are_those_of_its_threads() {
+    let mut file = window(&[database(1000), other("cc1")]);
+    file["window"]["command"] = json!({"arguments": ["redis-server"], "elapsed_ns": 10_000 * MS, "status": 0});
+    file["threads"][0]["party"] = "command".into();
+    file["reasons"]["threads"][0]["owner"] = "command".into();
+    let (_directory, path) = stored(&file);
+    let rows = rows(&["show", &path, "--scope", "command"]);
+    assert!(rows.iter().all(|(group, ..)| group != "cc1") && rows.iter().any(|(group, ..)| group == "redis-server"));
+}
+
+#[test]
+fn folded_stacks_begin_with_the_group_and_end_with_the_innermost_function() {
+    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let stacks = printed(&["show", &path, "-f", "folded"]);
+    let lines: Vec<_> = stacks.lines().collect();
+    let wal = "redis-server;block;fdatasync;ext4_sync_file;submit_bio_wait;on /data/appendonly.aof 816326";
+    assert!(lines.contains(&wal) && lines.contains(&"cc1;run 9000000"), "{stacks}");
+    assert!(!stacks.contains("idle") && !stacks.contains("all groups"), "{stacks}");
+    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let stacks = printed(&["compare", &path, &slow, "-f", "folded"]);
+    assert!(stacks.contains(&format!("{wal} 2790697\n")), "{stacks}");
+}
+
+#[test]
+fn a_comparison_says_which_reason_grew_by_how_much() {
+    let (_directory, fast) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let lines = first_screen(&["compare", &fast, &slow, "--per", "run"]);
+    let line = "why block +2.00s: fdatasync → submit_bio_wait on …/appendonly.aof +1.97s";
+    assert_eq!(lines, [line]);
+    let page = printed(&["compare", &fast, &slow, "--why"]);
+    let first = page.lines().skip_while(|line| !line.starts_with("group")).nth(1).unwrap();
+    assert!(first.contains("block: fdatasync → submit_bio_wait on /data/appendonly.aof"), "{page}");
+}
+
+/// The exit status of a comparison with a gate, and what it says.
+fn gated(sides: [&str; 2], gate: &str) -> (Option<i32>, String) {
+    let out = run(&["compare", sides[0], sides[1], "--fail-on", gate]);
+    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+}
+
+#[test]
+fn a_gate_can_look_at_a_system_call_a_function_a_culprit_or_a_class() {
+    let (_directory, fast) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let status = |gate| gated([&fast, &slow], gate).0;
+    for gate in
+        ["redis-server:fdatasync>20%", "fdatasync>1s", "redis*:ext4_sync_file>10pp", "redis-server:block/fdatasync>20%"]
+    {
+        assert_eq!(status(gate), Some(3), "{gate}");
+    }
+    for gate in ["redis-server:fdatasync>900%", "redis-server:wait/redis-benchmark>20%", "idle>20%", "sleep/ep_poll>1s"]
+    {
+        assert_eq!(status(gate), Some(0), "{gate}");
+    }
+    let (status, message) = gated([&fast, &slow], "redis-server:fdatasnc>20%");
+    let expected = "no sample has a reason called `fdatasnc`; list them with `ctprof show --why`";
+    assert!(status == Some(1) && message.contains(expected), "{message}");
+    let (status, message) = gated([&fast, &slow], "redis-server:readv>20%");
+    let expected = "unknown metric `readv`; did you mean `read`? For the system call, write block/ or sleep/ before it";
+    assert!(status == Some(2) && message.contains(expected), "{message}");
+}
+
+#[test]
+fn several_runs_have_verdicts_on_reasons_and_runs_without_one_have_none_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for (side, fsync) in [("a", [0, 10, 0, 20, 0, 10]), ("b", [2000, 2100, 2200, 2000, 2100, 2050])] {
+        fs::create_dir(directory.path().join(side)).unwrap();
+        for (place, fsync) in fsync.into_iter().enumerate() {
+            let mut file = window(&[Sampled { reasons: database(fsync).reasons, ..database(fsync + 1) }]);
+            file["captured_at_unix_ns"] = (place + 1).into();
+            if fsync < 100 {
+                let times = file["reasons"]["times"].as_array_mut().unwrap();
+                times.retain(|time| time[1].as_u64().unwrap() > 2);
+            }
+            write(&directory.path().join(side), &format!("{place}.json"), &file);
+        }
+    }
+    let [a, b] = ["a", "b"].map(|side| directory.path().join(side).to_str().unwrap().to_owned());
+    let page: Value = serde_json::from_str(&printed(&["compare", &a, &b, "-f", "json", "--per", "run"])).unwrap();
+    let name = "block: fdatasync → submit_bio_wait on /data/appendonly.aof";
+    let is_row = |row: &&Value| row["metric"] == name && row["group"] == "redis-server";
+    let row = page["rows"].as_array().unwrap().iter().find(is_row).unwrap();
+    assert_eq!((&row["verdict"], &row["runs"]["baseline"]), (&json!("more"), &json!([0, 0, 0, 0, 0, 0])), "{row}");
+    let reason = json!({"class": "block", "entry": "fdatasync", "functions": ["submit_bio_wait"],
+                        "object": "/data/appendonly.aof", "by": null});
+    assert_eq!(row["reason"], reason);
+    assert_eq!(gated([&a, &b], "redis-server:fdatasync>1s").0, Some(3));
+    assert_eq!(gated([&a, &b], "redis-server:ep_poll>2s").0, Some(0));
+}
+
+#[test]
+fn reasons_of_a_hostile_file_are_escaped_and_places_that_do_not_exist_are_left_out() {
+    let mut file = window(&[database(1000), other("cc1")]);
+    let times = file["reasons"]["times"].as_array_mut().unwrap();
+    times.extend([json!([99, 0, 1, 1]), json!([0, 99, 1, 1]), json!([u64::MAX, u64::MAX, u64::MAX, u64::MAX])]);
+    times.extend([json!([0, 0, u64::MAX, u64::MAX]), json!([0, 0, u64::MAX, u64::MAX])]);
+    let evil = "\u{1b}[31m;</script>\n\u{202e}|`*";
+    for (key, value) in [("entry", json!(evil)), ("functions", json!([evil])), ("object", json!(evil.repeat(500)))] {
+        file["reasons"]["reasons"][0][key] = value;
+    }
+    file["reasons"]["reasons"][1]["class"] = "of another version".into();
+    let (_directory, path) = stored(&file);
+    for format in ["table", "json", "csv", "markdown", "html", "folded"] {
+        for args in [
+            &["show", &path, "-f", format][..],
+            &["show", &path, "--why", "-f", format],
+            &["compare", &path, &path, "-f", format],
+        ] {
+            let page = printed(args);
+            assert!(!page.contains(['\u{1b}', '\u{202e}']), "{args:?}");
+            assert!(page.lines().count() > 3 || matches!(format, "json" | "folded"), "{args:?}: {page}");
+        }
+    }
+    let stack = printed(&["show", &path, "-f", "folded"]);
+    assert!(stack.lines().all(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().is_ok()), "{stack}");
+    let row = rows(&["show", &path]).into_iter().find(|(_, name, _)| name.starts_with("block")).unwrap();
+    assert!(row.1.chars().count() < 1000, "a report repeats long names: {row:?}");
+}
