@@ -66,7 +66,7 @@ impl CgroupKeys {
 
     fn kinds(&self, threads: &[&ThreadNames], numbers: &HashMap<&str, u32>) -> Kinds {
         let mut kinds = Kinds::new();
-        for ThreadNames { process, program: _, thread, cgroup } in threads {
+        for ThreadNames { process, thread, cgroup, .. } in threads {
             if let Some(key) = cgroup.as_deref().and_then(|path| self.keys.get(path)) {
                 let kinds = kinds.entry(key.clone()).or_default();
                 kinds.insert((numbers[&**process], numbers[&**thread]));

@@ -97,6 +97,8 @@ pub(super) struct ThreadNames {
     pub(super) program: Option<Name>,
     pub(super) thread: Name,
     pub(super) cgroup: Option<Name>,
+    /// The process, where groups are single processes.
+    pub(super) pid: Option<u32>,
 }
 
 impl ThreadNames {
@@ -106,16 +108,17 @@ impl ThreadNames {
             program: thread.program.clone(),
             thread: Name::clone(&thread.comm),
             cgroup: thread.cgroup.clone(),
+            pid: Some(thread.tgid).filter(|tgid| *tgid > 0),
         }
     }
 
     fn seen_by(&self, axis: GroupBy) -> Self {
         let (process, program, thread, cgroup) = match axis {
-            GroupBy::Command => (true, true, false, false),
+            GroupBy::Command | GroupBy::Pid => (true, true, false, false),
             GroupBy::Pcomm => (true, false, false, false),
             GroupBy::Comm | GroupBy::CommExact => (false, false, true, false),
             GroupBy::Cgroup => (false, false, false, true),
-            GroupBy::All => return self.clone(),
+            GroupBy::All => return Self { pid: None, ..self.clone() },
         };
         let kept = |is_kept, name: &Name| if is_kept { Name::clone(name) } else { Name::default() };
         Self {
@@ -123,6 +126,7 @@ impl ThreadNames {
             program: self.program.clone().filter(|_| program),
             thread: kept(thread, &self.thread),
             cgroup: self.cgroup.clone().filter(|_| cgroup),
+            pid: self.pid.filter(|_| axis == GroupBy::Pid),
         }
     }
 }
@@ -214,7 +218,7 @@ impl ThreadTotals {
         let names = ThreadNames::of(thread);
         let seen = names.seen_by(self.group_by);
         if self.group_by == GroupBy::Cgroup {
-            self.tasks.insert(names);
+            self.tasks.insert(names.seen_by(GroupBy::All));
         }
         self.by_names.entry(seen).or_default().add(thread);
         self.memory_bytes += smaps::add_leader(&mut self.memory, thread, self.names);
@@ -234,6 +238,9 @@ pub(super) struct GroupTotals {
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
+    pid: GroupPid,
+    /// The longest run time of one thread that ran for much of its time, in nanoseconds.
+    hottest_ns: u64,
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
     /// How many of them have a name that is known not to be cut, though it is as long as any can be.
     whole_names: u64,
@@ -244,6 +251,28 @@ pub(super) struct GroupTotals {
     pub(super) totals: Box<Totals>,
 }
 
+/// The process ids of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum GroupPid {
+    #[default]
+    None,
+    One(u32),
+    Several,
+}
+
+impl GroupPid {
+    fn merge(&mut self, other: Self) {
+        *self = match (*self, other) {
+            (one, Self::None) | (Self::None, one) => one,
+            (one, another) if one == another => one,
+            _ => Self::Several,
+        };
+    }
+}
+
+/// A thread that ran for less of its time than one of so many parts is not hot.
+const HOT_PARTS: u64 = 20;
+
 /// About how much memory the totals of a group take, in bytes: with the words of metrics that are no numbers.
 const GROUP_BYTES: usize = size_of::<GroupTotals>() + size_of::<Totals>() + 1024;
 
@@ -253,12 +282,18 @@ impl GroupTotals {
         if thread.owner == Some(Owner::Ctprof) {
             self.own = self.own.saturating_add(span.count);
         }
+        // Exited threads of several processes have no id.
+        self.pid.merge(if thread.tgid > 0 { GroupPid::One(thread.tgid) } else { GroupPid::Several });
         if let Some(kind) = thread.exited_work {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
             return self.totals.add_work(&thread.metrics);
         }
         self.turnover.add(span);
         self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
+        let run_ns = thread.metrics.run_time_ns.map_or(0, |run| run.0);
+        if span.count == 1 && span.alive_ns > 0 && run_ns >= span.alive_ns / HOT_PARTS {
+            self.hottest_ns = self.hottest_ns.max(run_ns);
+        }
         let blocked_ns = blocked_ns(thread);
         self.add_blocked(blocked_ns);
         if span.exited {
@@ -291,10 +326,25 @@ impl GroupTotals {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
     }
 
+    /// The id of its process, if it is one.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self.pid {
+            GroupPid::One(pid) => Some(pid),
+            GroupPid::None | GroupPid::Several => None,
+        }
+    }
+
+    /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.
+    pub(super) fn hottest(&self) -> Option<f64> {
+        let all = self.totals.run_time_ns.sum().filter(|all| *all > 0 && self.hottest_ns > 0)?;
+        let are_several = self.threads.saturating_add(self.turnover.exited) > 1;
+        are_several.then(|| self.hottest_ns as f64 / all as f64)
+    }
+
     /// Whether every name that decides the group is known to be whole.
     pub(super) fn has_whole_names(&self, axis: GroupBy) -> bool {
         let (named, whole) = match axis {
-            GroupBy::Command | GroupBy::Pcomm => (self.leaders, self.leaders_with_whole_names),
+            GroupBy::Command | GroupBy::Pcomm | GroupBy::Pid => (self.leaders, self.leaders_with_whole_names),
             _ => (self.threads, self.whole_names),
         };
         named > 0 && named == whole
@@ -308,6 +358,8 @@ impl GroupTotals {
             blocked_ns,
             blocked_of,
             own,
+            pid,
+            hottest_ns,
             exited_work,
             whole_names,
             leaders,
@@ -321,6 +373,8 @@ impl GroupTotals {
         self.add_blocked(*blocked_ns);
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);
+        self.pid.merge(*pid);
+        self.hottest_ns = self.hottest_ns.max(*hottest_ns);
         for (kind, totals) in exited_work {
             self.exited_work.entry(*kind).or_default().merge(totals);
         }

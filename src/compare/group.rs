@@ -38,6 +38,10 @@ impl Naming<'_> {
             GroupBy::Command => vec![self.command(names)],
             GroupBy::Pcomm => vec![self.process.key(&names.process)],
             GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&names.thread)],
+            GroupBy::Pid => vec![match names.pid {
+                Some(pid) => format!("{}[{pid}]", self.command(names)),
+                None => self.command(names),
+            }],
             GroupBy::Cgroup => vec![cgroup()],
             GroupBy::All => vec![cgroup(), self.process.key(&names.process), self.thread.key(&names.thread)],
         }
@@ -52,7 +56,7 @@ impl Naming<'_> {
     /// Whether the kernel may have cut the name that decides the group.
     fn may_be_cut(&self, names: &ThreadNames) -> bool {
         match self.by {
-            GroupBy::Command | GroupBy::Pcomm => may_be_incomplete(&names.process),
+            GroupBy::Command | GroupBy::Pcomm | GroupBy::Pid => may_be_incomplete(&names.process),
             GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
             GroupBy::Cgroup => false,
         }
@@ -163,6 +167,8 @@ pub(super) fn side_group(
             turnover: members.turnover,
             uptime: members.lifetimes.share_of_uptime(snapshot),
             own: members.are_own(),
+            pid: members.pid(),
+            hottest: members.hottest(),
             exited_work: None,
         },
         name_cut: *name_cut,
@@ -173,7 +179,7 @@ pub(super) fn side_group(
 
 /// The keys of process or thread names, learned from all digests together so that all have the same keys.
 pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &CompareOptions) -> Keys {
-    if options.names == Names::Literal || options.group_by == GroupBy::CommExact {
+    if options.names == Names::Literal || matches!(options.group_by, GroupBy::CommExact | GroupBy::Pid) {
         return Keys::literal();
     }
     Keys::learn(NameKind::Task, names)

@@ -109,6 +109,8 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
             exited: counts(|population| population.turnover.exited),
         },
         uptime: median(&uptimes),
+        pid: None,
+        hottest: None,
         own: populations.iter().all(|(_, population)| population.own),
         exited_work: populations.iter().find_map(|(_, population)| population.exited_work),
     }

@@ -6,6 +6,7 @@ mod cgroup_keys;
 mod delta;
 mod digest;
 mod flatten;
+mod gaps;
 mod gate;
 mod gate_metric;
 mod gate_outcome;

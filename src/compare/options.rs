@@ -28,6 +28,8 @@ pub enum GroupBy {
     Comm,
     /// By exact thread name.
     CommExact,
+    /// By process, with its id.
+    Pid,
     /// By cgroup path.
     Cgroup,
     /// By cgroup, process and thread, as a tree.
@@ -174,7 +176,9 @@ impl CompareOptions {
     /// selected.
     pub(super) fn tree(&self) -> Option<Self> {
         let sections: Vec<_> = SECTIONS_OF_TREE.iter().copied().filter(|section| self.wants(*section)).collect();
-        let has_tree = self.has_tree && self.group_by != GroupBy::All && sections.contains(&Section::Overview);
+        let has_tree = self.has_tree
+            && !matches!(self.group_by, GroupBy::All | GroupBy::Pid)
+            && sections.contains(&Section::Overview);
         has_tree.then(|| Self {
             group_by: GroupBy::All,
             sections,

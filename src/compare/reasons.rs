@@ -57,15 +57,15 @@ pub(super) fn grouped(
     options: &CompareOptions,
 ) -> GroupedReasons {
     let is_in_scope = |sampled: &SampledThreads| threads.scope == Scope::Host || sampled.owner == Some(Owner::Command);
-    let path = |process: &Name, program: Option<&Name>, thread: &Name, cgroup: &Option<Name>| {
+    let path = |process: &Name, (pid, program): (Option<u32>, Option<&Name>), thread: &Name, cgroup: &Option<Name>| {
         let [process, thread] = [process, thread].map(Name::clone);
-        naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone() })
+        naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone(), pid })
     };
     let victim = |sampled: &SampledThreads| {
         let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
-        path(&sampled.pcomm, program, &sampled.comm, &sampled.cgroup)
+        path(&sampled.pcomm, (sampled.tgid, program), &sampled.comm, &sampled.cgroup)
     };
-    let culprit = |other: &OtherThread| path(&other.pcomm, None, &other.comm, &other.cgroup);
+    let culprit = |other: &OtherThread| path(&other.pcomm, (None, None), &other.comm, &other.cgroup);
     let victims: Vec<_> = reasons.threads.iter().map(|sampled| is_in_scope(sampled).then(|| victim(sampled))).collect();
     let culprits: Vec<_> = reasons.reasons.iter().map(|reason| reason.by.as_ref().map(culprit)).collect();
     let mut groups = GroupedReasons::new();

@@ -75,6 +75,16 @@ impl Group {
         self.population.map(|side| side.map(|population| population.turnover))
     }
 
+    /// The process id, if it is one process.
+    pub(crate) fn pid(&self) -> Sides<Option<u32>> {
+        self.population.map(|side| side.and_then(|population| population.pid))
+    }
+
+    /// The share of its run time that one of several threads took, if that ran for much of its time.
+    pub(crate) fn hottest(&self) -> Sides<Option<f64>> {
+        self.population.map(|side| side.and_then(|population| population.hottest))
+    }
+
     /// The average share of the time since boot that its threads have existed.
     pub(crate) fn uptime(&self) -> Sides<Option<f64>> {
         self.population.map(|side| side.and_then(|population| population.uptime))

@@ -112,6 +112,14 @@ impl Finding {
         }
     }
 
+    /// The source, and how many threads or processes lack it.
+    pub(crate) fn extent(&self) -> String {
+        match &self.affected {
+            Some(affected) => format!("{}: not read for {affected}{}", self.source, self.whose()),
+            None => self.source.to_string(),
+        }
+    }
+
     /// Some processes, by name.
     fn whose(&self) -> String {
         const SHOWN: usize = 3;

@@ -38,6 +38,15 @@ impl DataSource {
         }
     }
 
+    pub(crate) fn smaps_rollup() -> Self {
+        Self::File(SourceFile::SmapsRollup)
+    }
+
+    /// Whether values of another source depend on this one.
+    pub(crate) fn decides(&self, other: &Self) -> bool {
+        self == other || other.carrier().as_ref() == Some(self)
+    }
+
     /// The source that contains this one.
     pub(super) fn carrier(&self) -> Option<Self> {
         match self {

@@ -30,6 +30,8 @@ columns! {
     Group = "group";
     /// How many members the group has.
     Threads = "threads";
+    /// The process id, of groups of one process.
+    Pid = "pid";
     /// Name of the value.
     Metric = "metric";
     /// The baseline's value.
@@ -121,6 +123,7 @@ impl Column {
             Self::Group => ColumnCell::text(label(group)),
             Self::Threads if !has_members(row.section) => ColumnCell::text(String::new()),
             Self::Threads => ColumnCell::text(sided_text(&group.members(), ToString::to_string)),
+            Self::Pid => ColumnCell::text(pid(group)),
             Self::Metric => ColumnCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
             Self::Baseline | Self::Value => value_cell(row.values.baseline.as_ref(), row.unit),
             Self::Candidate => value_cell(row.values.of_candidate(), row.unit),
@@ -161,6 +164,16 @@ fn delta_digits(delta: &Delta) -> Option<String> {
         Delta::Number(number) => Some(number.to_string()),
         Delta::Points(points) => Some(decimals(*points)),
         _ => None,
+    }
+}
+
+/// The process id, if the group is one process, and the same on both sides.
+pub(super) fn pid(group: &Group) -> String {
+    let mut pids: Vec<_> = group.pid().into_iter().flatten().collect();
+    pids.dedup();
+    match pids[..] {
+        [pid] => pid.to_string(),
+        _ => String::new(),
     }
 }
 

@@ -54,9 +54,13 @@ fn heading(sides: &[(&str, Column)]) -> Vec<String> {
 }
 
 fn fields(group: &Group, row: &Row, sides: &[(&str, Column)]) -> Vec<String> {
-    let path = escaped(&group.full_label()).into_owned();
-    let mut fields =
-        vec![row.section.name().to_owned(), path, escaped(&row.name).into_owned(), row.unit.name().to_owned()];
+    let path = harmless(escaped(&group.full_label()).into_owned());
+    let mut fields = vec![
+        row.section.name().to_owned(),
+        path,
+        harmless(escaped(&row.name).into_owned()),
+        row.unit.name().to_owned(),
+    ];
     fields.extend(group.members().iter().map(count));
     fields.extend(row.covered.iter().map(count));
     let values = sides.iter().zip(row.values.iter());
@@ -95,6 +99,11 @@ fn fields_of_runs(row: &Row) -> Vec<String> {
         runs.needed.map(|needed| needed.runs.to_string()).unwrap_or_default(),
     ];
     of_sides.chain(judged).collect()
+}
+
+/// A name that no spreadsheet takes for a formula: with an apostrophe in front, which they do not show, if it begins like one.
+fn harmless(name: String) -> String {
+    if name.starts_with(['=', '+', '-', '@']) { format!("'{name}") } else { name }
 }
 
 fn count(count: &Option<u64>) -> String {

@@ -8,7 +8,7 @@ use super::scale::{cell_text, percent_text, spaced};
 use super::verdict::{interval_json, interval_text, verdict_text};
 use super::window;
 use crate::compare::{Difference, ELAPSED, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold};
-use crate::diagnose::{Warning, counted};
+use crate::diagnose::{Finding, Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS, Verdict};
 
@@ -49,16 +49,16 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     ]
 }
 
-/// What could not be read; beside nothing but an overview, only the names of the sources.
+/// What could not be read of what the report shows; beside nothing but an overview, only of how many threads.
 fn gaps(report: &Report) -> Vec<FactLine> {
     if report.sections.iter().any(|section| section.section != Section::Overview) {
-        return report.gaps.iter().map(|gap| FactLine::fact("missing", gap.to_string())).collect();
+        return report.needed_gaps().map(|gap| FactLine::fact("missing", gap.to_string())).collect();
     }
-    let mut sources: Vec<_> = report.gaps.iter().map(|gap| gap.source.name()).collect();
+    let mut sources: Vec<_> = report.needed_gaps().map(Finding::extent).collect();
     // A source can be missing for several reasons.
     sources.dedup();
     let text = format!("{} (--long says why)", sources.join(", "));
-    if sources.is_empty() { Vec::new() } else { vec![FactLine::fact("missing", text)] }
+    if sources.is_empty() { Vec::new() } else { vec![FactLine::fact("partial", text)] }
 }
 
 fn about(label: &'static str, side: &SideSummary) -> Vec<FactLine> {

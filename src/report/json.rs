@@ -111,6 +111,8 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("uptime", &group.uptime())?;
         if row.section == Section::Overview {
             map.serialize_entry("turnover", &group.turnover())?;
+            map.serialize_entry("pid", &group.pid())?;
+            map.serialize_entry("hottest", &group.hottest())?;
         }
         map.serialize_entry("coverage", &row.covered)?;
         match &row.values.candidate {

@@ -9,7 +9,7 @@ use super::layout::GAP;
 use super::scale::cell_text;
 use super::selection::{ListLine, ShownSection};
 use super::verdict::short_text;
-use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Sides, Turnover};
+use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
@@ -106,8 +106,7 @@ fn cells(group: &Group, rows: &[&Row], columns: &[&OverviewColumn]) -> Vec<Strin
     let text = |column: &&OverviewColumn| {
         rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
     };
-    let threads =
-        if group.exited_work().is_some() { String::new() } else { threads(&group.members(), &group.turnover()) };
+    let threads = if group.exited_work().is_some() { String::new() } else { threads(group) };
     [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
 }
 
@@ -129,10 +128,16 @@ fn value(row: &Row) -> String {
     )
 }
 
-/// How many threads there are, and how many started and exited: `7 (+2 −1)`.
-fn threads(members: &Sides<Option<u64>>, turnover: &Sides<Option<Turnover>>) -> String {
-    let members = sides(members.iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
-    let Some(Turnover { started, exited }) = turnover.iter().last().copied().flatten() else { return members };
+/// A thread with this share of the run time of its group is said to be hot.
+const HOT: f64 = 0.8;
+
+/// How many threads there are, whether one of them does most, and how many started and exited: `7, 1 hot (+2 −1)`.
+fn threads(group: &Group) -> String {
+    let members =
+        sides(group.members().iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
+    let is_hot = group.hottest().into_iter().last().flatten().is_some_and(|share| share >= HOT);
+    let members = format!("{members}{}", if is_hot { ", 1 hot" } else { "" });
+    let Some(Turnover { started, exited }) = group.turnover().into_iter().last().flatten() else { return members };
     let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));
     let exited = Some(exited).filter(|exited| *exited > 0).map(|exited| format!("−{exited}"));
     let changes: Vec<_> = [started, exited].into_iter().flatten().collect();

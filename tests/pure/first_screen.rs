@@ -606,7 +606,7 @@ fn interpreters_have_a_row_per_script_and_one_by_process_name() {
     assert_eq!(groups(&[]), expected);
     assert_eq!(groups(&["-g", "command"]), expected);
     assert_eq!(groups(&["--only", "python3"]), expected);
-    assert_eq!(groups(&["-g", "pcomm"]), ["python3 3 (+1"]);
+    assert_eq!(groups(&["-g", "pcomm"]), ["python3 3, 1"]);
 }
 
 #[test]
@@ -627,4 +627,68 @@ fn files_that_know_no_scripts_are_compared_by_process_name() {
     };
     assert_eq!(first([&old, &new]), (json!("pcomm"), json!("python3")));
     assert_eq!(first([&new, &newer]), (json!("command"), json!("python3 manage.py")));
+}
+
+/// A thread of process 5.
+fn thread_of(tid: u32, run: u64) -> Value {
+    with(process(5, "pool", 1, &ran(run, 0)), &json!({"tid": tid}))
+}
+
+#[test]
+fn the_thread_of_a_pool_that_takes_most_of_its_cpu_time_is_said_to_be_hot() {
+    let files = Files::new();
+    let first = |run: [u64; 3]| {
+        let pool = |run: [u64; 3]| [thread_of(5, run[0]), thread_of(6, run[1]), thread_of(7, run[2])];
+        let [before, after] = files.pair(&pool([0; 3]), &pool(run));
+        let json: Value = serde_json::from_str(&printed(&["show", &before, &after, "--format", "json"])).unwrap();
+        let row = json["rows"].as_array().unwrap().iter().find(|row| row["path"] == json!(["pool"])).unwrap().clone();
+        assert_eq!(row["pid"], 5);
+        (table(&["show", &before, &after])[1].clone(), row["hottest"].clone())
+    };
+    let (line, hottest) = first([2, 40, 2]);
+    assert!(line.starts_with("pool 3, 1 hot 88% ") && hottest.as_f64().unwrap() > 0.9, "{line} {hottest}");
+    assert!(first([20, 40, 2]).0.starts_with("pool 3 124% "));
+    assert_eq!(first([0, 2, 0]).1, json!(null), "4 % of its time is not hot");
+}
+
+#[test]
+fn processes_of_one_name_have_a_row_each_by_id() {
+    let files = Files::new();
+    let file = files.file("s", &snapshot(10, &[script(5, "a.py", 30), script(6, "a.py", 10)], &json!({})));
+    let lines = table(&["show", &file, "-g", "pid"]);
+    assert!(lines[1].starts_with("python3 a.py[5] 1 ") && lines[2].starts_with("python3 a.py[6] 1 "), "{lines:?}");
+    let pids = table(&["show", &file, "-g", "pid", "-m", "run_time_ns", "-c", "group,pid"]);
+    assert!(pids.contains(&"python3 a.py[6] 6".to_owned()), "{pids:?}");
+}
+
+#[test]
+fn the_first_screen_has_only_gaps_of_what_it_shows_and_says_of_how_many_threads() {
+    let files = Files::new();
+    let threads = |io: &Value| [process(5, "denied", 0, &ran(30, 0)), process(6, "read", 0, &with(ran(10, 0), io))];
+    let failed = json!({"parse_summary": {"tids_walked": 2, "read_failures_by_errno": {"io": {"EACCES": 1}, "smaps_rollup": {"EACCES": 1}}}});
+    let page = |io: &Value, args: &[&str]| {
+        let file = files.file("s", &snapshot(10, &threads(io), &failed));
+        let page = printed(&[&["show", &file], args].concat());
+        page.lines()
+            .filter(|line| line.starts_with("missing") || line.starts_with("partial"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let read = json!({"read_bytes": 4096, "write_bytes": 0});
+    let first = page(&read, &[]);
+    assert!(first.len() == 1 && first[0].starts_with("partial    io: not read for 1 of 2 threads"), "{first:?}");
+    assert_eq!(page(&read, &["-m", "run"]), [""; 0]);
+    assert_eq!(page(&read, &["-m", "run_time_ns"]), [""; 0]);
+    let selected = page(&read, &["-m", "read_bytes"]);
+    assert!(selected.len() == 1 && selected[0].starts_with("missing    io: not read for 1 of 2"), "{selected:?}");
+    let all = page(&read, &["--long"]);
+    assert!(all.iter().any(|line| line.contains("smaps_rollup")), "{all:?}");
+}
+
+#[test]
+fn a_name_in_csv_is_no_formula() {
+    let files = Files::new();
+    let threads = [process(5, "=cmd|x", 0, &ran(30, 0)), process(6, "@sum", 0, &ran(1, 0))];
+    let page = printed(&["show", &files.file("s", &snapshot(10, &threads, &json!({}))), "--format", "csv"]);
+    assert!(page.contains(",'=cmd|x,") && page.contains(",'@sum,") && !page.contains(",=cmd"), "{page}");
 }
