@@ -17,6 +17,7 @@ mod options;
 mod process;
 mod procfs;
 mod read_threads;
+mod sampled_files;
 mod sampler;
 mod start;
 mod tally;

@@ -8,12 +8,17 @@ use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
 use super::kernel_symbols::KernelSymbols;
 use super::options::{Engine, Options, Tree};
-use crate::model::{BpfObstacle, Name, ThreadSample};
+use super::procfs::folder::Folder;
+use super::procfs::samples::ProcfsSampler;
+use super::sampled_files::add_files;
+use crate::model::{BpfObstacle, KernelEntry, Name, ThreadSample};
 
-/// Samples all threads, one pass at a time.
-pub struct ThreadSampler {
-    bpf: BpfSampler,
-    symbols: Option<KernelSymbols>,
+/// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
+pub struct ThreadSampler(SampleSource);
+
+enum SampleSource {
+    Bpf(Box<BpfSampler>, Option<KernelSymbols>),
+    Procfs(Box<ProcfsSampler>),
 }
 
 /// Why threads cannot be sampled.
@@ -34,18 +39,28 @@ impl ThreadSampler {
     /// # Errors
     /// [`NoSamples`] if threads cannot be sampled here.
     pub fn load(options: &Options) -> Result<Self, NoSamples> {
-        let loaded = match options.engine {
-            Engine::Procfs => return Err(NoSamples("only BPF has them. Fix: use --engine auto".to_owned())),
-            _ if options.roots.tree() != Tree::Live => Err(BpfObstacle::NotLive.into()),
-            _ => BpfSampler::load(),
+        if options.roots.tree() != Tree::Live {
+            return Err(NoSamples(finding_without_bpf(&BpfObstacle::NotLive.into()).to_string()));
+        }
+        let bpf = match options.engine {
+            Engine::Procfs => None,
+            _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
-        let bpf = loaded.map_err(|no_bpf| NoSamples(finding_without_bpf(&no_bpf).to_string()))?;
-        Ok(Self { bpf, symbols: KernelSymbols::open().ok() })
+        Ok(Self(match bpf {
+            Some(bpf) => SampleSource::Bpf(Box::new(bpf), KernelSymbols::open().ok()),
+            None => {
+                let procfs = Folder::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
+                SampleSource::Procfs(Box::new(ProcfsSampler::new(procfs)))
+            }
+        }))
     }
 
     /// What takes the samples, as files name it.
     pub fn source(&self) -> &'static str {
-        "bpf"
+        match &self.0 {
+            SampleSource::Bpf(..) => "bpf",
+            SampleSource::Procfs(_) => "procfs",
+        }
     }
 
     /// Adds the samples of a pass, and returns how many were lost.
@@ -53,21 +68,33 @@ impl ThreadSampler {
     /// # Errors
     /// The error of the kernel.
     pub fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        self.bpf.pass(samples)
+        match &mut self.0 {
+            SampleSource::Bpf(bpf, _) => bpf.pass(samples),
+            SampleSource::Procfs(procfs) => procfs.pass(samples).map(|()| 0),
+        }
+    }
+
+    /// Adds the files that the system calls of `samples` work on, by the descriptor that each has.
+    pub fn add_files(&self, samples: &mut [ThreadSample], descriptor: fn(KernelEntry) -> Option<u32>) {
+        add_files(samples, descriptor);
     }
 
     /// Makes the next pass sample all threads, also those that sleep on.
-    pub fn forget(&self) {
-        self.bpf.forget();
+    pub fn forget(&mut self) {
+        match &mut self.0 {
+            SampleSource::Bpf(bpf, _) => bpf.forget(),
+            SampleSource::Procfs(procfs) => procfs.forget(),
+        }
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
         let hidden = "/proc/kallsyms hides addresses: kernel.kptr_restrict or no cap_syslog";
-        let names = match &mut self.symbols {
+        let names = match &mut self.0 {
+            SampleSource::Procfs(procfs) => return (procfs.functions(), None),
             _ if addresses.is_empty() => return (HashMap::new(), None),
-            Some(symbols) => symbols.names(addresses),
-            None => return (HashMap::new(), Some("/proc/kallsyms cannot be opened".to_owned())),
+            SampleSource::Bpf(_, Some(symbols)) => symbols.names(addresses),
+            SampleSource::Bpf(_, None) => return (HashMap::new(), Some("/proc/kallsyms cannot be opened".to_owned())),
         };
         match names {
             Ok(names) if names.is_empty() => (names, Some(hidden.to_owned())),

@@ -199,8 +199,7 @@ impl ReasonCollector {
         let of_class = RawReason { class: raw.class, ..RawReason::default() };
         self.reasons.number(raw).unwrap_or_else(|| {
             self.merged += 1;
-            self.reasons.most += 1;
-            self.reasons.number(&of_class).expect("there is room for one more")
+            self.reasons.number_of_few(&of_class)
         })
     }
 

@@ -12,4 +12,7 @@ mod system_call;
 
 pub use self::collector::ReasonCollector;
 pub use self::conclude::Conclusion;
-pub use self::system_call::{futex_of, works_on_descriptor};
+pub use self::system_call::works_on_descriptor;
+
+#[cfg(test)]
+mod tests;

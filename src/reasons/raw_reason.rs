@@ -30,7 +30,7 @@ pub(super) struct SampledNames {
 pub(super) struct NumberedValues<T> {
     numbers: HashMap<T, u32>,
     pub(super) values: Vec<T>,
-    pub(super) most: usize,
+    most: usize,
 }
 
 impl<T: Clone + Eq + Hash> NumberedValues<T> {
@@ -40,12 +40,18 @@ impl<T: Clone + Eq + Hash> NumberedValues<T> {
 
     /// The number of a value; `None` for a new one if there are too many.
     pub(super) fn number(&mut self, value: &T) -> Option<u32> {
+        let is_full = self.values.len() >= self.most;
+        if is_full { self.numbers.get(value).copied() } else { Some(self.number_of_few(value)) }
+    }
+
+    /// The number of one of a few values, for which there is always room.
+    pub(super) fn number_of_few(&mut self, value: &T) -> u32 {
         if let Some(&number) = self.numbers.get(value) {
-            return Some(number);
+            return number;
         }
-        let number = u32::try_from(self.values.len()).ok().filter(|_| self.values.len() < self.most)?;
+        let number = u32::try_from(self.values.len()).expect("there are a few more than the most");
         self.numbers.insert(value.clone(), number);
         self.values.push(value.clone());
-        Some(number)
+        number
     }
 }

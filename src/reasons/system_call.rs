@@ -20,12 +20,6 @@ pub fn works_on_descriptor(entry: KernelEntry) -> Option<u32> {
     u32::try_from(first).ok().filter(|_| works)
 }
 
-/// The address of the futex that a thread waits for.
-pub fn futex_of(entry: KernelEntry) -> Option<u64> {
-    let KernelEntry::SystemCall(number, [address, _]) = entry else { return None };
-    (sysno(number)? == Sysno::futex).then_some(address)
-}
-
 const WITH_DESCRIPTOR: [&str; 40] = [
     "accept",
     "accept4",
@@ -94,6 +88,5 @@ mod tests {
         assert_eq!(works_on_descriptor(call(libc::SYS_clock_nanosleep, 7)), None);
         assert_eq!(works_on_descriptor(call(libc::SYS_read, u64::MAX)), None);
         assert_eq!(works_on_descriptor(KernelEntry::Exception), None);
-        assert_eq!(futex_of(call(libc::SYS_futex, 4096)), Some(4096));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::error::RecordError;
-use super::sampler::{OpenSamples, Sampler};
+use super::sampler::{OpenSamples, PATIENCE, Sampler};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
@@ -139,7 +139,7 @@ impl OpenWindow<'_> {
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: std::process::id(), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
-        if let Some(mut sampled) = sampled.and_then(|sampled| sampled.recv().ok()) {
+        if let Some(mut sampled) = sampled.and_then(|sampled| sampled.recv_timeout(PATIENCE).ok()) {
             sampled.add_ends(records.iter().flat_map(RecordedExits::threads));
             let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
             window.head.reasons = Some(Box::new(reasons));

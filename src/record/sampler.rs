@@ -12,10 +12,12 @@ use nix::unistd::gettid;
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
 use crate::process::{Privileges, run_first, with_file_capabilities, without_stops};
-use crate::reasons::{Conclusion, ReasonCollector};
+use crate::reasons::{Conclusion, ReasonCollector, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
+/// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of threads that wait for the next pass.
 const MAX_ENDS: usize = 1 << 16;
 
@@ -151,6 +153,7 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         match sampler.pass(&mut samples) {
             Ok(lost) => {
                 let at = begin + monotonic().saturating_sub(begin) / 2;
+                sampler.add_files(&mut samples, works_on_descriptor);
                 collector.add(nanoseconds(at), &samples, lost);
             }
             Err(errno) => tracing::warn!("cannot sample threads: {errno}"),

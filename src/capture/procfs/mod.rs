@@ -4,6 +4,7 @@ pub(super) mod cgroup_paths;
 pub(super) mod folder;
 pub(super) mod parsers;
 pub(super) mod pids;
+pub(in crate::capture) mod samples;
 pub(super) mod task;
 pub(super) mod text;
 pub(super) mod walk;

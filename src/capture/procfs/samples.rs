@@ -1,0 +1,267 @@
+//! Samples of threads by their files, without privileges: of the threads that the caller may trace.
+//!
+//! The third value of `schedstat` counts how often a thread got a CPU. Where it has not changed since the thread was last seen
+//! asleep, the thread is in the same sleep, and nothing else is read.
+
+use std::collections::{HashMap, HashSet};
+
+use nix::errno::Errno;
+
+use super::super::thread_flags::PF_KTHREAD;
+use super::folder::{Folder, Numbered};
+use super::text;
+use crate::model::{Activity, KernelEntry, Name, ThreadSample, printable};
+
+/// After so many passes, what is known is examined again: rights of processes, and threads that have exited.
+const EXAMINED_AGAIN: u64 = 64;
+/// Distinct functions that are remembered.
+const MAX_FUNCTIONS: usize = 1 << 14;
+
+/// Reads the files of threads, one pass at a time.
+pub(in crate::capture) struct ProcfsSampler {
+    procfs: Folder,
+    passes: u64,
+    threads: HashMap<u32, SeenThread>,
+    /// Names of processes.
+    names: HashMap<u32, Name>,
+    /// Processes that may not be traced.
+    denied: HashSet<u32>,
+    /// Functions in the place of addresses.
+    functions: HashMap<Name, u64>,
+    buffer: Vec<u8>,
+}
+
+/// What a thread was doing when it was last seen.
+#[derive(Clone, Copy, Default)]
+struct SeenThread {
+    schedstat: [u64; 3],
+    is_asleep: bool,
+    pass: u64,
+}
+
+impl ProcfsSampler {
+    pub(in crate::capture) fn new(procfs: Folder) -> Self {
+        Self {
+            procfs,
+            passes: 0,
+            threads: HashMap::new(),
+            names: HashMap::new(),
+            denied: HashSet::new(),
+            functions: HashMap::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Adds the samples of one pass.
+    pub(in crate::capture) fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<(), Errno> {
+        self.passes += 1;
+        if self.passes.is_multiple_of(EXAMINED_AGAIN) {
+            self.denied.clear();
+            self.names.clear();
+            let oldest = self.passes - EXAMINED_AGAIN;
+            self.threads.retain(|_, thread| thread.pass >= oldest);
+        }
+        for tgid in self.procfs.ids()? {
+            if self.denied.contains(&tgid) {
+                continue;
+            }
+            // A process that has exited meanwhile has no threads.
+            let Ok(tasks) = self.procfs.folder(&format!("{tgid}/task")) else { continue };
+            for tid in tasks.ids().unwrap_or_default() {
+                match self.thread(&tasks, [tgid, tid]) {
+                    Err(Errno::EPERM | Errno::EACCES) => {
+                        self.denied.insert(tgid);
+                        break;
+                    }
+                    sample => samples.extend(sample.ok().flatten()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next pass sample all threads.
+    pub(in crate::capture) fn forget(&mut self) {
+        self.threads.clear();
+    }
+
+    /// The functions in the place of addresses.
+    pub(in crate::capture) fn functions(&self) -> HashMap<u64, Name> {
+        self.functions.iter().map(|(name, &number)| (number, Name::clone(name))).collect()
+    }
+
+    /// The sample of a thread; `None` if it is in the same sleep as before.
+    fn thread(&mut self, tasks: &Folder, [tgid, tid]: [u32; 2]) -> Result<Option<ThreadSample>, Errno> {
+        let mut files = Numbered::new(tasks, tid);
+        let schedstat = schedstat(files.read("schedstat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
+        let pass = self.passes;
+        let seen = self.threads.get_mut(&tid).map(|seen| {
+            seen.pass = pass;
+            *seen
+        });
+        if seen.is_some_and(|seen| seen.is_asleep && seen.schedstat[2] == schedstat[2]) {
+            return Ok(None);
+        }
+        let stat = SampledStat::parse(files.read("stat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
+        let Some(activity) = activity(stat.state, seen.map_or([0; 3], |seen| seen.schedstat), schedstat) else {
+            return Ok(None);
+        };
+        let is_asleep = activity.is_sleep();
+        let mut entry = KernelEntry::Unknown;
+        let mut stack = Vec::new();
+        if is_asleep {
+            if stat.flags & PF_KTHREAD == 0 {
+                entry = self::entry(files.read("syscall", &mut self.buffer)?);
+            }
+            let function = files.read("wchan", &mut self.buffer).unwrap_or_default();
+            let function = Some(function.trim_ascii()).filter(|name| !matches!(*name, b"" | b"0"));
+            stack.extend(function.and_then(|name| number(&mut self.functions, name)));
+            if stack.is_empty() && stat.flags & PF_KTHREAD != 0 {
+                return Err(Errno::EPERM);
+            }
+        }
+        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass });
+        let comm = stat.comm;
+        if tid == tgid {
+            self.names.insert(tgid, Name::clone(&comm));
+        }
+        Ok(Some(ThreadSample {
+            tid,
+            tgid,
+            start_time_clock_ticks: stat.start,
+            pcomm: self.names.get(&tgid).unwrap_or(&comm).clone(),
+            comm,
+            kernel_thread: stat.flags & PF_KTHREAD != 0,
+            switches: schedstat[2],
+            activity,
+            entry,
+            stack,
+            ..ThreadSample::default()
+        }))
+    }
+}
+
+/// A number in the place of a function's address.
+fn number(functions: &mut HashMap<Name, u64>, name: &[u8]) -> Option<u64> {
+    let name: Name = printable(name).into();
+    if !functions.contains_key(&name) && functions.len() >= MAX_FUNCTIONS {
+        return None;
+    }
+    let next = u64::try_from(functions.len() + 1).ok()?;
+    Some(*functions.entry(name).or_insert(next))
+}
+
+/// Time on CPUs and time ready to run in nanoseconds, and how often a thread got a CPU.
+fn schedstat(text: &[u8]) -> Option<[u64; 3]> {
+    let mut numbers = text::words(text.trim_ascii()).map(text::unsigned);
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+}
+
+/// What a thread does, by its state and its `schedstat` before and now. Procfs does not tell threads that run from those that
+/// are ready to run: a thread is taken to do what it did for the larger part of the time since.
+fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
+    let increase = |index: usize| now[index].saturating_sub(before[index]);
+    Some(match state {
+        b'R' if increase(0) > increase(1) => Activity::Running,
+        b'R' => Activity::Runnable,
+        b'S' | b'I' | b'P' => Activity::Asleep,
+        b'D' => Activity::Blocked,
+        b'T' | b't' => Activity::Stopped,
+        _ => return None,
+    })
+}
+
+/// The text of `syscall`: a number and arguments, `-1` outside of system calls, or `running`.
+fn entry(text: &[u8]) -> KernelEntry {
+    let mut words = text::words(text.trim_ascii());
+    let number = words.next().and_then(text::signed);
+    let mut argument = || words.next().and_then(|word| text::hexadecimal(word.strip_prefix(b"0x")?)).unwrap_or(0);
+    match number.map(u32::try_from) {
+        None => KernelEntry::Unknown,
+        Some(Err(_)) => KernelEntry::Exception,
+        Some(Ok(number)) => KernelEntry::SystemCall(number, [argument(), argument()]),
+    }
+}
+
+/// What is read from `stat`.
+struct SampledStat {
+    comm: Name,
+    state: u8,
+    flags: u64,
+    start: u64,
+}
+
+impl SampledStat {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (comm, fields) = text::stat(text)?;
+        let mut stat = Self { comm: printable(comm).into(), state: 0, flags: 0, start: 0 };
+        for (number, field) in fields.take_while(|(number, _)| *number <= 22) {
+            match number {
+                3 => stat.state = *field.first()?,
+                9 => stat.flags = text::unsigned(field)?,
+                22 => stat.start = text::unsigned(field)?,
+                _ => {}
+            }
+        }
+        Some(stat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use nix::libc;
+
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_system_call_has_its_number_and_its_arguments() {
+        // Linux 6.18, `proc_pid_syscall` of fs/proc/base.c.
+        let text = b"202 0x7f3a5c0008c8 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd7a5e9d10 0x7f3a5c2a49ee\n";
+        assert_eq!(entry(text), KernelEntry::SystemCall(202, [0x7f3a_5c00_08c8, 0x189]));
+        assert_eq!(entry(b"-1 0x7ffd7a5e9d10 0x55d0c8a7b1c9\n"), KernelEntry::Exception);
+        assert_eq!(entry(b"running\n"), KernelEntry::Unknown);
+        assert_eq!(entry(b""), KernelEntry::Unknown);
+    }
+
+    #[test]
+    fn what_a_thread_got_is_in_three_numbers() {
+        // Linux 6.18, `proc_pid_schedstat` of fs/proc/base.c.
+        assert_eq!(schedstat(b"1160292 190113 2\n"), Some([1_160_292, 190_113, 2]));
+        assert_eq!(schedstat(b"1160292 190113\n"), None);
+    }
+
+    #[test]
+    fn a_thread_that_is_ready_did_what_it_did_for_the_larger_part() {
+        let of = |now| activity(b'R', [100, 100, 1], now);
+        assert_eq!((of([300, 150, 2]), of([150, 300, 2]), of([100, 100, 1])), {
+            use Activity::{Runnable, Running};
+            (Some(Running), Some(Runnable), Some(Runnable))
+        });
+        assert_eq!([b'Z', b'X'].map(|state| activity(state, [0; 3], [0; 3])), [None; 2]);
+    }
+
+    #[test]
+    fn an_ordinary_user_samples_processes_of_their_own() {
+        let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        let mut sampler = ProcfsSampler::new(Folder::open(Path::new("/proc")).unwrap());
+        let mut pass = || {
+            let mut samples = Vec::new();
+            sampler.pass(&mut samples).unwrap();
+            (samples.into_iter().find(|sample| sample.tid == sleep.id()), sampler.functions())
+        };
+        let (sample, functions) = pass();
+        let sample = sample.unwrap();
+        let nanosleep = u32::try_from(libc::SYS_clock_nanosleep).unwrap();
+        assert_eq!((&*sample.pcomm, sample.activity), ("sleep", Activity::Asleep));
+        assert!(matches!(sample.entry, KernelEntry::SystemCall(number, _) if number == nanosleep), "{sample:?}");
+        if let [function] = sample.stack[..] {
+            assert!(functions[&function].contains("nanosleep"), "{functions:?}");
+        }
+        assert_eq!(pass().0, None, "it sleeps on");
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
+    }
+}

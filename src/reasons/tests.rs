@@ -1,0 +1,256 @@
+//! Passes of samples, and what the reasons are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nix::libc;
+
+use super::{Conclusion, ReasonCollector};
+use crate::model::{
+    Activity, KernelEntry, Name, Owner, Reason, ReasonClass, Reasons, SampledThreads, ThreadEnd, ThreadSample,
+    ThreadState,
+};
+
+const SAMPLER: u32 = 99;
+/// Milliseconds in nanoseconds.
+const MS: u64 = 1_000_000;
+
+/// A thread on CPU 0 that has switched so often.
+fn sample(tid: u32, activity: Activity, switches: u64) -> ThreadSample {
+    ThreadSample {
+        tid,
+        tgid: tid,
+        pcomm: format!("p{tid}").into(),
+        comm: format!("t{tid}").into(),
+        start_time_clock_ticks: 7,
+        switches,
+        activity,
+        cpu: Some(0),
+        ..ThreadSample::default()
+    }
+}
+
+/// A thread that sleeps in a system call, in a function.
+fn in_call(tid: u32, activity: Activity, switches: u64, number: libc::c_long, function: u64) -> ThreadSample {
+    let entry = KernelEntry::SystemCall(number.try_into().unwrap(), [3, 0]);
+    ThreadSample { entry, stack: vec![function], ..sample(tid, activity, switches) }
+}
+
+/// Passes every 20 ms.
+fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
+    let mut collector = ReasonCollector::new(SAMPLER);
+    for (pass, samples) in (0..).zip(passes) {
+        collector.add(1000 * MS + 20 * MS * pass, samples, 0);
+    }
+    collector
+}
+
+fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
+    let functions = [(1, "do_epoll_wait"), (2, "submit_bio_wait"), (3, "handle_mm_fault"), (4, "bit_wait_io")];
+    let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
+    let cgroup = |address: u64| (address == 5).then(|| "/db".into());
+    collector.conclude(&Conclusion { threads, functions: &functions, cgroup: &cgroup })
+}
+
+/// Milliseconds and samples by process, class, system call and innermost function.
+fn amounts(reasons: &Reasons) -> BTreeMap<String, (u64, u64)> {
+    let place = |number: u64| usize::try_from(number).unwrap();
+    let each = reasons.times.iter().map(|time| {
+        let Reason { class, entry, functions, object, by } = &reasons.reasons[place(time.reason)];
+        let by = by.as_ref().map(|by| format!("by {}", by.comm));
+        let parts = [entry.as_deref(), functions.first().map(|name| &**name), object.as_deref(), by.as_deref()];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let name = &reasons.threads[place(time.threads)].pcomm;
+        (format!("{name} {class:?} {}", parts.join(" ")).trim_end().to_owned(), (time.ns / MS, time.samples))
+    });
+    each.collect()
+}
+
+fn shown(passes: &[Vec<ThreadSample>]) -> BTreeMap<String, (u64, u64)> {
+    amounts(&concluded(collected(passes), &[]))
+}
+
+fn map<const N: usize>(rows: [(&str, (u64, u64)); N]) -> BTreeMap<String, (u64, u64)> {
+    rows.map(|(name, amount)| (name.to_owned(), amount)).into()
+}
+
+#[test]
+fn a_thread_did_what_its_samples_say_from_halfway_to_halfway() {
+    let passes = [
+        vec![sample(1, Activity::Running, 5)],
+        vec![in_call(1, Activity::Blocked, 6, libc::SYS_fdatasync, 2)],
+        vec![],
+        vec![sample(1, Activity::Running, 7)],
+        vec![sample(1, Activity::Running, 7)],
+    ];
+    assert_eq!(shown(&passes), map([("p1 Run", (40, 3)), ("p1 Block fdatasync submit_bio_wait", (40, 2))]));
+}
+
+#[test]
+fn a_sleep_that_lasts_for_the_whole_window_is_idle_and_a_later_one_is_not() {
+    let idle = in_call(1, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    let waits = in_call(2, Activity::Asleep, 6, libc::SYS_epoll_wait, 1);
+    let blocked = in_call(3, Activity::Blocked, 6, libc::SYS_fsync, 2);
+    let passes = [
+        vec![idle.clone(), sample(2, Activity::Running, 5), blocked.clone()],
+        vec![waits.clone()],
+        vec![idle, waits, blocked],
+    ];
+    let reasons = concluded(collected(&passes), &[]);
+    assert_eq!(
+        amounts(&reasons),
+        map([
+            ("p1 Idle epoll_wait do_epoll_wait", (40, 3)),
+            ("p2 Run", (10, 1)),
+            ("p2 Sleep epoll_wait do_epoll_wait", (30, 2)),
+            ("p3 Block fsync submit_bio_wait", (40, 3)),
+        ])
+    );
+    assert_eq!(reasons.sampling.samples, 6, "idle ones do not count");
+}
+
+#[test]
+fn who_runs_on_the_cpu_of_a_thread_that_is_ready_is_why_it_waits() {
+    let on = |cpu, sample| ThreadSample { cpu: Some(cpu), ..sample };
+    let pass = vec![
+        on(0, sample(1, Activity::Runnable, 5)),
+        on(0, sample(2, Activity::Running, 5)),
+        on(1, sample(3, Activity::Running, 5)),
+        on(2, sample(4, Activity::Runnable, 5)),
+        on(0, sample(5, Activity::Throttled, 5)),
+    ];
+    let shown = shown(&[pass.clone(), pass]);
+    assert_eq!(shown["p1 Wait by t2"], (20, 2));
+    assert_eq!(shown["p4 Wait"], (20, 2), "nobody was seen there");
+    assert_eq!(shown["p5 CpuQuota"], (20, 2), "no other thread is why its cgroup has used its quota");
+}
+
+#[test]
+fn the_thread_whose_cpu_the_sampler_took_runs() {
+    let queued = |tid, last_queued| ThreadSample { last_queued, ..sample(tid, Activity::Runnable, 5) };
+    let sampler = ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
+    let elsewhere = ThreadSample { cpu: Some(1), ..queued(3, 70) };
+    let pass = vec![sampler, queued(1, 70), queued(2, 60), elsewhere];
+    assert_eq!(
+        shown(&[pass.clone(), pass]),
+        map([("p1 Run", (20, 2)), ("p2 Wait by t1", (20, 2)), ("p3 Wait", (20, 2))])
+    );
+}
+
+#[test]
+fn the_last_sleep_of_a_thread_ends_when_it_exits() {
+    let waits = || in_call(1, Activity::Asleep, 6, libc::SYS_wait4, 1);
+    let passes = [vec![], vec![waits()], vec![], vec![], vec![], vec![]];
+    let end = |ms| ThreadEnd {
+        tid: 1,
+        start_time_clock_ticks: 7,
+        monotonic_ns: ms * MS,
+        pcomm: "cc1".into(),
+        comm: "cc1".into(),
+    };
+    let with = |end: &ThreadEnd| {
+        let mut collector = collected(&passes);
+        collector.end(end);
+        amounts(&concluded(collector, &[]))
+    };
+    assert_eq!(with(&end(1065)), map([("cc1 Sleep wait4 do_epoll_wait", (60, 3))]));
+    let of_another = ThreadEnd { start_time_clock_ticks: 8, ..end(1065) };
+    let unknown = map([("p1 Sleep wait4 do_epoll_wait", (10, 1))]);
+    assert_eq!((with(&of_another), shown(&passes)), (unknown.clone(), unknown));
+}
+
+#[test]
+fn a_thread_that_is_no_longer_ready_has_exited() {
+    let passes = [vec![sample(1, Activity::Running, 5)], vec![], vec![sample(2, Activity::Running, 5)]];
+    assert_eq!(shown(&passes), map([("p1 Run", (10, 1)), ("p2 Run", (10, 1))]));
+}
+
+#[test]
+fn an_id_that_is_used_again_is_another_thread() {
+    let again = ThreadSample {
+        start_time_clock_ticks: 9,
+        pcomm: "new".into(),
+        ..in_call(1, Activity::Asleep, 6, libc::SYS_epoll_wait, 1)
+    };
+    let old = in_call(1, Activity::Asleep, 6, libc::SYS_epoll_wait, 1);
+    let passes = [vec![old], vec![again.clone()], vec![again]];
+    let row = "Sleep epoll_wait do_epoll_wait";
+    assert_eq!(shown(&passes), map([(&format!("p1 {row}"), (10, 1)), (&format!("new {row}"), (30, 2))]));
+}
+
+#[test]
+fn nobody_knows_what_a_thread_did_while_the_sampler_was_stopped() {
+    let mut collector = ReasonCollector::new(SAMPLER);
+    let sleep = || in_call(2, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    for at in [0, 20, 40, 60, 5060, 5080] {
+        let mut samples = vec![sample(1, Activity::Running, 5)];
+        samples.extend([0, 5080].contains(&at).then(sleep));
+        collector.add(at * MS, &samples, 0);
+    }
+    let shown = amounts(&concluded(collector, &[]));
+    assert_eq!(shown["p1 Run"], (100, 6));
+    assert_eq!(shown["p2 Idle epoll_wait do_epoll_wait"].0, 5080, "its switches say that it slept on");
+}
+
+#[test]
+fn a_page_fault_is_told_by_its_functions() {
+    let fault = |tid, function| ThreadSample {
+        entry: KernelEntry::Exception,
+        stack: vec![4, function],
+        ..sample(tid, Activity::Blocked, 6)
+    };
+    let pass = vec![fault(1, 3), fault(2, 2)];
+    assert_eq!(
+        shown(&[pass.clone(), pass]),
+        map([("p1 Block page fault handle_mm_fault", (20, 2)), ("p2 Block submit_bio_wait", (20, 2))])
+    );
+}
+
+#[test]
+fn the_owner_of_a_lock_is_named_if_it_is_known() {
+    let waits =
+        |tid, owner| ThreadSample { owner: Some(owner), ..in_call(tid, Activity::Blocked, 6, libc::SYS_read, 2) };
+    let pass = vec![sample(1, Activity::Running, 5), waits(2, 1), waits(3, 1234)];
+    let shown = shown(&[pass.clone(), pass]);
+    assert_eq!(shown["p2 Block read submit_bio_wait by t1"], (20, 2));
+    assert_eq!(shown["p3 Block read submit_bio_wait"], (20, 2));
+}
+
+#[test]
+fn threads_have_the_names_of_the_window() {
+    let thread = ThreadState {
+        tid: 1,
+        tgid: 1,
+        pcomm: "redis-server".into(),
+        comm: "bio_aof".into(),
+        cgroup: Some("/redis".into()),
+        start_time_clock_ticks: Some(7),
+        owner: Some(Owner::Command),
+        ..ThreadState::default()
+    };
+    let other = ThreadSample { cgroups: 5, ..sample(2, Activity::Running, 1) };
+    let pass = vec![sample(1, Activity::Running, 5), other];
+    let threads = concluded(collected(&[pass.clone(), pass]), &[thread]).threads;
+    let known = SampledThreads {
+        tgid: Some(1),
+        pcomm: "redis-server".into(),
+        comm: "bio_aof".into(),
+        cgroup: Some("/redis".into()),
+        owner: Some(Owner::Command),
+    };
+    let unknown =
+        SampledThreads { tgid: None, pcomm: "p2".into(), comm: "t2".into(), cgroup: Some("/db".into()), owner: None };
+    assert_eq!(threads, [unknown, known]);
+}
+
+#[test]
+fn too_many_reasons_are_merged_by_class_and_counted() {
+    let named = |number: u32| ThreadSample {
+        object: Some(format!("/file-{number}").into()),
+        ..in_call(100 + number, Activity::Blocked, 6, libc::SYS_read, 2)
+    };
+    let pass: Vec<_> = (0..20_000).map(named).collect();
+    let reasons = concluded(collected(&[pass.clone(), pass]), &[]);
+    assert_eq!(reasons.sampling.merged, 20_000 - (1 << 14));
+    let merged = reasons.reasons.iter().filter(|reason| reason.object.is_none()).collect::<Vec<_>>();
+    assert_eq!(merged, [&Reason { class: ReasonClass::Block, ..Reason::default() }]);
+}
