@@ -15,6 +15,7 @@ use ctprof::model::{
 };
 use ctprof::{CtprofSnapshot, ThreadState};
 use rayon::prelude::*;
+use serde_json::json;
 
 /// Threads wait twice as long as on the day before.
 pub(crate) const DOUBLED_HOST: usize = 3;
@@ -83,6 +84,8 @@ const SECONDS: u64 = 10;
 /// 2026-11-20, in nanoseconds since 1970.
 const START_NS: u64 = 1_795_132_800 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Between two samples.
+const PERIOD_NS: u64 = 20_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
 
 impl Fleet {
@@ -112,6 +115,7 @@ impl Fleet {
         snapshot.threads = self.threads(&template.threads, moment);
         add_cgroups(&mut snapshot, moment);
         add_window(&mut snapshot, started, moment);
+        add_reasons(&mut snapshot, moment);
         if moment.host == UNPRIVILEGED_HOST {
             deny(&mut snapshot);
         }
@@ -230,6 +234,23 @@ fn add_window(snapshot: &mut CtprofSnapshot, started: u64, moment: Moment) {
     window.exit_records = Some(exits);
     window.cpu = Some(cpu);
     snapshot.head.window = Some(window);
+}
+
+/// Loggers sync, and other services take CPUs from the API: most on one host.
+fn add_reasons(snapshot: &mut CtprofSnapshot, moment: Moment) {
+    let by = |process: &str| json!({"class": "wait", "by": {"pcomm": process, "comm": process}});
+    let sync = json!({"class": "block", "entry": "fdatasync", "functions": ["submit_bio_wait"]});
+    let reasons = json!({
+        "sampling": {"source": "bpf", "period_ns": PERIOD_NS, "samples": 70},
+        "threads": [{"pcomm": "api", "comm": "http-worker"}, {"pcomm": "logger", "comm": "flush"}],
+        "reasons": [by("batch"), by("cache"), sync],
+        "times": if moment.host == NOISY_HOST {
+            [[0, 0, 30 * PERIOD_NS, 30], [0, 1, 10 * PERIOD_NS, 10], [1, 2, 30 * PERIOD_NS, 30]]
+        } else {
+            [[0, 0, 6 * PERIOD_NS, 6], [0, 1, 6 * PERIOD_NS, 6], [1, 2, 30 * PERIOD_NS, 30]]
+        },
+    });
+    snapshot.head.reasons = Some(serde_json::from_value(reasons).unwrap());
 }
 
 /// Removes what an unprivileged capture cannot read.

@@ -458,7 +458,7 @@ pub(super) struct ExportArgs {
     /// Snapshots, windows, or directories to search for *.ctprof.zst and *.json
     #[arg(required = true, value_name = "PATH")]
     pub(super) inputs: Vec<PathBuf>,
-    /// Directory for the datasets threads, cgroups and captures, partitioned by day and host; or a file *.parquet for threads only
+    /// Directory for the datasets threads, cgroups, captures and reasons, partitioned by day and host; or a file *.parquet for threads only
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: PathBuf,
     #[command(flatten)]

@@ -34,8 +34,8 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
 fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
     let Exported { captures, threads, files, bytes, .. } = exported;
     let (path, what) = match output {
-        Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups and captures, too"),
-        Output::Datasets(path) => (path, "threads, cgroups and captures"),
+        Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups, captures and reasons, too"),
+        Output::Datasets(path) => (path, "threads, cgroups, captures and reasons"),
     };
     let path = path.to_string_lossy();
     let (files, captures) = (counted(files, "file"), counted(captures, "capture"));

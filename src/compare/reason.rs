@@ -32,7 +32,9 @@ const LONGEST_PART: usize = 256;
 impl GroupReason {
     pub(super) fn new(reason: &Reason, by: Option<Name>) -> Self {
         let Reason { class, entry, functions, object, .. } = reason.clone();
-        Self { class, entry, functions, object, by }
+        // Compilers name their copies of a function `name.constprop.0`.
+        let named = |name: &Name| name.split_once('.').map_or_else(|| name.clone(), |(name, _)| name.into());
+        Self { class, entry, functions: functions.iter().map(named).collect(), object, by }
     }
 
     /// The column of the overview that it is a part of; `None` for classes that this version does not know.

@@ -61,7 +61,7 @@ pub(super) fn columns() -> Vec<Column<CaptureRow>> {
 }
 
 /// A word that a field of a file has, for example that of an enum.
-fn word(field: Option<impl serde::Serialize>) -> Option<ParquetCell<'static>> {
+pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<ParquetCell<'static>> {
     let json = serde_json::to_value(field?).ok()?;
     json.as_str().map(|word| word.to_owned().into())
 }

@@ -1,7 +1,7 @@
 //! Snapshots as Parquet files, for query engines.
 //!
 //! ```text
-//! inputs → captures → partitions (day, host) → files → threads, cgroups, captures
+//! inputs → captures → partitions (day, host) → files → threads, cgroups, captures, reasons
 //! ```
 //!
 //! Columns are loops over the tables of metrics and of records. A file has the captures of one partition; its name
@@ -17,6 +17,7 @@ mod error;
 mod identity;
 mod inputs;
 mod partition;
+mod reasons;
 mod rows;
 mod schema;
 mod threads;

@@ -11,6 +11,7 @@ use super::dataset::BLOCK;
 use super::error::ExportError;
 use super::identity::Identity;
 use super::inputs::{CaptureFile, ExportOptions};
+use super::reasons;
 use super::schema::{Schema, Schemas};
 use crate::model::{Census, ThreadState, Threads};
 use crate::store::Stored;
@@ -22,8 +23,8 @@ const LARGEST_AHEAD: u64 = 4 << 20;
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
 
-/// The rows of a capture in each dataset: threads, cgroups, captures.
-pub(super) type CaptureRows = [Vec<Block>; 3];
+/// The rows of a capture in each dataset: threads, cgroups, captures, reasons.
+pub(super) type CaptureRows = [Vec<Block>; 4];
 
 pub(super) fn read(
     CaptureFile { path, identity }: &CaptureFile,
@@ -36,9 +37,11 @@ pub(super) fn read(
     for (path, stats) in &head.cgroup_stats {
         cgroups.add(&CgroupRow::new(path.clone(), stats));
     }
+    let mut sampled = Rows::new(identity, &schemas.reasons);
+    head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(&row));
     let mut captures = Rows::new(identity, &schemas.captures);
     captures.add(&CaptureRow::new(head, threads.census));
-    let blocks = || Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?]);
+    let blocks = || Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?, sampled.blocks?]);
     blocks().map_err(|source| ExportError::OutOfRange { path: path.clone(), source })
 }
 

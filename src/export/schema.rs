@@ -4,6 +4,7 @@ use super::captures::{self, CaptureRow};
 use super::cgroups::{self, CgroupRow};
 use super::column::{Column, ColumnDoc};
 use super::identity::{self, Identity};
+use super::reasons::{self, ReasonRow};
 use super::threads;
 use crate::model::ThreadState;
 
@@ -28,6 +29,7 @@ pub(super) struct Schemas {
     pub(super) threads: Schema<ThreadState>,
     pub(super) cgroups: Schema<CgroupRow>,
     pub(super) captures: Schema<CaptureRow>,
+    pub(super) reasons: Schema<ReasonRow>,
 }
 
 impl Schemas {
@@ -36,20 +38,23 @@ impl Schemas {
             threads: Schema::new(threads::columns()),
             cgroups: Schema::new(cgroups::columns()),
             captures: Schema::new(captures::columns()),
+            reasons: Schema::new(reasons::columns()),
         }
     }
 }
 
 /// The columns of each dataset, by its name.
-pub fn datasets() -> [(&'static str, Vec<ColumnDoc>); 3] {
-    let Schemas { threads, cgroups, captures } = &Schemas::new();
-    let datasets = [(THREADS, threads.docs()), (CGROUPS, cgroups.docs()), (CAPTURES, captures.docs())];
+pub fn datasets() -> [(&'static str, Vec<ColumnDoc>); 4] {
+    let Schemas { threads, cgroups, captures, reasons } = &Schemas::new();
+    let datasets =
+        [(THREADS, threads.docs()), (CGROUPS, cgroups.docs()), (CAPTURES, captures.docs()), (REASONS, reasons.docs())];
     datasets.map(|(name, columns)| (name, columns.into_iter().cloned().collect()))
 }
 
 pub(super) const THREADS: &str = "threads";
 pub(super) const CGROUPS: &str = "cgroups";
 pub(super) const CAPTURES: &str = "captures";
+pub(super) const REASONS: &str = "reasons";
 
 #[cfg(test)]
 mod tests {

@@ -13,16 +13,16 @@ use super::error::{ExportError, io_error};
 use super::inputs::{self, CaptureFile, ExportOptions};
 use super::partition::{self, Partition};
 use super::rows;
-use super::schema::{CAPTURES, CGROUPS, Schemas, THREADS};
+use super::schema::{CAPTURES, CGROUPS, REASONS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
 use crate::store::{OutputPlace, PendingFile};
 
 /// Where an export goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// One file with the threads of all captures. Cgroups and captures are left out.
+    /// One file with the threads of all captures. The other datasets are left out.
     Threads(PathBuf),
-    /// A directory with the datasets `threads`, `cgroups` and `captures`, partitioned by day and host.
+    /// A directory with the datasets `threads`, `cgroups`, `captures` and `reasons`, partitioned by day and host.
     Datasets(PathBuf),
 }
 
@@ -103,7 +103,7 @@ impl DatasetExport<'_> {
         captures: Vec<CaptureFile>,
     ) -> Result<(), ExportError> {
         let open = |dataset| root.child(dataset)?.child(&partition.date)?.child(&partition.host);
-        let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?];
+        let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?, open(REASONS)?];
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
         let name = |captures: &[&str]| part_name(captures).into();
@@ -122,7 +122,8 @@ impl DatasetExport<'_> {
         // Files get their names when they are whole, because these depend on the captures.
         let pending = to.folders.iter().map(|(folder, _)| PendingFile::within(folder.try_clone()?));
         let pending = pending.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let columns = [self.schemas.threads.docs(), self.schemas.cgroups.docs(), self.schemas.captures.docs()];
+        let Schemas { threads, cgroups, captures: of_captures, reasons } = &self.schemas;
+        let columns = [threads.docs(), cgroups.docs(), of_captures.docs(), reasons.docs()];
         let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
         let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let written = self.add(captures, &mut files, shown)?;

@@ -112,7 +112,7 @@ fn the_same_input_gives_the_same_bytes_and_names() {
     let [whole, again] = ["whole", "again"].map(|name| dir.path().join(name));
     export(&[&snapshots], &whole);
     let first = contents(&whole);
-    assert_eq!(first.len(), 3 * 2 * 3, "{:?}", first.keys());
+    assert_eq!(first.len(), 3 * 2 * 4, "{:?}", first.keys());
     export(&[&snapshots], &whole);
     assert!(contents(&whole) == first, "into the same directory");
     paths.reverse();
@@ -152,7 +152,7 @@ fn a_capture_that_was_exported_before_is_not_in_two_files() {
     let inputs: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     export(&inputs, &output);
     let first = contents(&output);
-    assert_eq!(first.len(), 2 * 3);
+    assert_eq!(first.len(), 2 * 4);
     assert_eq!(rows(&output.join("captures")).len(), 3);
     assert_eq!(rows(&output.join("threads")).len(), 3 * 80);
     export(&inputs, &output);
@@ -382,7 +382,10 @@ fn a_file_of_threads_says_that_cgroups_and_captures_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let out = run(&[Path::new(TEMPLATE)], &dir.path().join("threads.parquet"));
     let message = String::from_utf8(out.stderr).unwrap();
-    assert!(message.contains("threads only; a directory (-o DIR/) gets cgroups and captures, too"), "{message}");
+    assert!(
+        message.contains("threads only; a directory (-o DIR/) gets cgroups, captures and reasons, too"),
+        "{message}"
+    );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -408,6 +411,7 @@ fn with_columns(page: &str) -> String {
         ("## Columns of threads", &datasets[0][shared..]),
         ("## Columns of cgroups", &datasets[1][shared..]),
         ("## Columns of captures", &datasets[2][shared..]),
+        ("## Columns of reasons", &datasets[3][shared..]),
     ];
     let mut page = page.to_owned();
     for (heading, columns) in tables {
@@ -467,7 +471,7 @@ fn answered_by(engine: &str, python: &Path) {
         .unwrap();
     let printed = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
-    assert_eq!(printed.matches(&format!("{engine}: ")).count(), 10, "{printed}");
+    assert_eq!(printed.matches(&format!("{engine}: ")).count(), 12, "{printed}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use ctprof::compare::{CompareOptions, Digest, GroupBy, Sides, report};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::reasons::slow_database;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -75,7 +76,37 @@ fn pair(files: &Files) -> [String; 2] {
     ]
 }
 
-const VIEWS: [&str; 6] = ["overview", "treemap", "cgroups", "values", "host", "captures"];
+/// Reports on a database that waits for its disk, and for longer than before.
+fn reasons(files: &Files) -> [String; 2] {
+    let [fast, slow] = [("fast.json", 1000), ("slow.json", 3000)]
+        .map(|(name, fsync)| files.write(name, &slow_database(fsync).to_string()));
+    [files.report("why.html", &["show", &fast]), files.report("slower.html", &["compare", &fast, &slow])]
+}
+
+#[test]
+fn reasons_are_bars_of_each_group_and_a_matrix_of_who_ran_while_who_waited() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [one, two] = reasons(&files);
+    browser.open(&format!("{one}#view=why"));
+    let text = browser.text("main");
+    for part in
+        ["block: fdatasync → submit_bio_wait on /data/appendonly.aof 8.2%", "redis-benchmark ran", "3.5%", "50 Hz"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("idle 6"), "{text}");
+    let rects = browser
+        .value("[...document.querySelectorAll('.why tbody tr')].map((row) => row.querySelectorAll('rect').length)");
+    assert_eq!(rects, json!([1, 6, 0]), "cc1 only runs, redis-server has six reasons; then the matrix");
+    browser.open(&format!("{two}#view=why"));
+    let text = browser.text("main");
+    assert!(text.contains("submit_bio_wait on /data/appendonly.aof +20%"), "{text}");
+    browser.open(&format!("{}#view=why", files.report("none.html", &["show", &pair(&files)[0]])));
+    assert!(browser.text("main").starts_with("The report has no reasons"));
+}
+
+const VIEWS: [&str; 7] = ["overview", "why", "treemap", "cgroups", "values", "host", "captures"];
 
 /// The names of the groups in the overview, without marks.
 fn groups(browser: &mut Browser) -> Vec<String> {
@@ -97,6 +128,7 @@ fn every_view_opens_without_a_message_and_without_a_request() {
         files.report("metric.html", &["compare", before, after, "-m", "wait_time_ns"]),
         files.report("host.html", &["compare", before, after, "--sections", "host"]),
         files.report("same.html", &["compare", before, before]),
+        reasons(&files)[1].clone(),
     ];
     for report in reports {
         for view in VIEWS {
@@ -462,7 +494,8 @@ fn axe_finds_no_serious_obstacle_for_anyone() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let [before, after] = &pair(&files);
-    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1];
+    let [one, two] = reasons(&files);
+    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1, one, two];
     for (report, theme) in reports.iter().flat_map(|report| ["light", "dark"].map(|theme| (report, theme))) {
         for view in VIEWS {
             browser.open(&format!("{report}#view={view}&theme={theme}"));

@@ -78,6 +78,11 @@ fn other(name: &str) -> Sampled<'_> {
     Sampled { name, run: 9000, wait: 100, block: Some(0), reasons: vec![(json!({"class": "run"}), 480)] }
 }
 
+/// A database that waits for its disk for so many milliseconds and for CPUs, and a compiler that only runs.
+pub(crate) fn slow_database(fsync: u64) -> Value {
+    window(&[database(fsync), other("cc1")])
+}
+
 /// The file of a window in a new directory.
 fn stored(window: &Value) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -106,7 +111,7 @@ fn of_group<'r>(rows: &'r [(String, String, Value)], group: &str) -> Vec<(&'r st
 
 #[test]
 fn reasons_divide_the_time_of_the_counters_by_their_shares_of_samples() {
-    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, path) = stored(&slow_database(1000));
     let rows = rows(&["show", &path]);
     assert_eq!(
         of_group(&rows, "redis-server"),
@@ -133,9 +138,9 @@ fn first_screen(args: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_first_screen_says_why_a_group_waits_and_not_that_it_is_idle() {
-    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, path) = stored(&slow_database(1000));
     let mut page = Vec::new();
-    let snapshot = serde_json::from_value(window(&[database(1000), other("cc1")])).unwrap();
+    let snapshot = serde_json::from_value(slow_database(1000)).unwrap();
     let mut options = CompareOptions::default();
     options.form = Form::Overview;
     let terminal = Terminal { width: Some(80), ..Terminal::default() };
@@ -190,7 +195,7 @@ fn without_a_counter_of_blocked_time_blocks_are_a_part_of_the_sleep() {
 
 #[test]
 fn why_with_a_group_shows_all_of_its_reasons_and_how_they_were_sampled() {
-    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, path) = stored(&slow_database(1000));
     let page = printed(&["show", &path, "--why=redis*"]);
     assert!(page.contains("\n  1234 samples at 50 Hz by bpf, 7 lost, cost 0.30% of a CPU\n"), "{page}");
     assert!(page.contains("sleep: idle") && !page.contains("cc1") && !page.contains("all groups"), "{page}");
@@ -219,7 +224,7 @@ fn a_culprit_is_named_as_the_grouping_of_the_victim_names_it() {
 
 #[test]
 fn reasons_of_a_command_are_those_of_its_threads() {
-    let mut file = window(&[database(1000), other("cc1")]);
+    let mut file = slow_database(1000);
     file["window"]["command"] = json!({"arguments": ["redis-server"], "elapsed_ns": 10_000 * MS, "status": 0});
     file["threads"][0]["party"] = "command".into();
     file["reasons"]["threads"][0]["owner"] = "command".into();
@@ -230,21 +235,21 @@ fn reasons_of_a_command_are_those_of_its_threads() {
 
 #[test]
 fn folded_stacks_begin_with_the_group_and_end_with_the_innermost_function() {
-    let (_directory, path) = stored(&window(&[database(1000), other("cc1")]));
+    let (_directory, path) = stored(&slow_database(1000));
     let stacks = printed(&["show", &path, "-f", "folded"]);
     let lines: Vec<_> = stacks.lines().collect();
     let wal = "redis-server;block;fdatasync;ext4_sync_file;submit_bio_wait;on /data/appendonly.aof 816326";
     assert!(lines.contains(&wal) && lines.contains(&"cc1;run 9000000"), "{stacks}");
     assert!(!stacks.contains("idle") && !stacks.contains("all groups"), "{stacks}");
-    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let (_directory, slow) = stored(&slow_database(3000));
     let stacks = printed(&["compare", &path, &slow, "-f", "folded"]);
     assert!(stacks.contains(&format!("{wal} 2790697\n")), "{stacks}");
 }
 
 #[test]
 fn a_comparison_says_which_reason_grew_by_how_much() {
-    let (_directory, fast) = stored(&window(&[database(1000), other("cc1")]));
-    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let (_directory, fast) = stored(&slow_database(1000));
+    let (_directory, slow) = stored(&slow_database(3000));
     let lines = first_screen(&["compare", &fast, &slow, "--per", "run"]);
     let line = "why block +2.00s: fdatasync → submit_bio_wait on …/appendonly.aof +1.97s";
     assert_eq!(lines, [line]);
@@ -261,8 +266,8 @@ fn gated(sides: [&str; 2], gate: &str) -> (Option<i32>, String) {
 
 #[test]
 fn a_gate_can_look_at_a_system_call_a_function_a_culprit_or_a_class() {
-    let (_directory, fast) = stored(&window(&[database(1000), other("cc1")]));
-    let (_directory, slow) = stored(&window(&[database(3000), other("cc1")]));
+    let (_directory, fast) = stored(&slow_database(1000));
+    let (_directory, slow) = stored(&slow_database(3000));
     let status = |gate| gated([&fast, &slow], gate).0;
     for gate in
         ["redis-server:fdatasync>20%", "fdatasync>1s", "redis*:ext4_sync_file>10pp", "redis-server:block/fdatasync>20%"]
@@ -311,7 +316,7 @@ fn several_runs_have_verdicts_on_reasons_and_runs_without_one_have_none_of_it() 
 
 #[test]
 fn reasons_of_a_hostile_file_are_escaped_and_places_that_do_not_exist_are_left_out() {
-    let mut file = window(&[database(1000), other("cc1")]);
+    let mut file = slow_database(1000);
     let times = file["reasons"]["times"].as_array_mut().unwrap();
     times.extend([json!([99, 0, 1, 1]), json!([0, 99, 1, 1]), json!([u64::MAX, u64::MAX, u64::MAX, u64::MAX])]);
     times.extend([json!([0, 0, u64::MAX, u64::MAX]), json!([0, 0, u64::MAX, u64::MAX])]);

@@ -12,8 +12,18 @@ export type Cell =
 export type Delta =
   string | { min: number; max: number } | { from: Cell; to: Cell } | { fewest: number; most: number; changed: boolean };
 
+/** What threads did or waited for, as in the JSON of reports. */
+export interface Reason {
+  class: string;
+  entry: string | null;
+  functions: string[];
+  object: string | null;
+  by: string | null;
+}
+
 interface ValueData {
   name: string;
+  reason?: Reason;
   unit: string;
   doc?: string;
   tags?: string[];
@@ -113,6 +123,7 @@ export interface Value {
   unit: string;
   doc: string;
   tags: string[];
+  reason: Reason | null;
   rows: Row[];
   row: Map<Group, Row>;
 }
@@ -247,8 +258,8 @@ function readSection(data: SectionData, paths: Document["paths"], two: boolean):
 }
 
 function readValue(data: ValueData, section: Section, two: boolean): Value {
-  const { name, unit, doc = "", tags = [] } = data;
-  const value: Value = { section, name, unit, doc, tags, rows: [], row: new Map() };
+  const { name, unit, doc = "", tags = [], reason = null } = data;
+  const value: Value = { section, name, unit, doc, tags, reason, rows: [], row: new Map() };
   const partial = new Set(data.partial);
   data.baseline.forEach((baseline, at) => {
     const group = section.groups[data.places?.[at] ?? at];

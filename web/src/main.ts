@@ -10,6 +10,7 @@ import { Overview } from "./overview";
 import { State, type Change } from "./state";
 import { Treemap } from "./treemap";
 import { ValuesView } from "./values";
+import { why } from "./why";
 
 interface View {
   name: string;
@@ -33,6 +34,7 @@ function views(app: App): View[] {
   const view = (name: string, draw: () => Drawn): View => ({ name, draw });
   return [
     view("Overview", () => (overview ? drawn(new Overview(app, overview)) : { element: html("p", {}, none) })),
+    view("Why", () => ({ element: why(app) })),
     view("Treemap", () => drawn(new Treemap(app))),
     view("cgroups", () => ({ element: cgroups(app) })),
     view("Values", () => drawn(new ValuesView(app))),

@@ -13,7 +13,9 @@ use super::super::overview::group_verdict;
 use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
-use crate::compare::{Delta, GateResult, GroupBy, OverviewColumn, Quantity, Renamed, Report, Row, Turnover};
+use crate::compare::{
+    Delta, GateResult, GroupBy, GroupReason, OverviewColumn, Quantity, Renamed, Report, Row, Turnover,
+};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Interval;
@@ -80,6 +82,8 @@ struct SectionData<'p> {
 #[derive(Serialize)]
 struct ValueData<'p> {
     name: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'p GroupReason>,
     unit: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     doc: &'static str,
@@ -222,6 +226,7 @@ impl<'p> ValueData<'p> {
         let column = OverviewColumn::named(&row.name).filter(|_| row.section == Section::Overview);
         Self {
             name: &row.name,
+            reason: row.reason.as_deref(),
             unit: row.unit.name(),
             doc: column
                 .map(|column| column.doc)
