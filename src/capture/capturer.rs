@@ -8,6 +8,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::capture_info::capture_info;
+use super::containers;
 use super::context::CaptureContext;
 use super::css_sets::CssSets;
 use super::engine::SelectedEngine;
@@ -172,6 +173,7 @@ impl Capturer {
             host: Some(host),
             cpu_time,
             cpu_time_after,
+            containers: containers::read(roots, cgroup_stats.keys()),
             cgroup_stats,
             probe_summary,
             parse_summary: Some(std::mem::take(&mut counts.parse).concluded()),

@@ -4,6 +4,7 @@
 mod bpf;
 mod capture_info;
 mod capturer;
+mod containers;
 mod context;
 mod css_sets;
 mod engine;

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use self::renamed::{Kinds, Renamed, renamed};
 use super::digest::ThreadNames;
-use super::options::{CompareOptions, Names};
+use super::options::{CompareOptions, GroupBy, Names};
 use super::sides::Sides;
 use crate::diagnose::Side;
-use crate::names::{Keys, NameKind, pattern_key};
+use crate::model::Container;
+use crate::names::{Keys, NameKind, pattern_key, unit_of_path};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
@@ -29,6 +30,7 @@ impl CgroupKeys {
     pub(super) fn learn<'n>(
         threads: &Sides<Vec<&'n ThreadNames>>,
         recorded: impl Iterator<Item = &'n str>,
+        containers: &HashMap<&str, &Container>,
         options: &CompareOptions,
     ) -> Self {
         if !options.group_by.is_by_cgroup() {
@@ -43,7 +45,15 @@ impl CgroupKeys {
             Names::Patterns => Keys::learn(NameKind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
-        let keys = paths.map(|(path, flattened)| (path.to_owned(), patterns.key(flattened))).collect();
+        let named = |path: &str| containers.get(path).and_then(|container| name_of(container, options));
+        let key = |(path, flattened): (&str, &str)| match options.group_by {
+            GroupBy::Container | GroupBy::Pod => named(path).or_else(|| unit_of_path(path)),
+            // Containers with different names are never one group, unless the user merges their cgroups.
+            _ if flattened == path => named(path).map(|name| format!("{} [{name}]", patterns.key(path))),
+            _ => None,
+        };
+        let key = |(path, flattened)| key((path, flattened)).unwrap_or_else(|| patterns.key(flattened));
+        let keys = paths.map(|(path, flattened)| (path.to_owned(), key((path, flattened)))).collect();
         let mut keys = Self { keys, ..Self::default() };
         if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (options.renamed_cgroups, threads) {
             let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
@@ -73,6 +83,18 @@ impl CgroupKeys {
             }
         }
         kinds
+    }
+}
+
+/// The name of a container, or of its pod, by which it is grouped.
+fn name_of(container: &Container, options: &CompareOptions) -> Option<String> {
+    match (options.cgroups, options.group_by) {
+        (Names::Literal, GroupBy::Pod) => {
+            Container { name: None, ..container.clone() }.literal_key().or_else(|| container.literal_key())
+        }
+        (Names::Literal, _) => container.literal_key(),
+        (Names::Patterns, GroupBy::Pod) => container.workload().or_else(|| container.key()),
+        (Names::Patterns, _) => container.key(),
     }
 }
 

@@ -117,7 +117,7 @@ impl ThreadNames {
             GroupBy::Command | GroupBy::Pid => (true, true, false, false),
             GroupBy::Pcomm => (true, false, false, false),
             GroupBy::Comm | GroupBy::CommExact => (false, false, true, false),
-            GroupBy::Cgroup => (false, false, false, true),
+            GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => (false, false, false, true),
             GroupBy::All => return Self { pid: None, ..self.clone() },
         };
         let kept = |is_kept, name: &Name| if is_kept { Name::clone(name) } else { Name::default() };

@@ -42,7 +42,7 @@ impl Naming<'_> {
                 Some(pid) => format!("{}[{pid}]", self.command(names)),
                 None => self.command(names),
             }],
-            GroupBy::Cgroup => vec![cgroup()],
+            GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => vec![cgroup()],
             GroupBy::All => vec![cgroup(), self.process.key(&names.process), self.thread.key(&names.thread)],
         }
     }
@@ -58,7 +58,7 @@ impl Naming<'_> {
         match self.by {
             GroupBy::Command | GroupBy::Pcomm | GroupBy::Pid => may_be_incomplete(&names.process),
             GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
-            GroupBy::Cgroup => false,
+            GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => false,
         }
     }
 }

@@ -32,6 +32,10 @@ pub enum GroupBy {
     Pid,
     /// By cgroup path.
     Cgroup,
+    /// By container: pods of one workload are one; without a container, by service of systemd.
+    Container,
+    /// By pod: those of one workload are one; without a pod, by container or service.
+    Pod,
     /// By cgroup, process and thread, as a tree.
     All,
 }
@@ -39,7 +43,7 @@ pub enum GroupBy {
 impl GroupBy {
     /// Whether this grouping includes the sections about cgroups.
     pub(crate) fn is_by_cgroup(self) -> bool {
-        matches!(self, Self::Cgroup | Self::All)
+        matches!(self, Self::Cgroup | Self::Container | Self::Pod | Self::All)
     }
 }
 

@@ -68,7 +68,9 @@ impl Captures {
         let program = &group::keys(programs, options);
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
-        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), options);
+        let containers = digests.iter().flatten().flat_map(|digest| &digest.head.containers);
+        let containers = containers.map(|(path, container)| (path.as_str(), container)).collect();
+        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), &containers, options);
         let is_compared = digests.candidate.is_some();
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {

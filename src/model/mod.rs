@@ -40,6 +40,7 @@ macro_rules! named {
 mod census;
 mod cgroup;
 mod cgroup_source;
+mod container;
 mod cpus;
 mod delay;
 mod derived;
@@ -76,8 +77,8 @@ mod window;
 mod window_rule;
 
 pub use self::{
-    census::*, cgroup::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*, limit::*,
-    name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
+    census::*, cgroup::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
+    limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
     section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*,
     window_rule::*,
 };

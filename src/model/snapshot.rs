@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
+use super::container::Container;
 use super::engine::{BpfUse, NoBpf};
 use super::host::HostContext;
 use super::host::HostCpuTime;
@@ -60,6 +61,9 @@ pub struct SnapshotHead {
     /// Values of every cgroup that a captured thread is in, by path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cgroup_stats: BTreeMap<String, CgroupStats>,
+    /// The containers that captured threads are in, by the path of their cgroup.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, Container>,
     /// Results of the jemalloc probe; `None` if it was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_summary: Option<CtprofProbeSummary>,

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use super::cgroup::{Id, Segment};
+use super::container::split_pod;
 use super::hash::Hash;
 use super::token::{HexId, TokenForm, chunks, is_hex_of_one_case, tokens};
-use crate::model::{CtprofSnapshot, HostContext, Name, Reason, Reasons};
+use crate::model::{Container, CtprofSnapshot, HostContext, Name, Reason, Reasons};
 
 /// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
 const OF_PATHS: &str = "app besteffort burstable container containerd cri crio docker guaranteed init kubepods libpod lxc \
@@ -41,6 +42,9 @@ impl CtprofSnapshot {
         head.reasons.iter_mut().for_each(|reasons| hash.redact_reasons(reasons, &kernel_threads));
         let stats = mem::take(&mut head.cgroup_stats);
         head.cgroup_stats = stats.into_iter().map(|(path, stats)| (hash.cgroup(&path), stats)).collect();
+        let containers = mem::take(&mut head.containers);
+        let redacted = |(path, container): (String, _)| (hash.cgroup(&path), hash.container(container));
+        head.containers = containers.into_iter().map(redacted).collect();
         head.host.iter_mut().for_each(|host| hash.redact_host(host));
         for names in head.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
             names.iter_mut().for_each(|name| *name = hash.task(name));
@@ -110,6 +114,18 @@ impl Hash {
                 cgroup(&mut other.cgroup);
             }
         }
+    }
+
+    /// A container, redacted but for its runtime.
+    fn container(&self, container: Container) -> Container {
+        let [name, namespace, image] =
+            [container.name, container.namespace, container.image].map(|name| name.map(|name| self.name(&name, "")));
+        let pod = container.pod.map(|pod| {
+            let (workload, instance) = split_pod(&pod);
+            self.name(workload, "") + instance
+        });
+        let [id, pod_uid] = [container.id, container.pod_uid].map(|id| id.map(|id| self.long_id(&id)));
+        Container { runtime: container.runtime, id, name, pod, namespace, pod_uid, image }
     }
 
     fn redact_host(&self, host: &mut HostContext) {

@@ -14,6 +14,10 @@ pub(super) fn subtract(earlier: &SnapshotHead, later: &mut SnapshotHead) {
     for (path, stats) in &mut later.cgroup_stats {
         cgroup(earlier.cgroup_stats.get(path).unwrap_or(&unknown), stats);
     }
+    // A container that has exited keeps its name.
+    for (path, container) in &earlier.containers {
+        later.containers.entry(path.clone()).or_insert_with(|| container.clone());
+    }
     if let Some(psi) = &mut later.psi {
         pressure(earlier.psi.as_ref().unwrap_or(&Psi::default()), psi);
     }

@@ -216,6 +216,19 @@ const LISTS: &[Kind] = &[
         threads: vec!["{\"tid\":1,\"tgid\":1}".into()],
         ..Snapshot::default()
     }),
+    ("containers", |n, _| {
+        Snapshot::head(format!("\"containers\":{{{}}}", filled(n, |number| format!("\"/{}\":{{}}", name(number)))))
+    }),
+    ("reasons", |n, _| Snapshot::head(format!("\"reasons\":{{\"reasons\":[{}]}}", repeated(n, "{}")))),
+    ("threads with reasons", |n, _| Snapshot::head(format!("\"reasons\":{{\"threads\":[{}]}}", repeated(n, "{}")))),
+    ("times of reasons", |n, _| {
+        let times = repeated(n, "[0,0,1,9]");
+        Snapshot::head(format!("\"reasons\":{{\"threads\":[{{}}],\"reasons\":[{{}}],\"times\":[{times}]}}"))
+    }),
+    ("functions of a reason", |n, _| {
+        let functions = repeated(n, "\"\"");
+        Snapshot::head(format!("\"reasons\":{{\"reasons\":[{{\"functions\":[{functions}]}}]}}"))
+    }),
     ("what no version knows", |n, _| Snapshot::tail(format!("\"new\":[{}]", repeated(n, "[]")))),
 ];
 

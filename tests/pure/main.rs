@@ -5,6 +5,7 @@ mod bounds_files;
 mod browser;
 mod command_line;
 mod comparison;
+mod containers;
 #[cfg(feature = "parquet")]
 mod export;
 mod first_screen;

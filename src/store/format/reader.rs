@@ -213,7 +213,7 @@ mod tests {
     use super::super::writer::SnapshotWriter;
     use super::*;
     use crate::model::{
-        CaptureInfo, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, Reason,
+        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, Reason,
         ReasonTime, Reasons, SchedExtSysfs, TaskstatsSummary, WindowInfo,
     };
 
@@ -311,6 +311,7 @@ mod tests {
             cpu_time: Some(HostCpuTime::default()),
             cpu_time_after: Some(HostCpuTime::default()),
             cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
+            containers: BTreeMap::from([("/".to_owned(), Container::default())]),
             probe_summary: Some(CtprofProbeSummary::default()),
             parse_summary: Some(CtprofParseSummary::default()),
             taskstats_summary: Some(TaskstatsSummary::default()),

@@ -1,0 +1,227 @@
+//! Names of containers: from trees as their runtimes write them, with hostile files in them, to groups.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ctprof::capture::{Options, capture_with};
+use ctprof::model::{Container, CtprofSnapshot};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::{Value, json};
+
+/// A host with one thread in each of these cgroups, and with these files.
+fn host(cgroups: &[String], files: &[(String, String)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for (pid, cgroup) in (10..).zip(cgroups) {
+        let task = format!("proc/{pid}/task/{pid}");
+        // Fields from 3 on, as of Linux 6.12.
+        write(&format!("{task}/stat"), &format!("{pid} (app) S 1{} 0\n", " 7".repeat(47)));
+        write(&format!("{task}/cgroup"), &format!("0::{cgroup}\n"));
+    }
+    files.iter().for_each(|(path, text)| write(path, text));
+    root
+}
+
+fn captured(root: &Path) -> CtprofSnapshot {
+    let mut options = Options::default();
+    options.roots.procfs = root.join("proc");
+    options.roots.sysfs = root.join("sys");
+    capture_with(&options).unwrap()
+}
+
+fn containers(root: &Path) -> BTreeMap<String, Container> {
+    captured(root).head.containers
+}
+
+fn id(byte: u8) -> String {
+    format!("{byte:02x}").repeat(31) + "a1"
+}
+
+const POD: &str = "0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab";
+
+/// A path and the JSON in it.
+fn file(path: String, json: &Value) -> (String, String) {
+    (path, json.to_string())
+}
+
+fn facts(container: &Container) -> [&str; 5] {
+    let Container { runtime, name, pod, namespace, image, .. } = container;
+    [runtime, name, pod, namespace, image].map(|fact| fact.as_deref().unwrap_or_default())
+}
+
+#[test]
+fn containers_have_the_names_that_their_runtimes_gave_them() {
+    let pod = format!("/kubepods.slice/kubepods-pod{}.slice", POD.replace('-', "_"));
+    let sandboxed = format!("{pod}/cri-containerd-{}.scope", id(2));
+    let (podman, cri_o) = (format!("/machine.slice/libpod-{}.scope", id(5)), format!("{pod}/crio-{}.scope", id(6)));
+    let rootless = format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{}.scope", id(7));
+    let cgroups = [
+        format!("{pod}/cri-containerd-{}.scope", id(1)),
+        sandboxed.clone(),
+        format!("/docker/{}", id(3)),
+        format!("/system.slice/nerdctl-{}.scope", id(4)),
+        podman,
+        cri_o,
+        rootless,
+        "/lxc.payload.web/init.scope".to_owned(),
+        "/system.slice/ssh.service".to_owned(),
+        format!("{pod}/cri-containerd-{}.scope", id(8)),
+    ];
+    let tasks = "/run/containerd/io.containerd.runtime.v2.task";
+    let stored = |id: &str, name: &str| {
+        let metadata = json!({"image-name": "example.org/app:1", "name": name}).to_string();
+        json!([{"id": id, "names": [name], "image": "0123", "metadata": metadata, "created": "2026-01-01T00:00:00Z"}])
+    };
+    let storage = "/var/lib/containers/storage/overlay-containers";
+    let annotations = |annotations: Value| json!({"ociVersion": "1.1.0", "annotations": annotations});
+    let files = [
+        (format!("/var/log/containers/api-7d4b9c6f5d-x2k4p_shop_server-{}.log", id(1)), String::new()),
+        (format!("/var/log/pods/shop_api-7d4b9c6f5d-x2k4p_{POD}/server/0.log"), String::new()),
+        file(
+            format!("/var/lib/docker/containers/{}/config.v2.json", id(3)),
+            &json!({"Name": "/cache", "Config": {"Image": "redis:7"}}),
+        ),
+        file(format!("{tasks}/default/{}/config.json", id(4)), &annotations(json!({"nerdctl/name": "proxy"}))),
+        file(
+            format!("{tasks}/k8s.io/{}/config.json", id(2)),
+            &annotations(json!({
+                "io.kubernetes.cri.container-name": "sidecar", "io.kubernetes.cri.sandbox-name": "api-7d4b9c6f5d-x2k4p",
+                "io.kubernetes.cri.sandbox-namespace": "shop", "io.kubernetes.cri.image-name": "example.org/side:2"
+            })),
+        ),
+        file(format!("{storage}/containers.json"), &stored(&id(6), &format!("k8s_worker_batch-x2k4p_jobs_{POD}_0"))),
+        file(format!("{storage}/volatile-containers.json"), &stored(&id(5), "build")),
+    ];
+    let root = host(&cgroups, &files);
+    let found = containers(root.path());
+    let api = "api-7d4b9c6f5d-x2k4p";
+    let expected = [
+        ["containerd", "server", api, "shop", ""],
+        ["containerd", "sidecar", api, "shop", "example.org/side:2"],
+        ["docker", "cache", "", "", "redis:7"],
+        ["containerd", "proxy", "", "default", ""],
+        ["podman", "build", "", "", "example.org/app:1"],
+        ["cri-o", "worker", "batch-x2k4p", "jobs", "example.org/app:1"],
+        ["podman", "", "", "", ""],
+        ["lxc", "web", "", "", ""],
+    ];
+    for (cgroup, expected) in cgroups.iter().zip(expected) {
+        assert_eq!(facts(&found[cgroup]), expected, "{cgroup}");
+    }
+    assert!(!found.contains_key("/system.slice/ssh.service"));
+    assert_eq!(facts(&found[&cgroups[9]]), ["containerd", "", api, "shop", ""], "a pod's sandbox");
+}
+
+#[test]
+fn a_user_names_own_containers_only_and_by_own_files() {
+    let own = nix::unistd::getuid().as_raw();
+    let of = |user: u32| format!("/user.slice/user-{user}.slice/user@{user}.service/user.slice/libpod-{}.scope", id(1));
+    let list = json!([{"id": id(1), "names": ["mine"], "metadata": ""}]);
+    let storage = "home/.local/share/containers/storage/overlay-containers/containers.json";
+    let users = (own, own + 1);
+    let passwd = format!("me:x:{}:1::/home:/bin/sh\nother:x:{}:1::/home:/bin/sh\n", users.0, users.1);
+    let files = [file(storage.to_owned(), &list), ("etc/passwd".to_owned(), passwd)];
+    let name = |user: u32| {
+        let root = host(&[of(user)], &files);
+        containers(root.path()).into_values().next().unwrap().name
+    };
+    assert_eq!((name(users.0).as_deref(), name(users.1)), (Some("mine"), None));
+}
+
+#[test]
+fn files_of_containers_are_bounded_and_links_are_not_followed() {
+    let cgroups: Vec<_> = (1..=6).map(|byte| format!("/docker/{}", id(byte))).collect();
+    let path = |byte: u8| format!("var/lib/docker/containers/{}/config.v2.json", id(byte));
+    let named = |name: &str| json!({"Name": name}).to_string();
+    let huge = format!("{}{}", named("huge"), " ".repeat(2 << 20));
+    let files = [
+        ("secret.json".to_owned(), named("secret")),
+        (path(3), huge),
+        (path(4), named(&"long".repeat(1000))),
+        (path(5), named("\u{1b}[31m\n\u{202e}evil")),
+        (path(6), "[".repeat(100_000)),
+    ];
+    let root = host(&cgroups, &files);
+    for byte in [1, 2] {
+        fs::create_dir_all(root.path().join(path(byte)).parent().unwrap()).unwrap();
+    }
+    mkfifo(&root.path().join(path(1)), Mode::S_IRWXU).unwrap();
+    symlink(root.path().join("secret.json"), root.path().join(path(2))).unwrap();
+    let begin = Instant::now();
+    let found = containers(root.path());
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    let names: Vec<_> = cgroups.iter().map(|cgroup| found[cgroup].name.as_deref()).collect();
+    assert_eq!(names, [None, None, None, None, Some("\u{1b}[31m\n\u{202e}evil"), None]);
+}
+
+/// A snapshot with a thread of this run time in seconds in each cgroup, which are these containers.
+fn snapshot(containers: &[(&str, Value, u64)]) -> CtprofSnapshot {
+    let thread = |(at, (cgroup, _, run)): (usize, &(&str, Value, u64))| {
+        json!({"tid": at + 1, "tgid": at + 1, "pcomm": "app", "comm": "app", "cgroup": cgroup,
+               "run_time_ns": run * 1_000_000_000})
+    };
+    let threads: Vec<_> = containers.iter().enumerate().map(thread).collect();
+    let named: BTreeMap<_, _> = containers.iter().map(|(path, container, _)| (*path, container)).collect();
+    serde_json::from_value(json!({"format_version": 2, "threads": threads, "containers": named})).unwrap()
+}
+
+/// The groups of a report, with their run time.
+fn groups(snapshot: &CtprofSnapshot, arguments: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    snapshot.write(&file).unwrap();
+    let all = [
+        &["show", file.to_str().unwrap(), "--format", "json", "--sections", "primary", "--metrics", "run_time_ns"],
+        arguments,
+    ]
+    .concat();
+    let report: Value = serde_json::from_str(&crate::program::printed(&all)).unwrap();
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["path"] != json!([]));
+    rows.map(|row| format!("{} {}", row["group"].as_str().unwrap(), row["value"].as_u64().unwrap() / 1_000_000_000))
+        .collect()
+}
+
+#[test]
+fn pods_of_one_workload_are_one_row_and_other_containers_are_not() {
+    let pod = |pod: &str, name: &str| json!({"pod": pod, "namespace": "shop", "name": name});
+    let [one, two, three, four] = [1, 2, 3, 4].map(|byte| format!("/kubepods/pod{POD}/{}", id(byte)));
+    let all = snapshot(&[
+        (&one, pod("api-7d4b9c6f5d-x2k4p", "server"), 8),
+        (&two, pod("api-7d4b9c6f5d-zzzzz", "server"), 4),
+        (&three, pod("api-7d4b9c6f5d-zzzzz", "proxy"), 2),
+        (&four, json!({"name": "lonely"}), 1),
+    ]);
+    assert_eq!(groups(&all, &["-g", "container"]), ["shop/api:server 12", "shop/api:proxy 2", "lonely 1"]);
+    assert_eq!(groups(&all, &["-g", "pod"]), ["shop/api 14", "lonely 1"]);
+    let exact = groups(&all, &["-g", "pod", "--no-cgroup-normalize"]);
+    assert_eq!(exact, ["shop/api-7d4b9c6f5d-x2k4p 8", "shop/api-7d4b9c6f5d-zzzzz 6", "lonely 1"]);
+    let pattern = "/kubepods/pod{U}/{H}";
+    let expected = [
+        format!("{pattern} [shop/api:server] 12"),
+        format!("{pattern} [shop/api:proxy] 2"),
+        format!("{pattern} [lonely] 1"),
+    ];
+    assert_eq!(groups(&all, &["-g", "cgroup"]), expected);
+}
+
+#[test]
+fn redacted_containers_have_no_names_and_the_same_groups() {
+    let pod = json!({"runtime": "containerd", "id": id(1), "pod": "payroll-0", "namespace": "finance", "name": "ledger",
+                     "pod_uid": POD, "image": "registry.example/ledger"});
+    let mut redacted = snapshot(&[(&format!("/kubepods/pod{POD}/{}", id(1)), pod, 1)]);
+    redacted.redact("key");
+    let text = serde_json::to_string(&redacted).unwrap();
+    for secret in ["payroll", "finance", "ledger", "example", &id(1), POD] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    let group = groups(&redacted, &["-g", "pod"]).remove(0);
+    assert!(group.ends_with("-{N} 1"), "the numbers of a StatefulSet stay: {group}");
+}
