@@ -239,6 +239,8 @@ pub(super) struct GroupTotals {
     /// How many of them are threads of the capturing process.
     own: u64,
     pid: GroupPid,
+    /// Who started its processes that exited, and how many of their threads.
+    parents: BTreeMap<Name, u64>,
     /// The longest run time of one thread that ran for much of its time, in nanoseconds.
     hottest_ns: u64,
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
@@ -273,6 +275,10 @@ impl GroupPid {
 /// A thread that ran for less of its time than one of so many parts is not hot.
 const HOT_PARTS: u64 = 20;
 
+/// A report names one. More, and longer ones, would take memory that the limit does not count.
+const MOST_PARENTS: usize = 16;
+const LONGEST_PARENT: usize = 64;
+
 /// About how much memory the totals of a group take, in bytes: with the words of metrics that are no numbers.
 const GROUP_BYTES: usize = size_of::<GroupTotals>() + size_of::<Totals>() + 1024;
 
@@ -284,6 +290,9 @@ impl GroupTotals {
         }
         // Exited threads of several processes have no id.
         self.pid.merge(if thread.tgid > 0 { GroupPid::One(thread.tgid) } else { GroupPid::Several });
+        if let Some(parent) = &thread.parent {
+            self.add_parent(parent, span.count);
+        }
         if let Some(kind) = thread.exited_work {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
             return self.totals.add_work(&thread.metrics);
@@ -306,6 +315,14 @@ impl GroupTotals {
         self.leaders_with_whole_names += u64::from(thread.is_leader() && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
+    }
+
+    fn add_parent(&mut self, name: &Name, threads: u64) {
+        let has_room = self.parents.len() < MOST_PARENTS && name.len() <= LONGEST_PARENT;
+        if has_room || self.parents.contains_key(name) {
+            let all = self.parents.entry(Name::clone(name)).or_default();
+            *all = all.saturating_add(threads);
+        }
     }
 
     fn add_blocked(&mut self, blocked_ns: Option<u64>) {
@@ -334,6 +351,13 @@ impl GroupTotals {
         }
     }
 
+    /// Who started its processes that exited, and how many of their threads: first the most.
+    pub(super) fn parents(&self) -> Vec<(Name, u64)> {
+        let mut parents: Vec<_> = self.parents.iter().map(|(name, count)| (Name::clone(name), *count)).collect();
+        parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        parents
+    }
+
     /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.
     pub(super) fn hottest(&self) -> Option<f64> {
         let all = self.totals.run_time_ns.sum().filter(|all| *all > 0 && self.hottest_ns > 0)?;
@@ -359,6 +383,7 @@ impl GroupTotals {
             blocked_of,
             own,
             pid,
+            parents,
             hottest_ns,
             exited_work,
             whole_names,
@@ -374,6 +399,7 @@ impl GroupTotals {
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);
         self.pid.merge(*pid);
+        parents.iter().for_each(|(name, count)| self.add_parent(name, *count));
         self.hottest_ns = self.hottest_ns.max(*hottest_ns);
         for (kind, totals) in exited_work {
             self.exited_work.entry(*kind).or_default().merge(totals);

@@ -172,6 +172,7 @@ pub(super) fn side_group(
             exited_work: None,
         },
         name_cut: *name_cut,
+        parents: members.parents(),
         sort_values: Vec::new(),
         measurements,
     }

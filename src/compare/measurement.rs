@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::delta::number;
 use super::quantity::Quantity;
 use super::reason::GroupReason;
-use crate::model::{Cell, ExitedWork, NS_PER_TICK, ThreadSpan, Unit};
+use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
 #[derive(Clone, Debug)]
@@ -124,6 +124,8 @@ impl Turnover {
 pub(super) struct SideGroup {
     pub(super) population: Population,
     pub(super) name_cut: bool,
+    /// Who started its processes that exited, and how many of their threads: first the most.
+    pub(super) parents: Vec<(Name, u64)>,
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
     pub(super) measurements: Vec<Measurement>,

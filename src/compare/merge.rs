@@ -8,7 +8,7 @@ use super::delta::number;
 use super::judge::{KnownValues, are_half};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::select::SortKey;
-use crate::model::Cell;
+use crate::model::{Cell, Name};
 use crate::statistics::median;
 
 pub(super) struct SectionRuns {
@@ -22,6 +22,7 @@ struct GroupRuns {
     /// The members in the runs that have the group.
     populations: Vec<(usize, Population)>,
     name_cut: bool,
+    parents: BTreeMap<Name, u64>,
     sort_values: Vec<Vec<Option<Cell>>>,
     measurements: Vec<MeasurementRuns>,
 }
@@ -66,6 +67,7 @@ impl GroupRuns {
     fn add(&mut self, run: usize, runs: usize, group: SideGroup) {
         self.populations.push((run, group.population));
         self.name_cut |= group.name_cut;
+        group.parents.into_iter().for_each(|(name, count)| *self.parents.entry(name).or_default() += count);
         self.sort_values.push(group.sort_values);
         for (place, measured) in group.measurements.into_iter().enumerate() {
             // Most runs have the same values in the same order.
@@ -88,9 +90,11 @@ impl GroupRuns {
         };
         let sort_values = keys.iter().enumerate().map(sort_value).collect();
         let population = population(&self.populations, runs);
-        let Self { name_cut, measurements, .. } = self;
+        let Self { name_cut, measurements, parents, .. } = self;
+        let mut parents: Vec<_> = parents.into_iter().collect();
+        parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let measurements = measurements.into_iter().map(|measured| measured.merged(runs, &without, known)).collect();
-        SideGroup { population, name_cut, sort_values, measurements }
+        SideGroup { population, name_cut, parents, sort_values, measurements }
     }
 }
 

@@ -16,7 +16,7 @@ use super::reason::GroupReason;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
 use crate::diagnose::Note;
-use crate::model::{Cell, ExitedWork, Section, Unit};
+use crate::model::{Cell, ExitedWork, Name, Section, Unit};
 use crate::statistics::Verdict;
 
 /// One section of a report.
@@ -50,6 +50,9 @@ pub struct Group {
     pub name_cut: bool,
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
+    /// Who started its processes that exited in the window, and how many of their threads: first the most. Of several runs, of
+    /// all together.
+    pub(crate) parents: Sides<Vec<(Name, u64)>>,
     /// The members; `None` on a side where the group does not exist.
     pub(super) population: Sides<Option<Population>>,
 }
@@ -321,6 +324,7 @@ impl Group {
             key,
             name_cut: sides.iter().flatten().any(|group| group.name_cut),
             renamed: false,
+            parents: sides.as_ref().map(|side| side.as_ref().map(|group| group.parents.clone()).unwrap_or_default()),
             population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
         }
     }

@@ -72,6 +72,9 @@ pub struct ThreadState {
     pub comm: Name,
     /// Name of the script, module or main class that the process runs, if it is an interpreter that could be read.
     pub program: Option<Name>,
+    /// Who started it, of processes that started and exited in a window: the nearest ancestor that is alive at its end, with what
+    /// its interpreter runs.
+    pub parent: Option<Name>,
     /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
     pub cgroup: Option<Name>,
     /// Start time in `USER_HZ` ticks since boot. With tid and tgid, the identity of a thread within one

@@ -34,7 +34,8 @@ impl CtprofSnapshot {
             if !thread.kernel_thread {
                 tasks.replace(&mut thread.pcomm, |name| hash.task(name));
                 tasks.replace(&mut thread.comm, |name| hash.task(name));
-                thread.program.iter_mut().for_each(|name| tasks.replace(name, |name| hash.task(name)));
+                let others = [&mut thread.program, &mut thread.parent].into_iter().flatten();
+                others.for_each(|name| tasks.replace(name, |name| hash.task(name)));
             }
             thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
@@ -249,6 +250,7 @@ mod tests {
                 pcomm: "redis-server".into(),
                 comm: "bio_aof".into(),
                 program: Some("postgres.py".into()),
+                parent: Some("redis-parent".into()),
                 ..ThreadState::default()
             };
             let kernel = ThreadState { comm: "ksoftirqd/0".into(), kernel_thread: true, ..ThreadState::default() };

@@ -112,6 +112,13 @@ impl Serialize for RowJson<'_> {
         if row.section == Section::Overview {
             map.serialize_entry("turnover", &group.turnover())?;
             map.serialize_entry("pid", &group.pid())?;
+            map.serialize_entry(
+                "parents",
+                &group
+                    .parents
+                    .as_ref()
+                    .map(|parents| parents.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>()),
+            )?;
             map.serialize_entry("hottest", &group.hottest())?;
         }
         map.serialize_entry("coverage", &row.covered)?;

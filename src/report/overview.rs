@@ -141,7 +141,16 @@ fn threads(group: &Group) -> String {
     let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));
     let exited = Some(exited).filter(|exited| *exited > 0).map(|exited| format!("−{exited}"));
     let changes: Vec<_> = [started, exited].into_iter().flatten().collect();
-    if changes.is_empty() { members } else { format!("{members} ({})", changes.join(" ")) }
+    if changes.is_empty() {
+        return members;
+    }
+    let parents = group.parents.as_ref().into_iter().last();
+    let by = match parents.map_or(&[][..], |parents| &parents[..]) {
+        [] => String::new(),
+        [(parent, _)] => format!(" by {parent}"),
+        [(parent, _), ..] => format!(" by {parent}, …"),
+    };
+    format!("{members} ({}){by}", changes.join(" "))
 }
 
 /// The texts of both sides, or one text if they are equal.

@@ -97,6 +97,9 @@ impl<'s> PlacedRecords<'s> {
         }
         state.owner = self.owner(processes, process, known);
         state.program = self.program(processes, process);
+        if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
+            state.parent = self.starter(processes, ppid, start_ns);
+        }
         Some((exited, work))
     }
 
@@ -122,6 +125,14 @@ impl<'s> PlacedRecords<'s> {
         let earlier =
             || known.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
         later.or_else(|| earlier()?.owner)
+    }
+
+    /// The name of the nearest living ancestor of a child that this process had at that time. The recorder starts nothing by
+    /// itself.
+    pub(super) fn starter(&self, processes: &Processes, ppid: u32, start_ns: u64) -> Option<Name> {
+        let mut ancestors = self.parents.ancestors(ppid, start_ns).take(MOST_ANCESTORS);
+        let ancestor = ancestors.find(|process| process.is_living)?;
+        processes.name(ancestor.tgid).filter(|_| processes.owner(ancestor.tgid) != Some(Owner::Ctprof))
     }
 
     /// What the interpreter of an exited thread ran, as a capture of its process says.

@@ -100,10 +100,13 @@ impl<T: Threads> Join<T> {
                     }
                     (_, lineage) => lineage.as_mut().and_then(|lineage| lineage.owner_of_child(*tgid)),
                 };
+                let parent =
+                    if part == FoldedPart::Threads { None } else { records.starter(&self.processes, *tgid, u64::MAX) };
                 for mut row in rows.clone().into_rows() {
                     let cgroup = row.cgroups.take().and_then(|cgroups| exits.cgroup?(cgroups));
                     row.state.cgroup = row.state.cgroup.or(cgroup);
                     row.state.owner = owner;
+                    row.state.parent.clone_from(&parent);
                     row.state.program = Some(part)
                         .filter(|part| *part == FoldedPart::Threads)
                         .and_then(|_| self.processes.program(*tgid));

@@ -100,6 +100,13 @@ impl Processes {
         self.find(tgid)?.leader.as_ref()?.program.clone()
     }
 
+    /// The name of a process, with what it runs if it is an interpreter.
+    pub(super) fn name(&self, tgid: u32) -> Option<Name> {
+        let leader = self.find(tgid)?.leader.as_ref()?;
+        let name = Name::clone(&leader.name);
+        Some(leader.program.as_ref().map_or(name, |program| format!("{} {program}", leader.name).into()))
+    }
+
     /// The processes whose leader is known.
     pub(super) fn living(&self) -> impl Iterator<Item = Living> {
         self.0.iter().filter_map(|process| {

@@ -692,3 +692,23 @@ fn a_name_in_csv_is_no_formula() {
     let page = printed(&["show", &files.file("s", &snapshot(10, &threads, &json!({}))), "--format", "csv"]);
     assert!(page.contains(",'=cmd|x,") && page.contains(",'@sum,") && !page.contains(",=cmd"), "{page}");
 }
+
+#[test]
+fn short_lived_processes_say_who_started_them() {
+    let files = Files::new();
+    let gone = |parent: &str, count: u64| {
+        let fields = json!({"parent": parent, "count": count, "alive_ns": 5, "started": true, "exited": true});
+        with(process(9, "sh", 11, &ran(5, 0)), &fields)
+    };
+    let threads = [process(5, "make", 1, &ran(1, 0)), gone("make", 480), gone("bash build.sh", 1)];
+    let window = json!({"window": {"duration_ns": 5 * SECOND}});
+    let file = files.file("w", &snapshot(15, &threads, &window));
+    assert!(
+        table(&["show", &file])[1].starts_with("sh 0 (+481 −481) by make, … 20% "),
+        "{:?}",
+        table(&["show", &file])
+    );
+    let json: Value = serde_json::from_str(&printed(&["show", &file, "--format", "json"])).unwrap();
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["path"] == json!(["sh"])).unwrap().clone();
+    assert_eq!(row["parents"], json!({"make": 480, "bash build.sh": 1}));
+}

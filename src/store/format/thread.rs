@@ -44,6 +44,7 @@ impl Serialize for ThreadLine<'_> {
         map.serialize_entry("pcomm", &thread.pcomm)?;
         map.serialize_entry("comm", &thread.comm)?;
         present(&mut map, "program", thread.program.as_ref())?;
+        present(&mut map, "parent", thread.parent.as_ref())?;
         if thread.cgroup != defaults.cgroup {
             map.serialize_entry("cgroup", &thread.cgroup)?;
         }
@@ -112,13 +113,14 @@ enum ThreadField {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 18] = [
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 19] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
     ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
     ("comm", ThreadField::Name(|thread| &mut thread.comm)),
     ("cgroup", ThreadField::OptionalName(|thread| &mut thread.cgroup)),
     ("program", ThreadField::OptionalName(|thread| &mut thread.program)),
+    ("parent", ThreadField::OptionalName(|thread| &mut thread.parent)),
     ("values", ThreadField::Values),
     ("columns", ThreadField::Columns),
     ("kernel_thread", ThreadField::Flag(|thread| &mut thread.kernel_thread)),
@@ -325,6 +327,7 @@ mod tests {
             tgid: 3,
             comm: "worker".into(),
             program: Some("manage.py".into()),
+            parent: Some("make".into()),
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
