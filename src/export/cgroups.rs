@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use super::column::{Column, ColumnType, ParquetCell, column_name, columns};
 use crate::model::{
-    Cell, CgroupStats, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType, record_rows,
+    Cell, CgroupStats, Container, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
+    record_rows,
 };
 use crate::names::cgroup_pattern;
 
 /// One cgroup of a capture: its values by column.
 pub(super) struct CgroupRow {
     path: String,
+    container: Container,
     values: RecordValues,
     memory_stat: Vec<(String, u64)>,
     memory_events: Vec<(String, u64)>,
@@ -20,12 +22,20 @@ pub(super) struct CgroupRow {
 pub(super) type RecordValues = BTreeMap<String, Value<'static>>;
 
 impl CgroupRow {
-    pub(super) fn new(path: String, stats: &CgroupStats) -> Self {
+    /// `container` is the one that the cgroup is in, if it is in one.
+    pub(super) fn new(path: String, stats: &CgroupStats, container: Option<&Container>) -> Self {
         let plain = [Section::CgroupStats, Section::CgroupLimits, Section::Pressure];
         let mut values: RecordValues = plain.into_iter().flat_map(|section| plain_values(stats, section)).collect();
         values.extend(values_of_devices(&stats.values(Section::IoStat)));
         let map = |section| stats.values(section).into_iter().filter_map(counted).collect();
-        Self { path, values, memory_stat: map(Section::MemoryStat), memory_events: map(Section::MemoryEvents) }
+        let container = container.cloned().unwrap_or_default();
+        Self {
+            path,
+            container,
+            values,
+            memory_stat: map(Section::MemoryStat),
+            memory_events: map(Section::MemoryEvents),
+        }
     }
 }
 
@@ -70,6 +80,12 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     let mut all = columns! { CgroupRow;
         cgroup: Text in "" = |row| Some((&*row.path).into()), "Path of the cgroup.";
         cgroup_pattern: Text in "" = |row| Some(cgroup_pattern(&row.path).into()), "Path of the cgroup, with ids of instances replaced.";
+        runtime: Text in "" = |row| text(&row.container.runtime), "What runs the container that the cgroup is in: `docker`, `containerd` …. NULL outside of containers.";
+        container: Text in "" = |row| text(&row.container.name), "Name of the container; in a pod that of the pod's specification. NULL if no file of the host names it.";
+        pod: Text in "" = |row| text(&row.container.pod), "Name of the pod.";
+        namespace: Text in "" = |row| text(&row.container.namespace), "Namespace of the pod, or of containerd.";
+        workload: Text in "" = |row| row.container.workload().map(ParquetCell::from), "Namespace and workload of the pod: one value for all pods of a Deployment, StatefulSet or DaemonSet.";
+        image: Text in "" = |row| text(&row.container.image), "Image of the container.";
     };
     let column = |name: String, row: &RecordRow| record_column(name, row, |row: &CgroupRow| &row.values);
     for row in record_rows() {
@@ -85,6 +101,10 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
         memory_events: Counts in "count" = |row| counts(&row.memory_events), "`memory.events`.";
     });
     all
+}
+
+fn text(name: &Option<String>) -> Option<ParquetCell<'_>> {
+    name.as_deref().map(Into::into)
 }
 
 fn counts(map: &[(String, u64)]) -> Option<ParquetCell<'_>> {

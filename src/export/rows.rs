@@ -35,7 +35,7 @@ pub(super) fn read(
     let (head, threads) = Stored::open(path, limit, progress)?.load_into(&threads)?;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     for (path, stats) in &head.cgroup_stats {
-        cgroups.add(&CgroupRow::new(path.clone(), stats));
+        cgroups.add(&CgroupRow::new(path.clone(), stats, head.containers.get(path)));
     }
     let mut sampled = Rows::new(identity, &schemas.reasons);
     head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(&row));

@@ -295,6 +295,26 @@ fn a_link_with_the_name_of_a_file_is_replaced() {
 }
 
 #[test]
+fn cgroups_have_the_names_of_their_containers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut snapshot = template();
+    let path = snapshot.head.cgroup_stats.keys().next().unwrap().clone();
+    let container = serde_json::json!({"runtime": "containerd", "name": "server", "pod": "db-3", "namespace": "shop"});
+    snapshot.head.containers.insert(path.clone(), serde_json::from_value(container).unwrap());
+    export(&[&write(&snapshot, dir.path().join("a.ctprof.zst"))], &dir.path().join("fleet"));
+    let cgroups = rows(&dir.path().join("fleet/cgroups"));
+    let text = |row: &BTreeMap<String, Field>, column: &str| match &row[column] {
+        Field::Str(text) => Some(text.clone()),
+        _ => None,
+    };
+    let named = cgroups.iter().find(|row| text(row, "cgroup").as_deref() == Some(&*path)).unwrap();
+    let columns = ["runtime", "container", "pod", "namespace", "workload", "image"].map(|column| text(named, column));
+    let expected = ["containerd", "server", "db-3", "shop", "shop/db-{N}"].map(|name| Some(name.to_owned()));
+    assert_eq!((&columns[..5], &columns[5]), (&expected[..], &None));
+    assert!(cgroups.iter().filter(|row| text(row, "container").is_some()).count() == 1);
+}
+
+#[test]
 fn a_value_above_2_to_the_63_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut snapshot = template();
