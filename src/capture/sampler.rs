@@ -11,7 +11,7 @@ use super::options::{Engine, Options, Tree};
 use super::procfs::folder::Folder;
 use super::procfs::samples::ProcfsSampler;
 use super::sampled_files::add_files;
-use crate::model::{BpfObstacle, KernelEntry, Name, ThreadSample};
+use crate::model::{BpfObstacle, KernelEntry, Name, ThreadEnd, ThreadSample};
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
 pub struct ThreadSampler(SampleSource);
@@ -71,6 +71,14 @@ impl ThreadSampler {
         match &mut self.0 {
             SampleSource::Bpf(bpf, _) => bpf.pass(samples),
             SampleSource::Procfs(procfs) => procfs.pass(samples).map(|()| 0),
+        }
+    }
+
+    /// Threads that the last pass did not find any more, where passes find all that live. When they exited is unknown.
+    pub fn take_ends(&mut self) -> Vec<ThreadEnd> {
+        match &mut self.0 {
+            SampleSource::Bpf(..) => Vec::new(),
+            SampleSource::Procfs(procfs) => procfs.take_ends(),
         }
     }
 

@@ -144,6 +144,7 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
     // Of a pass with its evaluation, smoothed.
     let mut cost = Duration::ZERO;
     let mut is_last = false;
+    let mut before_at = 0;
     let mut next = monotonic();
     sampler.forget();
     loop {
@@ -155,6 +156,10 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
                 let at = begin + monotonic().saturating_sub(begin) / 2;
                 sampler.add_files(&mut samples, works_on_descriptor);
                 collector.add(nanoseconds(at), &samples, lost);
+                for end in sampler.take_ends() {
+                    collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });
+                }
+                before_at = nanoseconds(at);
             }
             Err(errno) => tracing::warn!("cannot sample threads: {errno}"),
         }

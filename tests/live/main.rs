@@ -10,6 +10,7 @@ mod example;
 mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;
+mod reasons;
 mod series_of_runs;
 #[path = "../support/mod.rs"]
 mod support;

@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use super::super::thread_flags::PF_KTHREAD;
 use super::folder::{Folder, Numbered};
 use super::text;
-use crate::model::{Activity, KernelEntry, Name, ThreadSample, printable};
+use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
-/// After so many passes, what is known is examined again: rights of processes, and threads that have exited.
+/// After so many passes, rights and names of processes are examined again.
 const EXAMINED_AGAIN: u64 = 64;
 /// Distinct functions that are remembered.
 const MAX_FUNCTIONS: usize = 1 << 14;
@@ -32,11 +32,12 @@ pub(in crate::capture) struct ProcfsSampler {
 }
 
 /// What a thread was doing when it was last seen.
-#[derive(Clone, Copy, Default)]
 struct SeenThread {
     schedstat: [u64; 3],
     is_asleep: bool,
     pass: u64,
+    /// What its exit will be.
+    end: ThreadEnd,
 }
 
 impl ProcfsSampler {
@@ -58,8 +59,6 @@ impl ProcfsSampler {
         if self.passes.is_multiple_of(EXAMINED_AGAIN) {
             self.denied.clear();
             self.names.clear();
-            let oldest = self.passes - EXAMINED_AGAIN;
-            self.threads.retain(|_, thread| thread.pass >= oldest);
         }
         for tgid in self.procfs.ids()? {
             if self.denied.contains(&tgid) {
@@ -80,9 +79,15 @@ impl ProcfsSampler {
         Ok(())
     }
 
+    /// The threads that the last pass did not find any more. When they exited is unknown.
+    pub(in crate::capture) fn take_ends(&mut self) -> Vec<ThreadEnd> {
+        let last = self.passes;
+        self.threads.extract_if(|_, thread| thread.pass < last).map(|(_, thread)| thread.end).collect()
+    }
+
     /// Makes the next pass sample all threads.
     pub(in crate::capture) fn forget(&mut self) {
-        self.threads.clear();
+        self.threads.values_mut().for_each(|thread| thread.is_asleep = false);
     }
 
     /// The functions in the place of addresses.
@@ -95,15 +100,16 @@ impl ProcfsSampler {
         let mut files = Numbered::new(tasks, tid);
         let schedstat = schedstat(files.read("schedstat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
         let pass = self.passes;
-        let seen = self.threads.get_mut(&tid).map(|seen| {
+        let mut before = [0; 3];
+        if let Some(seen) = self.threads.get_mut(&tid) {
             seen.pass = pass;
-            *seen
-        });
-        if seen.is_some_and(|seen| seen.is_asleep && seen.schedstat[2] == schedstat[2]) {
-            return Ok(None);
+            before = seen.schedstat;
+            if seen.is_asleep && before[2] == schedstat[2] {
+                return Ok(None);
+            }
         }
         let stat = SampledStat::parse(files.read("stat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
-        let Some(activity) = activity(stat.state, seen.map_or([0; 3], |seen| seen.schedstat), schedstat) else {
+        let Some(activity) = activity(stat.state, before, schedstat) else {
             return Ok(None);
         };
         let is_asleep = activity.is_sleep();
@@ -120,16 +126,24 @@ impl ProcfsSampler {
                 return Err(Errno::EPERM);
             }
         }
-        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass });
         let comm = stat.comm;
         if tid == tgid {
             self.names.insert(tgid, Name::clone(&comm));
         }
+        let pcomm = Name::clone(self.names.get(&tgid).unwrap_or(&comm));
+        let end = ThreadEnd {
+            tid,
+            start_time_clock_ticks: stat.start,
+            monotonic_ns: 0,
+            pcomm: Name::clone(&pcomm),
+            comm: Name::clone(&comm),
+        };
+        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, end });
         Ok(Some(ThreadSample {
             tid,
             tgid,
             start_time_clock_ticks: stat.start,
-            pcomm: self.names.get(&tgid).unwrap_or(&comm).clone(),
+            pcomm,
             comm,
             kernel_thread: stat.flags & PF_KTHREAD != 0,
             switches: schedstat[2],
@@ -248,10 +262,11 @@ mod tests {
         let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(100));
         let mut sampler = ProcfsSampler::new(Folder::open(Path::new("/proc")).unwrap());
+        let id = sleep.id();
         let mut pass = || {
             let mut samples = Vec::new();
             sampler.pass(&mut samples).unwrap();
-            (samples.into_iter().find(|sample| sample.tid == sleep.id()), sampler.functions())
+            (samples.into_iter().find(|sample| sample.tid == id), sampler.functions())
         };
         let (sample, functions) = pass();
         let sample = sample.unwrap();
@@ -263,5 +278,7 @@ mod tests {
         }
         assert_eq!(pass().0, None, "it sleeps on");
         sleep.kill().and_then(|()| sleep.wait()).unwrap();
+        sampler.pass(&mut Vec::new()).unwrap();
+        assert!(sampler.take_ends().iter().any(|end| end.tid == id && &*end.comm == "sleep"));
     }
 }
