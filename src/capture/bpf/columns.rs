@@ -36,6 +36,13 @@ pub(super) const VOLUNTARY_SWITCHES: &str = "nvcsw";
 pub(super) const INVOLUNTARY_SWITCHES: &str = "nivcsw";
 /// The lock that a thread waits for (Linux 6.16).
 pub(super) const BLOCKER: &str = "blocker";
+/// The CPU that a thread runs on, or in whose queue it is.
+pub(super) const CPU: &str = "thread_info.cpu | cpu";
+/// How many groups that the thread is in have used their CPU quota.
+pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
+/// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
+pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
+pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
 pub(super) const CPU_TIME: [&str; 5] =
     ["utime", "stime", "se.sum_exec_runtime", "prev_cputime.utime", "prev_cputime.stime"];
@@ -88,14 +95,6 @@ pub(super) fn exits() -> Vec<FieldRequest> {
         .chain(exiting.map(|path| FieldRequest::number(RecordScope::Process, path)))
         .collect()
 }
-
-/// The CPU that a thread runs on, or in whose queue it is.
-pub(super) const CPU: &str = "thread_info.cpu | cpu";
-/// How many groups that the thread is in have used their CPU quota.
-pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
-/// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
-pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
-pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
 
 /// Fields of a sample. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
 pub(super) fn samples() -> Vec<FieldRequest> {

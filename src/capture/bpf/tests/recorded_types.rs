@@ -56,7 +56,7 @@ fn in_task(btf: &Btf<'_>, path: &str) -> Option<FieldLocation> {
 
 /// Every path that programs can read.
 fn paths() -> BTreeSet<&'static str> {
-    columns::all(1).into_iter().chain(columns::exits()).map(|wanted| wanted.path).collect()
+    columns::all(1).into_iter().chain(columns::exits()).chain(columns::samples()).map(|wanted| wanted.path).collect()
 }
 
 #[test]
