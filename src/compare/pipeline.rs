@@ -88,7 +88,12 @@ impl Captures {
         }
         all.into_iter().for_each(|groups| group::add_total(groups, options));
         let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());
-        let reason_rows = reasons::rows(&reasons, options);
+        let passes = |side: &GroupedSide| {
+            let sampled = side.digests.iter().filter_map(|digest| digest.head.reasons.as_ref());
+            sampled.fold(0, |all: u64, reasons| all.saturating_add(reasons.sampling.passes))
+        };
+        let passes = sides.iter().map(passes).max().unwrap_or(0);
+        let reason_rows = reasons::rows(&reasons, passes, options);
         Self { sides, too_large: OnceLock::new(), cgroups, design, reason_rows }
     }
 

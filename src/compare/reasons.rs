@@ -17,7 +17,7 @@ use crate::model::{
     Cell, Name, OtherThread, Owner, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit,
 };
 
-/// A reason with fewer samples is merged with others: shares of so few say nothing.
+/// A reason with samples at fewer moments is merged with others: shares of so few say nothing.
 const FEWEST_SAMPLES: u64 = 5;
 
 /// How often a reason was seen.
@@ -93,8 +93,9 @@ fn culprit_name(culprit: &[String], victim: &[String], depth: usize) -> Name {
 /// The rows of each group, decided for all captures together so that they have the same: which reasons are parts of a row.
 pub(super) type ReasonRows = BTreeMap<Vec<String>, BTreeMap<GroupReason, Arc<GroupReason>>>;
 
-/// Reasons with few samples are merged into those with fewer details.
-pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, options: &CompareOptions) -> ReasonRows {
+/// Reasons with few samples are merged into those with fewer details. What many threads did at one moment is one
+/// observation, so that `passes` of a side are at most so many.
+pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &CompareOptions) -> ReasonRows {
     let mut samples: BTreeMap<&[String], BTreeMap<&GroupReason, u64>> = BTreeMap::new();
     for side in sides.iter() {
         let mut of_side: BTreeMap<(&[String], &GroupReason), u64> = BTreeMap::new();
@@ -112,11 +113,11 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, options: &CompareOptions
     let whole = |reasons: BTreeMap<&GroupReason, u64>| {
         reasons.into_keys().map(|reason| (reason.clone(), Arc::new(reason.clone()))).collect()
     };
-    let of_group = |reasons| if options.has_whole_stacks { whole(reasons) } else { merged(reasons) };
+    let of_group = |reasons| if options.has_whole_stacks { whole(reasons) } else { merged(reasons, passes) };
     samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 
-fn merged(mut reasons: BTreeMap<&GroupReason, u64>) -> BTreeMap<GroupReason, Arc<GroupReason>> {
+fn merged(mut reasons: BTreeMap<&GroupReason, u64>, passes: u64) -> BTreeMap<GroupReason, Arc<GroupReason>> {
     let mut columns: BTreeMap<_, u64> = BTreeMap::new();
     for (reason, samples) in &reasons {
         let all = columns.entry(reason.column()).or_default();
@@ -125,7 +126,7 @@ fn merged(mut reasons: BTreeMap<&GroupReason, u64>) -> BTreeMap<GroupReason, Arc
     let is_idle = |reason: &GroupReason| reason.class == ReasonClass::Idle;
     reasons.retain(|reason, _| {
         let column = reason.column();
-        column.is_some() && (is_idle(reason) || columns[&column] >= FEWEST_SAMPLES)
+        column.is_some() && (is_idle(reason) || columns[&column].min(passes) >= FEWEST_SAMPLES)
     });
     let mut rows = BTreeMap::new();
     for level in 0..=COARSEST {
@@ -136,7 +137,7 @@ fn merged(mut reasons: BTreeMap<&GroupReason, u64>) -> BTreeMap<GroupReason, Arc
             members.push(reason);
         }
         for (row, (samples, members)) in coarse {
-            if samples >= FEWEST_SAMPLES || level == COARSEST || is_idle(&row) {
+            if samples.min(passes) >= FEWEST_SAMPLES || level == COARSEST || is_idle(&row) {
                 let row = Arc::new(row);
                 for reason in members {
                     reasons.remove(reason);

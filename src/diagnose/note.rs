@@ -47,10 +47,11 @@ fn named(groups: &[String]) -> String {
 
 /// `3,250 samples at 50 Hz by bpf, 12 lost, for 0.3% of a CPU; shares of fewer than 5 samples are not shown`.
 fn sampled(sampling: &Sampling, duration_ns: u64) -> String {
-    let Sampling { source, period_ns, samples, lost, merged, cost_ns, .. } = sampling;
+    let Sampling { source, passes, samples, lost, merged, cost_ns, .. } = sampling;
     let count = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
-    let rate = (*period_ns > 0).then(|| format!("at {:.0} Hz", 1e9 / *period_ns as f64));
-    let cost = (duration_ns > 0).then(|| format!("cost {:.2}% of a CPU", *cost_ns as f64 / duration_ns as f64 * 100.0));
+    let seconds = duration_ns as f64 / 1e9;
+    let rate = (duration_ns > 0).then(|| format!("at {:.0} Hz", *passes as f64 / seconds));
+    let cost = (duration_ns > 0).then(|| format!("cost {:.2}% of a CPU", *cost_ns as f64 / 1e7 / seconds));
     let taken = [Some(counted(*samples, "sample")), rate, Some(format!("by {source}"))];
     let taken = taken.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let rest = [count(*lost, "lost"), count(*merged, "merged because there were too many reasons"), cost];

@@ -174,6 +174,16 @@ fn reasons_with_fewer_than_five_samples_are_not_told() {
 }
 
 #[test]
+fn what_many_threads_did_at_few_moments_is_not_told() {
+    let mut file = slow_database(1000);
+    file["reasons"]["sampling"]["passes"] = 4.into();
+    let (_directory, path) = stored(&file);
+    let names: Vec<_> = rows(&["show", &path]).into_iter().map(|(_, name, _)| name).collect();
+    assert!(names.iter().all(|name| name == "sleep: idle"), "{names:?}");
+    assert_eq!(first_screen(&["show", &path]), [""; 0]);
+}
+
+#[test]
 fn without_a_counter_of_blocked_time_blocks_are_a_part_of_the_sleep() {
     let uncounted = Sampled { block: None, ..database(1000) };
     let (_directory, path) = stored(&window(&[uncounted]));
