@@ -317,7 +317,7 @@ pub(super) struct Comparing {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ViewArgs {
-    /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (pcomm, process), process (pid), thread name (comm, thread; comm-exact keeps digits), cgroup, or all (tree)
+    /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (pcomm, process), process (pid), thread name (comm, thread; comm-exact keeps digits), cgroup, container, pod (of one workload), or all (tree)
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command")]
     group_by: GroupBy,
     /// Columns of the overview, or metrics (listed by `ctprof metrics`), to show, separated by commas
