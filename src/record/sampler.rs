@@ -143,7 +143,7 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
     let mut period = shortest;
     // Of a pass with its evaluation, smoothed.
     let mut cost = Duration::ZERO;
-    let mut is_last = false;
+    let [mut is_first, mut is_last] = [true, false];
     let mut before_at = 0;
     let mut next = monotonic();
     sampler.forget();
@@ -168,7 +168,13 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         }
         window.ends.take().iter().for_each(|end| collector.end(end));
         let spent = cpu_time().saturating_sub(before);
-        cost = if cost.is_zero() { spent } else { (cost * 7 + spent) / 8 };
+        // The first pass has all threads, and says little about the others.
+        cost = match cost {
+            _ if is_first => Duration::ZERO,
+            Duration::ZERO => spent,
+            _ => (cost * 7 + spent) / 8,
+        };
+        is_first = false;
         period = period.max(shortest).mul_f64(0.9).max(cost * LARGEST_SHARE).max(shortest);
         next = (next + period).max(monotonic());
         let pause = (next + jitter.of(period)).saturating_sub(monotonic());
