@@ -19,7 +19,7 @@ pub struct GroupReason {
     pub functions: Vec<Name>,
     /// What the system call works on: a path, socket or pipe.
     pub object: Option<Name>,
-    /// The group that ran on the CPU or owns the lock: its name, or [`ITSELF`].
+    /// The group that ran on the CPU or owns the lock: its name, or `itself`.
     pub by: Option<Name>,
 }
 

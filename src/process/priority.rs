@@ -25,9 +25,23 @@ impl Drop for RaisedPriority {
     }
 }
 
-/// Lets this thread run before all with a usual policy, as soon as it is ready, or at least with a higher priority if it may.
-pub(crate) fn run_first() {
-    if !priority::run_first() {
-        raise_priority();
+/// This thread runs before all with a usual policy, as soon as it is ready, or at least with a higher priority if it may, until
+/// this is dropped.
+pub(crate) struct RunsFirst {
+    /// Instead of the policy, where this thread may not have that.
+    raised: Option<RaisedPriority>,
+}
+
+impl RunsFirst {
+    pub(crate) fn this_thread() -> Self {
+        Self { raised: (!priority::run_first()).then(RaisedPriority::of_this_thread) }
+    }
+}
+
+impl Drop for RunsFirst {
+    fn drop(&mut self) {
+        if self.raised.is_none() {
+            priority::run_in_turn();
+        }
     }
 }

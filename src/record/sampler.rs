@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
-use crate::process::{Privileges, run_first, with_file_capabilities, without_stops};
+use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, ReasonCollector, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
@@ -120,12 +121,21 @@ impl SampledWindow {
 
 /// Samples one window after the other.
 fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window>) {
-    // On a full CPU, a thread that waits for its turn would see others only while they wait too.
-    run_first();
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     while let Ok(window) = windows.recv() {
         let before = cpu_time();
-        let collector = sample(&mut sampler, period, &window);
+        // On a full CPU, a thread that waits for its turn would see others only while they wait too. What follows takes longer
+        // than a pass, and others need not wait for it.
+        let first = RunsFirst::this_thread();
+        let sampled = sample(&mut sampler, period, &window);
+        drop(first);
+        let collector = match sampled {
+            Ok(collector) => collector,
+            Err(errno) => {
+                tracing::warn!("no reasons: threads cannot be sampled: {errno}");
+                continue;
+            }
+        };
         let addresses: BTreeSet<u64> = collector.addresses().collect();
         let (functions, no_functions) = sampler.functions(&addresses);
         let cost = cpu_time().saturating_sub(before);
@@ -136,7 +146,7 @@ fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window
 }
 
 /// Samples until the window ends. The first and the last pass have all threads.
-fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> ReasonCollector {
+fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> Result<ReasonCollector, Errno> {
     let mut collector = ReasonCollector::new(gettid().as_raw().cast_unsigned());
     let mut samples = Vec::new();
     let mut jitter = Jitter::new();
@@ -151,20 +161,16 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         let before = cpu_time();
         let begin = monotonic();
         samples.clear();
-        match sampler.pass(&mut samples) {
-            Ok(lost) => {
-                let at = begin + monotonic().saturating_sub(begin) / 2;
-                sampler.add_files(&mut samples, works_on_descriptor);
-                collector.add(nanoseconds(at), &samples, lost);
-                for end in sampler.take_ends() {
-                    collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });
-                }
-                before_at = nanoseconds(at);
-            }
-            Err(errno) => tracing::warn!("cannot sample threads: {errno}"),
+        let lost = sampler.pass(&mut samples)?;
+        let at = begin + monotonic().saturating_sub(begin) / 2;
+        sampler.add_files(&mut samples, works_on_descriptor);
+        collector.add(nanoseconds(at), &samples, lost);
+        for end in sampler.take_ends() {
+            collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });
         }
+        before_at = nanoseconds(at);
         if is_last {
-            return collector;
+            return Ok(collector);
         }
         window.ends.take().iter().for_each(|end| collector.end(end));
         let spent = cpu_time().saturating_sub(before);

@@ -48,18 +48,45 @@ fn reset_on_fork() -> bool {
 /// Lets this thread, and not those that it starts, run as soon as it is ready, before all with a usual policy; false if it may
 /// not. It also wakes up when it asked to, and not up to 50 µs later.
 pub(crate) fn run_first() -> bool {
-    let parameters: libc::c_int = 1;
-    let policy = c_long::from(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK);
     // SAFETY: the arguments are numbers.
     let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
+    set_policy(libc::SCHED_FIFO, 1)
+}
+
+/// Lets this thread run in its turn again.
+pub(crate) fn run_in_turn() {
+    set_policy(libc::SCHED_OTHER, 0);
+}
+
+/// Sets the policy of this thread, and not of those that it starts; false if it may not.
+fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
+    let policy = c_long::from(policy | libc::SCHED_RESET_ON_FORK);
     // SAFETY: the kernel reads the structure during the call.
-    unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const parameters)]) }.is_ok()
+    unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const priority)]) }.is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::skip::{Missing, skipped};
+
+    #[test]
+    fn a_thread_runs_before_others_until_it_is_to_run_in_its_turn() {
+        // SAFETY: the argument is a number.
+        let policy =
+            || unsafe { call(libc::SYS_sched_getscheduler, [0]) }.unwrap() & !c_long::from(libc::SCHED_RESET_ON_FORK);
+        let seen = std::thread::spawn(move || {
+            let may = run_first();
+            let (first, other) = (policy(), std::thread::spawn(policy).join().unwrap());
+            run_in_turn();
+            may.then_some([first, other, policy()])
+        });
+        let usual = c_long::from(libc::SCHED_OTHER);
+        match seen.join().unwrap() {
+            None => skipped(Missing::Privilege("a real-time policy")),
+            Some(policies) => assert_eq!(policies, [c_long::from(libc::SCHED_FIFO), usual, usual]),
+        }
+    }
 
     #[test]
     fn a_raised_priority_is_that_of_one_thread_and_ends() {
