@@ -1,6 +1,6 @@
 //! Why the threads of each group waited: the time of its counters, divided by shares of samples.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::delta::number;
@@ -8,7 +8,7 @@ use super::digest::{ThreadNames, ThreadTotals};
 use super::group::Naming;
 use super::measurement::{Measurement, SideGroup, SideSection};
 use super::merge::of_kind;
-use super::options::{CompareOptions, Scope};
+use super::options::{CompareOptions, GroupBy, Scope};
 use super::overview_columns::{BLOCK, OverviewColumn, SLEEP};
 use super::reason::{COARSEST, GroupReason, ITSELF, ReasonName};
 use super::sides::Sides;
@@ -65,13 +65,26 @@ pub(super) fn grouped(
         let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
         path(&sampled.pcomm, (sampled.tgid, program), &sampled.comm, &sampled.cgroup)
     };
-    let culprit = |other: &OtherThread| path(&other.pcomm, (None, None), &other.comm, &other.cgroup);
-    let victims: Vec<_> = reasons.threads.iter().map(|sampled| is_in_scope(sampled).then(|| victim(sampled))).collect();
+    let all: Vec<_> = reasons.threads.iter().map(victim).collect();
+    // Which script or process a culprit is of is only known if there is one of its name.
+    let mut only: HashMap<&str, Option<&[String]>> = HashMap::new();
+    if matches!(naming.by, GroupBy::Command | GroupBy::Pid) {
+        for (sampled, path) in reasons.threads.iter().zip(&all) {
+            let known = only.entry(&*sampled.pcomm).or_insert(Some(path));
+            *known = known.filter(|known| known == path);
+        }
+    }
+    let culprit = |other: &OtherThread| match only.get(&*other.pcomm).copied().flatten() {
+        Some(path) => path.to_vec(),
+        None => path(&other.pcomm, (None, None), &other.comm, &other.cgroup),
+    };
+    let victims: Vec<_> =
+        reasons.threads.iter().zip(&all).map(|(sampled, path)| is_in_scope(sampled).then_some(path)).collect();
     let culprits: Vec<_> = reasons.reasons.iter().map(|reason| reason.by.as_ref().map(culprit)).collect();
     let mut groups = GroupedReasons::new();
     for ReasonTime { threads, reason, ns, samples, .. } in &reasons.times {
         let place = usize::try_from(*reason).unwrap_or(usize::MAX);
-        let victim = usize::try_from(*threads).ok().and_then(|threads| victims.get(threads)?.as_deref());
+        let victim = usize::try_from(*threads).ok().and_then(|threads| *victims.get(threads)?);
         let (Some(path), Some(reason)) = (victim, reasons.reasons.get(place)) else { continue };
         let total = options.wants_group(path).then_some(0);
         for depth in total.into_iter().chain(1..=path.len()) {

@@ -31,31 +31,52 @@ pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Wh
         by_key.entry(&reasons.groups[row.group].key).or_default().push(row);
     }
     let above: HashSet<&[String]> = reasons.groups.iter().filter_map(|group| Some(group.key.split_last()?.1)).collect();
+    let groups = || overview.rows.chunk_by(|a, b| a.group == b.group);
+    let of_groups = groups().filter(|rows| !overview.groups[rows[0].group].is_all());
+    let busiest = of_groups.map(|rows| most_of(rows, &[RUN, WAIT, BLOCK])).fold(0.0, f64::max);
+    // Threads of the kernel sleep in no system call, until there is work.
+    let has_entries = reasons.rows.iter().filter_map(|row| row.reason.as_ref()).any(|reason| reason.entry.is_some());
     let of_group = |rows: &[Row]| {
         let group = &overview.groups[rows[0].group];
         let is_told = !group.is_all() && !group.is_own() && !above.contains(&group.key[..]);
-        is_told.then(|| by_key.get(&group.key[..])).flatten().map(|reasons| of_columns(rows, reasons))
+        let reasons = is_told.then(|| by_key.get(&group.key[..])).flatten()?;
+        Some(of_columns(rows, reasons, (busiest, has_entries)))
     };
-    overview.rows.chunk_by(|a, b| a.group == b.group).filter_map(of_group).flatten().collect()
+    groups().filter_map(of_group).flatten().collect()
 }
 
-fn of_columns(overview: &[Row], reasons: &[&Row]) -> Vec<Why> {
-    let times = overview.iter().filter(|row| [RUN, WAIT, BLOCK, SLEEP].contains(&&*row.name));
+/// The sum of the rows with these names, of the side that has more.
+fn most_of<'r>(rows: impl IntoIterator<Item = &'r Row>, names: &[&str]) -> f64 {
+    let rows = rows.into_iter().filter(|row| names.contains(&&*row.name)).map(Row::numbers);
+    let [a, b] = rows.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+    a.max(b)
+}
+
+fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, bool)) -> Vec<Why> {
     let idle = reasons.iter().copied().filter(|row| is_of(row, |class| class == ReasonClass::Idle));
-    let total =
+    let sum =
         |rows: &mut dyn Iterator<Item = &Row>| rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
-    let ([a, b], [c, d]) = (total(&mut times.into_iter()), total(&mut idle.into_iter()));
+    let times = overview.iter().filter(|row| [RUN, WAIT, BLOCK, SLEEP].contains(&&*row.name));
+    let ([a, b], [c, d]) = (sum(&mut times.into_iter()), sum(&mut idle.into_iter()));
     let awake = (a - c).max(b - d);
+    let active = most_of(overview, &[RUN, WAIT, BLOCK]);
+    // Why a group sleeps that hardly does anything is of no interest.
+    let is_busy = active >= busiest * LEAST_OTHER_SHARE;
+    let is_told = |row: &Row, column: &str| {
+        let is_of_column = row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
+        let is_in_call = !has_entries || row.reason.as_ref().is_some_and(|reason| reason.entry.is_some());
+        is_of_column && is_cause(row) && (column != SLEEP || (is_busy && is_in_call))
+    };
     let mut lines: Vec<(f64, Why)> = [WAIT, BLOCK, SLEEP]
         .into_iter()
         .filter_map(|column| {
-            let told =
-                |row: &&&Row| is_cause(row) && row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
-            let mut rows: Vec<(f64, Row)> =
-                reasons.iter().filter(told).map(|row| (size(row), (*row).clone())).collect();
+            // Of the time in which a group had something to do, or of all but what it was idle.
+            let whole = if column == SLEEP { awake } else { active };
+            let told = reasons.iter().filter(|row| is_told(row, column));
+            let mut rows: Vec<(f64, Row)> = told.map(|row| (size(row), (*row).clone())).collect();
             rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-            let is_much = rows.first().is_some_and(|(size, _)| *size > 0.0 && *size >= awake * LEAST_SHARE);
-            rows.retain(|(size, _)| *size >= awake * LEAST_OTHER_SHARE);
+            let is_much = rows.first().is_some_and(|(size, _)| *size > 0.0 && *size >= whole * LEAST_SHARE);
+            rows.retain(|(size, _)| *size >= whole * LEAST_OTHER_SHARE);
             rows.truncate(MOST_REASONS);
             let all = rows.iter().map(|(size, _)| size).sum();
             let rows = rows.into_iter().map(|(_, row)| row).collect();

@@ -161,6 +161,40 @@ fn the_first_screen_says_why_a_group_waits_and_not_that_it_is_idle() {
 }
 
 #[test]
+fn a_victim_that_mostly_sleeps_says_who_was_in_its_way() {
+    let nap = || reason("sleep", "clock_nanosleep", &["hrtimer_nanosleep"], "");
+    let reasons = vec![(ran("hog"), 25), (nap(), 400)];
+    let victim = Sampled { name: "victim", run: 700, wait: 500, block: Some(0), reasons };
+    let (_directory, path) = stored(&window(&[victim, other("hog")]));
+    let lines = first_screen(&["show", &path]);
+    assert_eq!(lines, ["why sleep 88%: clock_nanosleep → hrtimer_nanosleep 88%", "wait 5.0%: hog ran 5.0%"]);
+}
+
+#[test]
+fn groups_that_hardly_run_and_kernel_threads_without_work_do_not_say_why_they_sleep() {
+    let sleeps = |name, run, entry: &str| {
+        let reasons = vec![(reason("sleep", entry, &["a_function"], ""), 400)];
+        Sampled { name, run, wait: 0, block: Some(0), reasons }
+    };
+    let all =
+        [other("busy"), sleeps("server", 900, "epoll_wait"), sleeps("kworker", 900, ""), sleeps("shim", 8, "futex")];
+    let (_directory, path) = stored(&window(&all));
+    assert_eq!(first_screen(&["show", &path]), ["why sleep 91%: epoll_wait → a_function 91%"]);
+}
+
+#[test]
+fn a_culprit_is_the_script_that_the_only_interpreter_of_its_name_runs() {
+    let waits =
+        |name, culprit| Sampled { name, run: 5000, wait: 5000, block: Some(0), reasons: vec![(ran(culprit), 250)] };
+    let mut all = window(&[waits("python3", "python3"), waits("victim", "python3")]);
+    all["capture"] = json!({"tool": "ctprof", "programs": true});
+    all["threads"][0]["program"] = "serve.py".into();
+    let (_directory, path) = stored(&all);
+    let lines = ["why wait 50%: itself ran 50%", "why wait 50%: python3 serve.py ran 50%"];
+    assert_eq!(first_screen(&["show", &path, "-g", "command"]), lines);
+}
+
+#[test]
 fn reasons_with_fewer_than_five_samples_are_not_told() {
     let few = Sampled { reasons: vec![(reason("block", "read", &["folio_wait_bit"], ""), 4)], ..database(1000) };
     let (_directory, path) = stored(&window(&[few]));
