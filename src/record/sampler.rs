@@ -17,6 +17,9 @@ use crate::reasons::{Conclusion, ReasonCollector, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
+/// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
+/// for them.
+const LONGEST_HOLD: Duration = Duration::from_millis(5);
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of threads that wait for the next pass.
@@ -124,12 +127,7 @@ fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     while let Ok(window) = windows.recv() {
         let before = cpu_time();
-        // On a full CPU, a thread that waits for its turn would see others only while they wait too. What follows takes longer
-        // than a pass, and others need not wait for it.
-        let first = RunsFirst::this_thread();
-        let sampled = sample(&mut sampler, period, &window);
-        drop(first);
-        let collector = match sampled {
+        let collector = match sample(&mut sampler, period, &window) {
             Ok(collector) => collector,
             Err(errno) => {
                 tracing::warn!("no reasons: threads cannot be sampled: {errno}");
@@ -155,6 +153,8 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
     let mut cost = Duration::ZERO;
     let [mut is_first, mut is_last] = [true, false];
     let mut before_at = 0;
+    // On a full CPU, a thread that waits for its turn would see others only while they wait too.
+    let mut priority = None;
     let mut next = monotonic();
     sampler.forget();
     loop {
@@ -174,6 +174,9 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         }
         window.ends.take().iter().for_each(|end| collector.end(end));
         let spent = cpu_time().saturating_sub(before);
+        if (spent < LONGEST_HOLD) != priority.is_some() {
+            priority = (spent < LONGEST_HOLD).then(RunsFirst::this_thread);
+        }
         // The first pass has all threads, and says little about the others.
         cost = match cost {
             _ if is_first => Duration::ZERO,
@@ -186,6 +189,7 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         let pause = (next + jitter.of(period)).saturating_sub(monotonic());
         if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             is_last = true;
+            drop(priority.take());
             sampler.forget();
         }
     }
