@@ -114,7 +114,11 @@ fn per(report: &Report) -> Fact<'static> {
         Per::CpuSecond => Some("values are per CPU-second of all groups"),
         _ => are_windows.then_some("values are totals of each run"),
     };
-    let scope = if report.scope == Scope::Command { ", of the command and its descendants (all threads: --scope host)" } else { "" };
+    let scope = if report.scope == Scope::Command {
+        ", of the command and its descendants (all threads: --scope host)"
+    } else {
+        ""
+    };
     let is_told = has_overview || report.is_comparison();
     let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
     Fact { key: "per", data: FactData::Per(report.per), lines: line.into_iter().collect() }
