@@ -11,7 +11,7 @@ use super::options::{CompareOptions, GroupBy, Names};
 use super::sides::Sides;
 use crate::diagnose::Side;
 use crate::model::Container;
-use crate::names::{Keys, NameKind, pattern_key, unit_of_path};
+use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
@@ -88,14 +88,12 @@ impl CgroupKeys {
 
 /// The name of a container, or of its pod, by which it is grouped.
 fn name_of(container: &Container, options: &CompareOptions) -> Option<String> {
-    match (options.cgroups, options.group_by) {
-        (Names::Literal, GroupBy::Pod) => {
-            Container { name: None, ..container.clone() }.literal_key().or_else(|| container.literal_key())
-        }
-        (Names::Literal, _) => container.literal_key(),
-        (Names::Patterns, GroupBy::Pod) => container.workload().or_else(|| container.key()),
-        (Names::Patterns, _) => container.key(),
-    }
+    let shown = match options.cgroups {
+        Names::Patterns => workload,
+        Names::Literal => str::to_owned,
+    };
+    let pod = container.pod_key(shown).filter(|_| options.group_by == GroupBy::Pod);
+    pod.or_else(|| container.key(shown))
 }
 
 /// A number for the pattern of each process and thread name.

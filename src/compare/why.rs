@@ -46,18 +46,20 @@ pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Wh
 }
 
 /// The sum of the rows with these names, of the side that has more.
-fn most_of<'r>(rows: impl IntoIterator<Item = &'r Row>, names: &[&str]) -> f64 {
-    let rows = rows.into_iter().filter(|row| names.contains(&&*row.name)).map(Row::numbers);
-    let [a, b] = rows.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+fn most_of(rows: &[Row], names: &[&str]) -> f64 {
+    let [a, b] = sum(rows.iter().filter(|row| names.contains(&&*row.name)));
     a.max(b)
+}
+
+/// The sums of rows, of both sides.
+fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
+    rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }
 
 fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, bool)) -> Vec<Why> {
     let idle = reasons.iter().copied().filter(|row| is_of(row, |class| class == ReasonClass::Idle));
-    let sum =
-        |rows: &mut dyn Iterator<Item = &Row>| rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
     let times = overview.iter().filter(|row| [RUN, WAIT, BLOCK, SLEEP].contains(&&*row.name));
-    let ([a, b], [c, d]) = (sum(&mut times.into_iter()), sum(&mut idle.into_iter()));
+    let ([a, b], [c, d]) = (sum(times), sum(idle));
     let awake = (a - c).max(b - d);
     let active = most_of(overview, &[RUN, WAIT, BLOCK]);
     // Why a group sleeps that hardly does anything is of no interest.

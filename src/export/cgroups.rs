@@ -8,7 +8,7 @@ use crate::model::{
     Cell, CgroupStats, Container, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
     record_rows,
 };
-use crate::names::cgroup_pattern;
+use crate::names::{cgroup_pattern, workload};
 
 /// One cgroup of a capture: its values by column.
 pub(super) struct CgroupRow {
@@ -84,7 +84,7 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
         container: Text in "" = |row| text(&row.container.name), "Name of the container; in a pod that of the pod's specification. NULL if no file of the host names it.";
         pod: Text in "" = |row| text(&row.container.pod), "Name of the pod.";
         namespace: Text in "" = |row| text(&row.container.namespace), "Namespace of the pod, or of containerd.";
-        workload: Text in "" = |row| row.container.workload().map(ParquetCell::from), "Namespace and workload of the pod: one value for all pods of a Deployment, StatefulSet or DaemonSet.";
+        workload: Text in "" = |row| row.container.pod_key(workload).map(ParquetCell::from), "Namespace and workload of the pod: one value for all pods of a Deployment, StatefulSet or DaemonSet.";
         image: Text in "" = |row| text(&row.container.image), "Image of the container.";
     };
     let column = |name: String, row: &RecordRow| record_column(name, row, |row: &CgroupRow| &row.values);

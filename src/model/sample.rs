@@ -26,7 +26,7 @@ pub struct ThreadSample {
     pub activity: Activity,
     /// The CPU that it runs on, or in whose queue it is; `None` if it is unknown.
     pub cpu: Option<u32>,
-    /// When it got a CPU, and since when it waits for one, by the clock of the queue; 0 if it is unknown.
+    /// When it last got a CPU, by the clock of the queue; 0 if it is unknown.
     pub last_arrival: u64,
     /// Since when it waits for a CPU, by the same clock; 0 if it does not, or it is unknown.
     pub last_queued: u64,

@@ -25,34 +25,24 @@ pub(crate) fn containers_of_path(path: &str) -> Vec<Container> {
 }
 
 impl Container {
-    /// What its threads are grouped by: `namespace/workload:name` in a pod, else its name. `None` if nothing names it.
-    pub(crate) fn key(&self) -> Option<String> {
-        let name = self.name.as_deref();
-        match self.workload() {
-            Some(workload) => Some(name.map_or(workload.clone(), |name| format!("{workload}:{name}"))),
-            None => name.map(str::to_owned),
-        }
-    }
-
-    /// Namespace and workload of its pod.
-    pub(crate) fn workload(&self) -> Option<String> {
-        let workload = workload(self.pod.as_deref()?);
-        Some(self.namespace.as_ref().map_or(workload.clone(), |namespace| format!("{namespace}/{workload}")))
-    }
-
-    /// Its pod, or else its own name, as they are.
-    pub(crate) fn literal_key(&self) -> Option<String> {
-        let Self { namespace, pod, name, .. } = self;
-        let pod = pod.as_ref().map(|pod| namespace.as_ref().map_or(pod.clone(), |of| format!("{of}/{pod}")));
-        match (pod, name) {
+    /// What its threads are grouped by: `namespace/pod:name` in a pod, else its name. `None` if nothing names it. `shown` is
+    /// [`workload`], or keeps every pod.
+    pub(crate) fn key(&self, shown: fn(&str) -> String) -> Option<String> {
+        match (self.pod_key(shown), &self.name) {
             (Some(pod), Some(name)) => Some(format!("{pod}:{name}")),
             (pod, name) => pod.or_else(|| name.clone()),
         }
     }
+
+    /// Namespace and name of its pod, or of what that is one of.
+    pub(crate) fn pod_key(&self, shown: fn(&str) -> String) -> Option<String> {
+        let pod = shown(self.pod.as_deref()?);
+        Some(self.namespace.as_ref().map_or(pod.clone(), |namespace| format!("{namespace}/{pod}")))
+    }
 }
 
 /// The name of the workload that a pod is one of. Those of a StatefulSet are numbered.
-fn workload(pod: &str) -> String {
+pub(crate) fn workload(pod: &str) -> String {
     let (name, instance) = split_pod(pod);
     let is_numbered = instance.strip_prefix('-').is_some_and(is_digits);
     if is_numbered { format!("{name}-{{N}}") } else { name.to_owned() }
@@ -204,10 +194,10 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let container =
             Container { name: text("server"), pod: text("db-3"), namespace: text("shop"), ..Container::default() };
-        assert_eq!(container.key(), text("shop/db-{N}:server"));
-        assert_eq!(container.literal_key(), text("shop/db-3:server"));
-        assert_eq!(Container { name: text("web-1"), ..Container::default() }.key(), text("web-1"));
-        assert_eq!(Container::default().key(), None);
+        assert_eq!(container.key(workload), text("shop/db-{N}:server"));
+        assert_eq!(container.key(str::to_owned), text("shop/db-3:server"));
+        assert_eq!(Container { name: text("web-1"), ..Container::default() }.key(workload), text("web-1"));
+        assert_eq!(Container::default().key(workload), None);
     }
 
     #[test]

@@ -11,6 +11,6 @@ mod tests;
 mod token;
 
 pub use self::cgroup::cgroup_pattern;
-pub(crate) use self::container::{containers_of_path, unit_of_path};
+pub(crate) use self::container::{containers_of_path, unit_of_path, workload};
 pub(crate) use self::keys::{Keys, NameKind};
 pub use self::pattern::pattern_key;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::error::RecordError;
-use super::sampler::{OpenSamples, PATIENCE, Sampler};
+use super::sampler::{EndedSamples, OpenSamples, Sampler};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
@@ -80,11 +80,12 @@ impl Recorder {
         let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
+        // As the samples end before the later capture, they begin before this one, which can take long.
+        let samples = self.sampler.as_ref().and_then(Sampler::begin);
         // Only the later memory of processes is shown.
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
         let threads = PackedThreads::of_threads(threads);
         let folded = Arc::<Mutex<FoldedExits>>::default();
-        let samples = self.sampler.as_ref().and_then(Sampler::begin);
         if let Some(listener) = &mut self.listener {
             let folded = Arc::clone(&folded);
             let ends = samples.as_ref().map(|samples| Arc::clone(&samples.ends));
@@ -139,7 +140,7 @@ impl OpenWindow<'_> {
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: std::process::id(), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
-        if let Some(mut sampled) = sampled.and_then(|sampled| sampled.recv_timeout(PATIENCE).ok()) {
+        if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {
             sampled.add_ends(records.iter().flat_map(RecordedExits::threads));
             let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
             window.head.reasons = Some(Box::new(reasons));

@@ -21,7 +21,7 @@ const LARGEST_SHARE: u32 = 100;
 /// for them.
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of threads that wait for the next pass.
 const MAX_ENDS: usize = 1 << 16;
 
@@ -36,6 +36,9 @@ pub(super) struct OpenSamples {
     sampled: Receiver<SampledWindow>,
     pub(super) ends: Arc<ThreadEnds>,
 }
+
+/// The samples of a window that has ended.
+pub(super) struct EndedSamples(Receiver<SampledWindow>);
 
 /// Threads that have exited, until the next pass.
 #[derive(Default)]
@@ -85,10 +88,21 @@ impl Sampler {
 }
 
 impl OpenSamples {
-    /// Samples once more, and ends. The functions get their names until the answer is received.
-    pub(super) fn end(self) -> Receiver<SampledWindow> {
+    /// Samples once more, and ends.
+    pub(super) fn end(self) -> EndedSamples {
         drop(self.end);
-        self.sampled
+        EndedSamples(self.sampled)
+    }
+}
+
+impl EndedSamples {
+    /// Waits until the functions have their names; `None` if that takes too long, or sampling failed.
+    pub(super) fn wait(self) -> Option<SampledWindow> {
+        let sampled = self.0.recv_timeout(PATIENCE);
+        if sampled.as_ref().is_err_and(|error| *error == RecvTimeoutError::Timeout) {
+            tracing::warn!("no reasons: a file of a process, or this busy host, kept the sampler waiting");
+        }
+        sampled.ok()
     }
 }
 

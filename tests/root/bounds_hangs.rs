@@ -243,3 +243,28 @@ fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_
     // The root of cgroup version 2 has it in ticks.
     assert!((root / host - 1.0).abs() < 0.1, "{root} s of the cgroup, {host} s of the host");
 }
+
+#[test]
+fn a_window_beside_a_process_that_cannot_be_read_has_the_reasons_of_all_of_it_or_says_that_it_has_none() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("window");
+    for (mode, engine) in [("unmap", "auto"), ("leave", "procfs")] {
+        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let mut record = Command::new(ctprof());
+        record.args(["record", "-d", "1s", "--engine", engine, "-o"]).arg(&file);
+        let mut record = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let Some(status) = wait_for(&mut record, 2 * LONGEST) else {
+            end(record, hanging);
+            panic!("the recording by {engine} waits for a process in mode {mode}");
+        };
+        let mut messages = String::new();
+        record.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+        assert!(status.success(), "{mode}: {status} {messages}");
+        // In a second, 50 passes at the usual rate.
+        match load(&file).pointer("/reasons/sampling/passes").and_then(serde_json::Value::as_u64) {
+            Some(passes) => assert!(passes >= 10, "{mode}: {passes} passes"),
+            None => assert!(messages.contains("no reasons: "), "{mode}: {messages}"),
+        }
+    }
+}

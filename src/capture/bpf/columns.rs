@@ -96,27 +96,29 @@ pub(super) fn exits() -> Vec<FieldRequest> {
         .collect()
 }
 
-/// Fields of a sample. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
+/// Numbers that a sample has. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
+pub(super) const OF_SAMPLES: [&str; 13] = [
+    ON_CPU,
+    STATE,
+    TID,
+    TGID,
+    FLAGS,
+    START_TIME,
+    VOLUNTARY_SWITCHES,
+    INVOLUNTARY_SWITCHES,
+    CPU,
+    THROTTLED,
+    LAST_ARRIVAL,
+    LAST_QUEUED,
+    CGROUPS,
+];
+
+/// Fields of a sample.
 pub(super) fn samples() -> Vec<FieldRequest> {
     let name = |path: &'static str| FieldRequest { path, part: RecordScope::Thread, max_words: COMM_WORDS };
-    let numbers = [
-        ON_CPU,
-        STATE,
-        TID,
-        TGID,
-        FLAGS,
-        START_TIME,
-        VOLUNTARY_SWITCHES,
-        INVOLUNTARY_SWITCHES,
-        CPU,
-        THROTTLED,
-        LAST_ARRIVAL,
-        LAST_QUEUED,
-        CGROUPS,
-        BLOCKER,
-    ];
+    let numbers = OF_SAMPLES.into_iter().chain([BLOCKER]);
     let numbers = numbers.map(|path| FieldRequest::number(RecordScope::Thread, path));
-    numbers.into_iter().chain([name(COMM), name(PROCESS_NAME)]).collect()
+    numbers.chain([COMM, PROCESS_NAME].map(name)).collect()
 }
 
 /// Whether the kernel keeps the metric in `struct mm_struct`.

@@ -93,27 +93,11 @@ impl BpfSampler {
 struct SampleFields {
     /// Words before those that are no fields.
     words: usize,
-    /// In the order of [`NUMBERS`].
-    numbers: [Option<Field>; NUMBERS.len()],
+    /// In the order of [`columns::OF_SAMPLES`].
+    numbers: [Option<Field>; columns::OF_SAMPLES.len()],
     names: [Option<Field>; 2],
     known: HashMap<[u64; 2], Name>,
 }
-
-const NUMBERS: [&str; 13] = [
-    columns::ON_CPU,
-    columns::STATE,
-    columns::TID,
-    columns::TGID,
-    columns::FLAGS,
-    columns::START_TIME,
-    columns::VOLUNTARY_SWITCHES,
-    columns::INVOLUNTARY_SWITCHES,
-    columns::CPU,
-    columns::THROTTLED,
-    columns::LAST_ARRIVAL,
-    columns::LAST_QUEUED,
-    columns::CGROUPS,
-];
 
 /// Distinct names that are remembered: programs can make any number of them.
 const MAX_NAMES: usize = 1 << 14;
@@ -122,7 +106,7 @@ impl SampleFields {
     fn new(layout: &Layout) -> Self {
         Self {
             words: layout.words(super::layout::RecordScope::Thread),
-            numbers: NUMBERS.map(|path| layout.find(path)),
+            numbers: columns::OF_SAMPLES.map(|path| layout.find(path)),
             names: [columns::COMM, columns::PROCESS_NAME].map(|path| layout.find(path)),
             known: HashMap::new(),
         }
