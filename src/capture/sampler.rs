@@ -14,11 +14,10 @@ use super::sampled_files::add_files;
 use crate::model::{BpfObstacle, KernelEntry, Name, ThreadEnd, ThreadSample};
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
-pub struct ThreadSampler(SampleSource);
-
-enum SampleSource {
-    Bpf(Box<BpfSampler>, Option<KernelSymbols>),
-    Procfs(Box<ProcfsSampler>),
+pub struct ThreadSampler {
+    bpf: Option<(Box<BpfSampler>, Option<KernelSymbols>)>,
+    /// Without BPF.
+    procfs: ProcfsSampler,
 }
 
 /// Why threads cannot be sampled.
@@ -46,21 +45,14 @@ impl ThreadSampler {
             Engine::Procfs => None,
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
-        Ok(Self(match bpf {
-            Some(bpf) => SampleSource::Bpf(Box::new(bpf), KernelSymbols::open().ok()),
-            None => {
-                let procfs = Folder::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
-                SampleSource::Procfs(Box::new(ProcfsSampler::new(procfs)))
-            }
-        }))
+        let procfs = Folder::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
+        let bpf = bpf.map(|bpf| (Box::new(bpf), KernelSymbols::open().ok()));
+        Ok(Self { bpf, procfs: ProcfsSampler::new(procfs) })
     }
 
     /// What takes the samples, as files name it.
     pub fn source(&self) -> &'static str {
-        match &self.0 {
-            SampleSource::Bpf(..) => "bpf",
-            SampleSource::Procfs(_) => "procfs",
-        }
+        if self.bpf.is_some() { "bpf" } else { "procfs" }
     }
 
     /// Adds the samples of a pass, and returns how many were lost.
@@ -68,18 +60,21 @@ impl ThreadSampler {
     /// # Errors
     /// The error of the kernel.
     pub fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        match &mut self.0 {
-            SampleSource::Bpf(bpf, _) => bpf.pass(samples),
-            SampleSource::Procfs(procfs) => procfs.pass(samples).map(|()| 0),
+        match self.bpf.as_mut().map(|(bpf, _)| bpf.pass(samples)) {
+            // Before Linux 5.19, each pass needs the capabilities that only loading has.
+            Some(Err(Errno::EPERM)) => {
+                tracing::info!("this kernel samples by BPF only with the capabilities that ctprof has dropped");
+                self.bpf = None;
+            }
+            Some(by_bpf) => return by_bpf,
+            None => {}
         }
+        self.procfs.pass(samples).map(|()| 0)
     }
 
     /// Threads that the last pass did not find any more, where passes find all that live. When they exited is unknown.
     pub fn take_ends(&mut self) -> Vec<ThreadEnd> {
-        match &mut self.0 {
-            SampleSource::Bpf(..) => Vec::new(),
-            SampleSource::Procfs(procfs) => procfs.take_ends(),
-        }
+        if self.bpf.is_some() { Vec::new() } else { self.procfs.take_ends() }
     }
 
     /// Adds the files that the system calls of `samples` work on, by the descriptor that each has.
@@ -89,20 +84,20 @@ impl ThreadSampler {
 
     /// Makes the next pass sample all threads, also those that sleep on.
     pub fn forget(&mut self) {
-        match &mut self.0 {
-            SampleSource::Bpf(bpf, _) => bpf.forget(),
-            SampleSource::Procfs(procfs) => procfs.forget(),
+        match &mut self.bpf {
+            Some((bpf, _)) => bpf.forget(),
+            None => self.procfs.forget(),
         }
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
         let hidden = "/proc/kallsyms hides addresses: kernel.kptr_restrict or no cap_syslog";
-        let names = match &mut self.0 {
-            SampleSource::Procfs(procfs) => return (procfs.functions(), None),
-            _ if addresses.is_empty() => return (HashMap::new(), None),
-            SampleSource::Bpf(_, Some(symbols)) => symbols.names(addresses),
-            SampleSource::Bpf(_, None) => return (HashMap::new(), Some("/proc/kallsyms cannot be opened".to_owned())),
+        let names = match &mut self.bpf {
+            None => return (self.procfs.functions(), None),
+            Some(_) if addresses.is_empty() => return (HashMap::new(), None),
+            Some((_, Some(symbols))) => symbols.names(addresses),
+            Some((_, None)) => return (HashMap::new(), Some("/proc/kallsyms cannot be opened".to_owned())),
         };
         match names {
             Ok(names) if names.is_empty() => (names, Some(hidden.to_owned())),

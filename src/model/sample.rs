@@ -30,6 +30,8 @@ pub struct ThreadSample {
     pub last_arrival: u64,
     /// Since when it waits for a CPU, by the same clock; 0 if it does not, or it is unknown.
     pub last_queued: u64,
+    /// For how many nanoseconds it has run since it last got a CPU, if it is not on one.
+    pub ran_ns: u64,
     /// How it got into the kernel, if it sleeps there.
     pub entry: KernelEntry,
     /// Addresses of the functions of the kernel that it sleeps in, the innermost first.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{NumberedValues, RawReason, SampledNames};
 use crate::model::{Activity, KernelEntry, Name, ReasonClass, ThreadEnd, ThreadSample};
@@ -47,8 +48,11 @@ pub(super) struct TrackedThread {
     pub(super) tgid: u32,
     pub(super) names: u32,
     switches: u64,
+    /// Whether it slept when it was last sampled.
     is_asleep: bool,
     reason: u32,
+    /// Its latest sleep that was sampled.
+    sleep: Option<u32>,
     /// When the reason began.
     since: PassTime,
     /// The last pass that it was in.
@@ -61,6 +65,18 @@ pub(super) struct TrackedThread {
 }
 
 impl TrackedThread {
+    /// Whether it is still in the sleep of the sample before.
+    fn is_in_same_sleep(&self, sample: &ThreadSample) -> bool {
+        let is_asleep = self.is_asleep && sample.activity.is_sleep() && self.switches == sample.switches;
+        is_asleep && self.sleep == Some(self.reason)
+    }
+
+    /// Begins another reason at a pass.
+    fn change(&mut self, reason: u32, pass: PassTime) {
+        self.close(pass.until, pass.number);
+        (self.reason, self.since) = (reason, pass);
+    }
+
     /// Adds the time of its reason, which ends at a pass.
     fn close(&mut self, end: u64, pass: u64) {
         let amount =
@@ -96,24 +112,24 @@ impl ReasonCollector {
         }
     }
 
-    /// Adds a pass that was made at a time of `CLOCK_MONOTONIC`, in nanoseconds, and lost so many samples.
-    pub fn add(&mut self, at_ns: u64, samples: &[ThreadSample], lost: u64) {
-        let pass = self.passes.add(at_ns);
+    /// Adds a pass, which lost so many samples.
+    pub fn add(&mut self, moment: PassMoment, samples: &[ThreadSample], lost: u64) {
+        let pass = self.passes.add(moment.at_ns);
         self.lost = self.lost.saturating_add(lost);
-        let on_cpus = self.on_cpus(samples);
+        let turn = SamplerTurn::new(self.sampler, samples, moment);
+        let activity = |sample: &ThreadSample| turn.as_ref().map_or(sample.activity, |turn| turn.activity(sample));
+        let others = samples.iter().filter(|sample| sample.tid != self.sampler);
+        let others: Vec<_> = others.map(|sample| (sample, activity(sample))).collect();
+        let running = self.running_threads(&others);
         let active = std::mem::take(&mut self.active);
-        let sampler = self.sampler;
-        for sample in samples.iter().filter(|sample| sample.tid != sampler) {
-            let runs = sample.activity == Activity::Running || is_displaced(sample, on_cpus.sampler);
-            let raw = self.raw_reason(sample, runs, &on_cpus);
-            if !raw.class.is_sleep() {
-                self.active.push(sample.tid);
-            }
-            self.track(sample, &raw, pass);
+        for (sample, activity) in others {
+            self.track(sample, activity, &running, pass);
         }
         for tid in active {
-            if self.threads.get(&tid).is_some_and(|thread| thread.seen < pass.number && !thread.is_asleep) {
-                self.remove(tid, (pass.until, pass.number));
+            let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.seen < pass.number) else { continue };
+            match thread.sleep.filter(|_| thread.is_asleep) {
+                Some(sleep) => thread.change(sleep, pass),
+                None => self.remove(tid, (pass.until, pass.number)),
             }
         }
     }
@@ -152,29 +168,29 @@ impl ReasonCollector {
         }
     }
 
-    fn track(&mut self, sample: &ThreadSample, raw: &RawReason, pass: PassTime) {
+    /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.
+    fn track(&mut self, sample: &ThreadSample, activity: Activity, running: &RunningThreads, pass: PassTime) {
         let is_known = |thread: &TrackedThread| thread.start_time_clock_ticks == sample.start_time_clock_ticks;
         if self.threads.get(&sample.tid).is_some_and(|thread| !is_known(thread)) {
             // Its id was reused.
             self.remove(sample.tid, (pass.until, pass.number));
         }
-        let names = SampledNames {
-            pcomm: Name::clone(&sample.pcomm),
-            comm: Name::clone(&sample.comm),
-            cgroups: sample.cgroups,
-        };
-        let names = self.names.number(&names);
-        let is_asleep = raw.class.is_sleep();
-        let thread = self.threads.get_mut(&sample.tid);
-        if let Some(thread) = thread {
-            thread.seen = pass.number;
+        let names = self.names.number(&SampledNames::of(sample));
+        if let Some(thread) = self.threads.get_mut(&sample.tid) {
             thread.names = names.unwrap_or(thread.names);
-            if thread.is_asleep && is_asleep && thread.switches == sample.switches {
+            thread.seen = pass.number;
+            if thread.is_in_same_sleep(sample) {
                 return;
             }
-            thread.close(pass.until, pass.number);
         }
-        let reason = self.reason(raw);
+        let [slept, is_asleep] = [activity, sample.activity].map(Activity::is_sleep);
+        if !slept || !is_asleep {
+            self.active.push(sample.tid);
+        }
+        let now = is_asleep.then(|| self.reason(&self.raw_reason(sample, sample.activity, running)));
+        let sleep = now.or_else(|| self.threads.get(&sample.tid)?.sleep);
+        let reason = sleep.filter(|_| slept);
+        let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, running)));
         let is_first = pass.number == 0;
         let new = || TrackedThread {
             start_time_clock_ticks: sample.start_time_clock_ticks,
@@ -183,15 +199,17 @@ impl ReasonCollector {
             switches: sample.switches,
             is_asleep,
             reason,
+            sleep,
             since: pass,
             seen: pass.number,
             is_idle: is_first,
             is_new: !is_first,
             times: Vec::new(),
         };
-        let thread = self.threads.entry(sample.tid).or_insert_with(new);
-        (thread.switches, thread.is_asleep, thread.reason, thread.since) = (sample.switches, is_asleep, reason, pass);
-        thread.is_idle &= is_first && is_asleep;
+        let thread =
+            self.threads.entry(sample.tid).and_modify(|thread| thread.change(reason, pass)).or_insert_with(new);
+        (thread.switches, thread.is_asleep, thread.sleep) = (sample.switches, is_asleep, sleep);
+        thread.is_idle &= is_first && slept && is_asleep;
     }
 
     /// The number of a reason. If there are too many, that of its class.
@@ -218,28 +236,14 @@ impl ReasonCollector {
         thread.times.into_iter().for_each(|(reason, amount)| add_time(times, reason, amount));
     }
 
-    /// Who runs on each CPU.
-    fn on_cpus(&mut self, samples: &[ThreadSample]) -> RunningThreads {
-        let sampler = samples.iter().find(|sample| sample.tid == self.sampler);
-        let sampler = sampler.and_then(|sample| Some((sample.cpu?, sample.last_arrival)));
-        let mut by_cpu = HashMap::new();
-        let runs = |sample: &&ThreadSample| sample.activity == Activity::Running || is_displaced(sample, sampler);
-        for sample in samples.iter().filter(|sample| sample.tid != self.sampler).filter(runs) {
-            let names = SampledNames {
-                pcomm: Name::clone(&sample.pcomm),
-                comm: Name::clone(&sample.comm),
-                cgroups: sample.cgroups,
-            };
-            if let (Some(cpu), Some(names)) = (sample.cpu, self.names.number(&names)) {
-                by_cpu.insert(cpu, names);
-            }
-        }
-        RunningThreads { by_cpu, sampler }
+    /// Who ran on each CPU.
+    fn running_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> RunningThreads {
+        let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
+        running.filter_map(|(sample, _)| Some((sample.cpu?, self.names.number(&SampledNames::of(sample))?))).collect()
     }
 
-    fn raw_reason(&self, sample: &ThreadSample, runs: bool, on_cpus: &RunningThreads) -> RawReason {
-        let class = match sample.activity {
-            _ if runs => ReasonClass::Run,
+    fn raw_reason(&self, sample: &ThreadSample, activity: Activity, running: &RunningThreads) -> RawReason {
+        let class = match activity {
             Activity::Running => ReasonClass::Run,
             Activity::Runnable => ReasonClass::Wait,
             Activity::Throttled => ReasonClass::CpuQuota,
@@ -248,35 +252,19 @@ impl ReasonCollector {
             Activity::Stopped => ReasonClass::Stopped,
         };
         let by = match class {
-            ReasonClass::Wait => sample.cpu.and_then(|cpu| on_cpus.by_cpu.get(&cpu)).copied(),
+            ReasonClass::Wait => sample.cpu.and_then(|cpu| running.get(&cpu)).copied(),
             _ => sample.owner.and_then(|owner| self.threads.get(&owner)).map(|owner| owner.names),
         };
-        let RawReason { entry, stack, object, .. } = match class.is_sleep() {
-            true => RawReason {
-                entry: without_arguments(sample.entry),
-                stack: sample.stack.clone(),
-                object: sample.object.clone(),
-                ..RawReason::default()
-            },
-            false => RawReason::default(),
-        };
-        RawReason { class, entry, stack, object, by }
+        if !activity.is_sleep() || !sample.activity.is_sleep() {
+            return RawReason { class, by, ..RawReason::default() };
+        }
+        let ThreadSample { entry, stack, object, .. } = sample.clone();
+        RawReason { class, entry: without_arguments(entry), stack, object, by }
     }
 }
 
-/// Who runs where.
-struct RunningThreads {
-    /// The number of the names of the thread that runs on a CPU.
-    by_cpu: HashMap<u32, u32>,
-    /// The CPU of the sampler, and when it got it.
-    sampler: Option<(u32, u64)>,
-}
-
-/// Whether a thread only waits because the sampler took its CPU: it is queued there since the sampler got it.
-fn is_displaced(sample: &ThreadSample, sampler: Option<(u32, u64)>) -> bool {
-    let is_ready = matches!(sample.activity, Activity::Runnable | Activity::Throttled);
-    is_ready && sampler.is_some_and(|(cpu, since)| since > 0 && sample.cpu == Some(cpu) && sample.last_queued == since)
-}
+/// The number of the names of the thread that ran on a CPU.
+type RunningThreads = HashMap<u32, u32>;
 
 /// Arguments differ between calls that wait for the same reason.
 fn without_arguments(entry: KernelEntry) -> KernelEntry {

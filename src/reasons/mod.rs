@@ -6,12 +6,14 @@
 
 mod collector;
 mod conclude;
+mod moment;
 mod pass_times;
 mod raw_reason;
 mod system_call;
 
 pub use self::collector::ReasonCollector;
 pub use self::conclude::Conclusion;
+pub use self::moment::PassMoment;
 pub use self::system_call::works_on_descriptor;
 
 #[cfg(test)]

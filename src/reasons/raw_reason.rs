@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::model::{KernelEntry, Name, ReasonClass};
+use crate::model::{KernelEntry, Name, ReasonClass, ThreadSample};
 
 /// A reason before its functions have names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,13 @@ pub(super) struct SampledNames {
     pub(super) pcomm: Name,
     pub(super) comm: Name,
     pub(super) cgroups: u64,
+}
+
+impl SampledNames {
+    pub(super) fn of(sample: &ThreadSample) -> Self {
+        let ThreadSample { pcomm, comm, cgroups, .. } = sample;
+        Self { pcomm: Name::clone(pcomm), comm: Name::clone(comm), cgroups: *cgroups }
+    }
 }
 
 /// Values that are equal have one number.

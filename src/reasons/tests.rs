@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use nix::libc;
 
-use super::{Conclusion, ReasonCollector};
+use super::{Conclusion, PassMoment, ReasonCollector};
 use crate::model::{
     Activity, KernelEntry, Name, Owner, Reason, ReasonClass, Reasons, SampledThreads, ThreadEnd, ThreadSample,
     ThreadState,
@@ -39,7 +39,7 @@ fn in_call(tid: u32, activity: Activity, switches: u64, number: libc::c_long, fu
 fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
     let mut collector = ReasonCollector::new(SAMPLER);
     for (pass, samples) in (0..).zip(passes) {
-        collector.add(1000 * MS + 20 * MS * pass, samples, 0);
+        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
     }
     collector
 }
@@ -137,6 +137,34 @@ fn the_thread_whose_cpu_the_sampler_took_runs() {
 }
 
 #[test]
+fn a_thread_that_fell_asleep_while_it_was_sampled_ran_and_then_sleeps() {
+    let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
+    // Between two passes, samplers leave out who sleeps on.
+    let asleep = || ThreadSample {
+        cpu: Some(1),
+        last_arrival: 60,
+        ran_ns: 15,
+        ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
+    };
+    let passes = [vec![sampler(), asleep()], vec![sampler()], vec![sampler(), asleep()]];
+    let mut collector = ReasonCollector::new(SAMPLER);
+    for (pass, samples) in (0..).zip(&passes) {
+        let moment = PassMoment { at_ns: 20 * MS * pass, late_ns: 0, took_ns: if pass == 0 { 10 } else { 1 } };
+        collector.add(moment, samples, 0);
+    }
+    let expected = map([("p1 Run", (10, 1)), ("p1 Sleep read submit_bio_wait", (30, 2))]);
+    assert_eq!(amounts(&concluded(collector, &[])), expected);
+}
+
+#[test]
+fn a_thread_that_was_woken_up_while_it_was_sampled_slept_as_before() {
+    let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
+    let woken = || ThreadSample { last_queued: 75, ..sample(1, Activity::Runnable, 6) };
+    let passes = [vec![sampler(), in_call(1, Activity::Asleep, 5, libc::SYS_read, 2)], vec![sampler(), woken()]];
+    assert_eq!(shown(&passes), map([("p1 Sleep read submit_bio_wait", (20, 2))]));
+}
+
+#[test]
 fn the_last_sleep_of_a_thread_ends_when_it_exits() {
     let waits = || in_call(1, Activity::Asleep, 6, libc::SYS_wait4, 1);
     let passes = [vec![], vec![waits()], vec![], vec![], vec![], vec![]];
@@ -184,7 +212,7 @@ fn nobody_knows_what_a_thread_did_while_the_sampler_was_stopped() {
     for at in [0, 20, 40, 60, 5060, 5080] {
         let mut samples = vec![sample(1, Activity::Running, 5)];
         samples.extend([0, 5080].contains(&at).then(sleep));
-        collector.add(at * MS, &samples, 0);
+        collector.add(PassMoment { at_ns: at * MS, ..PassMoment::default() }, &samples, 0);
     }
     let shown = amounts(&concluded(collector, &[]));
     assert_eq!(shown["p1 Run"], (100, 6));

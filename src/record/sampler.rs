@@ -13,7 +13,7 @@ use nix::unistd::gettid;
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
 use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
-use crate::reasons::{Conclusion, ReasonCollector, works_on_descriptor};
+use crate::reasons::{Conclusion, PassMoment, ReasonCollector, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
@@ -170,15 +170,24 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
     // On a full CPU, a thread that waits for its turn would see others only while they wait too.
     let mut priority = None;
     let mut next = monotonic();
+    // When the next pass is due, and this thread's CPU time until then.
+    let mut due = (next, cpu_time());
     sampler.forget();
     loop {
         let before = cpu_time();
         let begin = monotonic();
         samples.clear();
         let lost = sampler.pass(&mut samples)?;
-        let at = begin + monotonic().saturating_sub(begin) / 2;
+        let end = monotonic();
+        let at = begin + end.saturating_sub(begin) / 2;
+        let awake = before.saturating_sub(due.1);
+        let moment = PassMoment {
+            at_ns: nanoseconds(at),
+            late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
+            took_ns: nanoseconds(end.saturating_sub(begin) + awake),
+        };
         sampler.add_files(&mut samples, works_on_descriptor);
-        collector.add(nanoseconds(at), &samples, lost);
+        collector.add(moment, &samples, lost);
         for end in sampler.take_ends() {
             collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });
         }
@@ -200,7 +209,8 @@ fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> R
         is_first = false;
         period = period.max(shortest).mul_f64(0.9).max(cost * LARGEST_SHARE).max(shortest);
         next = (next + period).max(monotonic());
-        let pause = (next + jitter.of(period)).saturating_sub(monotonic());
+        due = (next + jitter.of(period), cpu_time());
+        let pause = due.0.saturating_sub(monotonic());
         if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             is_last = true;
             drop(priority.take());

@@ -186,6 +186,33 @@ def screen(guest, name, culprit):
     return f"row {rows.index(culprit) + 1}"
 
 
+def reasons(guest):
+    """What the throttled dd, the cat whose memory is limited and a sleep have waited for, and what sampled them."""
+    def shares(name, pcomm):
+        found = guest.snapshot(name)["reasons"]
+        times = {}
+        for threads, number, nanoseconds, _ in found["times"]:
+            reason = found["reasons"][number]
+            if found["threads"][threads]["pcomm"] == pcomm:
+                key = f"{reason['class']} {reason.get('entry', '')}".strip()
+                times[key] = times.get(key, 0) + nanoseconds
+        return found["sampling"], {key: round(100 * time / sum(times.values())) for key, time in times.items()}
+
+    sampling, dd = shares("screen-throttled", "dd")
+    _, cat = shares("screen-small", "cat")
+    _, sleep = shares("screen-small", "sleep")
+    text = f"{sampling['source']}: dd {dd}, cat {cat}, sleep {sleep}"
+    is_bpf = sampling["source"] == "bpf"
+    release = guest.snapshot("screen-small")["host"]["kernel_release"]
+    # Before, each pass needs the capabilities that only loading has.
+    require(is_bpf == (tuple(map(int, re.findall(r"\d+", release)[:2])) >= (5, 19)), text)
+    require(dd.get("cpu_quota" if is_bpf else "wait", 0) > 40, text)
+    require(sum(share for key, share in cat.items() if key in ("block read", "block page fault")) > 5, text)
+    require(set(sleep) <= {"idle nanosleep", "idle clock_nanosleep"}, text)
+    require(sampling["lost"] == 0, f"{sampling['lost']} samples lost")
+    return text
+
+
 def suspend(guest):
     if not (guest.out / "suspend.ctprof.zst").exists():
         raise Skipped("the guest did not wake up")
@@ -221,6 +248,7 @@ CHECKS = {
     "cgroup counters": cgroups,
     "throttled": lambda guest: screen(guest, "screen-throttled", "dd"),
     "little memory": lambda guest: screen(guest, "screen-small", "cat"),
+    "reasons": reasons,
     "suspend": suspend,
 }
 

@@ -14,6 +14,7 @@ mod bounds_hangs;
 mod bounds_programs;
 mod doctor;
 mod engine_captures;
+mod exact_trace;
 #[path = "../support/example.rs"]
 mod example;
 mod exit_records;

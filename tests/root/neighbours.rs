@@ -27,11 +27,11 @@ fn captures_at_once(count: usize, folder: &Path) -> Vec<CtprofSnapshot> {
     files.iter().map(|file| CtprofSnapshot::load(file).unwrap()).collect()
 }
 
-/// What two captures of threads at rest have in common.
+/// What two captures of threads at rest have in common. The kernel takes pages from them when others need memory.
 fn comparable(mut threads: Threads) -> Threads {
-    threads
-        .values_mut()
-        .for_each(|fields| fields.retain(|field, _| !["read_at_ns", "smaps_rollup_kib"].contains(&&**field)));
+    let varying =
+        ["read_at_ns", "smaps_rollup_kib", "rss_anon_bytes", "rss_file_bytes", "rss_shmem_bytes", "swap_bytes"];
+    threads.values_mut().for_each(|fields| fields.retain(|field, _| !varying.contains(&&**field)));
     threads
 }
 

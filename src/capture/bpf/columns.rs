@@ -43,9 +43,11 @@ pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
 /// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
 pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
 pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
+/// For how long a thread has run, and had when it last got a CPU.
+pub(super) const RUN_TIME: &str = "se.sum_exec_runtime";
+pub(super) const RUN_TIME_AT_ARRIVAL: &str = "se.prev_sum_exec_runtime";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
-pub(super) const CPU_TIME: [&str; 5] =
-    ["utime", "stime", "se.sum_exec_runtime", "prev_cputime.utime", "prev_cputime.stime"];
+pub(super) const CPU_TIME: [&str; 5] = ["utime", "stime", RUN_TIME, "prev_cputime.utime", "prev_cputime.stime"];
 /// The same of a process's exited threads, and what procfs printed last for the process.
 pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
     "signal->utime",
@@ -97,7 +99,7 @@ pub(super) fn exits() -> Vec<FieldRequest> {
 }
 
 /// Numbers that a sample has. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
-pub(super) const OF_SAMPLES: [&str; 13] = [
+pub(super) const OF_SAMPLES: [&str; 15] = [
     ON_CPU,
     STATE,
     TID,
@@ -110,6 +112,8 @@ pub(super) const OF_SAMPLES: [&str; 13] = [
     THROTTLED,
     LAST_ARRIVAL,
     LAST_QUEUED,
+    RUN_TIME,
+    RUN_TIME_AT_ARRIVAL,
     CGROUPS,
 ];
 

@@ -116,8 +116,23 @@ impl SampleFields {
     fn sample(&mut self, words: &[u64]) -> Option<ThreadSample> {
         let (record, extra) = ThreadRecord::split(words)?;
         let extra = extra.first_chunk::<EXTRA_WORDS>().filter(|_| record.len() == self.words)?;
-        let [on_cpu, state, tid, tgid, flags, start, voluntary, involuntary, cpu, throttled, arrival, queued, cgroups] =
-            self.numbers.map(|field| record.number(field));
+        let [
+            on_cpu,
+            state,
+            tid,
+            tgid,
+            flags,
+            start,
+            voluntary,
+            involuntary,
+            cpu,
+            throttled,
+            arrival,
+            queued,
+            run,
+            run_before,
+            cgroups,
+        ] = self.numbers.map(|field| record.number(field));
         let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
         let activity = match Activity::of_state(state?)? {
             _ if on_cpu.unwrap_or(0) != 0 => Activity::Running,
@@ -140,6 +155,7 @@ impl SampleFields {
             cpu: cpu.and_then(|cpu| u32::try_from(cpu).ok()),
             last_arrival: arrival.unwrap_or(0),
             last_queued: queued.unwrap_or(0),
+            ran_ns: run.zip(run_before).map_or(0, |(run, before)| run.saturating_sub(before)),
             entry: if asleep && is_user { entry(extra) } else { KernelEntry::Unknown },
             stack: if asleep { stack(extra) } else { Vec::new() },
             object: None,

@@ -11,7 +11,7 @@ use super::super::path::{FieldLocation, resolve};
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
 /// What these kernels lack, by a part of the paths; after `^`, by their start.
-const ABSENT: [(&str, &str); 10] = [
+const ABSENT: [(&str, &str); 11] = [
     // Built without CONFIG_SCHEDSTATS.
     ("stats.", "6.18"),
     // Built without CONFIG_SCHED_CORE.
@@ -20,6 +20,7 @@ const ABSENT: [(&str, &str); 10] = [
     ("se.slice", "5.10 6.1"),
     ("_run_delay", "5.10 6.1 6.12 6.12-arm64"),
     ("_delay_m", "5.10 6.1 6.12 6.12-arm64"),
+    ("^blocker", "5.10 6.1 6.12 6.12-arm64"),
     ("compact_", "5.10"),
     ("wpcopy_", "5.10"),
     ("irq_", "5.10 6.1"),

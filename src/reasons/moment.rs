@@ -1,0 +1,130 @@
+//! What a thread did when a pass was due.
+//!
+//! A pass changes what it sees. The sampler takes a CPU, so that the thread which ran there waits, and one that works with it on
+//! another CPU soon sleeps; and it is late on a CPU that was idle, where what wakes the CPU up also wakes up a thread. Each
+//! thread keeps when it last got a CPU and how long it has run since: this says what it did before.
+
+use std::collections::HashSet;
+
+use crate::model::{Activity, ThreadSample};
+
+/// When a pass was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PassMoment {
+    /// Its time, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub at_ns: u64,
+    /// How many nanoseconds after it was due the sampler got its CPU.
+    pub late_ns: u64,
+    /// For how many nanoseconds it had its CPU in the end.
+    pub took_ns: u64,
+}
+
+/// A turn of the sampler on its CPU, in nanoseconds of the clock of the scheduler.
+#[derive(Debug)]
+pub(super) struct SamplerTurn {
+    cpu: u32,
+    due: u64,
+    since: u64,
+    until: u64,
+    /// Other CPUs on which several threads have run since: who ran before, only the present can tell.
+    busy: HashSet<u32>,
+}
+
+impl SamplerTurn {
+    /// Of the sampler and all samples of a pass; `None` if it is not one of them, or its times are unknown.
+    pub(super) fn new(sampler: u32, samples: &[ThreadSample], moment: PassMoment) -> Option<Self> {
+        let own = samples.iter().find(|sample| sample.tid == sampler && sample.last_arrival > 0)?;
+        let (cpu, since) = (own.cpu?, own.last_arrival);
+        let [due, until] = [since.saturating_sub(moment.late_ns), since.saturating_add(moment.took_ns)];
+        let mut turn = Self { cpu, due, since, until, busy: HashSet::new() };
+        let mut seen = HashSet::new();
+        let later = samples.iter().filter(|sample| sample.last_arrival > due).filter_map(|sample| sample.cpu);
+        turn.busy = later.filter(|&other| other != cpu && !seen.insert(other)).collect();
+        for known in
+            samples.iter().filter(|sample| turn.ran(sample)).filter_map(|sample| sample.cpu).collect::<Vec<_>>()
+        {
+            turn.busy.remove(&known);
+        }
+        Some(turn)
+    }
+
+    /// What a thread did when the pass was due. One that got a CPU or was queued since is taken to have slept before: threads
+    /// that wait do so for longer.
+    pub(super) fn activity(&self, sample: &ThreadSample) -> Activity {
+        let ThreadSample { activity, last_arrival, last_queued, .. } = *sample;
+        let is_ready = matches!(activity, Activity::Runnable | Activity::Throttled);
+        let is_displaced = is_ready && sample.cpu == Some(self.cpu) && last_queued == self.since;
+        match activity {
+            _ if sample.cpu.is_some_and(|cpu| self.busy.contains(&cpu)) => activity,
+            Activity::Running if last_arrival > self.due => Activity::Asleep,
+            _ if is_displaced && last_arrival > self.due => Activity::Asleep,
+            _ if is_displaced || self.ran(sample) => Activity::Running,
+            Activity::Runnable if last_queued > self.due => Activity::Asleep,
+            _ => activity,
+        }
+    }
+
+    /// Whether a thread was on a CPU when the pass was due, and still is or left it since.
+    fn ran(&self, sample: &ThreadSample) -> bool {
+        let ran_until = sample.last_arrival.saturating_add(sample.ran_ns);
+        let has_left = (self.due + 1..=self.until).contains(&ran_until);
+        sample.last_arrival <= self.due && (sample.activity == Activity::Running || has_left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLER: u32 = 9;
+    /// When the pass was due, when the sampler got its CPU, and when the pass ended.
+    const DUE: u64 = 1000;
+    const SINCE: u64 = 1050;
+    const UNTIL: u64 = 1080;
+
+    /// A thread on a CPU that got one at a time and ran for so long, or waits since a time.
+    fn sample(activity: Activity, cpu: u32, last_arrival: u64, ran_ns: u64, last_queued: u64) -> ThreadSample {
+        ThreadSample { activity, cpu: Some(cpu), last_arrival, ran_ns, last_queued, ..ThreadSample::default() }
+    }
+
+    /// What threads did, beside a sampler on CPU 0.
+    fn activities(threads: &[ThreadSample]) -> Vec<Activity> {
+        let sampler = ThreadSample { tid: SAMPLER, ..sample(Activity::Running, 0, SINCE, 0, 0) };
+        let samples: Vec<_> = threads.iter().cloned().chain([sampler]).collect();
+        let moment = PassMoment { at_ns: 0, late_ns: SINCE - DUE, took_ns: UNTIL - SINCE };
+        let turn = SamplerTurn::new(SAMPLER, &samples, moment).unwrap();
+        threads.iter().map(|thread| turn.activity(thread)).collect()
+    }
+
+    #[test]
+    fn a_thread_does_what_it_did_before_the_sampler_came() {
+        use Activity::{Asleep, Blocked, Runnable, Running};
+        let threads = [
+            // The sampler took its CPU, which it had before or got while the sampler was late.
+            (sample(Runnable, 0, 900, 150, SINCE), Running),
+            (sample(Runnable, 0, 1020, 30, SINCE), Asleep),
+            // It was woken up and waits for the sampler, or for another thread since before.
+            (sample(Runnable, 0, 800, 40, 1060), Asleep),
+            (sample(Runnable, 0, 800, 40, 990), Runnable),
+            // It fell asleep because the one that it works with has no CPU.
+            (sample(Asleep, 1, 990, 75, 0), Running),
+            (sample(Blocked, 1, 900, 50, 0), Blocked),
+            // Those of other CPUs.
+            (sample(Running, 2, 900, 0, 0), Running),
+            (sample(Running, 3, 1060, 0, 0), Asleep),
+            // A real-time thread has no time since it got its CPU, but since it started.
+            (sample(Asleep, 4, 900, 5000, 0), Asleep),
+        ];
+        let (samples, expected): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
+        assert_eq!(activities(&samples), expected);
+    }
+
+    #[test]
+    fn where_threads_took_turns_meanwhile_they_do_what_they_do_now() {
+        use Activity::{Asleep, Running};
+        let turns = [sample(Running, 1, 1070, 0, 0), sample(Asleep, 1, 1040, 30, 0)];
+        assert_eq!(activities(&turns), [Running, Asleep]);
+        let known = [sample(Asleep, 1, 990, 50, 0)].into_iter().chain(turns).collect::<Vec<_>>();
+        assert_eq!(activities(&known), [Running, Asleep, Asleep]);
+    }
+}

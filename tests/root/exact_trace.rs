@@ -1,0 +1,197 @@
+//! Shares of samples beside those of an exact trace of the same seconds, by the kernel's own tracer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ctprof::CtprofSnapshot;
+use syscalls::Sysno;
+
+use crate::alone::alone;
+use crate::example::example;
+use crate::support::{Missing, skipped};
+
+/// Seconds, or nanoseconds, by the name of a thread and by what it did: `run`, `wait`, or a sleep with its system call.
+type Times = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// An instance of the kernel's tracer, until this is dropped.
+struct Tracer(PathBuf);
+
+impl Tracer {
+    /// Of threads with such a name. `None` prints why the test is skipped.
+    fn start(name: &str) -> Option<Self> {
+        let instance = PathBuf::from(format!("/sys/kernel/tracing/instances/ctprof-{}", std::process::id()));
+        if let Err(error) = fs::create_dir(&instance) {
+            skipped(Missing::Kernel(format!("an instance of tracefs: {error}")));
+            return None;
+        }
+        let tracer = Self(instance);
+        tracer.set("buffer_size_kb", "100000");
+        tracer.set("trace_clock", "mono");
+        let switches = format!("prev_comm ~ \"{name}*\" || next_comm ~ \"{name}*\"");
+        let events = [
+            ("sched/sched_switch", switches),
+            ("sched/sched_wakeup", format!("comm ~ \"{name}*\"")),
+            ("sched/sched_wakeup_new", format!("comm ~ \"{name}*\"")),
+            ("raw_syscalls", format!("comm ~ \"{name}*\"")),
+        ];
+        for (event, filter) in events {
+            tracer.set(&format!("events/{event}/filter"), &filter);
+            tracer.set(&format!("events/{event}/enable"), "1");
+        }
+        Some(tracer)
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        fs::write(self.0.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+
+    /// What the threads did.
+    fn times(&self) -> Times {
+        self.set("tracing_on", "0");
+        let lost = fs::read_to_string(self.0.join("per_cpu/cpu0/stats")).unwrap();
+        assert!(lost.contains("overrun: 0\n"), "{lost}");
+        let trace = fs::read_to_string(self.0.join("trace")).unwrap();
+        let mut threads = TracedThreads::default();
+        trace.lines().filter(|line| !line.starts_with('#')).for_each(|line| threads.event(line));
+        threads.times()
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// What threads do, and did.
+#[derive(Default)]
+struct TracedThreads {
+    names: HashMap<u32, String>,
+    calls: HashMap<u32, String>,
+    doing: HashMap<u32, (f64, String)>,
+    times: HashMap<u32, BTreeMap<String, f64>>,
+}
+
+impl TracedThreads {
+    /// A line of `trace`: `comm-tid [cpu] flags seconds: event: fields`.
+    fn event(&mut self, line: &str) {
+        let (head, rest) = line.split_once(" [").expect(line);
+        let current = head.rsplit_once('-').and_then(|(_, tid)| tid.trim().parse().ok()).expect(line);
+        let [place, event, fields] = rest.splitn(3, ": ").collect::<Vec<_>>().try_into().expect(line);
+        let at: f64 = place.rsplit(' ').next().and_then(|at| at.parse().ok()).expect(line);
+        // Names may hold anything but the name of the field behind.
+        let field = |name: &str, next: &str| {
+            let value = fields.split_once(&format!("{name}=")).expect(line).1;
+            value.split_once(&format!(" {next}=")).map_or(value, |(value, _)| value).to_owned()
+        };
+        let id = |name, next| field(name, next).split(' ').next().and_then(|id| id.parse().ok()).expect(line);
+        // Some hosts trace no switch from an idle thread.
+        if self.doing.get(&current).is_some_and(|(_, doing)| doing == "wait") {
+            self.change(current, at, Some("run"));
+        }
+        match event {
+            "sys_enter" => {
+                let number = fields.strip_prefix("NR ").and_then(|fields| fields.split(' ').next()?.parse().ok());
+                let call = number.and_then(Sysno::new).map_or("unknown", |call| call.name());
+                self.calls.insert(current, call.to_owned());
+            }
+            "sys_exit" => drop(self.calls.remove(&current)),
+            "sched_switch" => {
+                let (before, next) = (id("prev_pid", "prev_prio"), id("next_pid", "next_prio"));
+                self.names.insert(before, field("prev_comm", "prev_pid"));
+                let call = self.calls.get(&before).map_or("page fault", String::as_str);
+                let doing = match field("prev_state", "").chars().next() {
+                    Some('R') => "wait".to_owned(),
+                    Some('D') => format!("block {call}"),
+                    _ => format!("sleep {call}"),
+                };
+                self.change(before, at, Some(&doing));
+                self.names.insert(next, field("next_comm", "next_pid"));
+                self.change(next, at, Some("run"));
+            }
+            _ => {
+                let tid = id("pid", "prio");
+                if self.doing.get(&tid).is_none_or(|(_, doing)| doing != "run" && doing != "wait") {
+                    self.change(tid, at, Some("wait"));
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, tid: u32, at: f64, doing: Option<&str>) {
+        if let Some((since, before)) = self.doing.remove(&tid) {
+            *self.times.entry(tid).or_default().entry(before).or_default() += at - since;
+        }
+        self.doing.extend(doing.map(|doing| (tid, (at, doing.to_owned()))));
+    }
+
+    /// By the name that each thread had in the end.
+    fn times(self) -> Times {
+        let mut all = Times::new();
+        for (tid, times) in self.times {
+            let of_name = all.entry(self.names[&tid].clone()).or_default();
+            times.into_iter().for_each(|(what, time)| *of_name.entry(what).or_default() += time);
+        }
+        all
+    }
+}
+
+/// The same, by samples.
+fn sampled(file: &Path) -> Times {
+    let reasons = CtprofSnapshot::load(file).unwrap().head.reasons.expect("a window has reasons");
+    let mut all = Times::new();
+    for time in &reasons.times {
+        let [threads, reason] = [time.threads, time.reason].map(|place| usize::try_from(place).unwrap());
+        let reason = &reasons.reasons[reason];
+        let call = reason.entry.as_deref().unwrap_or("");
+        let what = match format!("{:?}", reason.class).as_str() {
+            "Run" => "run".to_owned(),
+            "Wait" | "CpuQuota" => "wait".to_owned(),
+            "Block" => format!("block {call}"),
+            _ => format!("sleep {call}"),
+        };
+        let of_name = all.entry(reasons.threads[threads].comm.to_string()).or_default();
+        *of_name.entry(what).or_default() += std::time::Duration::from_nanos(time.ns).as_secs_f64();
+    }
+    all
+}
+
+/// Half of the sum of the differences between shares, in percent.
+fn distance(one: &BTreeMap<String, f64>, other: &BTreeMap<String, f64>) -> f64 {
+    let share = |of: &BTreeMap<String, f64>, what: &String| {
+        of.get(what).copied().unwrap_or(0.0) / of.values().sum::<f64>().max(1e-9)
+    };
+    let all: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    all.into_iter().map(|what| (share(one, what) - share(other, what)).abs()).sum::<f64>() * 50.0
+}
+
+#[test]
+fn shares_of_samples_are_those_of_an_exact_trace() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let pair = folder.path().join("pair");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pair.c");
+    assert!(Command::new("cc").args(["-O1", "-o"]).args([&pair, &source]).status().unwrap().success());
+    let convoy = example("convoy");
+    let loads = [
+        ("pair", pair.display().to_string() + " 4"),
+        ("convoy", format!("timeout 4 {}; true", convoy.display())),
+        ("dd", "timeout 4 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),
+    ];
+    for (name, load) in loads {
+        let file = folder.path().join("w");
+        let Some(tracer) = Tracer::start(name) else { return };
+        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        record.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", &load]).current_dir(folder.path());
+        assert!(record.output().unwrap().status.success());
+        let (exact, sampled) = (tracer.times(), sampled(&file));
+        for name in exact.keys().filter(|comm| comm.starts_with(name)) {
+            let distance = distance(&exact[name], &sampled[name]);
+            eprintln!("{name}: {distance:.1} points; exact {:.2?}, sampled {:.2?}", exact[name], sampled[name]);
+            // One sample of 200 is half a point; the tracer takes time too.
+            assert!(distance < 30.0, "{name}: {distance:.1} points of {:?}, not {:?}", exact[name], sampled[name]);
+        }
+    }
+}
