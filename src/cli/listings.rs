@@ -10,8 +10,10 @@ use super::args::Args;
 use super::errors::FAILED;
 use super::format::Format;
 use super::output::{Stream, to_stdout};
-use crate::capture::{Engine, Options, capture_with};
+use crate::capture::{Engine, Options};
 use crate::diagnose::{Finding, findings};
+use crate::process::Privileges;
+use crate::record::Recorder;
 use crate::report;
 
 pub(super) fn metrics(format: Format) -> anyhow::Result<()> {
@@ -31,7 +33,10 @@ pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
 /// Captures, and keeps only the findings. Fails if anything fixable is missing.
 pub(super) fn doctor(engine: Engine, format: Format) -> anyhow::Result<ExitCode> {
     let options = Options { engine, ..Options::default() };
-    let findings = findings(&capture_with(&options)?);
+    // The first and the last sample say enough.
+    let mut recorder = Recorder::of_one_capture(options.clone())?.with_reasons(&options, 1.0);
+    Privileges::Capture.keep_after_loading()?;
+    let findings = findings(&recorder.capture_with_samples()?);
     to_stdout(|out| match format {
         Format::Json => report::findings_json(out, &findings),
         _ => report::findings_table(out, &findings, Stream::Stdout.width()),

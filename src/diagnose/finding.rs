@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 use super::evidence::Evidence;
-use super::{Affected, Cause, DataSource, Fix, engine, facilities, files, host};
+use super::{Affected, Capability, Cause, DataSource, Fix, engine, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead};
 
 /// How much of a source a snapshot has.
@@ -103,6 +103,10 @@ impl Finding {
             (DataSource::Bpf, Some(Cause::FieldsRejected)) | (_, Some(Cause::ImpossibleDelays)) => "no values for",
             (DataSource::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
             (DataSource::File(_) | DataSource::Jemalloc, _) => "not read for",
+            (DataSource::Reasons, Some(Cause::Denied { capability: Capability::SysPtrace, .. })) => {
+                "only of threads that this user may trace"
+            }
+            (DataSource::Reasons, _) => "without functions of the kernel",
             (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
             (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",
             (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
@@ -194,6 +198,7 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings.extend(facilities::impossible_delays(&evidence));
     findings.extend(facilities::high_water_marks(&evidence));
     findings.extend(facilities::jemalloc(&evidence));
+    findings.extend(facilities::reasons(&evidence));
     findings.push(host::cgroups(&evidence));
     findings.push(host::pressure(&evidence));
     findings.push(host::sched_ext(&evidence));

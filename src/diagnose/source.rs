@@ -19,6 +19,8 @@ pub enum DataSource {
     /// Peaks of memory use (`CONFIG_TASK_XACCT`).
     HighWaterMarks,
     Jemalloc,
+    /// Samples of why threads wait.
+    Reasons,
     Cgroups,
     /// Pressure of the host.
     Pressure,
@@ -66,6 +68,7 @@ impl DataSource {
             Self::DelayAccounting => "delay accounting",
             Self::HighWaterMarks => "memory high-water marks",
             Self::Jemalloc => "jemalloc",
+            Self::Reasons => "reasons",
             Self::Cgroups => "cgroups",
             Self::Pressure => "pressure",
             Self::SchedExt => "sched_ext",

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::{
     BpfObstacle, BpfUse, Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno,
-    HostContext, NoBpf, ProbeFailure, SnapshotHead, SourceFile, Switch, TaskstatsSummary, ThreadState,
+    HostContext, NoBpf, ProbeFailure, Reasons, Sampling, SnapshotHead, SourceFile, Switch, TaskstatsSummary,
+    ThreadState,
 };
 
 fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
@@ -465,4 +466,26 @@ fn values_lost_to_a_panic_are_a_finding() {
     assert_eq!(panics(0), None);
     let reason = panics(2).and_then(|finding| finding.reason());
     assert_eq!(reason.as_deref(), Some("values lost for 2 processes: ctprof panicked while reading them"));
+}
+
+#[test]
+fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
+    let sampled = |source: &str, no_functions: Option<&str>, capabilities: &[Capability]| {
+        let mut snapshot = holding(CtprofSnapshot::default(), capabilities);
+        let no_functions = no_functions.map(str::to_owned);
+        let sampling = Sampling { source: source.to_owned(), no_functions, ..Sampling::default() };
+        snapshot.head.reasons = Some(Box::new(Reasons { sampling, ..Reasons::default() }));
+        finding(&snapshot, DataSource::Reasons)
+    };
+    let both = setcap(&[Capability::SysPtrace, Capability::Syslog]);
+    let of_others = sampled("procfs", None, &[]);
+    assert_eq!((of_others.code(), of_others.fix), (Some("permission-denied"), both.clone()));
+    assert_eq!(sampled("procfs", None, &[Capability::SysPtrace]).cause, None);
+    assert_eq!(sampled("bpf", None, &[]).cause, None);
+    assert_eq!(sampled("bpf", Some("hidden"), &[Capability::SysPtrace]).fix, both);
+    let hidden = sampled("bpf", Some("hidden"), &[Capability::Syslog]);
+    assert_eq!(
+        hidden.to_string(),
+        "reasons: without functions of the kernel (kernel.kptr_restrict=2). Fix: sudo sysctl kernel.kptr_restrict=1"
+    );
 }

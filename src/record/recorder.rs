@@ -72,6 +72,19 @@ impl Recorder {
         self.capturer.capture(smaps)
     }
 
+    /// Takes a capture, and samples why threads wait while it does.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if nothing useful can be read.
+    pub fn capture_with_samples(&mut self) -> Result<CtprofSnapshot, CaptureError> {
+        let samples = self.sampler.as_ref().and_then(Sampler::begin);
+        let mut snapshot = self.capture()?;
+        if let Some(sampled) = samples.map(OpenSamples::end).and_then(EndedSamples::wait) {
+            snapshot.head.reasons = Some(Box::new(sampled.reasons(&snapshot.threads, &|_| None)));
+        }
+        Ok(snapshot)
+    }
+
     /// Takes the earlier capture of a window.
     ///
     /// # Errors

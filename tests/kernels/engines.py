@@ -16,7 +16,7 @@ COUNTERS = {"MonotonicNs", "MonotonicCount", "ClockTicks", "Bytes", "PeakNs", "P
 # User and system time are parts of a sum, each rounded down.
 CPU_TICKS = ("utime_clock_ticks", "stime_clock_ticks")
 # What threads with a history show of it.
-TRACES = Path(__file__).resolve().parents[1] / "engines/traces.tsv"
+TRACES = Path(__file__).resolve().parents[1] / "root/traces.tsv"
 IDENTITY = ("comm", "pcomm", "cgroup", "kernel_thread")
 # What a check must have compared at least: quiescent threads, their metrics, and counters that changed.
 MIN_THREADS, MIN_METRICS, MIN_CHANGED = 20, 25, 5

@@ -121,7 +121,7 @@ def copy_programs(machine, tree):
         shutil.copy("/bin/busybox", tree / "bin/busybox")
     for program in programs:
         shutil.copy(program, tree / Path(program).name)
-    history = [machine.compiler, "-O1", "-static", "-pthread", "-o", tree / "history", ROOT / "tests/engines/history.c"]
+    history = [machine.compiler, "-O1", "-static", "-pthread", "-o", tree / "history", ROOT / "tests/programs/history.c"]
     subprocess.run(history, check=True)
 
 

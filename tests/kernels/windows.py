@@ -207,7 +207,7 @@ def reasons(guest):
     # Before, each pass needs the capabilities that only loading has.
     require(is_bpf == (tuple(map(int, re.findall(r"\d+", release)[:2])) >= (5, 19)), text)
     require(dd.get("cpu_quota" if is_bpf else "wait", 0) > 40, text)
-    require(sum(share for key, share in cat.items() if key in ("block read", "block page fault")) > 5, text)
+    require(sum(share for key, share in cat.items() if key in ("block read", "block sendfile", "block page fault")) > 5, text)
     require(set(sleep) <= {"idle nanosleep", "idle clock_nanosleep"}, text)
     require(sampling["lost"] == 0, f"{sampling['lost']} samples lost")
     return text
