@@ -1,7 +1,7 @@
 //! The cost of a capture, as ratio to a floor measured in the same run: a program that makes the same system
 //! calls and parses nothing.
 //!
-//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|exporting NUMBERS...]`
+//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|containers|exporting NUMBERS...]`
 //!
 //! The numbers are sizes of hosts in threads, for `exporting` the number of snapshots.
 //!
@@ -9,6 +9,7 @@
 //! captures alternate, and medians are printed.
 
 mod capture;
+mod containers;
 #[cfg(feature = "parquet")]
 mod exporting;
 mod floor;
@@ -64,6 +65,9 @@ fn tables(asked: &[&str]) -> anyhow::Result<()> {
     }
     if wanted("captured") {
         observer::table()?;
+    }
+    if wanted("containers") {
+        containers::table()?;
     }
     Ok(())
 }

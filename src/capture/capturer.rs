@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::capture_info::capture_info;
-use super::containers;
+use super::containers::{ContainerNames, NamedContainers};
 use super::context::CaptureContext;
 use super::css_sets::CssSets;
 use super::engine::SelectedEngine;
@@ -44,6 +44,7 @@ pub struct Capturer {
     programs: Arc<jemalloc::ExaminedFiles>,
     /// What captures have learned about cgroups.
     css_sets: Arc<CssSets>,
+    container_names: ContainerNames,
 }
 
 impl Capturer {
@@ -67,7 +68,9 @@ impl Capturer {
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
         let engine = SelectedEngine::select(&options, &procfs, captures.min(most))?;
         let (programs, css_sets) = (Arc::default(), Arc::default());
-        Ok(Self { options, procfs, boot, engine, capabilities, preparation: begin.elapsed(), programs, css_sets })
+        let container_names = ContainerNames::new(&options.roots);
+        let preparation = begin.elapsed();
+        Ok(Self { options, procfs, boot, engine, capabilities, preparation, programs, css_sets, container_names })
     }
 
     /// When the captures of this read the memory of processes, if nothing else is said.
@@ -106,7 +109,7 @@ impl Capturer {
     fn read(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
-        let Self { options, procfs, boot, engine, capabilities, programs, css_sets, .. } = &*self;
+        let Self { options, procfs, boot, engine, capabilities, programs, css_sets, container_names, .. } = &*self;
         let roots = &options.roots;
         programs.begin_capture();
         let files = HostFiles::new(roots);
@@ -154,6 +157,7 @@ impl Capturer {
         let cpu_time_after = cpu_time::read(&files, start.instant);
         files.check_descriptors()?;
         rollup::read(&context, smaps, &mut read, &pool);
+        let NamedContainers { containers, unread } = container_names.of(cgroup_stats.keys().map(String::as_str));
         let mut counts = tally.lock();
         let probe_summary = counts.probe.take().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
@@ -173,7 +177,8 @@ impl Capturer {
             host: Some(host),
             cpu_time,
             cpu_time_after,
-            containers: containers::read(roots, cgroup_stats.keys()),
+            containers,
+            containers_unread: unread,
             cgroup_stats,
             probe_summary,
             parse_summary: Some(std::mem::take(&mut counts.parse).concluded()),

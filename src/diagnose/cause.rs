@@ -56,6 +56,14 @@ coded! {
             Fix::Advice("sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup");
         /// The cgroup is outside ctprof's cgroup namespace, or was removed.
         CgroupGone = "cgroup-gone", ("outside this cgroup namespace, or removed");
+        /// The runtime of a container keeps its files elsewhere.
+        RuntimeElsewhere = "runtime-elsewhere", ("no such directory (ENOENT): the runtime has its files elsewhere"),
+            Fix::Advice("link the path to the directory that the runtime is configured to use");
+        /// The runtimes of containers have no name for them, or those containers were gone before it was read.
+        NotListed = "not-listed", ("no file of a runtime has them, or they exited before it was read");
+        /// A file is larger than any that a runtime writes, malformed, a link, or not its user's.
+        UnexpectedFile { errno: Errno } = "unexpected-file",
+            ("a file is too large, malformed, a link, or not its user's ({errno})");
         /// The process exceeds `--smaps-max-rss`.
         TooLarge = "too-large", ("above --smaps-max-rss"), SMAPS_ALWAYS;
         /// Reading `smaps_rollup` of smaller processes took all the time that a capture spends on it.

@@ -48,7 +48,7 @@ pub struct Finding {
     pub cause: Option<Cause>,
     /// How many threads, processes or cgroups lack it; `None` if the cause affects all.
     pub affected: Option<Affected>,
-    /// Names of some of these processes.
+    /// Names of some of these processes; of containers, where names were looked for.
     pub names: Vec<String>,
     pub fix: Option<Fix>,
 }
@@ -102,6 +102,7 @@ impl Finding {
             (_, Some(Cause::MissedByIterator)) => "procfs read",
             (DataSource::Bpf, Some(Cause::FieldsRejected)) | (_, Some(Cause::ImpossibleDelays)) => "no values for",
             (DataSource::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
+            (DataSource::Containers, _) => "no names for",
             (DataSource::File(_) | DataSource::Jemalloc, _) => "not read for",
             (DataSource::Reasons, Some(Cause::Denied { capability: Capability::SysPtrace, .. })) => {
                 "only of threads that this user may trace"
@@ -200,6 +201,7 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings.extend(facilities::jemalloc(&evidence));
     findings.extend(facilities::reasons(&evidence));
     findings.push(host::cgroups(&evidence));
+    findings.extend(host::containers(&evidence));
     findings.push(host::pressure(&evidence));
     findings.push(host::sched_ext(&evidence));
     evidence.grant(findings.iter_mut().filter_map(|finding| finding.fix.as_mut()));

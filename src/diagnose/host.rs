@@ -1,8 +1,9 @@
 //! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
+use super::cause::LSM_OR_NAMESPACE;
 use super::evidence::Evidence;
 use super::{Capability, Cause, Coverage, DataSource, Finding, Namespace};
-use crate::model::{CgroupLayout, CgroupStats, Switch};
+use crate::model::{CgroupLayout, CgroupStats, Errno, Switch};
 
 pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
     let source = DataSource::Processes;
@@ -41,6 +42,41 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let finding = Finding::new(source, coverage, Cause::CgroupGone);
     finding.affecting(number(unread), Some(number(stats.len())), "cgroup")
+}
+
+/// One finding per error of reading the files that can name containers.
+pub(super) fn containers(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let source = DataSource::Containers;
+    let containers = &evidence.head.containers;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let unnamed = number(containers.values().filter(|container| !container.is_named()).count());
+    if unnamed == 0 {
+        return vec![Finding::complete(source)];
+    }
+    let finding = |cause, names| {
+        let coverage = if unnamed < number(containers.len()) { Coverage::Partial } else { Coverage::Missing };
+        let finding = Finding { names, ..Finding::new(source.clone(), coverage, cause) };
+        finding.affecting(unnamed, Some(number(containers.len())), "container")
+    };
+    let unread = evidence.head.containers_unread.iter();
+    let findings = unread.map(|(errno, names)| {
+        // The root of another process is that of a process that may be traced.
+        let is_root = names.iter().any(|name| name.starts_with("/proc/"));
+        let capability = if is_root { Capability::SysPtrace } else { Capability::DacReadSearch };
+        finding(unread_cause(evidence, errno.clone(), capability), names.iter().cloned().collect())
+    });
+    let findings: Vec<_> = findings.collect();
+    if findings.is_empty() { vec![finding(Cause::NotListed, Vec::new())] } else { findings }
+}
+
+fn unread_cause(evidence: &Evidence<'_>, errno: Errno, capability: Capability) -> Cause {
+    match errno {
+        Errno::ENOENT => Cause::RuntimeElsewhere,
+        _ if errno.is_denial() && !evidence.holds(&capability) => Cause::Denied { capability, errno },
+        _ if errno.is_denial() => Cause::DeniedDespite { capability, errno, blocked_by: LSM_OR_NAMESPACE },
+        Errno::EINVAL | Errno::ELOOP | Errno::EFBIG | Errno::EBADMSG => Cause::UnexpectedFile { errno },
+        _ => Cause::Failed { errno },
+    }
 }
 
 pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {

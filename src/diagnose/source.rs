@@ -22,6 +22,8 @@ pub enum DataSource {
     /// Samples of why threads wait.
     Reasons,
     Cgroups,
+    /// Names of containers, from the files of their runtimes.
+    Containers,
     /// Pressure of the host.
     Pressure,
     SchedExt,
@@ -70,6 +72,7 @@ impl DataSource {
             Self::Jemalloc => "jemalloc",
             Self::Reasons => "reasons",
             Self::Cgroups => "cgroups",
+            Self::Containers => "containers",
             Self::Pressure => "pressure",
             Self::SchedExt => "sched_ext",
         }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::{
-    BpfObstacle, BpfUse, Built, CaptureInfo, Census, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot, Errno,
-    HostContext, NoBpf, ProbeFailure, Reasons, Sampling, SnapshotHead, SourceFile, Switch, TaskstatsSummary,
+    BpfObstacle, BpfUse, Built, CaptureInfo, Census, Container, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot,
+    Errno, HostContext, NoBpf, ProbeFailure, Reasons, Sampling, SnapshotHead, SourceFile, Switch, TaskstatsSummary,
     ThreadState,
 };
 
@@ -488,4 +488,27 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
         hidden.to_string(),
         "reasons: without functions of the kernel (kernel.kptr_restrict=2). Fix: sudo sysctl kernel.kptr_restrict=1"
     );
+}
+
+#[test]
+fn denied_names_of_containers_need_the_capability_for_their_path() {
+    let denied = |path: &str, capabilities: &[Capability]| {
+        let head = SnapshotHead {
+            containers: BTreeMap::from([("/docker/1".to_owned(), Container::default())]),
+            containers_unread: BTreeMap::from([(Errno::EACCES, [path.to_owned()].into())]),
+            ..SnapshotHead::default()
+        };
+        finding(&holding(CtprofSnapshot { head, ..CtprofSnapshot::default() }, capabilities), DataSource::Containers)
+    };
+    let folder = "/var/lib/docker/containers";
+    assert_eq!(denied(folder, &[]).fix, setcap(&[Capability::DacReadSearch]));
+    assert_eq!(
+        denied(folder, &[]).reason().unwrap(),
+        "no names for 1 of 1 container (/var/lib/docker/containers): permission denied (EACCES): requires cap_dac_read_search"
+    );
+    assert_eq!(
+        denied("/proc/1/root", &[Capability::DacReadSearch]).fix,
+        setcap(&[Capability::SysPtrace, Capability::DacReadSearch])
+    );
+    assert_eq!(denied(folder, &[Capability::DacReadSearch]).code(), Some("permission-denied-despite-capability"));
 }

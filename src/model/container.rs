@@ -20,3 +20,10 @@ optional_record! {
         pub image: String,
     }
 }
+
+impl Container {
+    /// Whether it, or its pod, has a name.
+    pub fn is_named(&self) -> bool {
+        self.name.is_some() || self.pod.is_some()
+    }
+}

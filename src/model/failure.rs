@@ -23,6 +23,12 @@ stored_names! {
         ENFILE = "ENFILE",
         /// Too many open files in the process.
         EMFILE = "EMFILE",
+        /// A file is too large.
+        EFBIG = "EFBIG",
+        /// A symbolic link on the way, or too many.
+        ELOOP = "ELOOP",
+        /// Malformed content.
+        EBADMSG = "EBADMSG",
         /// Timed out.
         ETIMEDOUT = "ETIMEDOUT",
     }

@@ -1,14 +1,14 @@
 //! The snapshot of a host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupStats;
 use super::container::Container;
 use super::engine::{BpfUse, NoBpf};
-use super::host::HostContext;
-use super::host::HostCpuTime;
+use super::failure::Errno;
+use super::host::{HostContext, HostCpuTime};
 use super::psi::Psi;
 use super::reasons::Reasons;
 use super::sched_ext::SchedExtSysfs;
@@ -64,6 +64,9 @@ pub struct SnapshotHead {
     /// The containers that captured threads are in, by the path of their cgroup.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, Container>,
+    /// Directories in which names of containers were looked for in vain, by error; empty if all containers have a name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers_unread: BTreeMap<Errno, BTreeSet<String>>,
     /// Results of the jemalloc probe; `None` if it was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_summary: Option<CtprofProbeSummary>,

@@ -144,7 +144,7 @@ impl OpenWindow<'_> {
         let mut later = capturer.capture(smaps)?;
         let command = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
-        let records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).for_each(add);
         };
@@ -153,6 +153,7 @@ impl OpenWindow<'_> {
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: std::process::id(), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
+        records.iter_mut().for_each(|records| records.name_containers(&mut window));
         if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {
             sampled.add_ends(records.iter().flat_map(RecordedExits::threads));
             let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));

@@ -1,13 +1,14 @@
 //! Names of containers: from trees as their runtimes write them, with hostile files in them, to groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ctprof::capture::{Options, capture_with};
-use ctprof::model::{Container, CtprofSnapshot};
+use ctprof::diagnose::{DataSource, findings};
+use ctprof::model::{Container, CtprofSnapshot, Errno};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -45,6 +46,7 @@ fn id(byte: u8) -> String {
     format!("{byte:02x}").repeat(31) + "a1"
 }
 
+const DOCKER: &str = "/var/lib/docker/containers";
 const POD: &str = "0f3c9e2a-5b1d-4c7e-9a8f-1234567890ab";
 
 /// A path and the JSON in it.
@@ -160,6 +162,51 @@ fn files_of_containers_are_bounded_and_links_are_not_followed() {
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     let names: Vec<_> = cgroups.iter().map(|cgroup| found[cgroup].name.as_deref()).collect();
     assert_eq!(names, [None, None, None, None, Some("\u{1b}[31m\n\u{202e}evil"), None]);
+    // A name that is too long is left out, and no failure.
+    let errors = [Errno::EINVAL, Errno::EFBIG, Errno::ELOOP, Errno::EBADMSG];
+    let unread: BTreeMap<_, _> = errors.map(|errno| (errno, [DOCKER.to_owned()].into())).into();
+    let snapshot = captured(root.path());
+    assert_eq!(snapshot.head.containers_unread, unread);
+    let findings = findings(&snapshot).into_iter().filter(|finding| finding.source == DataSource::Containers);
+    let (texts, codes): (Vec<_>, BTreeSet<_>) = findings.map(|finding| (finding.to_string(), finding.code())).unzip();
+    assert_eq!(codes, [Some("unexpected-file")].into());
+    assert!(
+        texts[0].starts_with("containers: no names for 5 of 6 containers (/var/lib/docker/containers): "),
+        "{texts:?}"
+    );
+}
+
+/// The findings about names of containers, of a host with one container of Docker.
+fn findings_with(files: &[(String, String)]) -> Vec<String> {
+    let root = host(&[format!("/docker/{}", id(1))], files);
+    let findings = findings(&captured(root.path())).into_iter();
+    findings.filter(|finding| finding.source == DataSource::Containers).map(|finding| finding.to_string()).collect()
+}
+
+#[test]
+fn containers_without_a_name_are_a_finding_with_its_cause() {
+    let path = |byte| format!("{DOCKER}/{}/config.v2.json", id(byte));
+    let named = json!({"Name": "web"}).to_string();
+    assert_eq!(findings_with(&[(path(1), named.clone())]), ["containers: ok"]);
+    let [elsewhere] = findings_with(&[]).try_into().unwrap();
+    let start = "containers: no names for 1 of 1 container (/var/lib/docker/containers): no such directory (ENOENT)";
+    assert!(elsewhere.starts_with(start) && elsewhere.contains(". Fix: "), "{elsewhere}");
+    let [not_listed] = findings_with(&[(path(2), named)]).try_into().unwrap();
+    assert!(not_listed.starts_with("containers: no names for 1 of 1 container: no file of a runtime"), "{not_listed}");
+    let none = host(&["/system.slice/ssh.service".to_owned()], &[]);
+    assert_eq!(captured(none.path()).head.containers_unread, BTreeMap::new(), "nothing is read without containers");
+}
+
+#[test]
+fn directories_with_thousands_of_entries_take_no_longer_than_a_capture() {
+    let pod = format!("/kubepods/besteffort/pod{POD}/{}", id(1));
+    let mut files: Vec<_> = (0..20_000).map(|at| (format!("/var/log/containers/{at}.log"), String::new())).collect();
+    files.push((format!("/var/log/containers/api_shop_server-{}.log", id(1)), String::new()));
+    let root = host(&[pod], &files);
+    let begin = Instant::now();
+    let names: Vec<_> = containers(root.path()).into_values().map(|container| container.name).collect();
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert_eq!(names, [Some("server".to_owned())]);
 }
 
 /// A snapshot with a thread of this run time in seconds in each cgroup, which are these containers.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ctprof::capture::{Capturer, DEFAULT_RING_BYTES, ExitListener, Options, RecordedExits, Smaps};
-use ctprof::model::{ExitRecords, ExitedThread, HostContext};
+use ctprof::model::{CtprofSnapshot, ExitRecords, ExitedThread, HostContext};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::alone::{Alone, alone};
@@ -206,6 +206,33 @@ fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
     if tried == 0 {
         skipped(Missing::Privilege("to create cgroups"));
     }
+}
+
+#[test]
+fn a_container_that_starts_and_exits_while_it_is_recorded_has_its_name() {
+    let _alone = alone();
+    let path = format!("/lxc.payload.ctprof-test-{}", std::process::id());
+    let Some(root) = cgroup_roots().into_iter().find(|root| has_values(root) && is_writable(root)) else {
+        return skipped(Missing::Privilege("to create cgroups"));
+    };
+    let file = tempfile::tempdir().unwrap();
+    let file = file.path().join("window");
+    let script = r#"mkdir "$1" && (echo 0 >"$1/cgroup.procs"; exec true); until rmdir "$1"; do :; done 2>/dev/null"#;
+    let recorded = Command::new(env!("CARGO_BIN_EXE_ctprof"))
+        .args(["record", "-q", "-o", file.to_str().unwrap(), "--", "bash", "-c", script, "bash"])
+        .arg(format!("{}{path}", root.display()))
+        .status();
+    assert!(recorded.unwrap().success());
+    let window = CtprofSnapshot::load(&file).unwrap();
+    if window.head.window.unwrap().exit_records.is_none_or(|records| records.source != "bpf") {
+        return skipped(Missing::Privilege("for records of exits"));
+    }
+    assert!(!window.head.cgroup_stats.contains_key(&path), "no capture has seen it");
+    assert_eq!(window.head.containers[&path].name.as_deref(), path.strip_prefix("/lxc.payload."));
+}
+
+fn is_writable(root: &Path) -> bool {
+    nix::unistd::access(root, nix::unistd::AccessFlags::W_OK).is_ok()
 }
 
 /// Whether threads can be grouped by their cgroup in a hierarchy.

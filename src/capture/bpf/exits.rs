@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::super::capturer::Capturer;
+use super::super::containers::{CreatedContainers, NamedContainers};
 use super::super::css_sets::CssSets;
 use super::super::error::finding_without_bpf;
 use super::super::options::{Engine, Options, Tree};
@@ -20,7 +21,7 @@ use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroups::NewCgroups;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
-use crate::model::{BpfObstacle, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
+use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
 use crate::process::{Privileges, RaisedPriority};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
@@ -70,7 +71,9 @@ impl ExitListener {
         let (ended, end) = pipe().map_err(failed)?;
         let (programs, layout) = ExitPrograms::attach(ring_bytes)?;
         let ring = programs.ring.map.try_clone().map_err(failed)?;
-        let inbox = Arc::new(Mutex::new(Inbox { programs, received: ExitReceiver::new(&layout) }));
+        let received = ExitReceiver::new(&layout);
+        let containers = CreatedContainers::start().map_err(failed)?;
+        let inbox = Arc::new(Mutex::new(Inbox { programs, received, containers }));
         let shared = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
         let thread = thread.spawn(move || listen(&shared, &ring, &ended)).map_err(failed)?;
@@ -128,8 +131,9 @@ impl ExitListener {
         let (records, summary) = lock(&self.inbox).drain();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         let css_sets = capturer.css_sets();
-        css_sets.learn(lock(&self.inbox).received.new_cgroups.paths());
-        RecordedExits { summary, records, facts, layout, css_sets }
+        let inbox = lock(&self.inbox);
+        css_sets.learn(inbox.received.new_cgroups.paths());
+        RecordedExits { summary, records, facts, layout, css_sets, containers: inbox.containers.take() }
     }
 }
 
@@ -170,9 +174,22 @@ pub struct RecordedExits {
     facts: HostParameters,
     layout: Arc<Layout>,
     css_sets: Arc<CssSets>,
+    containers: NamedContainers,
 }
 
 impl RecordedExits {
+    /// Adds the containers that were created before the records were drained, and that threads of a window were in.
+    pub(crate) fn name_containers(&mut self, window: &mut CtprofSnapshot) {
+        let NamedContainers { mut containers, unread } = std::mem::take(&mut self.containers);
+        let cgroups = window.threads.iter().filter_map(|thread| thread.cgroup.as_deref());
+        let exited = cgroups.filter_map(|path| containers.remove_entry(path));
+        let exited: Vec<_> = exited.filter(|(path, _)| !window.head.containers.contains_key(path)).collect();
+        if exited.iter().any(|(_, container)| !container.is_named()) {
+            window.head.containers_unread.extend(unread);
+        }
+        window.head.containers.extend(exited);
+    }
+
     /// The threads, in the order in which they were freed.
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.facts);
@@ -210,12 +227,14 @@ impl Folding {
 struct Inbox {
     programs: ExitPrograms,
     received: ExitReceiver,
+    containers: CreatedContainers,
 }
 
 impl Inbox {
     fn take(&mut self) {
-        let Self { programs, received } = self;
-        if let Err(errno) = programs.ring.take(|record| received.add(&mut words_of(record).collect::<Vec<_>>())) {
+        let Self { programs, received, containers } = self;
+        let mut add = |words: &mut [u64]| received.add(words).iter().for_each(|cgroup| containers.add(cgroup));
+        if let Err(errno) = programs.ring.take(|record| add(&mut words_of(record).collect::<Vec<_>>())) {
             tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
         }
     }
@@ -283,11 +302,17 @@ impl ExitReceiver {
         self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
-    /// Adds the record of a thread, with its address, or of a new cgroup.
-    fn add(&mut self, words: &mut [u64]) {
-        if self.new_cgroups.add(words) {
-            return;
+    /// Adds the record of a new cgroup, and returns its path, or that of a thread.
+    fn add(&mut self, words: &mut [u64]) -> Option<Name> {
+        let new_cgroup = self.new_cgroups.add(words);
+        if new_cgroup.is_none() {
+            self.add_thread(words);
         }
+        new_cgroup
+    }
+
+    /// Adds the record of a thread, with its address.
+    fn add_thread(&mut self, words: &mut [u64]) {
         let Some((&mut thread, record)) = words.split_last_mut() else { return };
         let before = self.exiting.remove(&thread);
         if record.len() == self.words[1] {
@@ -422,12 +447,14 @@ mod tests {
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = ExitReceiver::new(&fields());
-        records.iter().for_each(|record| received.add(&mut record.clone()));
+        records.iter().for_each(|record| assert_eq!(received.add(&mut record.clone()), None, "of no cgroup"));
         let (records, summary) = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = HostParameters { delays: true, ..HostParameters::default() };
-        RecordedExits { summary, records, facts, layout: Arc::new(fields()), css_sets }.threads().collect()
+        let containers = NamedContainers::default();
+        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields()), css_sets, containers };
+        exits.threads().collect()
     }
 
     #[test]

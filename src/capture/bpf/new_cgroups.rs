@@ -33,20 +33,22 @@ impl NewCgroups {
         Self { fields: CGROUP_OF.map(|path| layout.find(path)), at_address: HashMap::new(), paths: Vec::new() }
     }
 
-    /// Adds the cgroup of a record; false if the record is that of a thread.
-    pub(super) fn add(&mut self, record: &[u64]) -> bool {
-        let Some((&[0, address], path)) = record.split_first_chunk::<NEW_CGROUP_HEAD>() else { return false };
+    /// Adds the cgroup of a record, and returns its path, empty if it is unknown; `None` if the record is that of a thread.
+    pub(super) fn add(&mut self, record: &[u64]) -> Option<Name> {
+        let Some((&[0, address], path)) = record.split_first_chunk::<NEW_CGROUP_HEAD>() else { return None };
         let bytes: Vec<u8> = path.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         // The kernel cuts longer paths.
         let is_whole = length + 1 < bytes.len();
         // The address may be that of a cgroup that has ended.
         self.at_address.remove(&address);
-        if is_whole && self.paths.len() < MAX_CGROUPS {
-            self.at_address.insert(address, self.paths.len());
-            self.paths.push(printable(&bytes[..length]).into());
+        if !is_whole || self.paths.len() >= MAX_CGROUPS {
+            return Some(Name::default());
         }
-        true
+        let path = Name::from(printable(&bytes[..length]));
+        self.at_address.insert(address, self.paths.len());
+        self.paths.push(Name::clone(&path));
+        Some(path)
     }
 
     /// Replaces the addresses of cgroups in the record of an exit by the number of the new one that the thread is grouped by,
@@ -120,7 +122,7 @@ mod tests {
     fn a_thread_is_in_the_deepest_of_the_new_cgroups_and_in_the_first_of_equal_ones() {
         let mut cgroups = NewCgroups::new(&layout());
         for (address, path) in [(0xa, "/job"), (0xb, "/job/deep"), (0xc, "/other"), (0xd, "/pod/deep")] {
-            assert!(cgroups.add(&made(address, path)));
+            assert_eq!(cgroups.add(&made(address, path)).as_deref(), Some(path));
         }
         assert_eq!(identified(&cgroups, [1, 2, 3, 4, 5, 6]), None);
         assert_eq!(identified(&cgroups, [1, 0xc, 3, 4, 5, 0xb]).as_deref(), Some("/job/deep"));
@@ -148,6 +150,8 @@ mod tests {
     #[test]
     fn the_record_of_a_thread_is_that_of_no_cgroup() {
         let mut cgroups = NewCgroups::new(&layout());
-        assert!(!cgroups.add(&[7, 1, 2]) && !cgroups.add(&[]) && !cgroups.add(&[0]));
+        for record in [&[7, 1, 2][..], &[], &[0]] {
+            assert_eq!(cgroups.add(record), None);
+        }
     }
 }

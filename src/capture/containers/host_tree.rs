@@ -1,47 +1,85 @@
 //! Files of the host's programs, opened below the root of its file system.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
+use serde::de::DeserializeOwned;
 
 use super::super::options::{Roots, Tree};
+use super::super::tally::stored;
+use crate::model;
+use crate::sys::errno;
 
+/// The root of the process 1.
+const ROOT_OF_HOST: &str = "/proc/1/root";
 /// Entries of a directory that are looked at, at most.
 const MAX_ENTRIES: usize = 1 << 16;
 
+/// What could not be read, by error.
+pub(super) type Failures = BTreeMap<model::Errno, BTreeSet<String>>;
+
 /// The root of the file system that container runtimes of the host use.
-pub(super) struct HostTree(OwnedFd);
+pub(super) struct HostTree {
+    root: OwnedFd,
+    failures: Mutex<Failures>,
+}
 
 /// A directory of it, whose files are read without following links.
-pub(super) struct HostFolder {
+pub(super) struct HostFolder<'t> {
+    tree: &'t HostTree,
     folder: OwnedFd,
+    /// As findings name it.
+    name: String,
     /// Files of others are not read.
     owner: Option<u32>,
 }
 
 impl HostTree {
     /// That of the process 1 where this one has another, or of the tree that the procfs is in.
-    pub(super) fn open(roots: &Roots) -> Option<Self> {
-        let root = match roots.tree() {
-            Tree::Elsewhere => roots.procfs.parent()?.to_owned(),
-            Tree::Live if has_own_mounts() => PathBuf::from("/proc/1/root"),
-            Tree::Live => PathBuf::from("/"),
+    pub(super) fn open(roots: &Roots) -> Result<Self, Failures> {
+        let (root, name) = match roots.tree() {
+            Tree::Elsewhere => (roots.procfs.parent().unwrap_or(&roots.procfs), "/"),
+            Tree::Live if has_own_mounts() => (Path::new(ROOT_OF_HOST), ROOT_OF_HOST),
+            Tree::Live => (Path::new("/"), "/"),
         };
-        open(&root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map(Self).ok()
+        let opened = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+        let failed = |errno| Failures::from([(stored(errno), BTreeSet::from([name.to_owned()]))]);
+        Ok(Self { root: opened.map_err(failed)?, failures: Mutex::default() })
     }
 
     /// A directory by its path from the root. The administrator may have moved it, so links are followed within the tree.
-    pub(super) fn folder(&self, path: &str) -> Option<HostFolder> {
+    pub(super) fn folder(&self, path: &str) -> Option<HostFolder<'_>> {
+        self.folder_named(path, path.to_owned(), None)
+    }
+
+    /// The home directory of a user, with files of that user only. Findings do not have its path, which can be a name.
+    pub(super) fn home(&self, path: &str, user: u32) -> Option<HostFolder<'_>> {
+        self.folder_named(path, format!("home of user {user}"), Some(user))
+    }
+
+    fn folder_named(&self, path: &str, name: String, owner: Option<u32>) -> Option<HostFolder<'_>> {
         let inside = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        let folder = open_below(&self.0, Path::new(path), OFlag::O_PATH | OFlag::O_DIRECTORY, inside).ok()?;
-        Some(HostFolder { folder, owner: None })
+        let folder = open_below(&self.root, Path::new(path), OFlag::O_PATH | OFlag::O_DIRECTORY, inside);
+        let folder = folder.map_err(|errno| self.failed(&name, errno)).ok()?;
+        Some(HostFolder { tree: self, folder, name, owner })
+    }
+
+    pub(super) fn failed(&self, name: &str, errno: Errno) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.entry(stored(errno)).or_default().insert(name.to_owned());
+    }
+
+    pub(super) fn failures(&self) -> Failures {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -51,37 +89,44 @@ fn has_own_mounts() -> bool {
     matches!((namespace("self"), namespace("1")), (Ok(own), Ok(first)) if own != first)
 }
 
-impl HostFolder {
-    /// With files of this user only.
-    pub(super) fn owned_by(self, owner: u32) -> Self {
-        Self { owner: Some(owner), ..self }
-    }
-
+impl HostFolder<'_> {
     /// The names of its entries.
     pub(super) fn entries(&self) -> Vec<String> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
         let folder = open_below(&self.folder, Path::new("."), flags, ResolveFlag::RESOLVE_BENEATH);
-        let Ok(folder) = folder.and_then(Dir::from_fd) else { return Vec::new() };
+        let folder = folder.and_then(Dir::from_fd).map_err(|errno| self.tree.failed(&self.name, errno));
+        let Ok(folder) = folder else { return Vec::new() };
         let names = folder.into_iter().map_while(Result::ok).take(MAX_ENTRIES);
         let names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
         names.filter(|name| !matches!(&**name, "." | "..")).collect()
     }
 
+    /// The JSON in a file below it, as [`HostFolder::read`] reads it.
+    pub(super) fn json<T: DeserializeOwned>(&self, path: &str, limit: u64) -> Option<T> {
+        let parsed = serde_json::from_slice(&self.read(path, limit)?);
+        parsed.map_err(|_| self.tree.failed(&self.name, Errno::EBADMSG)).ok()
+    }
+
     /// The content of a file below it, if that is a file of at most so many bytes, without a link on the way.
     pub(super) fn read(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
+        let read = self.try_read(path, limit);
+        read.map_err(|errno| (errno != Errno::ENOENT).then(|| self.tree.failed(&self.name, errno))).ok()
+    }
+
+    fn try_read(&self, path: &str, limit: u64) -> Result<Vec<u8>, Errno> {
         let beneath =
             ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         // A FIFO without a writer would block.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = open_below(&self.folder, Path::new(path), flags, beneath).ok()?;
-        let status = fstat(&file).ok()?;
+        let file = open_below(&self.folder, Path::new(path), flags, beneath)?;
+        let status = fstat(&file)?;
         let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
         if !is_file || self.owner.is_some_and(|owner| owner != status.st_uid) {
-            return None;
+            return Err(Errno::EINVAL);
         }
         let mut bytes = Vec::new();
-        File::from(file).take(limit + 1).read_to_end(&mut bytes).ok()?;
-        (bytes.len() as u64 <= limit).then_some(bytes)
+        File::from(file).take(limit + 1).read_to_end(&mut bytes).map_err(|error| errno(&error))?;
+        if bytes.len() as u64 <= limit { Ok(bytes) } else { Err(Errno::EFBIG) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::host_tree::HostTree;
 use crate::model::Container;
 
 /// Links to the logs of containers.
-const CONTAINER_LOGS: &str = "/var/log/containers";
+pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
 /// The logs of pods.
 const POD_LOGS: &str = "/var/log/pods";
 

@@ -1,14 +1,16 @@
 //! Names of containers, from the files of their runtimes: no socket, and no client of a runtime. What those files say is
 //! written by others: it is bounded, and no link is followed to it.
 
+mod created;
 mod host_tree;
 mod kubernetes;
 mod runtimes;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use self::host_tree::HostTree;
+pub(super) use self::created::CreatedContainers;
+use self::host_tree::{Failures, HostTree};
 use super::options::Roots;
 use crate::model::Container;
 use crate::names::containers_of_path;
@@ -28,29 +30,54 @@ enum NameSource {
     Storage(Option<u32>),
 }
 
-/// The containers of these cgroups, by path. Nothing is read for a host without any.
-pub(super) fn read<'n>(roots: &Roots, cgroups: impl Iterator<Item = &'n String>) -> BTreeMap<String, Container> {
-    let found = cgroups.map(|path| (path, containers_of_path(path))).filter(|(_, containers)| !containers.is_empty());
-    let found: Vec<_> = found.collect();
-    let is_named = |container: &Container| container.name.is_some();
-    let mut known = KnownNames::default();
-    if let Some(tree) = found.iter().any(|(_, of)| !of.iter().all(is_named)).then(|| HostTree::open(roots)).flatten() {
-        let tree = &Arc::new(tree);
-        let all = || found.iter().flat_map(|(path, containers)| containers.iter().map(move |of| (path.as_str(), of)));
-        if all().any(|(_, container)| container.pod_uid.is_some()) {
-            known.read(tree, vec![NameSource::Kubernetes]);
+impl NameSource {
+    /// Where it is, as findings name it.
+    fn folder(&self) -> &'static str {
+        match self {
+            Self::Kubernetes => kubernetes::CONTAINER_LOGS,
+            Self::Docker(_) => runtimes::DOCKER,
+            Self::Containerd(_) => runtimes::CONTAINERD,
+            Self::Storage(_) => runtimes::STORAGE,
         }
-        let unnamed = all().filter(|(_, container)| known.of(container).name.is_none());
-        let sources = sources(&unnamed.collect::<Vec<_>>());
-        known.read(tree, sources);
     }
-    let named = |containers: Vec<Container>| {
-        let containers = Vec::from_iter(containers.iter().map(|container| known.of(container)));
-        // In a container that the host knows, others may be that only its own files name.
-        let innermost = containers.iter().find(|container| is_named(container)).or(containers.first());
-        innermost.cloned().unwrap_or_default()
-    };
-    found.into_iter().map(|(path, containers)| (path.to_string(), named(containers))).collect()
+}
+
+/// Names of containers. Each is read once: its container keeps it as long as captures see it.
+pub(crate) struct ContainerNames {
+    roots: Roots,
+    known: Mutex<KnownNames>,
+}
+
+/// The containers of cgroups.
+#[derive(Default)]
+pub(crate) struct NamedContainers {
+    /// By path of the cgroup.
+    pub(crate) containers: BTreeMap<String, Container>,
+    /// Where names were looked for in vain, by error; empty if all containers have one.
+    pub(crate) unread: Failures,
+}
+
+impl ContainerNames {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self { roots: roots.clone(), known: Mutex::default() }
+    }
+
+    /// The containers of these cgroups. Nothing is read for a host without any.
+    pub(crate) fn of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
+        let found = cgroups.map(|path| (path, containers_of_path(path)));
+        let found: Vec<_> = found.filter(|(_, containers)| !containers.is_empty()).collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = if found.iter().flat_map(|(_, of)| of).all(|container| known.has(container)) {
+            Failures::new()
+        } else {
+            known.learn(&self.roots, &found)
+        };
+        known.retain(&found);
+        let named = |(path, containers): (&str, Vec<Container>)| (path.to_owned(), known.innermost(&containers));
+        let containers: BTreeMap<_, _> = found.into_iter().map(named).collect();
+        let are_named = containers.values().all(Container::is_named);
+        NamedContainers { containers, unread: if are_named { Failures::new() } else { failures } }
+    }
 }
 
 /// Where the names of these containers, with the paths of their cgroups, can be.
@@ -84,23 +111,75 @@ struct KnownNames {
 }
 
 impl KnownNames {
+    /// Whether nothing would say more about a container.
+    fn has(&self, container: &Container) -> bool {
+        match (&container.id, &container.pod_uid) {
+            _ if container.name.is_some() => true,
+            (Some(id), _) => self.containers.contains_key(id),
+            (None, Some(uid)) => self.pods.contains_key(uid),
+            (None, None) => true,
+        }
+    }
+
+    /// Reads the names of containers, with the paths of their cgroups.
+    fn learn(&mut self, roots: &Roots, found: &[(&str, Vec<Container>)]) -> Failures {
+        let tree = match HostTree::open(roots) {
+            Ok(tree) => Arc::new(tree),
+            Err(failures) => return failures,
+        };
+        let all = found.iter().flat_map(|(path, containers)| containers.iter().map(move |of| (*path, of)));
+        let unknown = |known: &Self| Vec::from_iter(all.clone().filter(|(_, container)| !known.has(container)));
+        if unknown(self).iter().any(|(_, container)| container.pod_uid.is_some()) {
+            self.read(&tree, vec![NameSource::Kubernetes]);
+        }
+        let sources = sources(&unknown(self));
+        self.read(&tree, sources);
+        tree.failures()
+    }
+
+    /// Forgets all but these containers.
+    fn retain(&mut self, found: &[(&str, Vec<Container>)]) {
+        let ids = |id: fn(&Container) -> &Option<String>| {
+            found.iter().flat_map(|(_, of)| of).filter_map(|container| id(container).as_ref()).collect::<HashSet<_>>()
+        };
+        let (containers, pods) = (ids(|container| &container.id), ids(|container| &container.pod_uid));
+        self.containers.retain(|id, _| containers.contains(id));
+        self.pods.retain(|uid, _| pods.contains(uid));
+    }
+
     /// Reads sources that may be on a file system that does not answer.
     fn read(&mut self, tree: &Arc<HostTree>, sources: Vec<NameSource>) {
-        let tree = Arc::clone(tree);
+        let folders: Vec<_> = sources.iter().map(NameSource::folder).collect();
+        let own = Arc::clone(tree);
         let read = map_patiently(1, sources, move |(), source: &NameSource| match source {
-            NameSource::Kubernetes => kubernetes::read(&tree),
-            NameSource::Docker(ids) => runtimes::docker(&tree, ids),
-            NameSource::Containerd(ids) => runtimes::containerd(&tree, ids),
-            NameSource::Storage(user) => runtimes::storage(&tree, *user),
+            NameSource::Kubernetes => kubernetes::read(&own),
+            NameSource::Docker(ids) => runtimes::docker(&own, ids),
+            NameSource::Containerd(ids) => runtimes::containerd(&own, ids),
+            NameSource::Storage(user) => runtimes::storage(&own, *user),
         });
-        for container in read.into_iter().flatten().flatten() {
-            let (known, id) = match (&container.id, &container.pod_uid) {
-                (Some(id), _) => (&mut self.containers, id.clone()),
-                (None, Some(uid)) => (&mut self.pods, uid.clone()),
-                (None, None) => continue,
-            };
-            known.entry(id).or_insert(bounded(container));
+        for (folder, containers) in folders.into_iter().zip(read) {
+            let containers = containers.unwrap_or_else(|| {
+                tree.failed(folder, nix::errno::Errno::ETIMEDOUT);
+                Vec::new()
+            });
+            containers.into_iter().for_each(|container| self.add(bounded(container)));
         }
+    }
+
+    fn add(&mut self, container: Container) {
+        let (known, id) = match (&container.id, &container.pod_uid) {
+            (Some(id), _) => (&mut self.containers, id.clone()),
+            (None, Some(uid)) => (&mut self.pods, uid.clone()),
+            (None, None) => return,
+        };
+        known.entry(id).or_insert(container);
+    }
+
+    /// The innermost container with a name: in a container that the host knows, others may be that only its own files name.
+    fn innermost(&self, containers: &[Container]) -> Container {
+        let containers = Vec::from_iter(containers.iter().map(|container| self.of(container)));
+        let innermost = containers.iter().find(|container| container.name.is_some()).or(containers.first());
+        innermost.cloned().unwrap_or_default()
     }
 
     /// A container with what is known about it and its pod.

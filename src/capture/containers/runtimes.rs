@@ -5,6 +5,12 @@ use serde::Deserialize;
 use super::host_tree::{HostFolder, HostTree};
 use crate::model::Container;
 
+/// The bundles of containerd, by namespace and id.
+pub(super) const CONTAINERD: &str = "/run/containerd/io.containerd.runtime.v2.task";
+/// The containers of Docker, by id.
+pub(super) const DOCKER: &str = "/var/lib/docker/containers";
+/// The storage of Podman and CRI-O.
+pub(super) const STORAGE: &str = "/var/lib/containers/storage";
 /// Longest configuration of a container. Usual ones have some 10 KiB.
 const MAX_CONFIGURATION: u64 = 1 << 20;
 /// Longest list of containers. Each takes about 1 KiB.
@@ -41,10 +47,9 @@ struct DockerLabels {
 
 /// Containers of Docker with these ids.
 pub(super) fn docker(tree: &HostTree, ids: &[String]) -> Vec<Container> {
-    let Some(folder) = tree.folder("/var/lib/docker/containers") else { return Vec::new() };
+    let Some(folder) = tree.folder(DOCKER) else { return Vec::new() };
     let container = |id: &String| {
-        let configuration = folder.read(&format!("{id}/config.v2.json"), MAX_CONFIGURATION)?;
-        let DockerConfiguration { name, config } = serde_json::from_slice(&configuration).ok()?;
+        let DockerConfiguration { name, config } = folder.json(&format!("{id}/config.v2.json"), MAX_CONFIGURATION)?;
         let DockerLabels { name: in_pod, pod, namespace } = config.labels.unwrap_or_default();
         let name = in_pod.or_else(|| Some(name?.trim_start_matches('/').to_owned()));
         let runtime = Some("docker".to_owned());
@@ -77,13 +82,11 @@ struct BundleAnnotations {
 
 /// Containers of containerd with these ids, in any of its namespaces.
 pub(super) fn containerd(tree: &HostTree, ids: &[String]) -> Vec<Container> {
-    const TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task";
-    let Some(folder) = tree.folder(TASKS) else { return Vec::new() };
+    let Some(folder) = tree.folder(CONTAINERD) else { return Vec::new() };
     let namespaces = folder.entries();
     let container = |id: &String| {
         namespaces.iter().find_map(|of| {
-            let configuration = folder.read(&format!("{of}/{id}/config.json"), MAX_CONFIGURATION)?;
-            let OciBundle { annotations } = serde_json::from_slice(&configuration).ok()?;
+            let OciBundle { annotations } = folder.json(&format!("{of}/{id}/config.json"), MAX_CONFIGURATION)?;
             let BundleAnnotations { container, pod, namespace, image, of_nerdctl } = annotations;
             let (name, namespace) = (container.or(of_nerdctl), namespace.or_else(|| Some(of.clone())));
             let runtime = Some("containerd".to_owned());
@@ -113,15 +116,14 @@ struct StoredMetadata {
 /// All containers of Podman and CRI-O of the host, or those of Podman of a user.
 pub(super) fn storage(tree: &HostTree, user: Option<u32>) -> Vec<Container> {
     let (folder, path) = match user {
-        None => (tree.folder("/var/lib/containers/storage"), "overlay-containers"),
+        None => (tree.folder(STORAGE), "overlay-containers"),
         Some(user) => (home(tree, user), ".local/share/containers/storage/overlay-containers"),
     };
     let Some(folder) = folder else { return Vec::new() };
     // Those that do not outlive a boot, started with `--rm`, have a list of their own.
     let lists = ["containers.json", "volatile-containers.json"].into_iter();
-    let lists = lists.filter_map(|list| folder.read(&format!("{path}/{list}"), MAX_LIST));
-    let stored = lists.flat_map(|list| serde_json::from_slice::<Vec<StoredContainer>>(&list).unwrap_or_default());
-    stored.filter_map(container_of_storage).collect()
+    let stored = lists.filter_map(|list| folder.json::<Vec<StoredContainer>>(&format!("{path}/{list}"), MAX_LIST));
+    stored.flatten().filter_map(container_of_storage).collect()
 }
 
 fn container_of_storage(stored: StoredContainer) -> Option<Container> {
@@ -144,12 +146,12 @@ fn container_of_storage(stored: StoredContainer) -> Option<Container> {
 }
 
 /// The home directory of a user, by the tree's `/etc/passwd`.
-fn home(tree: &HostTree, user: u32) -> Option<HostFolder> {
+fn home(tree: &HostTree, user: u32) -> Option<HostFolder<'_>> {
     let users = tree.folder("/etc")?.read("passwd", MAX_LIST)?;
     let users = String::from_utf8_lossy(&users);
     let home = users.lines().find_map(|line| {
         let fields: Vec<_> = line.split(':').collect();
         (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(5).copied())?
     })?;
-    tree.folder(home).map(|folder| folder.owned_by(user))
+    tree.home(home, user)
 }

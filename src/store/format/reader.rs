@@ -213,8 +213,8 @@ mod tests {
     use super::super::writer::SnapshotWriter;
     use super::*;
     use crate::model::{
-        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, HostContext, HostCpuTime, Metrics, Psi, Reason,
-        ReasonTime, Reasons, SchedExtSysfs, TaskstatsSummary, WindowInfo,
+        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, Errno, HostContext, HostCpuTime, Metrics, Psi,
+        Reason, ReasonTime, Reasons, SchedExtSysfs, TaskstatsSummary, WindowInfo,
     };
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
@@ -312,6 +312,7 @@ mod tests {
             cpu_time_after: Some(HostCpuTime::default()),
             cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
             containers: BTreeMap::from([("/".to_owned(), Container::default())]),
+            containers_unread: BTreeMap::from([(Errno::EACCES, ["/".to_owned()].into())]),
             probe_summary: Some(CtprofProbeSummary::default()),
             parse_summary: Some(CtprofParseSummary::default()),
             taskstats_summary: Some(TaskstatsSummary::default()),
