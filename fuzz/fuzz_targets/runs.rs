@@ -46,7 +46,7 @@ fn judge(runs: &[u8], gate: Option<&Gate>, group_by: GroupBy) {
 }
 
 fn digest(run: CtprofSnapshot, options: &CompareOptions) -> Digest {
-    let mut totals = ThreadTotals::new(options);
+    let mut totals = ThreadTotals::new(options, &[]);
     run.threads.into_iter().for_each(|thread| totals.add(thread));
     Digest::new(run.head, totals)
 }

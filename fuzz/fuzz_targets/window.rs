@@ -67,7 +67,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
 /// As `ctprof compare` compares them: like for like.
 fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     let options = CompareOptions::default();
-    let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options));
+    let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options, &[]));
     let join = join(&earlier.head, threads, &later.head, &totals_of, JoinedValues::Totals);
     let mut join = join.expect("two captures of one boot");
     later.threads.into_iter().for_each(|thread| join.add(thread));

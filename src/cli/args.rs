@@ -335,8 +335,8 @@ pub(super) struct ViewArgs {
     /// Show values of the overview, in a comparison all counters, per second, per run (or total: not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
-    /// Show the whole host, or only the recorded command and its descendants [default: command to compare commands and for a directory of their runs, else host]
-    #[arg(long, value_parser = one_of_variants(Scope::value_variants()), value_name = "SCOPE")]
+    /// Show the whole host, or only the recorded command and its descendants, containers or pods: host, command, container:NAME, pod:NAME [default: command to compare commands and for a directory of their runs, else host]
+    #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]
     pub(super) scope: Option<Scope>,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = group_glob)]
@@ -384,7 +384,7 @@ impl ViewArgs {
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
             only: self.only.iter().chain(self.why.iter().flatten()).cloned().collect(),
-            scope: self.scope,
+            scope: self.scope.clone(),
             per: self.per.or((self.format == Format::Folded).then_some(Per::Run)),
             form: self.form(),
             sections: self.sections().into_iter().collect(),

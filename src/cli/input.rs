@@ -12,6 +12,7 @@ use super::ab_series::{BASELINE, CANDIDATE};
 use super::args::{Args, Messages, ViewArgs, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
+use crate::model::SnapshotHead;
 use crate::process::Progress;
 use crate::report::escaped;
 use crate::store::{ENDINGS, MemoryBudget, StoreError, Stored, is_snapshot_name};
@@ -47,7 +48,7 @@ impl DigestReader {
         self.options
     }
 
-    /// Scope `command` needs a window of a command.
+    /// Scope `command` needs a window of a command, and other scopes their containers.
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         if self.options.scope == Some(Scope::Command) && command.is_none() {
@@ -56,6 +57,8 @@ impl DigestReader {
                 named(path)
             )));
         }
+        let scope = self.options.scope.as_ref().map_or(Ok(()), |scope| scope.check(&digest.head));
+        scope.map_err(|error| usage_error(format!("{}: {error}", named(path))))?;
         Ok(digest)
     }
 
@@ -65,8 +68,9 @@ impl DigestReader {
         let path = later;
         let (earlier, mut later) = (self.open(earlier)?, self.open(later)?);
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
-        let join = window::join(&earlier, threads, later.head()?, &self.totals(), JoinedValues::Increases)
-            .map_err(usage_error)?;
+        let totals = self.totals(&[&earlier, later.head()?]);
+        let join =
+            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(usage_error)?;
         let (mut later, join) = later.load_into(&join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -137,8 +141,9 @@ impl DigestReader {
     fn like_for_like(&self, earlier: Stored, mut later: Stored) -> Result<(Digest, Digest)> {
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
         let census = threads.census.clone();
-        let join = window::join(&earlier, threads, later.head()?, &self.totals(), JoinedValues::Totals)
-            .map_err(usage_error)?;
+        let totals = self.totals(&[&earlier, later.head()?]);
+        let join =
+            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(usage_error)?;
         let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
@@ -149,13 +154,18 @@ impl DigestReader {
         Stored::open(path, self.limit, &self.progress).map(|stored| stored.within(&self.memory))
     }
 
-    fn digest(&self, stored: Stored) -> Result<Digest, StoreError> {
-        let (head, threads) = stored.load_into(&self.totals())?;
+    fn digest(&self, mut stored: Stored) -> Result<Digest, StoreError> {
+        // A file of another layout is held whole once its head is known.
+        let totals = match self.options.scope {
+            Some(Scope::Container(_) | Scope::Pod(_)) => self.totals(&[stored.head()?]),
+            _ => self.totals(&[]),
+        };
+        let (head, threads) = stored.load_into(&totals)?;
         Ok(Digest::new(head, threads))
     }
 
-    fn totals(&self) -> ThreadTotals {
-        ThreadTotals::new(&self.options)
+    fn totals(&self, heads: &[&SnapshotHead]) -> ThreadTotals {
+        ThreadTotals::new(&self.options, heads)
     }
 }
 

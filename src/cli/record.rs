@@ -154,6 +154,7 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 
 /// Prints the window: beside a command's output to standard error, like perf stat.
 fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
+    args.view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
     let report = show(window, &args.view.options(Sides::one("window".to_owned())));
     report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
     let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };

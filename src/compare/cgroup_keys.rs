@@ -17,6 +17,8 @@ use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};
 #[derive(Default)]
 pub(super) struct CgroupKeys {
     keys: HashMap<String, String>,
+    /// How many cgroups have each key.
+    counts: HashMap<String, usize>,
     /// The baseline's key of each renamed cgroup, by the candidate's.
     renamed: HashMap<String, String>,
     /// The keys under which renamed cgroups are shown.
@@ -53,8 +55,10 @@ impl CgroupKeys {
             _ => None,
         };
         let key = |(path, flattened)| key((path, flattened)).unwrap_or_else(|| patterns.key(flattened));
-        let keys = paths.map(|(path, flattened)| (path.to_owned(), key((path, flattened)))).collect();
-        let mut keys = Self { keys, ..Self::default() };
+        let keys: HashMap<_, _> = paths.map(|(path, flattened)| (path.to_owned(), key((path, flattened)))).collect();
+        let mut counts = HashMap::new();
+        keys.values().for_each(|key: &String| *counts.entry(key.clone()).or_default() += 1);
+        let mut keys = Self { keys, counts, ..Self::default() };
         if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (options.renamed_cgroups, threads) {
             let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
             keys.list = renamed(&keys.kinds(baseline, &numbers), &keys.kinds(candidate, &numbers));
@@ -72,6 +76,11 @@ impl CgroupKeys {
 
     pub(super) fn is_renamed(&self, key: &str) -> bool {
         self.matched.contains(key)
+    }
+
+    /// How many cgroups have a key.
+    pub(super) fn count(&self, key: &str) -> Option<usize> {
+        self.counts.get(key).copied()
     }
 
     fn kinds(&self, threads: &[&ThreadNames], numbers: &HashMap<&str, u32>) -> Kinds {

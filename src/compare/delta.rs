@@ -129,8 +129,10 @@ impl Delta {
                 let most = i128::from(to.most) - i128::from(from.most);
                 Self::Cpus { fewest, most, changed: fewest == 0 && most == 0 && from.cpus != to.cpus }
             }
-            (Cell::Word(from), Cell::Word(to)) if from == to => Self::Same,
-            (Cell::Word(_), Cell::Number(_)) | (Cell::Number(_) | Cell::Word(_), Cell::Word(_)) => {
+            // Settings: numbers, words such as `max`, and ranges of them.
+            (Cell::Word(_) | Cell::Settings(_), _) if baseline == candidate => Self::Same,
+            (Cell::Word(_) | Cell::Settings(_), Cell::Number(_))
+            | (Cell::Number(_) | Cell::Word(_) | Cell::Settings(_), Cell::Word(_) | Cell::Settings(_)) => {
                 Self::Changed { from: baseline.clone(), to: candidate.clone() }
             }
             _ => return None,

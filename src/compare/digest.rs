@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
 use rayon::prelude::*;
 
 use super::measurement::Turnover;
-use super::options::{CompareOptions, GroupBy, Names, Scope};
+use super::options::{CompareOptions, GroupBy, Names};
+use super::scope::ThreadFilter;
 use super::smaps::{self, Memory};
 use crate::model::{
     Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Threads, Totals,
@@ -26,7 +27,8 @@ pub struct Digest {
 
 impl Digest {
     /// Combines the head of a snapshot with the totals of its threads.
-    pub fn new(head: SnapshotHead, threads: ThreadTotals) -> Self {
+    pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
+        head.cgroup_stats.retain(|path, _| threads.filter.has_cgroup(path));
         Self { head, threads, window: None }
     }
 
@@ -47,7 +49,7 @@ impl Digest {
         let ThreadTotals {
             group_by: _,
             names,
-            scope,
+            filter,
             command,
             census,
             by_names,
@@ -62,7 +64,7 @@ impl Digest {
             programs: programs.clone(),
             memory: memory.clone(),
             memory_bytes: *memory_bytes,
-            ..ThreadTotals::empty(axis, *names, *scope)
+            ..ThreadTotals::empty(axis, *names, filter.clone())
         };
         for (names, members) in by_names {
             let names = names.seen_by(axis);
@@ -76,7 +78,7 @@ impl Digest {
 
     /// Reduces a snapshot without changing it.
     pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &CompareOptions) -> Self {
-        let empty = ThreadTotals::new(options);
+        let empty = ThreadTotals::new(options, &[&snapshot.head]);
         let parts = snapshot.threads.par_chunks(THREADS_AT_ONCE).map(|threads| {
             let mut part = empty.another();
             threads.iter().for_each(|thread| part.count(thread));
@@ -136,7 +138,7 @@ impl ThreadNames {
 pub struct ThreadTotals {
     group_by: GroupBy,
     names: Names,
-    pub(super) scope: Scope,
+    pub(super) filter: ThreadFilter,
     /// Totals of the command that ran in a window, whatever the scope is.
     pub(super) command: GroupTotals,
     pub(super) census: Census,
@@ -153,7 +155,7 @@ pub struct ThreadTotals {
 
 impl Threads for ThreadTotals {
     fn another(&self) -> Self {
-        Self::empty(self.group_by, self.names, self.scope)
+        Self::empty(self.group_by, self.names, self.filter.clone())
     }
 
     fn add(&mut self, thread: ThreadState) {
@@ -161,7 +163,7 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, scope: _, command, census, by_names, tasks, programs, memory, memory_bytes } =
+        let Self { group_by: _, names: _, filter: _, command, census, by_names, tasks, programs, memory, memory_bytes } =
             later;
         self.command.merge(&command);
         self.census.append(census);
@@ -196,21 +198,21 @@ impl Threads for ThreadTotals {
 }
 
 impl ThreadTotals {
-    /// No threads yet.
-    pub fn new(options: &CompareOptions) -> Self {
-        Self::empty(options.digest_axis(), options.names, options.scope.unwrap_or_default())
+    /// No threads yet of these captures.
+    pub fn new(options: &CompareOptions, heads: &[&SnapshotHead]) -> Self {
+        let filter = options.scope.as_ref().map(|scope| scope.filter(heads)).unwrap_or_default();
+        Self::empty(options.digest_axis(), options.names, filter)
     }
 
-    fn empty(group_by: GroupBy, names: Names, scope: Scope) -> Self {
-        Self { group_by, names, scope, ..Self::default() }
+    fn empty(group_by: GroupBy, names: Names, filter: ThreadFilter) -> Self {
+        Self { group_by, names, filter, ..Self::default() }
     }
 
     fn count(&mut self, thread: &ThreadState) {
-        let is_of_command = thread.owner == Some(Owner::Command);
-        if is_of_command {
+        if thread.owner == Some(Owner::Command) {
             self.command.add(thread);
         }
-        if self.scope == Scope::Command && !is_of_command {
+        if !self.filter.includes(thread.owner, thread.cgroup.as_deref()) {
             return;
         }
         self.census.add(thread);

@@ -75,7 +75,7 @@ impl GateMetric {
         if let Some(column) = OverviewColumn::named(name) {
             return Ok(Self::of_column(column));
         }
-        let is_number = |reduction| matches!(reduction, Reduction::Sum | Reduction::Max | Reduction::Min);
+        let is_number = |reduction| !matches!(reduction, Reduction::Mode | Reduction::Cpus);
         let quantity = Quantity::named(name);
         let (section, row, unit, is_number) = if let Some(quantity) = quantity {
             let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));

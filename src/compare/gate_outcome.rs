@@ -163,7 +163,7 @@ fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSe
         let fault = match &gate.group {
             Some(glob) if !is_selected => {
                 let groups = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
-                NoSuchGroup::new(glob, groups.map(|group| group.label.as_str())).to_string()
+                NoSuchGroup::new("group", glob, groups.map(|group| group.label.as_str())).to_string()
             }
             _ => match gate.metrics.iter().find_map(|metric| metric.reason.as_ref()) {
                 Some(name) if left_out == NO_DATA => {

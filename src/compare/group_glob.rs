@@ -47,19 +47,19 @@ impl fmt::Display for GroupGlob {
     }
 }
 
-/// A glob that matches no group.
+/// A glob that matches no group, or no container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoSuchGroup(String);
 
 impl NoSuchGroup {
-    /// The error about a glob that matches none of these names.
-    pub(super) fn new<'n>(glob: &GroupGlob, names: impl IntoIterator<Item = &'n str>) -> Self {
+    /// The error about a glob that matches none of these names of that kind.
+    pub(super) fn new<'n>(kind: &str, glob: &GroupGlob, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: BTreeSet<&str> = names.into_iter().collect();
         let nearest = similar(&glob.to_string(), distinct, SUGGESTIONS);
         let nearest = nearest.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
         let suggestion = if nearest.is_empty() { nearest } else { format!("; did you mean {nearest}?") };
-        Self(format!("no group matches `{glob}`{suggestion}"))
+        Self(format!("no {kind} matches `{glob}`{suggestion}"))
     }
 }
 
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn a_glob_without_groups_suggests_similar_names() {
-        let error = |glob: &str| NoSuchGroup::new(&GroupGlob::new(glob).unwrap(), ["rustc", "redis", "ld", "redis"]);
+        let error =
+            |glob: &str| NoSuchGroup::new("group", &GroupGlob::new(glob).unwrap(), ["rustc", "redis", "ld", "redis"]);
         assert_eq!(error("rustcc").to_string(), "no group matches `rustcc`; did you mean `rustc`?");
         assert_eq!(error("zz*").to_string(), "no group matches `zz*`");
     }

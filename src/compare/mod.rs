@@ -29,6 +29,7 @@ mod reasons;
 mod records;
 mod rows;
 mod runs;
+mod scope;
 mod select;
 mod sides;
 mod slowdown;
@@ -57,7 +58,7 @@ pub use self::judge::RowRuns;
 pub(crate) use self::judge::RunsNeeded;
 pub(crate) use self::measurement::Turnover;
 use self::notes::Noted;
-pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Scope, Threshold};
+pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Threshold};
 pub(crate) use self::overview::word;
 pub(crate) use self::overview_columns::{ELAPSED, OVERVIEW};
 pub use self::overview_columns::{GroupValue, OverviewColumn};
@@ -70,6 +71,7 @@ pub(crate) use self::rows::ALL_GROUPS;
 pub use self::rows::{Group, Headline, HiddenReason, ReportSection, Row};
 pub(crate) use self::runs::{Elapsed, RunCount};
 pub use self::runs::{Runs, RunsError};
+pub use self::scope::Scope;
 pub use self::select::{Order, SelectError, SortKey, parse_metric};
 pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
 pub use self::sides::Sides;
@@ -200,7 +202,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     Report {
         header: options.wants(Section::Host).then(|| Header::new(digests.map(|side| &side[..]), counts, options)),
         group_by: options.group_by,
-        scope: first.baseline.threads.scope,
+        scope: options.scope.clone().unwrap_or_default(),
         per,
         runs: digests.map(Vec::len),
         design: captures.design,

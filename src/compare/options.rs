@@ -8,6 +8,7 @@ use super::group_glob::GroupGlob;
 use super::overview_columns::GroupValue;
 use super::quantity::Quantity;
 use super::reason::ReasonName;
+use super::scope::Scope;
 use super::select::SortKey;
 use super::sides::Sides;
 use crate::model::{Section, SnapshotHead};
@@ -55,18 +56,6 @@ pub enum Names {
     Patterns,
     /// Every name is its own group.
     Literal,
-}
-
-/// The threads of a window that are looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Scope {
-    /// All threads of the host.
-    #[default]
-    Host,
-    /// Those of the command that `record` ran, and of its descendants.
-    Command,
 }
 
 /// Whether groups have one line each, or one per value.

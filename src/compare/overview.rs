@@ -4,11 +4,12 @@ use super::delta::number;
 use super::digest::{Digest, GroupTotals};
 use super::group::{Groups, side_group};
 use super::measurement::{Measurement, Population, SideGroup, SideSection, rate_unit};
-use super::options::{Per, Scope};
+use super::options::Per;
 use super::overview_columns::{ColumnInput, OVERVIEW, OverviewColumn};
 use super::quantity::Quantity;
 use super::rows::{Group, Row};
 use super::runs::Runs;
+use super::scope::ThreadFilter;
 use super::sides::Sides;
 use crate::diagnose::Note;
 use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
@@ -97,7 +98,8 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
         return if is_known { Per::Second } else { Per::Run };
     }
     // What the host does beside the commands depends on how long they take.
-    let is_of_host = |digest: &Digest| digest.head.window.is_some() && digest.threads.scope == Scope::Host;
+    let is_of_host =
+        |digest: &Digest| digest.head.window.is_some() && !matches!(digest.threads.filter, ThreadFilter::OfCommand);
     if sides.iter().flat_map(|side| &side.digests).all(is_of_host) { Per::Second } else { Per::Run }
 }
 

@@ -123,6 +123,8 @@ impl Captures {
             let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
             for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
                 group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
+                let cgroup = if let [cgroup] = &group.key[..] { Some(cgroup) } else { None };
+                group.cgroups = cgroup.filter(|_| is_sorted(section)).and_then(|cgroup| self.cgroups.count(cgroup));
             }
             rows += table.rows.len();
             Some(table)
@@ -177,7 +179,7 @@ impl Captures {
         }
         let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
         let unmatched = options.only.iter().filter(is_unmatched);
-        unmatched.map(|glob| NoSuchGroup::new(glob, names.iter().map(String::as_str))).collect()
+        unmatched.map(|glob| NoSuchGroup::new("group", glob, names.iter().map(String::as_str))).collect()
     }
 }
 

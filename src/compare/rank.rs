@@ -13,9 +13,8 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
         (Some(Cell::Mode(a)), Some(Cell::Mode(b))) => {
             f64::from(u8::from(a.value != b.value)) * if is_momentary(quantity) { MOMENTARY } else { CATEGORY }
         }
-        (Some(a @ (Cell::Word(_) | Cell::Cpus(_))), Some(b)) | (Some(a), Some(b @ Cell::Word(_))) => {
-            f64::from(u8::from(a != b)) * CATEGORY
-        }
+        (Some(a @ (Cell::Word(_) | Cell::Settings(_) | Cell::Cpus(_))), Some(b))
+        | (Some(a), Some(b @ (Cell::Word(_) | Cell::Settings(_)))) => f64::from(u8::from(a != b)) * CATEGORY,
         (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) if !is_rate(unit) => (a - b).abs() * RATIO,
         (a, b) => ratio(unit, signed(a), signed(b)),
     }

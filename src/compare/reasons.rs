@@ -8,14 +8,12 @@ use super::digest::{ThreadNames, ThreadTotals};
 use super::group::Naming;
 use super::measurement::{Measurement, SideGroup, SideSection};
 use super::merge::of_kind;
-use super::options::{CompareOptions, GroupBy, Scope};
+use super::options::{CompareOptions, GroupBy};
 use super::overview_columns::{BLOCK, OverviewColumn, SLEEP};
 use super::reason::{COARSEST, GroupReason, ITSELF, ReasonName};
 use super::sides::Sides;
 use crate::diagnose::{Note, Side};
-use crate::model::{
-    Cell, Name, OtherThread, Owner, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit,
-};
+use crate::model::{Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit};
 
 /// A reason with samples at fewer moments is merged with others: shares of so few say nothing.
 const FEWEST_SAMPLES: u64 = 5;
@@ -56,7 +54,7 @@ pub(super) fn grouped(
     naming: &Naming<'_>,
     options: &CompareOptions,
 ) -> GroupedReasons {
-    let is_in_scope = |sampled: &SampledThreads| threads.scope == Scope::Host || sampled.owner == Some(Owner::Command);
+    let is_in_scope = |sampled: &SampledThreads| threads.filter.includes(sampled.owner, sampled.cgroup.as_deref());
     let path = |process: &Name, (pid, program): (Option<u32>, Option<&Name>), thread: &Name, cgroup: &Option<Name>| {
         let [process, thread] = [process, thread].map(Name::clone);
         naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone(), pid })

@@ -118,7 +118,7 @@ mod tests {
     use super::super::options::{CompareOptions, GroupBy};
     use super::super::{compare, show};
     use super::*;
-    use crate::model::{Cell, CtprofSnapshot};
+    use crate::model::{Cell, CtprofSnapshot, SettingRange};
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
         serde_json::from_str(&format!(r#"{{"threads":[],"cgroup_stats":{cgroups}}}"#)).unwrap()
@@ -208,6 +208,24 @@ mod tests {
     fn nice_values_of_merged_cgroups_are_a_range() {
         let tree = r#"{"/a":{"cpu":{"weight_nice":-3}}, "/b":{"cpu":{"weight_nice":5}}}"#;
         assert_eq!(flattened(tree, "cpu.weight_nice"), Cell::Range { min: -3, max: 5 });
+    }
+
+    #[test]
+    fn limits_of_merged_cgroups_are_a_range_if_they_differ() {
+        let tree = r#"{"/a":{"cpu":{"max_quota_us":50000,"max_period_us":100000,"weight":100},"memory":{"max":4096}},
+                       "/b":{"cpu":{"max_quota_us":"max","max_period_us":100000,"weight":20},"memory":{"max":1024}}}"#;
+        let range = |min, max| Cell::Settings(Box::new(SettingRange { min, max }));
+        let (quota, no_quota) = (Cell::Number(50000), Cell::Word("max".into()));
+        assert_eq!(flattened(tree, "cpu.max_quota_us"), range(quota, no_quota));
+        assert_eq!(flattened(tree, "cpu.max_period_us"), Cell::Number(100_000), "equal values are one");
+        assert_eq!(flattened(tree, "cpu.weight"), range(Cell::Number(20), Cell::Number(100)));
+        assert_eq!(flattened(tree, "memory.max"), range(Cell::Number(1024), Cell::Number(4096)));
+        let lifted = snapshot(&tree.replace("50000", r#""max""#));
+        let comparison = compare(&snapshot(tree), &lifted, &options("/**"));
+        let rows: Vec<_> = comparison.sections.iter().flat_map(|table| &table.rows).collect();
+        let delta = |name: &str| rows.iter().find(|row| row.name == name).unwrap().delta().unwrap();
+        assert!(matches!(delta("cpu.max_quota_us"), Delta::Changed { .. }));
+        assert_eq!(delta("cpu.weight"), Delta::Same);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Group {
     pub name_cut: bool,
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
+    /// How many cgroups of both sides it stands for; `None` if it is not the group of a cgroup, or if its members are cgroups.
+    pub cgroups: Option<usize>,
     /// Who started its processes that exited in the window, and how many of their threads: first the most. Of several runs, of
     /// all together.
     pub(crate) parents: Sides<Vec<(Name, u64)>>,
@@ -324,6 +326,7 @@ impl Group {
             key,
             name_cut: sides.iter().flatten().any(|group| group.name_cut),
             renamed: false,
+            cgroups: None,
             parents: sides.as_ref().map(|side| side.as_ref().map(|group| group.parents.clone()).unwrap_or_default()),
             population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
         }

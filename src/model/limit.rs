@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{Cell, Largest, Maxable, Minable, Smallest};
+use super::reduce::{Cell, Settable, Settings};
 use super::unit::{Reading, Shape, Unit};
 use super::value::{Mismatch, Value};
 
@@ -74,13 +74,13 @@ impl From<LimitJson> for Limit {
 }
 
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $name:ident is $kind:ident: $reduced:ident, $unit:ident;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident: $unit:ident;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub Limit);
 
-        impl $kind for $name {}
+        impl Settable for $name {}
 
         impl From<$name> for Cell {
             fn from(limit: $name) -> Self {
@@ -89,7 +89,7 @@ macro_rules! limits {
         }
 
         impl Reading for $name {
-            type Reduced = $reduced<$name>;
+            type Reduced = Settings<$name>;
             const NAME: &'static str = stringify!($name);
             const UNIT: Unit = Unit::$unit;
             const SHAPE: Shape = Shape::Unsigned;
@@ -107,29 +107,32 @@ macro_rules! limits {
 
 limits! {
     /// Limit in microseconds.
-    LimitUs is Maxable: Largest, Us;
+    LimitUs: Us;
     /// Limit in bytes.
-    LimitBytes is Maxable: Largest, Bytes;
+    LimitBytes: Bytes;
     /// Limit of a number of objects.
-    LimitCount is Maxable: Largest, Count;
+    LimitCount: Count;
     /// Protection from reclaim, in bytes.
-    ProtectedBytes is Minable: Smallest, Bytes;
+    ProtectedBytes: Bytes;
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reduce::Reduce;
+    use super::super::reduce::{Reduce, SettingRange};
     use super::*;
 
     #[test]
-    fn no_limit_is_larger_than_any_number() {
-        let mut largest = Largest::single(&LimitBytes(Limit::Number(7)));
-        largest.add(&LimitBytes(Limit::Max));
-        largest.add(&LimitBytes(Limit::Number(u64::MAX)));
-        assert_eq!(largest.cell(), Cell::Word("max".into()));
-        let mut smallest = Smallest::single(&ProtectedBytes(Limit::Max));
-        smallest.add(&ProtectedBytes(Limit::Number(0)));
-        assert_eq!(smallest.cell(), Cell::Number(0), "nothing protected is a value");
+    fn limits_that_differ_are_a_range_in_which_no_limit_is_the_largest() {
+        let cell = |limits: &[Limit]| {
+            let mut limits = limits.iter().map(|limit| LimitBytes(*limit));
+            let mut range = Settings::single(&limits.next().unwrap());
+            limits.for_each(|limit| range.add(&limit));
+            range.cell()
+        };
+        let (one, most) = (Limit::Number(7), Limit::Number(u64::MAX));
+        assert_eq!([cell(&[one, one]), cell(&[Limit::Max])], [Cell::Number(7), Cell::Word("max".into())]);
+        let range = |max: Limit| Cell::Settings(Box::new(SettingRange { min: Cell::Number(7), max: max.into() }));
+        assert_eq!([cell(&[most, one]), cell(&[one, Limit::Max, most])], [range(most), range(Limit::Max)]);
     }
 
     #[test]

@@ -185,6 +185,7 @@ pub(super) use record;
 mod tests {
     use super::super::limit::ProtectedBytes;
     use super::super::record_types::{CounterEvents, CurrentBytes};
+    use super::super::reduce::SettingRange;
     use super::super::unit::{OrdinalI32, PeakBytes, StateWord};
     use super::*;
 
@@ -200,7 +201,8 @@ mod tests {
         let of = |value_type: ValueType| value_type.reduce([3, 5].map(Value::Unsigned));
         assert_eq!(of(ValueType::of::<CurrentBytes>()), Some(Cell::Number(8)));
         assert_eq!(of(ValueType::of::<PeakBytes>()), Some(Cell::Number(5)));
-        assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Number(3)));
+        let range = SettingRange { min: Cell::Number(3), max: Cell::Number(5) };
+        assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Settings(Box::new(range))));
         assert_eq!(of(ValueType::of::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
         assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
         let words =

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
-use super::reduce::{Cell, Largest, Maxable, Reduce, Reduction, Sum, Summable};
+use super::reduce::{Cell, Largest, Maxable, Reduce, Reduction, Settable, Settings, Sum, Summable};
 use super::section::Section;
 use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, StateWord, Unit, numbers};
 use super::value::{Mismatch, Value};
@@ -58,9 +58,9 @@ numbers! {
     /// Number of objects at an instant; summed over cgroups.
     CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned, Later;
     /// A configured period, in microseconds.
-    PeriodUs(u64) is Maxable(u64): Largest, Us, Unsigned, Later;
+    PeriodUs(u64) is Settable(u64): Settings, Us, Unsigned, Later;
     /// A share among siblings.
-    Weight(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
+    Weight(u64) is Settable(u64): Settings, Count, Unsigned, Later;
     /// A switch that the kernel prints as a number.
     SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// An average over the last seconds, in hundredths of a percent.

@@ -29,6 +29,9 @@ pub trait Summable: Copy + From<u64> + Into<u64> {}
 /// Types with the largest value as total.
 pub trait Maxable: Copy + Ord + Into<Cell> {}
 
+/// Types of settings, with the one value that all have, or else their range, as total.
+pub trait Settable: Copy + Ord + Into<Cell> {}
+
 /// Types with the smallest value as total.
 pub trait Minable: Copy + Ord + Into<Cell> {}
 
@@ -72,6 +75,8 @@ pub enum Cell {
         /// The largest.
         max: i64,
     },
+    /// Both ends of a range of limits or other settings, of which each is a number or a word.
+    Settings(Box<SettingRange>),
     /// The most frequent value.
     Mode(Box<MostFrequent>),
     /// A difference that may be negative.
@@ -86,6 +91,15 @@ pub enum Cell {
 
 /// Reports have a cell for each value of each group and side: rare ones are boxed.
 const _: () = assert!(size_of::<Option<Option<Cell>>>() == 24);
+
+/// The smallest and the largest of settings that differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SettingRange {
+    /// The smallest.
+    pub min: Cell,
+    /// The largest.
+    pub max: Cell,
+}
 
 /// The most frequent value, and how many threads have it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -162,6 +176,15 @@ pub struct Range<T> {
     pub max: T,
 }
 
+/// Smallest and largest of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings<T> {
+    /// The smallest.
+    pub min: T,
+    /// The largest.
+    pub max: T,
+}
+
 /// How often each value occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mode<T>(pub BTreeMap<T, u64>);
@@ -229,6 +252,26 @@ impl<T: Rangeable> Reduce<T> for Range<T> {
 
     fn cell(&self) -> Cell {
         Cell::Range { min: self.min.into(), max: self.max.into() }
+    }
+}
+
+impl<T: Settable> Reduce<T> for Settings<T> {
+    const REDUCTION: Reduction = Reduction::Range;
+
+    fn single(value: &T) -> Self {
+        Self { min: *value, max: *value }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    fn cell(&self) -> Cell {
+        if self.min == self.max {
+            return self.min.into();
+        }
+        Cell::Settings(Box::new(SettingRange { min: self.min.into(), max: self.max.into() }))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) enum FactData<'r> {
     Differences(Option<&'r [Difference]>),
     Warnings(&'r [Warning]),
     Per(Per),
-    Scope(Scope),
+    Scope(&'r Scope),
     Threshold(f64),
     Design(&'static str),
 }

@@ -114,10 +114,11 @@ fn per(report: &Report) -> Fact<'static> {
         Per::CpuSecond => Some("values are per CPU-second of all groups"),
         _ => are_windows.then_some("values are totals of each run"),
     };
-    let scope = if report.scope == Scope::Command {
-        ", of the command and its descendants (all threads: --scope host)"
-    } else {
-        ""
+    let scope = match &report.scope {
+        Scope::Command => ", of the command and its descendants (all threads: --scope host)".to_owned(),
+        Scope::Container(glob) => format!(", of containers {glob} (all threads: --scope host)"),
+        Scope::Pod(glob) => format!(", of pods {glob} (all threads: --scope host)"),
+        _ => String::new(),
     };
     let is_told = has_overview || report.is_comparison();
     let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
@@ -141,8 +142,8 @@ fn threshold(report: &Report) -> Option<Fact<'static>> {
 }
 
 /// The threads that are looked at, for programs; another line says it.
-fn scope(report: &Report) -> Fact<'static> {
-    Fact { key: "scope", data: FactData::Scope(report.scope), lines: Vec::new() }
+fn scope(report: &Report) -> Fact<'_> {
+    Fact { key: "scope", data: FactData::Scope(&report.scope), lines: Vec::new() }
 }
 
 /// Whether the runs are paired, for programs; the verdicts' line says it.

@@ -102,6 +102,7 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("path", &group.key)?;
         map.serialize_entry("name_cut", &group.name_cut)?;
         map.serialize_entry("renamed", &group.renamed)?;
+        map.serialize_entry("cgroups", &group.cgroups)?;
         map.serialize_entry("metric", &row.name)?;
         map.serialize_entry("unit", row.unit.name())?;
         if let Some(reason) = &row.reason {

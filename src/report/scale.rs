@@ -95,6 +95,9 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
         Some(Cell::Range { min, max }) if min == max => min.to_string(),
         Some(Cell::Range { min, max }) => format!("{min}..{max}"),
+        Some(Cell::Settings(range)) => {
+            format!("{}..{}", cell_text(Some(&range.min), unit), cell_text(Some(&range.max), unit))
+        }
         Some(Cell::Mode(most)) if most.count == most.total => most.value.clone(),
         Some(Cell::Mode(most)) => format!("{} ({}/{})", most.value, most.count, most.total),
         Some(Cell::Cpus(sizes)) => match &**sizes {
@@ -145,7 +148,7 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::MostFrequent;
+    use crate::model::{MostFrequent, SettingRange};
 
     #[test]
     fn three_digits_and_rounding_that_carries_into_the_next_unit() {
@@ -187,6 +190,8 @@ mod tests {
         let mode = Cell::Mode(Box::new(MostFrequent { value: "S".into(), count: 2, total: 3 }));
         assert_eq!(cell_text(Some(&mode), Unit::None), "S (2/3)");
         assert_eq!(cell_text(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
+        let limits = SettingRange { min: Cell::Number(2 << 30), max: Cell::Word("max".into()) };
+        assert_eq!(cell_text(Some(&Cell::Settings(Box::new(limits))), Unit::Bytes), "2.00GiB..max");
         let one = Cell::Cpus(Box::new(CpuSetSizes { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) }));
         assert_eq!(cell_text(Some(&one), Unit::None), "5 cpus (0-3,8)");
         assert_eq!(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ctprof::capture::{Options, capture_with};
 use ctprof::diagnose::{DataSource, findings};
-use ctprof::model::{Container, CtprofSnapshot, Errno};
+use ctprof::model::{CgroupStats, Container, CtprofSnapshot, Errno};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -271,4 +271,39 @@ fn redacted_containers_have_no_names_and_the_same_groups() {
     }
     let group = groups(&redacted, &["-g", "pod"]).remove(0);
     assert!(group.ends_with("-{N} 1"), "the numbers of a StatefulSet stay: {group}");
+}
+
+#[test]
+fn a_scope_of_containers_has_their_threads_and_cgroups_only() {
+    let pod = |pod: &str, name: &str| json!({"pod": pod, "namespace": "shop", "name": name});
+    let [one, two, three] = [1, 2, 3].map(|byte| format!("/kubepods/pod{POD}/{}", id(byte)));
+    let mut all = snapshot(&[
+        (&one, pod("api-7d4b9c6f5d-x2k4p", "server"), 8),
+        (&two, pod("api-7d4b9c6f5d-zzzzz", "server"), 4),
+        (&three, pod("api-7d4b9c6f5d-zzzzz", "proxy"), 2),
+    ]);
+    let stats: CgroupStats = serde_json::from_value(json!({"cpu": {"usage_usec": 1}})).unwrap();
+    all.head.cgroup_stats = [&one, &two, &three].map(|path| (path.clone(), stats.clone())).into();
+    let run = |scope: &str| groups(&all, &["--scope", scope]);
+    assert_eq!(run("host"), ["app 14"]);
+    for scope in ["container:server", "container:shop/api:server", "container:*/api:ser*"] {
+        assert_eq!(run(scope), ["app 12"], "{scope}");
+    }
+    for scope in ["pod:api-7d4b9c6f5d-zzzzz", "pod:shop/api-7d4b9c6f5d-zzzzz"] {
+        assert_eq!(run(scope), ["app 6"], "{scope}");
+    }
+    assert_eq!(
+        (run("pod:shop/api"), groups(&all, &["--scope", "pod:api-*-z*", "-g", "cgroup"]).len()),
+        (vec!["app 14".to_owned()], 2)
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    all.write(file.path()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let out = crate::program::run(&["show", path, "--scope", "container:servr"]);
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(error.contains("no container matches `servr`; did you mean `server`"), "{error}");
+    let csv =
+        crate::program::printed(&["show", path, "--scope", "container:server", "-g", "cgroup", "--format", "csv"]);
+    assert!(csv.contains(",all groups,cpu.usage_usec,us,2,2,2,"), "cgroups of other containers are left out: {csv}");
 }

@@ -74,7 +74,7 @@ function columns(two: boolean): Column<Line>[] {
     plain("CPU time", "cgroup-stats/cpu.usage_usec"),
     column("CPU limit", (line, side) => {
       const quota = text(line, "cgroup-limits/cpu.max_quota_us", side);
-      return typeof cell(line, "cgroup-limits/cpu.max_quota_us", side) === "number"
+      return !["-", "max"].includes(quota)
         ? `${quota} per ${text(line, "cgroup-limits/cpu.max_period_us", side)}`
         : quota;
     }),

@@ -4,7 +4,7 @@
 export type Cell =
   | number
   | string
-  | { min: number; max: number }
+  | { min: number | string; max: number | string }
   | { value: string; count: number; total: number }
   | { fewest: number; most: number; cpus: number[] | null };
 

@@ -95,7 +95,10 @@ export function cellText(cell: Cell | null, unit: string): string {
   if (cell === null) return "-";
   if (typeof cell === "number") return numberText(cell, unit);
   if (typeof cell === "string") return cell;
-  if ("min" in cell) return cell.min === cell.max ? `${cell.min}` : `${cell.min}..${cell.max}`;
+  if ("min" in cell) {
+    const [least, most] = [cellText(cell.min, unit), cellText(cell.max, unit)];
+    return cell.min === cell.max ? least : `${least}..${most}`;
+  }
   if ("value" in cell) return cell.count === cell.total ? cell.value : `${cell.value} (${cell.count}/${cell.total})`;
   if (cell.cpus) return `${cell.fewest} cpus (${ranges(cell.cpus)})`;
   return cell.fewest === cell.most ? `${cell.fewest} cpus (mixed)` : `${cell.fewest}-${cell.most} cpus (mixed)`;

@@ -24,7 +24,7 @@ fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
     let options = CompareOptions { group_by: GroupBy::Comm, ..CompareOptions::default() };
     let digest = Digest::of_snapshot(&snapshot, &options);
-    let mut whole = ThreadTotals::new(&options);
+    let mut whole = ThreadTotals::new(&options, &[]);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
     assert_eq!((digest.threads.by_names.len(), digest.threads.census.threads), (3, 10_000));
     for (names, members) in whole.by_names {

@@ -1,0 +1,128 @@
+//! The threads that are looked at.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use super::group_glob::{GroupGlob, NoSuchGroup};
+use crate::model::{Container, Owner, SnapshotHead};
+use crate::names::workload;
+
+/// The threads that are looked at. In options and reports, it is `host`, `command`, `container:GLOB` or `pod:GLOB`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scope {
+    /// All threads of the host.
+    #[default]
+    Host,
+    /// Those of the command that `record` ran, and of its descendants.
+    Command,
+    /// Those in containers of a name: their own, or that of their group.
+    Container(GroupGlob),
+    /// Those in pods of a name: their own, or that of their group, with or without namespace.
+    Pod(GroupGlob),
+}
+
+impl Scope {
+    /// The scope that an option names.
+    ///
+    /// # Errors
+    /// What scopes there are, or why the glob is invalid.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let glob = |glob: &str| GroupGlob::new(glob).map_err(|error| error.msg.to_owned());
+        match text.split_once(':') {
+            None if text == "host" => Ok(Self::Host),
+            None if text == "command" => Ok(Self::Command),
+            Some(("container", name)) => glob(name).map(Self::Container),
+            Some(("pod", name)) => glob(name).map(Self::Pod),
+            _ => Err("expected host, command, container:NAME or pod:NAME".to_owned()),
+        }
+    }
+
+    /// Whether captures without containers or pods of the name are refused.
+    ///
+    /// # Errors
+    /// [`NoSuchGroup`] if a capture has none, with similar names.
+    pub fn check(&self, head: &SnapshotHead) -> Result<(), NoSuchGroup> {
+        let (Self::Container(glob) | Self::Pod(glob)) = self else { return Ok(()) };
+        if head.containers.values().any(|container| self.includes(container)) {
+            return Ok(());
+        }
+        let names: BTreeSet<_> = head.containers.values().flat_map(|container| self.names(container)).collect();
+        let kind = if matches!(self, Self::Pod(_)) { "pod" } else { "container" };
+        Err(NoSuchGroup::new(kind, glob, names.iter().map(String::as_str)))
+    }
+
+    /// The names that a container, or its pod, has.
+    fn names(&self, container: &Container) -> Vec<String> {
+        let keys = match self {
+            Self::Pod(_) => [container.pod.clone(), container.pod_key(workload), container.pod_key(str::to_owned)],
+            _ => [container.name.clone(), container.key(workload), container.key(str::to_owned)],
+        };
+        keys.into_iter().flatten().collect()
+    }
+
+    fn includes(&self, container: &Container) -> bool {
+        match self {
+            Self::Host | Self::Command => false,
+            Self::Container(glob) | Self::Pod(glob) => self.names(container).iter().any(|name| glob.is_match(name)),
+        }
+    }
+
+    /// The threads of these captures that are in it.
+    pub(super) fn filter(&self, heads: &[&SnapshotHead]) -> ThreadFilter {
+        match self {
+            Self::Host => ThreadFilter::All,
+            Self::Command => ThreadFilter::OfCommand,
+            Self::Container(_) | Self::Pod(_) => {
+                let containers = heads.iter().flat_map(|head| &head.containers);
+                let included = containers.filter(|(_, container)| self.includes(container));
+                ThreadFilter::InCgroups(Arc::new(included.map(|(path, _)| path.clone()).collect()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Command => f.write_str("command"),
+            Self::Container(glob) => write!(f, "container:{glob}"),
+            Self::Pod(glob) => write!(f, "pod:{glob}"),
+        }
+    }
+}
+
+impl Serialize for Scope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The threads of captures that are in a scope.
+#[derive(Clone, Debug, Default)]
+pub(super) enum ThreadFilter {
+    #[default]
+    All,
+    OfCommand,
+    /// By path.
+    InCgroups(Arc<HashSet<String>>),
+}
+
+impl ThreadFilter {
+    pub(super) fn includes(&self, owner: Option<Owner>, cgroup: Option<&str>) -> bool {
+        match self {
+            Self::All => true,
+            Self::OfCommand => owner == Some(Owner::Command),
+            Self::InCgroups(paths) => cgroup.is_some_and(|path| paths.contains(path)),
+        }
+    }
+
+    /// Whether values of a cgroup are those of its threads. A command has no cgroup of its own.
+    pub(super) fn has_cgroup(&self, path: &str) -> bool {
+        !matches!(self, Self::InCgroups(paths) if !paths.contains(path))
+    }
+}
