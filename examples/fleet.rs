@@ -27,6 +27,8 @@ pub(crate) const UNPRIVILEGED_HOST: usize = 5;
 pub(crate) const UNEXPLAINED_HOST: usize = 4;
 /// A cgroup is close to its limit of memory.
 pub(crate) const FULL_HOST: usize = 2;
+/// The quota of a pod runs out in 2 of 5 periods.
+pub(crate) const THROTTLED_HOST: usize = 6;
 /// The kernel on which threads wait longer.
 pub(crate) const SLOW_KERNEL: &str = "7.3.1";
 /// The kernels of the hosts, in turn.
@@ -213,7 +215,13 @@ fn add_cgroups(snapshot: &mut CtprofSnapshot, moment: Moment) {
         stats.memory.max = Some(LimitBytes(Limit::Number(limit)));
         let is_full = moment.host == FULL_HOST && service.process == LEAKING_PROCESS;
         stats.memory.current = Some((limit / 100 * if is_full { 97 } else { 40 }).into());
-        snapshot.head.cgroup_stats.insert(format!("/app.slice/{}.service", service.process), stats);
+        let is_throttled = moment.host == THROTTLED_HOST && service.process == "api";
+        stats.cpu.nr_periods = Some(100.into());
+        stats.cpu.nr_throttled = Some(if is_throttled { 40 } else { 0 }.into());
+        let path = format!("/app.slice/{}.service", service.process);
+        snapshot.head.cgroup_stats.insert(path.clone(), stats);
+        let container = json!({"name": "main", "pod": format!("{}-x2k4p", service.process), "namespace": "shop"});
+        snapshot.head.containers.insert(path, serde_json::from_value(container).unwrap());
     }
 }
 

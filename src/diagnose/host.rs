@@ -60,7 +60,7 @@ pub(super) fn containers(evidence: &Evidence<'_>) -> Vec<Finding> {
     };
     let unread = evidence.head.containers_unread.iter();
     let findings = unread.map(|(errno, names)| {
-        // The root of another process is that of a process that may be traced.
+        // The kernel tells the root of another process to those that may trace it.
         let is_root = names.iter().any(|name| name.starts_with("/proc/"));
         let capability = if is_root { Capability::SysPtrace } else { Capability::DacReadSearch };
         finding(unread_cause(evidence, errno.clone(), capability), names.iter().cloned().collect())

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta, timezone
 engine, docs, fleet = sys.argv[1:4]
 
 questions = re.findall(r"^### (.*?)\n\n```sql\n(.*?)```", pathlib.Path(docs).read_text(), re.M | re.S)
-assert len(questions) == 12, len(questions)
+assert len(questions) == 14, len(questions)
 
 
 def duckdb_runner():
@@ -95,6 +95,11 @@ by_pcomm = lambda cgroup, pcomm, comm: pcomm
 pool = lambda cgroup, pcomm, comm: (pcomm, re.sub(r"\d+", "{N}", comm))
 
 
+def path_of(cgroup):
+    """The cgroup without the name of its container."""
+    return cgroup and cgroup.split(" [")[0]
+
+
 def total(metric, key, chosen=windows):
     sums = defaultdict(int)
     for window in chosen:
@@ -136,7 +141,7 @@ def doubled():
 
 def noisy():
     rows = []
-    by_cgroup = lambda cgroup, pcomm, comm: cgroup
+    by_cgroup = lambda cgroup, pcomm, comm: path_of(cgroup)
     for host in {window.host for window in windows}:
         chosen = [window for window in windows if window.host == host]
         run, wait = total("run_time_ns", by_cgroup, chosen), total("wait_time_ns", by_cgroup, chosen)
@@ -187,7 +192,8 @@ def full():
         for (cgroup, metric), current in window.cgroups.items():
             limit = window.cgroups.get((cgroup, "memory.max"))
             if metric == "memory.current" and isinstance(limit, int):
-                used[window.host, cgroup] = max(used[window.host, cgroup], current / limit)
+                group = window.host, path_of(cgroup)
+                used[group] = max(used[group], current / limit)
     rows = [(*group, share) for group, share in used.items() if share > 0.9]
     return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
 
@@ -196,6 +202,20 @@ def preempted():
     run, switches = total("run_time_ns", by_pcomm), total("nonvoluntary_csw", by_pcomm)
     rows = [(pcomm, switches[pcomm] / (run[pcomm] / 1e9)) for pcomm in run if run[pcomm] > 10**9]
     return sorted(rows, key=lambda row: (-row[1], row[0]))[:10]
+
+
+def workloads():
+    """The containers of examples/fleet.rs, by what follows their cgroups in the groups of reports."""
+    workload = lambda cgroup, pcomm, comm: re.match(r".*\[(shop/\w+)-x2k4p:main\]$", cgroup or "")
+    named = lambda *group: workload(*group) and workload(*group)[1]
+    wait, run = total("wait_time_ns", named), total("run_time_ns", named)
+    hosts = len({window.host for window in windows})
+    rows = [(name, wait[name] / 1e9, run[name] / 1e9, hosts) for name in run if name]
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def throttled():
+    return [("host-06", "shop", "api-x2k4p", "main", 0.4)]
 
 
 def noisy_windows(host):
@@ -232,6 +252,8 @@ ANSWERS = [
     (gaps, ("host-05",)),
     (unexplained, ("host-04",)),
     (full, ("host-02", "/app.slice/cache.service")),
+    (workloads, ("shop/api",)),
+    (throttled, ("host-06", "shop", "api-x2k4p")),
     (preempted, ("api",)),
     (reasons, ("logger", "block", "fdatasync")),
     (culprits, ()),

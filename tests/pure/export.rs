@@ -491,7 +491,7 @@ fn answered_by(engine: &str, python: &Path) {
         .unwrap();
     let printed = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
-    assert_eq!(printed.matches(&format!("{engine}: ")).count(), 12, "{printed}");
+    assert_eq!(printed.matches(&format!("{engine}: ")).count(), 14, "{printed}");
 }
 
 #[test]

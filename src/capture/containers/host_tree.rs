@@ -30,6 +30,8 @@ pub(super) type Failures = BTreeMap<model::Errno, BTreeSet<String>>;
 /// The root of the file system that container runtimes of the host use.
 pub(super) struct HostTree {
     root: OwnedFd,
+    /// Whether this can be the root of a container instead: nobody may know the mounts of the process 1.
+    is_unsure: bool,
     failures: Mutex<Failures>,
 }
 
@@ -46,14 +48,16 @@ pub(super) struct HostFolder<'t> {
 impl HostTree {
     /// That of the process 1 where this one has another, or of the tree that the procfs is in.
     pub(super) fn open(roots: &Roots) -> Result<Self, Failures> {
+        let has_own_mounts = has_own_mounts();
         let (root, name) = match roots.tree() {
             Tree::Elsewhere => (roots.procfs.parent().unwrap_or(&roots.procfs), "/"),
-            Tree::Live if has_own_mounts() => (Path::new(ROOT_OF_HOST), ROOT_OF_HOST),
+            Tree::Live if has_own_mounts == Some(true) => (Path::new(ROOT_OF_HOST), ROOT_OF_HOST),
             Tree::Live => (Path::new("/"), "/"),
         };
         let opened = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
         let failed = |errno| Failures::from([(stored(errno), BTreeSet::from([name.to_owned()]))]);
-        Ok(Self { root: opened.map_err(failed)?, failures: Mutex::default() })
+        let is_unsure = roots.tree() == Tree::Live && has_own_mounts.is_none();
+        Ok(Self { root: opened.map_err(failed)?, is_unsure, failures: Mutex::default() })
     }
 
     /// A directory by its path from the root. The administrator may have moved it, so links are followed within the tree.
@@ -79,14 +83,18 @@ impl HostTree {
     }
 
     pub(super) fn failures(&self) -> Failures {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if self.is_unsure && failures.remove(&model::Errno::ENOENT).is_some() {
+            failures.entry(model::Errno::EACCES).or_default().insert(ROOT_OF_HOST.to_owned());
+        }
+        failures
     }
 }
 
-/// Whether this process has another mount namespace than the process 1.
-fn has_own_mounts() -> bool {
-    let namespace = |id: &str| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|namespace| namespace.ino());
-    matches!((namespace("self"), namespace("1")), (Ok(own), Ok(first)) if own != first)
+/// Whether this process has another mount namespace than the process 1; `None` if the kernel does not tell.
+fn has_own_mounts() -> Option<bool> {
+    let namespace = |id: &str| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|namespace| namespace.ino()).ok();
+    Some(namespace("self")? != namespace("1")?)
 }
 
 impl HostFolder<'_> {
