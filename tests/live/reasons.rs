@@ -60,6 +60,63 @@ fn a_process_that_writes_through_waits_for_its_file() {
     assert!(first.object.as_deref().is_some_and(|object| object.ends_with("/written")), "{times:#?}");
 }
 
+/// What the processes of `causes.c` wait for: the names of their system calls on one architecture or the other.
+const CAUSES: [(&str, ReasonClass, &[&str]); 22] = [
+    ("slept", ReasonClass::Sleep, &["clock_nanosleep"]),
+    ("locked", ReasonClass::Sleep, &["futex"]),
+    ("signalled", ReasonClass::Sleep, &["futex"]),
+    ("piped", ReasonClass::Sleep, &["read"]),
+    ("received", ReasonClass::Sleep, &["recvfrom"]),
+    ("accepted", ReasonClass::Sleep, &["accept"]),
+    ("epolled", ReasonClass::Sleep, &["epoll_wait", "epoll_pwait"]),
+    ("polled", ReasonClass::Sleep, &["poll", "ppoll"]),
+    ("selected", ReasonClass::Sleep, &["select", "pselect6"]),
+    ("reaped", ReasonClass::Sleep, &["wait4"]),
+    ("vforked", ReasonClass::Block, &["vfork", "clone"]),
+    ("synced", ReasonClass::Block, &["fsync"]),
+    ("datasynced", ReasonClass::Block, &["fdatasync"]),
+    ("through", ReasonClass::Block, &["pwrite64"]),
+    ("flocked", ReasonClass::Sleep, &["flock"]),
+    ("regions", ReasonClass::Sleep, &["fcntl"]),
+    ("awaited", ReasonClass::Sleep, &["rt_sigtimedwait"]),
+    ("semaphore", ReasonClass::Sleep, &["semtimedop"]),
+    ("messages", ReasonClass::Sleep, &["msgrcv"]),
+    ("timed", ReasonClass::Sleep, &["read"]),
+    ("asynchronou", ReasonClass::Sleep, &["io_getevents"]),
+    ("stopped", ReasonClass::Stopped, &["tgkill"]),
+];
+
+#[test]
+fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
+    let programs = tempfile::tempdir().unwrap();
+    let program = programs.path().join("causes");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/causes.c");
+    if Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status().is_err() {
+        return skipped(Missing::Tool("cc"));
+    }
+    for engine in ["auto", "procfs"] {
+        let reasons = reasons_of(&["--engine", engine], &format!("{} 5; true", program.display())).unwrap();
+        for (name, class, calls) in CAUSES {
+            let times = times(&reasons, &format!("for-{name}"));
+            // How long they wait for a CPU depends on who else is here.
+            let sleeps =
+                times.iter().filter(|(_, reason)| !matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
+            let found = sleeps.clone().next().map(|(_, reason)| (reason.class, reason.entry.as_deref().unwrap_or("")));
+            let is_found = found.is_some_and(|(found, call)| found == class && calls.contains(&call));
+            if !is_found && name != "vforked" && class == ReasonClass::Block {
+                skipped(Missing::Kernel("a file system that waits for a disk"));
+                continue;
+            }
+            assert!(is_found, "{engine}, {name}: {times:#?}");
+        }
+        let pinned = times(&reasons, "for-pinned");
+        assert_eq!(pinned[0].1.class, ReasonClass::Wait, "{engine}: four threads have one CPU: {pinned:#?}");
+        let spin = times(&reasons, "for-spin");
+        let is_awake = spin.iter().all(|(_, reason)| matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
+        assert!(is_awake, "{engine}: {spin:#?}");
+    }
+}
+
 #[test]
 fn two_programs_on_one_cpu_wait_for_each_other() {
     let script =
