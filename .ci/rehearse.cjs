@@ -45,7 +45,7 @@ function tools() {
   const page = path.join(HERE, "page");
   const commands = {
     sudo: 'exec "$@"',
-    gh: `mkdir -p ${page}; for argument in "$@"; do [ ! -f "$argument" ] || cp "$argument" ${page}; done`,
+    gh: `mkdir -p ${page}; for argument in "$@"; do case $argument in packages/*) cp "$argument" ${page} ;; esac; done`,
   };
   fs.mkdirSync(folder, { recursive: true });
   for (const [name, script] of Object.entries(commands)) {

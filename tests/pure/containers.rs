@@ -236,6 +236,13 @@ fn groups(snapshot: &CtprofSnapshot, arguments: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// The table of the containers.
+fn page(snapshot: &CtprofSnapshot) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    snapshot.write(file.path()).unwrap();
+    crate::program::printed(&["show", file.path().to_str().unwrap(), "-g", "container"])
+}
+
 #[test]
 fn pods_of_one_workload_are_one_row_and_other_containers_are_not() {
     let pod = |pod: &str, name: &str| json!({"pod": pod, "namespace": "shop", "name": name});
@@ -250,6 +257,11 @@ fn pods_of_one_workload_are_one_row_and_other_containers_are_not() {
     assert_eq!(groups(&all, &["-g", "pod"]), ["shop/api 14", "lonely 1"]);
     let exact = groups(&all, &["-g", "pod", "--no-cgroup-normalize"]);
     assert_eq!(exact, ["shop/api-7d4b9c6f5d-x2k4p 8", "shop/api-7d4b9c6f5d-zzzzz 6", "lonely 1"]);
+    let hostile = snapshot(&[("/docker/x", json!({"name": "\u{1b}[31m\n\u{202e}evil"}), 1)]);
+    let page = page(&hostile);
+    let lines: Vec<_> = page.lines().filter(|line| line.contains("evil")).collect();
+    let [escaped] = lines[..] else { panic!("{page}") };
+    assert!(!escaped.contains(['\u{1b}', '\u{202e}']), "names cannot control a terminal: {escaped:?}");
     let pattern = "/kubepods/pod{U}/{H}";
     let expected = [
         format!("{pattern} [shop/api:server] 12"),
