@@ -22,7 +22,8 @@ use super::host::mounts::Mounts;
 use super::host::{self, cgroup, cpu_time, psi, sched_ext};
 use super::options::{Options, Tree, Use};
 use super::procfs::folder::Folder;
-use super::procfs::{pids, whole_process};
+use super::procfs::pids::{self, SelectedProcesses};
+use super::procfs::whole_process;
 use super::read_threads::ReadThreads;
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
@@ -34,6 +35,9 @@ use crate::process::{held, with_file_capabilities, without_stops, workers};
 pub struct Capturer {
     options: Options,
     procfs: Arc<Folder>,
+    selected: SelectedProcesses,
+    /// Whether there was a capture: selected processes may have exited since.
+    has_captured: bool,
     boot: BootConstants,
     pub(super) engine: SelectedEngine,
     /// Effective capabilities when the engine was chosen.
@@ -60,6 +64,7 @@ impl Capturer {
         let begin = Instant::now();
         let root = &options.roots.procfs;
         let procfs = Arc::new(Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
+        let selected = pids::selected(root, &procfs, &options.pids)?;
         let capabilities = held();
         let files = HostFiles::new(&options.roots);
         let boot = BootConstants::read(&files);
@@ -69,8 +74,20 @@ impl Capturer {
         let engine = SelectedEngine::select(&options, &procfs, captures.min(most))?;
         let (programs, css_sets) = (Arc::default(), Arc::default());
         let container_names = ContainerNames::new(&options.roots);
-        let preparation = begin.elapsed();
-        Ok(Self { options, procfs, boot, engine, capabilities, preparation, programs, css_sets, container_names })
+        let (preparation, has_captured) = (begin.elapsed(), false);
+        Ok(Self {
+            options,
+            procfs,
+            selected,
+            has_captured,
+            boot,
+            engine,
+            capabilities,
+            preparation,
+            programs,
+            css_sets,
+            container_names,
+        })
     }
 
     /// When the captures of this read the memory of processes, if nothing else is said.
@@ -109,7 +126,9 @@ impl Capturer {
     fn read(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
-        let Self { options, procfs, boot, engine, capabilities, programs, css_sets, container_names, .. } = &*self;
+        let has_captured = std::mem::replace(&mut self.has_captured, true);
+        let Self { options, procfs, selected, boot, engine, capabilities, programs, css_sets, container_names, .. } =
+            &*self;
         let roots = &options.roots;
         programs.begin_capture();
         let files = HostFiles::new(roots);
@@ -126,7 +145,8 @@ impl Capturer {
         let tally = Arc::<Tally>::default();
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
-        let pids = pids::to_capture(&roots.procfs, procfs, &options.pids)?;
+        let is_of_all = options.pids.is_empty();
+        let pids = if is_of_all { pids::all(&roots.procfs, procfs)? } else { pids::remaining(selected) };
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
         let context = CaptureContext {
@@ -143,7 +163,7 @@ impl Capturer {
             tally: Arc::clone(&tally),
         };
         let (mut read, report) = engine.read(&context, (&host, start), &pids, &pool);
-        if read.threads.is_empty() {
+        if read.threads.is_empty() && (is_of_all || !has_captured) {
             return Err(CaptureError::no_threads(&tally.lock().parse));
         }
         // As soon as possible: a window divides their rises by the time between the threads of both captures.

@@ -117,13 +117,20 @@ pub(super) struct CaptureArgs {
     /// File to write; `-` for stdout [default: ctprof-HOST-TIME.ctprof.zst]
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
-    /// Capture this process only (repeatable)
-    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) pids: Vec<u32>,
+    #[command(flatten)]
+    pub(super) processes: ProcessChoice,
     #[command(flatten)]
     pub(super) sources: SourceArgs,
     #[command(flatten)]
     pub(super) limits: LimitArgs,
+}
+
+/// The processes that are captured.
+#[derive(Debug, ClapArgs)]
+pub(super) struct ProcessChoice {
+    /// Only these processes, separated by commas (repeatable), without the processes that they start
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) pids: Vec<u32>,
 }
 
 /// The engine that reads the threads.
@@ -190,8 +197,10 @@ pub(super) struct RecordArgs {
     #[arg(long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
     pub(super) why_rate: f64,
     /// Command to run and record
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids")]
     pub(super) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) processes: ProcessChoice,
     #[command(flatten)]
     pub(super) sources: SourceArgs,
     #[command(flatten)]
@@ -204,6 +213,7 @@ Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof f
 Examples:
   what runs here now            ctprof record -d 10s
   what a build does             ctprof record -- make -j8
+  one process                   ctprof record -d 10s -p 1234 --group-by comm
   only the build                ctprof record --scope command -- make -j8
   into a file                   ctprof record -o w.ctprof.zst -- make; ctprof show w.ctprof.zst
   before and after a change     ctprof record -o a -- make; ctprof record -o b -- make; ctprof compare a b

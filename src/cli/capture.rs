@@ -26,7 +26,7 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     // A file that nobody named is never overwritten.
     let target =
         args.output.as_deref().map_or_else(|| OutputTarget::create_new(&default_path()), OutputTarget::create)?;
-    let options = Options { pids: args.pids.clone(), ..options(&args.sources) };
+    let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     let progress = Arc::clone(&options.progress);
     let mut recorder = Recorder::of_one_capture(options)?;
     Privileges::Capture.keep_after_loading()?;

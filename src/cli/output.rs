@@ -1,17 +1,19 @@
 //! Reports on standard output or standard error.
 
 use std::env;
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anyhow::Context;
 use clap::ColorChoice;
+use nix::unistd::User;
 use terminal_size::{Height, Width, terminal_size_of};
 
 use super::args::ViewArgs;
 use super::format::Format;
-use crate::compare::{NoSuchGroup, Report};
+use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{Colour, Selection, Terminal, Unchanged};
+use crate::report::{Colour, Selection, Terminal, Unchanged, UserNames};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -86,7 +88,7 @@ const FEWEST_GROUPS: usize = 8;
 /// Writes a report in the selected format.
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     report.too_large.map_or(Ok(()), Err)?;
-    let selection = selection(view, stream, report.why.len());
+    let selection = selection(view, stream, report);
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
     let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
     match stream {
@@ -101,10 +103,10 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
 /// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
 /// programs, unless `--limit` has another limit. 0 is none.
 /// Lines on reasons take the place of groups.
-fn selection(view: &ViewArgs, stream: Stream, reasons: usize) -> Selection {
+fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Selection {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
-    let reasons = if terminal.is_some() { reasons.min(MOST_REASONS) } else { 0 };
+    let reasons = if terminal.is_some() { report.why.len().min(MOST_REASONS) } else { 0 };
     let fitting = usize::from(height).saturating_sub(LINES_AROUND + reasons).max(FEWEST_GROUPS);
     let (limit, groups, all_rows) = match view.format {
         Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
@@ -122,5 +124,24 @@ fn selection(view: &ViewArgs, stream: Stream, reasons: usize) -> Selection {
         all_rows: all_rows.filter(|_| view.limit.is_none()),
         unchanged: if view.unchanged || view.format.is_for_programs() { Unchanged::Shown } else { Unchanged::Hidden },
         columns: view.table_columns(),
+        users: users(report),
     }
+}
+
+/// The names of the users of single processes, if they are those of this host: elsewhere, an id can be another user's.
+fn users(report: &Report) -> UserNames {
+    let Some(header) = report.header.as_ref().filter(|_| report.group_by == GroupBy::Pid) else {
+        return UserNames::new();
+    };
+    let own = ["hostname", "random/boot_id"].map(|name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok());
+    let is_same = |(field, own): (&str, &Option<String>)| {
+        let differs = header.differences.iter().flatten().any(|difference| difference.field == field);
+        let found = header.host.iter().find(|(name, _)| name == field).map(|(_, value)| value.as_str());
+        !differs && found.is_some() && found == own.as_deref().map(str::trim_end)
+    };
+    if !["hostname", "boot_id"].into_iter().zip(&own).all(is_same) {
+        return UserNames::new();
+    }
+    let name = |euid: u32| Some((euid, User::from_uid(euid.into()).ok()??.name));
+    report.euids().into_iter().filter_map(name).collect()
 }

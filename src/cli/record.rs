@@ -13,6 +13,7 @@ use super::errors::{free_at_exit, reported, say};
 use super::output::{Stream, write_report};
 use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
+use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
@@ -80,7 +81,7 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
 
 /// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
 fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
-    let options = options(&args.sources);
+    let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     let mut recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
     if !args.no_why {
         recorder = recorder.with_reasons(&options, args.why_rate);

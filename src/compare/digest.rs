@@ -240,7 +240,8 @@ pub(super) struct GroupTotals {
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
-    pid: GroupPid,
+    pid: OnlyId,
+    euid: OnlyId,
     /// Who started its processes that exited, and how many of their threads.
     parents: BTreeMap<Name, u64>,
     /// The longest run time of one thread that ran for much of its time, in nanoseconds.
@@ -255,16 +256,20 @@ pub(super) struct GroupTotals {
     pub(super) totals: Box<Totals>,
 }
 
-/// The process ids of a group.
+/// The id that a group has, if all of its threads have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum GroupPid {
+enum OnlyId {
     #[default]
     None,
     One(u32),
     Several,
 }
 
-impl GroupPid {
+impl OnlyId {
+    fn get(self) -> Option<u32> {
+        if let Self::One(id) = self { Some(id) } else { None }
+    }
+
     fn merge(&mut self, other: Self) {
         *self = match (*self, other) {
             (one, Self::None) | (Self::None, one) => one,
@@ -291,7 +296,8 @@ impl GroupTotals {
             self.own = self.own.saturating_add(span.count);
         }
         // Exited threads of several processes have no id.
-        self.pid.merge(if thread.tgid > 0 { GroupPid::One(thread.tgid) } else { GroupPid::Several });
+        self.pid.merge(if thread.tgid > 0 { OnlyId::One(thread.tgid) } else { OnlyId::Several });
+        self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
         if let Some(parent) = &thread.parent {
             self.add_parent(parent, span.count);
         }
@@ -347,10 +353,12 @@ impl GroupTotals {
 
     /// The id of its process, if it is one.
     pub(super) fn pid(&self) -> Option<u32> {
-        match self.pid {
-            GroupPid::One(pid) => Some(pid),
-            GroupPid::None | GroupPid::Several => None,
-        }
+        self.pid.get()
+    }
+
+    /// The effective user id of its processes, if it is one.
+    pub(super) fn euid(&self) -> Option<u32> {
+        self.euid.get()
     }
 
     /// Who started its processes that exited, and how many of their threads: first the most.
@@ -385,6 +393,7 @@ impl GroupTotals {
             blocked_of,
             own,
             pid,
+            euid,
             parents,
             hottest_ns,
             exited_work,
@@ -401,6 +410,7 @@ impl GroupTotals {
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);
         self.pid.merge(*pid);
+        self.euid.merge(*euid);
         parents.iter().for_each(|(name, count)| self.add_parent(name, *count));
         self.hottest_ns = self.hottest_ns.max(*hottest_ns);
         for (kind, totals) in exited_work {

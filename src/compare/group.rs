@@ -168,6 +168,7 @@ pub(super) fn side_group(
             uptime: members.lifetimes.share_of_uptime(snapshot),
             own: members.are_own(),
             pid: members.pid(),
+            euid: members.euid(),
             hottest: members.hottest(),
             exited_work: None,
         },

@@ -88,6 +88,8 @@ pub(crate) struct Population {
     pub(super) own: bool,
     /// The process id, if all are threads of one process.
     pub(super) pid: Option<u32>,
+    /// The effective user id of its processes, if all have the same.
+    pub(super) euid: Option<u32>,
     /// The share of their run time that one of several threads took, 0 to 1, if that ran for much of its time.
     pub(super) hottest: Option<f64>,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.

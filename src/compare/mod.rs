@@ -131,6 +131,12 @@ impl Report {
         rows.find(|row| row.section == Section::Overview && row.name == ELAPSED)
     }
 
+    /// The effective user ids of groups.
+    pub(crate) fn euids(&self) -> BTreeSet<u32> {
+        let groups = self.sections.iter().flat_map(|section| &section.groups);
+        groups.flat_map(|group| group.euid().into_iter().flatten()).collect()
+    }
+
     /// Whether there are enough runs for verdicts.
     pub(crate) fn has_verdicts(&self) -> bool {
         self.is_repeated() && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())

@@ -85,6 +85,11 @@ impl Group {
         self.population.map(|side| side.and_then(|population| population.pid))
     }
 
+    /// The effective user id of its processes, if it is one.
+    pub(crate) fn euid(&self) -> Sides<Option<u32>> {
+        self.population.map(|side| side.and_then(|population| population.euid))
+    }
+
     /// The share of its run time that one of several threads took, if that ran for much of its time.
     pub(crate) fn hottest(&self) -> Sides<Option<f64>> {
         self.population.map(|side| side.and_then(|population| population.hottest))

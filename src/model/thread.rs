@@ -75,6 +75,8 @@ pub struct ThreadState {
     /// Who started it, of processes that started and exited in a window: the nearest ancestor that is alive at its end, with what
     /// its interpreter runs.
     pub parent: Option<Name>,
+    /// Effective user id of its process, on the leader only.
+    pub euid: Option<u32>,
     /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
     pub cgroup: Option<Name>,
     /// Start time in `USER_HZ` ticks since boot. With tid and tgid, the identity of a thread within one

@@ -24,13 +24,14 @@ impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
     /// names stay equal, in all snapshots with the same key, and names that share a pattern still
     /// do. Without a secret key, a name can be confirmed by hashing it. Kernel threads keep their
-    /// names, except among the processes that could not be read. The command of a window is removed.
+    /// names, except among the processes that could not be read. The command of a window and user ids are removed.
     pub fn redact(&mut self, key: &str) {
         let hash = Hash::new(key);
         let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());
         let kernel_threads = self.threads.iter().filter(|thread| thread.kernel_thread);
         let kernel_threads: HashSet<Name> = kernel_threads.map(|thread| Name::clone(&thread.comm)).collect();
         for thread in &mut self.threads {
+            thread.euid = None;
             if !thread.kernel_thread {
                 tasks.replace(&mut thread.pcomm, |name| hash.task(name));
                 tasks.replace(&mut thread.comm, |name| hash.task(name));

@@ -29,6 +29,8 @@ pub(super) struct Amount {
 pub struct ReasonCollector {
     /// The thread that samples: what it does is no reason.
     sampler: u32,
+    /// The processes that have reasons; empty for all. Others can be in their way.
+    pids: Vec<u32>,
     pub(super) passes: PassTimes,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
@@ -97,10 +99,11 @@ pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: Amount)
 }
 
 impl ReasonCollector {
-    /// Without passes. `sampler` is the id of the thread that samples.
-    pub fn new(sampler: u32) -> Self {
+    /// Without passes. `sampler` is the id of the thread that samples; `pids` are the processes, or none for all.
+    pub fn new(sampler: u32, pids: &[u32]) -> Self {
         Self {
             sampler,
+            pids: pids.to_vec(),
             passes: PassTimes::default(),
             threads: HashMap::new(),
             gone: HashMap::new(),
@@ -123,7 +126,9 @@ impl ReasonCollector {
         let running = self.running_threads(&others);
         let active = std::mem::take(&mut self.active);
         for (sample, activity) in others {
-            self.track(sample, activity, &running, pass);
+            if self.pids.is_empty() || self.pids.contains(&sample.tgid) {
+                self.track(sample, activity, &running, pass);
+            }
         }
         for tid in active {
             let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.seen < pass.number) else { continue };

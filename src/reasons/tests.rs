@@ -37,7 +37,7 @@ fn in_call(tid: u32, activity: Activity, switches: u64, number: libc::c_long, fu
 
 /// Passes every 20 ms.
 fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
-    let mut collector = ReasonCollector::new(SAMPLER);
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
     for (pass, samples) in (0..).zip(passes) {
         collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
     }
@@ -207,7 +207,7 @@ fn an_id_that_is_used_again_is_another_thread() {
 
 #[test]
 fn nobody_knows_what_a_thread_did_while_the_sampler_was_stopped() {
-    let mut collector = ReasonCollector::new(SAMPLER);
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
     let sleep = || in_call(2, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
     for at in [0, 20, 40, 60, 5060, 5080] {
         let mut samples = vec![sample(1, Activity::Running, 5)];

@@ -17,6 +17,8 @@ use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
 /// capabilities for loading them.
 pub struct Recorder {
     capturer: Capturer,
+    /// The selected processes; empty for all.
+    pids: Arc<[u32]>,
     /// `None` where no program can record exits.
     listener: Option<ExitListener>,
     /// `None` if windows have no reasons.
@@ -44,7 +46,7 @@ impl Recorder {
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(&options, ring_bytes)))?;
         let listener = listener.inspect_err(|error| tracing::info!("{error}")).ok();
-        Ok(Self { capturer: Capturer::new(options, windows.saturating_mul(2))?, listener, sampler: None })
+        Ok(Self { listener, ..Self::of_captures(options, windows.saturating_mul(2))? })
     }
 
     /// Prepares one capture, without records of exiting threads.
@@ -52,7 +54,12 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
-        Ok(Self { capturer: Capturer::new(options, 1)?, listener: None, sampler: None })
+        Self::of_captures(options, 1)
+    }
+
+    fn of_captures(options: Options, captures: usize) -> Result<Self, CaptureError> {
+        let pids = options.pids.as_slice().into();
+        Ok(Self { capturer: Capturer::new(options, captures)?, pids, listener: None, sampler: None })
     }
 
     /// Samples during all windows from now on, so many times per second or as often as that takes 1 % of one CPU. Why there
@@ -102,9 +109,10 @@ impl Recorder {
         if let Some(listener) = &mut self.listener {
             let folded = Arc::clone(&folded);
             let ends = samples.as_ref().map(|samples| Arc::clone(&samples.ends));
-            let add = move |exit| {
+            let pids = Arc::clone(&self.pids);
+            let add = move |exit: ExitedThread| {
                 ends.iter().for_each(|ends| ends.add(&exit));
-                folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
+                !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
             };
             listener.fold(&earlier.host.clone().unwrap_or_default(), Box::new(add));
         }
@@ -134,7 +142,7 @@ impl OpenWindow<'_> {
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
         let Self { recorder, earlier, threads, folded, samples, raised: _raised } = self;
-        let Recorder { capturer, listener, .. } = recorder;
+        let Recorder { capturer, listener, pids, .. } = recorder;
         let requested_ns = end.requested_ns;
         let sampled = samples.map(OpenSamples::end);
         // What exits from now on may be in the later capture.
@@ -146,7 +154,7 @@ impl OpenWindow<'_> {
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
-            records.iter().flat_map(RecordedExits::threads).for_each(add);
+            records.iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(pids, exit)).for_each(add);
         };
         let cgroup = |cgroups| records.as_ref()?.cgroup(cgroups);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
@@ -161,4 +169,9 @@ impl OpenWindow<'_> {
         }
         Ok(window)
     }
+}
+
+/// Whether a thread is of a selected process.
+fn is_selected(pids: &[u32], exit: &ExitedThread) -> bool {
+    pids.is_empty() || pids.contains(&exit.state.tgid)
 }

@@ -71,7 +71,8 @@ impl Sampler {
         let sampler = ThreadSampler::load(options)?;
         let (windows, next) = channel();
         let period = Duration::from_secs_f64(1.0 / rate);
-        let work = move || serve(sampler, period, &next);
+        let pids = options.pids.clone();
+        let work = move || serve(sampler, (period, &pids), &next);
         let thread = thread::Builder::new().name("ctprof-samples".to_owned());
         thread.spawn(work).map_err(|error| NoSamples::because(&error))?;
         Ok(Self { windows })
@@ -137,11 +138,11 @@ impl SampledWindow {
 }
 
 /// Samples one window after the other.
-fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window>) {
+fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     while let Ok(window) = windows.recv() {
         let before = cpu_time();
-        let collector = match sample(&mut sampler, period, &window) {
+        let collector = match sample(&mut sampler, (period, pids), &window) {
             Ok(collector) => collector,
             Err(errno) => {
                 tracing::warn!("no reasons: threads cannot be sampled: {errno}");
@@ -158,8 +159,12 @@ fn serve(mut sampler: ThreadSampler, period: Duration, windows: &Receiver<Window
 }
 
 /// Samples until the window ends. The first and the last pass have all threads.
-fn sample(sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> Result<ReasonCollector, Errno> {
-    let mut collector = ReasonCollector::new(gettid().as_raw().cast_unsigned());
+fn sample(
+    sampler: &mut ThreadSampler,
+    (shortest, pids): (Duration, &[u32]),
+    window: &Window,
+) -> Result<ReasonCollector, Errno> {
+    let mut collector = ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids);
     let mut samples = Vec::new();
     let mut jitter = Jitter::new();
     let mut period = shortest;

@@ -113,6 +113,7 @@ impl Serialize for RowJson<'_> {
         if row.section == Section::Overview {
             map.serialize_entry("turnover", &group.turnover())?;
             map.serialize_entry("pid", &group.pid())?;
+            map.serialize_entry("euid", &group.euid())?;
             map.serialize_entry(
                 "parents",
                 &group

@@ -6,7 +6,7 @@ use super::columns::Column;
 use super::escape::escaped;
 use super::facts::facts;
 use super::gates::write_gate_table;
-use super::overview::{self, VERDICT};
+use super::overview::{self, USER, VERDICT};
 use super::selection::{Selection, ShownSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 use super::why;
@@ -39,7 +39,7 @@ fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> 
     let (overviews, others): (Vec<_>, Vec<_>) =
         report.sections.iter().partition(|section| section.section == Section::Overview);
     for section in &overviews {
-        write_overview(out, report, &ShownSection::of_groups(section, selection))?;
+        write_overview(out, report, (&ShownSection::of_groups(section, selection), selection))?;
     }
     let folds = !overviews.is_empty() && !others.is_empty();
     if folds {
@@ -72,10 +72,14 @@ fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_overview(out: &mut dyn Write, report: &Report, section: &ShownSection<'_>) -> io::Result<()> {
-    let pivot = overview::pivot(section);
+fn write_overview(
+    out: &mut dyn Write,
+    report: &Report,
+    (section, selection): (&ShownSection<'_>, &Selection),
+) -> io::Result<()> {
+    let pivot = overview::pivot(section, selection.users_of(report));
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
-    let is_text = |place, head| place == 0 || head == VERDICT;
+    let is_text = |place, head| place == 0 || head == VERDICT || head == USER;
     let heads = pivot.heads.iter().map(String::as_str).enumerate();
     let rules = heads.map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
     writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;

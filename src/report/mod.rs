@@ -33,7 +33,7 @@ pub use self::html::write_html;
 pub use self::json::write_json;
 pub use self::markdown::write_markdown;
 pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
-pub use self::selection::{Selection, Unchanged};
+pub use self::selection::{Selection, Unchanged, UserNames};
 pub use self::table::{Colour, Terminal, write_table};
 
 /// Version of the JSON of reports.

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use super::columns::{indent, label};
 use super::layout::GAP;
 use super::scale::cell_text;
-use super::selection::{ListLine, ShownSection};
+use super::selection::{ListLine, ShownSection, UserNames};
 use super::verdict::short_text;
 use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Turnover};
 use crate::diagnose::plural;
@@ -42,7 +42,9 @@ impl Pivot {
     pub(super) fn leave_out_zeros(&mut self) {
         let says_nothing = |text: &String| matches!(text.as_str(), "" | "-" | "0" | "0%" | "0B" | "0ns");
         let keep: Vec<bool> = (0..self.heads.len())
-            .map(|place| place < 2 || !self.lines.iter().all(|line| says_nothing(&line[place])))
+            .map(|place| {
+                place < 2 || self.heads[place] == USER || !self.lines.iter().all(|line| says_nothing(&line[place]))
+            })
             .collect();
         let zeros = self.heads.iter().zip(&keep).filter(|(_, keep)| !**keep).map(|(head, _)| head.clone());
         self.zeros = zeros.collect();
@@ -53,7 +55,8 @@ impl Pivot {
     }
 }
 
-pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
+/// The overview as a table, with a column for the users of single processes if their names are given.
+pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pivot {
     let groups = section.rows_of_groups();
     let is_hidden = |rows: &&[&Row]| section.is_idle(rows);
     let (hidden, shown): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_hidden);
@@ -73,6 +76,9 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
         let is_rate = values(column).next().is_some_and(|row| per_second(row.unit));
         format!("{}{}", column.name, if is_rate { "/s" } else { "" })
     };
+    let users = users.filter(|_| shown.iter().any(|rows| user(section.group(rows[0]), None) != "-"));
+    let heads = ["group", "threads"].into_iter().chain(users.map(|_| USER)).map(str::to_owned);
+    let leading = heads.clone().count();
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let verdict = has_verdicts.then(|| VERDICT.to_owned());
     let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
@@ -81,19 +87,22 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     let groups = tree.iter().map(group).collect();
     let lines = tree.into_iter().map(|line| match line {
         ListLine::Ancestor { name, depth } => {
-            let mut cells = vec![String::new(); columns.len() + 2 + verdict.iter().len()];
+            let mut cells = vec![String::new(); leading + columns.len() + verdict.iter().len()];
             cells[0] = format!("{}{name}", indent(depth));
             cells
         }
         ListLine::Row(row) => {
             let rows = by_group[&row.group];
-            let cells = cells(section.group(row), rows, &columns);
-            cells.into_iter().chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
+            let group = section.group(row);
+            let leading = cells(group).into_iter().chain(users.map(|users| user(group, Some(users))));
+            let values = columns.iter().map(|column| {
+                rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
+            });
+            leading.chain(values).chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
         }
     });
-    let heads = ["group", "threads"].map(str::to_owned).into_iter().chain(columns.iter().map(heading));
     Pivot {
-        heads: heads.chain(verdict.clone()).collect(),
+        heads: heads.chain(columns.iter().map(heading)).chain(verdict.clone()).collect(),
         lines: lines.collect(),
         groups,
         zeros: Vec::new(),
@@ -102,15 +111,21 @@ pub(super) fn pivot(section: &ShownSection<'_>) -> Pivot {
     }
 }
 
-fn cells(group: &Group, rows: &[&Row], columns: &[&OverviewColumn]) -> Vec<String> {
-    let text = |column: &&OverviewColumn| {
-        rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
+fn cells(group: &Group) -> [String; 2] {
+    [label(group), if group.exited_work().is_some() { String::new() } else { threads(group) }]
+}
+
+/// The user of a group of one process: the name if it is known, else the id.
+fn user(group: &Group, names: Option<&UserNames>) -> String {
+    let name = |euid: Option<u32>| {
+        let euid = euid?;
+        Some(names.and_then(|names| names.get(&euid).cloned()).unwrap_or_else(|| euid.to_string()))
     };
-    let threads = if group.exited_work().is_some() { String::new() } else { threads(group) };
-    [label(group), threads].into_iter().chain(columns.iter().map(text)).collect()
+    sides(group.euid().into_iter().map(|euid| name(euid).unwrap_or_else(|| "-".to_owned())))
 }
 
 pub(super) const VERDICT: &str = "verdict";
+pub(super) const USER: &str = "user";
 
 /// The verdict on the value that stands for the group; empty for groups that take too little CPU time.
 pub(super) fn group_verdict(rows: &[&Row]) -> String {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::columns::Column;
-use crate::compare::{Change, Group, HiddenReason, Report, ReportSection, Row, Turnover};
+use crate::compare::{Change, Group, GroupBy, HiddenReason, Report, ReportSection, Row, Turnover};
 use crate::model::Section;
 
 /// Whether tables show rows that are unchanged, zero or without data.
@@ -15,6 +15,9 @@ pub enum Unchanged {
     /// Tables show them.
     Shown,
 }
+
+/// The names of users by their ids.
+pub type UserNames = BTreeMap<u32, String>;
 
 /// What of a report is shown.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +32,18 @@ pub struct Selection {
     pub unchanged: Unchanged,
     /// The columns of tables; empty for those that suit the report.
     pub columns: Vec<Column>,
+    /// The names of users; others have their id.
+    pub users: UserNames,
 }
 
 impl Selection {
     pub(super) fn columns(&self, report: &Report) -> &[Column] {
         if self.columns.is_empty() { Column::usual(report) } else { &self.columns }
+    }
+
+    /// The names of users, where groups are single processes.
+    pub(super) fn users_of(&self, report: &Report) -> Option<&UserNames> {
+        (report.group_by == GroupBy::Pid).then_some(&self.users)
     }
 }
 

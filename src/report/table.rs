@@ -8,7 +8,7 @@ use super::escape::escaped;
 use super::fact_line::{Fact, Tone};
 use super::facts::facts;
 use super::layout::{self, ColumnShape, Head};
-use super::overview::{self, VERDICT};
+use super::overview::{self, USER, VERDICT};
 use super::selection::{List, ListLine, Selection, ShownSection};
 use super::why;
 use crate::compare::{Change, Renamed, Report};
@@ -63,7 +63,7 @@ pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, 
         _ => ShownSection::new(section, selection),
     });
     let sections: Vec<_> = sections.collect();
-    overviews.iter().try_for_each(|section| write_overview(out, report, section, terminal))?;
+    overviews.iter().try_for_each(|section| write_overview(out, report, (section, selection), terminal))?;
     let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
     for section in &sections {
         if section.lists().is_empty() && section.section.notes.is_empty() {
@@ -106,10 +106,10 @@ fn write_section(
 fn write_overview(
     out: &mut dyn Write,
     report: &Report,
-    section: &ShownSection<'_>,
+    (section, selection): (&ShownSection<'_>, &Selection),
     terminal: Terminal,
 ) -> io::Result<()> {
-    let mut pivot = overview::pivot(section);
+    let mut pivot = overview::pivot(section, selection.users_of(report));
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
@@ -117,6 +117,7 @@ fn write_overview(
     let shape = |place| match place {
         0 => ColumnShape::Name,
         _ if Some(place) == verdict => ColumnShape::Phrase,
+        _ if pivot.heads[place] == USER => ColumnShape::Whole,
         _ => ColumnShape::Number,
     };
     let rank = |text: &str| {

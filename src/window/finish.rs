@@ -11,6 +11,7 @@ use super::cpu_time::{self, CpuReadings};
 use super::exit_records::{FoldedPart, PlacedRecords};
 use super::exited::Exits;
 use super::fold::Fold;
+use super::is_of_selected;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
 use super::parents::Parents;
@@ -56,6 +57,9 @@ impl<T: Threads> Join<T> {
         for mut thread in unexplained.into_threads(&self.processes, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             let is_of_children = thread.exited_work == Some(ExitedWork::Children);
+            if is_of_children && is_of_selected(later) {
+                continue;
+            }
             if self.lineage.is_some() && thread.owner == Some(Owner::Ctprof) && is_of_children {
                 thread.owner = Some(Owner::Command);
             }

@@ -118,8 +118,8 @@ pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Jo
     head::subtract(earlier, later);
     later.format_version = Some(FORMAT_VERSION);
     let is_of_namespace = later.host.as_ref().is_some_and(|host| host.pid_namespace_initial == Some(false));
-    let is_of_selected = later.capture.as_ref().is_some_and(|capture| !capture.options.pids.is_empty());
-    window.cpu.iter_mut().for_each(|cpu| cpu.partial = is_of_namespace || is_of_selected);
+    let is_partial = is_of_namespace || is_of_selected(later);
+    window.cpu.iter_mut().for_each(|cpu| cpu.partial = is_partial);
     later.window = Some(window);
     later.cpu_time = cpu_time;
     later.cpu_time_after = None;
@@ -128,4 +128,9 @@ pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Jo
         summary.impossible_delays = summary.impossible_delays.saturating_add(impossible_delays);
     }
     threads
+}
+
+/// Whether only selected processes were captured. What their children had done before the window is unknown then.
+fn is_of_selected(snapshot: &SnapshotHead) -> bool {
+    snapshot.capture.as_ref().is_some_and(|capture| !capture.options.pids.is_empty())
 }

@@ -85,9 +85,10 @@ impl Processes {
         self.0.extend(later);
     }
 
-    /// Whether any process has counters.
+    /// Whether any process has counters, or none is left.
     pub(super) fn have_counters(&self) -> bool {
-        self.0.iter().filter_map(|process| process.leader.as_ref()).any(|leader| leader.state.is_some())
+        let mut leaders = self.0.iter().filter_map(|process| process.leader.as_ref());
+        self.0.is_empty() || leaders.any(|leader| leader.state.is_some())
     }
 
     /// The owner of a process.

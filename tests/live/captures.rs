@@ -332,3 +332,25 @@ fn a_script_is_known_by_its_name_and_nothing_else_of_its_command_line() {
     }
     assert_eq!(found, [Some("nightly-job.sh".to_owned()), None]);
 }
+
+#[test]
+fn a_process_has_its_user_by_name_and_redacted_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctprof = |arguments: &[&str]| {
+        let mut ctprof = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        let out = ctprof.args(arguments).current_dir(directory.path()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let id = std::process::id().to_string();
+    ctprof(&["capture", "-p", &id, "-o", "a"]);
+    ctprof(&["capture", "-p", &id, "-o", "b", "--redact"]);
+    let shown = |file| {
+        let table = ctprof(&["show", file, "--group-by", "pid", "-u"]);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<_> = table.lines().skip_while(|line| !line.starts_with("group")).map(words).collect();
+        lines[0].iter().position(|head| head == "user").map(|place| lines[1][place].clone())
+    };
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
+    assert_eq!((shown("a"), shown("b")), (Some(user.name), None));
+}

@@ -301,3 +301,28 @@ fn a_listener_sleeps_while_no_thread_exits() {
     let quietest = (0..10).map(|_| in_a_second()).find(|switches| *switches < 100);
     assert!(quietest.is_some(), "polling every 5 ms would be 200 switches per second");
 }
+
+#[test]
+fn a_recording_of_selected_processes_has_only_those_and_closes_what_exits() {
+    let Some(alone) = default_listener().map(|(_, alone)| alone) else { return };
+    let script = format!("read line; {} 1500; exec {} 300", example("burn").display(), example("burn").display());
+    let mut shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut ctprof = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    ctprof.args(["record", "-d", "6s", "--per", "run", "--format", "json", "-p"]).arg(format!("1,{}", shell.id()));
+    let recording = ctprof.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    drop(shell.stdin.take());
+    assert!(shell.wait().unwrap().success());
+    let out = recording.wait_with_output().unwrap();
+    drop(alone);
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let runs: Vec<_> = rows
+        .iter()
+        .filter(|row| row["section"] == "overview" && row["metric"] == "run" && row["path"] != serde_json::json!([]))
+        .map(|row| (row["group"].as_str().unwrap(), row["value"].as_f64().unwrap_or(0.0) / 1e6))
+        .collect();
+    let burn = runs.iter().find(|(group, _)| *group == "burn").unwrap_or_else(|| panic!("{runs:?}"));
+    assert!((60.0..400.0).contains(&burn.1), "300 ms of real time, without the 1.5 s of the child: {runs:?}");
+    assert!(runs.iter().all(|(group, _)| !group.contains("exited") && *group != "ctprof"), "{runs:?}");
+}

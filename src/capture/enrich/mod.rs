@@ -20,6 +20,7 @@ use rayon::ThreadPool;
 use self::io::IoTexts;
 use self::jemalloc::{HeapCounters, Probe, ProbedThread};
 use super::context::{CaptureContext, in_all_workers};
+use super::options::Tree;
 use super::process::Process;
 use super::procfs::parsers::Parsers;
 use super::read_threads::ReadThreads;
@@ -44,6 +45,7 @@ struct ProcessValues {
     whole_name: bool,
     /// What its interpreter runs.
     program: Option<Name>,
+    euid: Option<u32>,
     io: IoTexts,
     heap: Vec<HeapCounters>,
     probe: CtprofProbeSummary,
@@ -114,6 +116,9 @@ impl ProcessValues {
         let Some(process) = Process::open(context, request.id, SourceFile::Stat) else { return };
         #[cfg(test)]
         process.panic_in("sources");
+        // Of the directory itself, whether it is dumpable or not (`task_dump_owner` of fs/proc/base.c). The owner of a copy
+        // is that of the copy.
+        self.euid = process.folder.stat(".").ok().filter(|_| context.tree == Tree::Live).map(|folder| folder.st_uid);
         if let Some(name) = &request.leader {
             process.learn_name(name);
             self.whole_name = names::is_whole(&process, name);
@@ -137,6 +142,7 @@ impl ProcessValues {
         for thread in threads {
             thread.name_complete |= self.whole_name && thread.is_leader();
             thread.program.clone_from(&self.program);
+            thread.euid = self.euid.filter(|_| thread.is_leader());
             if let Some(counters) = heap.next_if(|counters| counters.tid == thread.tid) {
                 thread.metrics.allocated_bytes = Some(Bytes(counters.allocated));
                 thread.metrics.deallocated_bytes = Some(Bytes(counters.deallocated));

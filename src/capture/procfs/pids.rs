@@ -1,5 +1,6 @@
 //! The processes to capture.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::CaptureError;
@@ -7,27 +8,37 @@ use super::folder::{Folder, is_gone};
 use super::text;
 use crate::model::ThreadId;
 
-/// All processes that `procfs`, opened at `path`, lists; or those in `chosen`, which must exist.
-pub(in crate::capture) fn to_capture(path: &Path, procfs: &Folder, chosen: &[u32]) -> Result<Vec<u32>, CaptureError> {
-    let mut pids = chosen.to_vec();
-    if chosen.is_empty() {
-        pids = procfs.ids().map_err(|errno| CaptureError::no_procfs(path, errno))?;
-        if pids.is_empty() {
-            return Err(CaptureError::NoProcesses(path.to_owned()));
-        }
-    }
-    pids.sort_unstable();
-    pids.dedup();
-    for &pid in chosen {
+/// All processes that `procfs`, opened at `path`, lists, ascending.
+pub(in crate::capture) fn all(path: &Path, procfs: &Folder) -> Result<Vec<u32>, CaptureError> {
+    let pids = procfs.ids().map_err(|errno| CaptureError::no_procfs(path, errno))?;
+    if pids.is_empty() { Err(CaptureError::NoProcesses(path.to_owned())) } else { Ok(pids) }
+}
+
+/// The selected processes, ascending, each with a handle that no later process with its id has.
+pub(in crate::capture) type SelectedProcesses = BTreeMap<u32, Folder>;
+
+/// Finds the processes with these ids, which must exist.
+pub(in crate::capture) fn selected(
+    path: &Path,
+    procfs: &Folder,
+    pids: &[u32],
+) -> Result<SelectedProcesses, CaptureError> {
+    let process = |&pid: &u32| {
         let folder = procfs.folder(&pid.to_string()).map_err(|errno| match is_gone(errno) {
             true => CaptureError::NoSuchProcess(pid, path.to_owned()),
             false => CaptureError::NoAccess(pid, path.to_owned(), errno),
         })?;
-        if let Some(tgid) = process_of(&folder).filter(|&tgid| tgid != pid) {
-            return Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid }));
+        match process_of(&folder).filter(|&tgid| tgid != pid) {
+            Some(tgid) => Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid })),
+            None => Ok((pid, folder)),
         }
-    }
-    Ok(pids)
+    };
+    pids.iter().map(process).collect()
+}
+
+/// The ids of those that have not exited.
+pub(in crate::capture) fn remaining(selected: &SelectedProcesses) -> Vec<u32> {
+    selected.iter().filter(|(_, folder)| folder.has("status")).map(|(pid, _)| *pid).collect()
 }
 
 /// The process of a procfs directory. Threads also have directories there, which are not listed.
@@ -57,11 +68,19 @@ mod tests {
         }
         std::os::unix::fs::symlink("77", dir.path().join("self")).unwrap();
         let procfs = Folder::open(dir.path()).unwrap();
-        let chosen = |ids: &[u32]| to_capture(dir.path(), &procfs, ids);
-        assert_eq!(chosen(&[]).unwrap(), [5, 6, 8]);
-        assert_eq!(chosen(&[8, 5, 8]).unwrap(), [5, 8], "one without a readable status can be a process");
-        let of_a_thread = chosen(&[5, 6]).unwrap_err();
-        assert!(matches!(of_a_thread, CaptureError::NotAProcess(ThreadId { tgid: 5, tid: 6 })), "{of_a_thread}");
+        let chosen = |ids: &[u32]| selected(dir.path(), &procfs, ids);
+        assert_eq!(all(dir.path(), &procfs).unwrap(), [5, 6, 8]);
+        let two = chosen(&[8, 5, 8]).unwrap();
+        assert_eq!(remaining(&two), [5, 8], "one without a readable status can be a process");
+        std::fs::remove_dir_all(dir.path().join("5")).unwrap();
+        std::fs::create_dir(dir.path().join("5")).unwrap();
+        std::fs::write(dir.path().join("5/status"), "Name:\ty\nTgid:\t5\nPid:\t5\n").unwrap();
+        assert_eq!(remaining(&two), [8], "a later process with the same id is another one");
+        let of_a_thread = chosen(&[5, 6]).err();
+        assert!(
+            matches!(of_a_thread, Some(CaptureError::NotAProcess(ThreadId { tgid: 5, tid: 6 }))),
+            "{of_a_thread:?}"
+        );
         assert!(chosen(&[5, 7]).is_err());
         assert_eq!(own(&procfs), Some(77));
     }

@@ -45,6 +45,7 @@ impl Serialize for ThreadLine<'_> {
         map.serialize_entry("comm", &thread.comm)?;
         present(&mut map, "program", thread.program.as_ref())?;
         present(&mut map, "parent", thread.parent.as_ref())?;
+        present(&mut map, "euid", thread.euid.as_ref())?;
         if thread.cgroup != defaults.cgroup {
             map.serialize_entry("cgroup", &thread.cgroup)?;
         }
@@ -104,6 +105,7 @@ enum ThreadField {
     Values,
     Columns,
     Flag(fn(&mut ThreadState) -> &mut bool),
+    Euid,
     Count,
     ExitedWork,
     Owner,
@@ -113,7 +115,7 @@ enum ThreadField {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 19] = [
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 20] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
     ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
@@ -121,6 +123,7 @@ const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 19] = [
     ("cgroup", ThreadField::OptionalName(|thread| &mut thread.cgroup)),
     ("program", ThreadField::OptionalName(|thread| &mut thread.program)),
     ("parent", ThreadField::OptionalName(|thread| &mut thread.parent)),
+    ("euid", ThreadField::Euid),
     ("values", ThreadField::Values),
     ("columns", ThreadField::Columns),
     ("kernel_thread", ThreadField::Flag(|thread| &mut thread.kernel_thread)),
@@ -231,6 +234,7 @@ impl<'de> Visitor<'de> for &mut ThreadReader<'_> {
                 ThreadField::Values => map.next_value_seed(VisitAny(RowSeed { columns, thread: &mut thread }))?,
                 ThreadField::Columns => own_columns = map.next_value()?,
                 ThreadField::Flag(of) => *of(&mut thread) = map.next_value()?,
+                ThreadField::Euid => thread.euid = map.next_value()?,
                 ThreadField::Count => thread.span.get_or_insert_default().count = map.next_value()?,
                 ThreadField::ExitedWork => thread.exited_work = map.next_value()?,
                 ThreadField::Owner => thread.owner = map.next_value()?,
@@ -328,6 +332,7 @@ mod tests {
             comm: "worker".into(),
             program: Some("manage.py".into()),
             parent: Some("make".into()),
+            euid: Some(33),
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
