@@ -2,11 +2,12 @@
 //! names, not with threads.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map};
+use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::measurement::Turnover;
+use super::measurement::{Throttled, Turnover};
 use super::options::{CompareOptions, GroupBy, Names};
 use super::scope::ThreadFilter;
 use super::smaps::{self, Memory};
@@ -242,6 +243,8 @@ pub(super) struct GroupTotals {
     own: u64,
     pid: OnlyId,
     euid: OnlyId,
+    /// The cgroups of the threads that waited for a CPU, and one more than [`MOST_CGROUPS`] if there are too many.
+    cgroups: BTreeSet<Name>,
     /// Who started its processes that exited, and how many of their threads.
     parents: BTreeMap<Name, u64>,
     /// The longest run time of one thread that ran for much of its time, in nanoseconds.
@@ -282,6 +285,9 @@ impl OnlyId {
 /// A thread that ran for less of its time than one of so many parts is not hot.
 const HOT_PARTS: u64 = 20;
 
+/// CPU quotas are those of few cgroups. More would take memory that the limit does not count.
+const MOST_CGROUPS: usize = 16;
+
 /// A report names one. More, and longer ones, would take memory that the limit does not count.
 const MOST_PARENTS: usize = 16;
 const LONGEST_PARENT: usize = 64;
@@ -298,6 +304,9 @@ impl GroupTotals {
         // Exited threads of several processes have no id.
         self.pid.merge(if thread.tgid > 0 { OnlyId::One(thread.tgid) } else { OnlyId::Several });
         self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
+        if thread.metrics.wait_time_ns.is_some_and(|wait| wait.0 > 0) {
+            thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
+        }
         if let Some(parent) = &thread.parent {
             self.add_parent(parent, span.count);
         }
@@ -323,6 +332,12 @@ impl GroupTotals {
         self.leaders_with_whole_names += u64::from(thread.is_leader() && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
+    }
+
+    fn add_cgroup(&mut self, path: &Name) {
+        if self.cgroups.len() <= MOST_CGROUPS && !self.cgroups.contains(path) {
+            self.cgroups.insert(Name::clone(path));
+        }
     }
 
     fn add_parent(&mut self, name: &Name, threads: u64) {
@@ -368,6 +383,19 @@ impl GroupTotals {
         parents
     }
 
+    /// How often the cgroups of the threads that waited, and those above them, had used their CPU quotas in a window; `None`
+    /// if they had not, or there are too many.
+    pub(super) fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
+        let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
+        let paths: BTreeSet<_> = self.cgroups.iter().flat_map(|path| Path::new(&**path).ancestors()).collect();
+        let of_cgroup = |path: &&Path| snapshot.cgroup_stats.get(path.to_str()?).map(|stats| &stats.cpu);
+        let mut all = Throttled::default();
+        for cpu in paths.iter().filter(|_| is_known).filter_map(of_cgroup) {
+            all.add(cpu.nr_periods.map_or(0, |n| n.0), cpu.nr_throttled.map_or(0, |n| n.0));
+        }
+        (all.throttled > 0).then_some(all)
+    }
+
     /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.
     pub(super) fn hottest(&self) -> Option<f64> {
         let all = self.totals.run_time_ns.sum().filter(|all| *all > 0 && self.hottest_ns > 0)?;
@@ -394,6 +422,7 @@ impl GroupTotals {
             own,
             pid,
             euid,
+            cgroups,
             parents,
             hottest_ns,
             exited_work,
@@ -411,6 +440,7 @@ impl GroupTotals {
         self.own = self.own.saturating_add(*own);
         self.pid.merge(*pid);
         self.euid.merge(*euid);
+        cgroups.iter().for_each(|path| self.add_cgroup(path));
         parents.iter().for_each(|(name, count)| self.add_parent(name, *count));
         self.hottest_ns = self.hottest_ns.max(*hottest_ns);
         for (kind, totals) in exited_work {

@@ -169,6 +169,7 @@ pub(super) fn side_group(
             own: members.are_own(),
             pid: members.pid(),
             euid: members.euid(),
+            throttled: members.throttled(snapshot),
             hottest: members.hottest(),
             exited_work: None,
         },

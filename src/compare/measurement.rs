@@ -90,6 +90,8 @@ pub(crate) struct Population {
     pub(super) pid: Option<u32>,
     /// The effective user id of its processes, if all have the same.
     pub(super) euid: Option<u32>,
+    /// In a window, how often their cgroups had used their CPU quotas, if they had.
+    pub(super) throttled: Option<Throttled>,
     /// The share of their run time that one of several threads took, 0 to 1, if that ran for much of its time.
     pub(super) hottest: Option<f64>,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
@@ -100,6 +102,21 @@ impl Population {
     /// Members that are not threads.
     pub(super) fn of(members: u64) -> Self {
         Self { members, ..Self::default() }
+    }
+}
+
+/// The periods of CPU quotas in a window, and those in which the quota ran out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Throttled {
+    pub(crate) periods: u64,
+    pub(crate) throttled: u64,
+}
+
+impl Throttled {
+    /// Adds those of another quota.
+    pub(super) fn add(&mut self, periods: u64, throttled: u64) {
+        self.periods = self.periods.saturating_add(periods);
+        self.throttled = self.throttled.saturating_add(throttled);
     }
 }
 

@@ -115,6 +115,7 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
         uptime: median(&uptimes),
         pid: None,
         euid: None,
+        throttled: None,
         hottest: None,
         own: populations.iter().all(|(_, population)| population.own),
         exited_work: populations.iter().find_map(|(_, population)| population.exited_work),

@@ -56,7 +56,7 @@ pub use self::host::{Difference, Header, SideSummary};
 use self::judge::Judged;
 pub use self::judge::RowRuns;
 pub(crate) use self::judge::RunsNeeded;
-pub(crate) use self::measurement::Turnover;
+pub(crate) use self::measurement::{Throttled, Turnover};
 use self::notes::Noted;
 pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Threshold};
 pub(crate) use self::overview::word;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::delta::{self, Change, Delta};
 use super::judge::{Judge, KnownValues, RowRuns};
-use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
+use super::measurement::{Measurement, Population, SideGroup, SideSection, Throttled, Turnover};
 use super::quantity::Quantity;
 use super::rank;
 use super::reason::GroupReason;
@@ -88,6 +88,11 @@ impl Group {
     /// The effective user id of its processes, if it is one.
     pub(crate) fn euid(&self) -> Sides<Option<u32>> {
         self.population.map(|side| side.and_then(|population| population.euid))
+    }
+
+    /// In a window, how often its cgroups had used their CPU quotas, if they had.
+    pub(crate) fn throttled(&self) -> Sides<Option<Throttled>> {
+        self.population.map(|side| side.and_then(|population| population.throttled))
     }
 
     /// The share of its run time that one of several threads took, if that ran for much of its time.

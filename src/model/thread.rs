@@ -79,6 +79,8 @@ pub struct ThreadState {
     pub euid: Option<u32>,
     /// Path of its cgroup, as the capturing process's cgroup namespace shows it.
     pub cgroup: Option<Name>,
+    /// Path of the cgroup with its CPU quota, if that is another one but the root: hierarchies of version 1 can differ.
+    pub cpu_cgroup: Option<Name>,
     /// Start time in `USER_HZ` ticks since boot. With tid and tgid, the identity of a thread within one
     /// boot.
     pub start_time_clock_ticks: Option<u64>,

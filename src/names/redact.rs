@@ -38,7 +38,8 @@ impl CtprofSnapshot {
                 let others = [&mut thread.program, &mut thread.parent].into_iter().flatten();
                 others.for_each(|name| tasks.replace(name, |name| hash.task(name)));
             }
-            thread.cgroup.iter_mut().for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
+            let paths = [&mut thread.cgroup, &mut thread.cpu_cgroup].into_iter().flatten();
+            paths.for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
         }
         let head = &mut self.head;
         head.reasons.iter_mut().for_each(|reasons| hash.redact_reasons(reasons, &kernel_threads));

@@ -114,6 +114,7 @@ impl Serialize for RowJson<'_> {
             map.serialize_entry("turnover", &group.turnover())?;
             map.serialize_entry("pid", &group.pid())?;
             map.serialize_entry("euid", &group.euid())?;
+            map.serialize_entry("throttled", &group.throttled())?;
             map.serialize_entry(
                 "parents",
                 &group

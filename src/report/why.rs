@@ -2,7 +2,7 @@
 
 use super::scale::{cell_text, delta_text};
 use super::selection::ShownSection;
-use crate::compare::{Report, Row, Why, shortened};
+use crate::compare::{Group, Report, Row, Throttled, Why, shortened};
 
 /// Groups that have such lines: the first ones.
 const MOST_GROUPS: usize = 5;
@@ -14,10 +14,24 @@ pub(super) fn lines(report: &Report, section: &ShownSection<'_>) -> Vec<(usize, 
     let groups = section.rows_of_groups().into_iter().filter(|rows| !section.is_idle(rows));
     let told = groups.filter_map(|rows| {
         let of_group = report.why.iter().filter(|why| why.group == rows[0].group);
-        let lines: Vec<_> = of_group.map(|why| line(why, rows)).collect();
+        let quota = quota(section.group(rows[0]), rows).filter(|_| report.why.is_empty());
+        let lines: Vec<_> = of_group.map(|why| line(why, rows)).chain(quota).collect();
         (!lines.is_empty()).then_some((rows[0].group, lines))
     });
     told.take(MOST_GROUPS).collect()
+}
+
+/// `wait 80%: CPU quota (throttled in 38 of 40 periods)`, where no samples say how much of the wait is due to it.
+fn quota(group: &Group, overview: &[&Row]) -> Option<String> {
+    let wait = overview.iter().find(|row| row.name == "wait" && !row.is_next_to_nothing())?;
+    let of_side = |throttled: Option<Throttled>| match throttled {
+        Some(Throttled { periods, throttled }) => format!("{throttled} of {periods}"),
+        None => "0".to_owned(),
+    };
+    let sides: Vec<_> = group.throttled().into_iter().collect();
+    let texts = sides.iter().copied().map(of_side).collect::<Vec<_>>().join(" → ");
+    let text = format!("wait {}: CPU quota (throttled in {texts} periods)", amount(wait));
+    sides.iter().any(Option::is_some).then_some(text)
 }
 
 /// `block 11%: fdatasync → submit_bio_wait on …/wal 9.5%, folio_wait_bit 1.2%`.

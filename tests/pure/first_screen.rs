@@ -712,3 +712,38 @@ fn short_lived_processes_say_who_started_them() {
     let row = json["rows"].as_array().unwrap().iter().find(|row| row["path"] == json!(["sh"])).unwrap().clone();
     assert_eq!(row["parents"], json!({"make": 480, "bash build.sh": 1}));
 }
+
+#[test]
+fn a_wait_for_a_cpu_quota_is_told_where_no_samples_say_so() {
+    let files = Files::new();
+    let quota = |periods: u64, throttled: u64| {
+        json!({"cgroup_stats": {"/pod": {"cpu": {"nr_periods": periods, "nr_throttled": throttled}},
+                                "/limited": {"cpu": {"nr_periods": 10 * periods, "nr_throttled": 10 * throttled}}}})
+    };
+    let of = |name, run: u64, cgroups: &Value| with(process(6, name, 1, &ran(run, run)), cgroups);
+    let threads = |run: u64| {
+        let leaf = of("below", 2 * run, &json!({"cgroup": "/pod/app"}));
+        let other =
+            with(of("v1", run, &json!({"cgroup": "/job", "cpu_cgroup": "/limited"})), &json!({"tid": 7, "tgid": 7}));
+        vec![leaf, other, with(of("free", run, &json!({})), &json!({"tid": 8, "tgid": 8}))]
+    };
+    let before = files.file("before", &snapshot(10, &threads(1), &quota(10, 5)));
+    let after = files.file("after", &snapshot(15, &threads(11), &quota(60, 43)));
+    let lines = table(&["show", &before, &after]);
+    let why: Vec<_> = lines.iter().filter(|line| line.starts_with("why")).map(String::as_str).collect();
+    assert_eq!(
+        why,
+        [
+            "why wait 40%: CPU quota (throttled in 38 of 50 periods)",
+            "why wait 20%: CPU quota (throttled in 380 of 500 periods)"
+        ],
+        "{lines:?}"
+    );
+    let report: Value = serde_json::from_str(&printed(&["show", &before, &after, "--format", "json"])).unwrap();
+    let of_group = |group: &str| {
+        let mut rows = report["rows"].as_array().unwrap().iter();
+        rows.find(|row| row["section"] == "overview" && row["group"] == group).unwrap()["throttled"].clone()
+    };
+    assert_eq!(of_group("below"), json!({"periods": 50, "throttled": 38}));
+    assert_eq!((of_group("free"), of_group("all groups")), (Value::Null, json!({"periods": 550, "throttled": 418})));
+}

@@ -80,7 +80,9 @@ fn cgroups(
     let uncertain = keyed().filter(|(_, set)| !is_certain(set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
     let of_process = read_by_key(uncertain, &mut read);
     let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(set));
-    context.css_sets.learn(living.filter_map(|((set, _), (_, read))| Some((*set, read.as_ref().ok()?.clone()?))));
+    context.css_sets.learn(
+        living.filter_map(|((set, _), (_, read))| Some((*set, Name::clone(&read.as_ref().ok()?.as_ref()?.group)))),
+    );
     for (thread, facts) in threads.iter_mut().zip(facts) {
         let Some(set) = key(facts) else { continue };
         let read = match is_certain(&set) {
@@ -88,7 +90,10 @@ fn cgroups(
             false => of_process.get(&(set, thread.tgid)),
         };
         match read {
-            Some(Ok(cgroup)) => thread.cgroup.clone_from(cgroup),
+            Some(Ok(cgroups)) => {
+                thread.cgroup = cgroups.as_ref().map(|cgroups| Name::clone(&cgroups.group));
+                thread.cpu_cgroup = cgroups.as_ref().and_then(|cgroups| cgroups.cpu.clone());
+            }
             Some(Err(errno)) => context.tally.failed(SourceFile::Cgroup, *errno, 1),
             None => {}
         }

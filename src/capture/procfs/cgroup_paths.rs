@@ -13,19 +13,28 @@ const ACCOUNTING: [&[u8]; 6] = [b"memory", b"cpu", b"cpuacct", b"blkio", b"pids"
 const SYSTEMD: &[u8] = b"name=systemd";
 const ROOT: &[u8] = b"/";
 
+/// The cgroups of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::capture) struct ThreadCgroups {
+    /// The one that it is grouped by.
+    pub(in crate::capture) group: Name,
+    /// The one with its CPU quota, if that is another one of version 1.
+    pub(in crate::capture) cpu: Option<Name>,
+}
+
 /// The cgroups of the threads that one worker has read.
 #[derive(Default)]
 pub(in crate::capture) struct CgroupPaths {
-    /// The cgroup of a thread by the whole text of its file, which many threads share.
-    known: HashMap<Box<[u8]>, Option<Name>>,
+    /// The cgroups of a thread by the whole text of its file, which many threads share.
+    known: HashMap<Box<[u8]>, Option<ThreadCgroups>>,
     /// Every cgroup that a thread is in, in any hierarchy with values; the root only if a thread is in
     /// no other.
     pub(in crate::capture) seen: BTreeSet<Name>,
 }
 
 impl CgroupPaths {
-    /// The cgroup that a thread is grouped by.
-    pub(in crate::capture) fn identify(&mut self, text: &[u8]) -> Option<Name> {
+    /// The cgroups of a thread by the text of its file.
+    pub(in crate::capture) fn identify(&mut self, text: &[u8]) -> Option<ThreadCgroups> {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
@@ -33,9 +42,13 @@ impl CgroupPaths {
         for path in accounting.map(|(_, path)| path).chain(identity(text)) {
             self.seen.insert(printable(path).into());
         }
-        let identity = identity(text).and_then(|path| self.seen.get(&*printable(path)).cloned());
-        self.known.insert(text.into(), identity.clone());
-        identity
+        let name = |path: &[u8]| self.seen.get(&*printable(path)).cloned();
+        let cgroups = identity(text).and_then(name).map(|group| {
+            let cpu = path_in(text, b"cpu").filter(|path| *path != ROOT).and_then(name);
+            ThreadCgroups { cpu: cpu.filter(|cpu| *cpu != group), group }
+        });
+        self.known.insert(text.into(), cgroups.clone());
+        cgroups
     }
 }
 
@@ -43,13 +56,18 @@ impl CgroupPaths {
 /// or a container runtime leaves threads near the root of hierarchies that it does not use. Of
 /// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
 fn identity(text: &[u8]) -> Option<&[u8]> {
-    let path_in = |controller: &[u8]| lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path);
+    let path_in = |controller| path_in(text, controller);
     // In reverse, because `max_by_key` returns the last of equal ones.
     let deepest = ACCOUNTING.iter().rev().filter_map(|controller| path_in(controller)).max_by_key(|path| depth(path));
     match deepest {
         Some(path) if path != ROOT => Some(path),
         root => path_in(SYSTEMD).filter(|path| *path != ROOT).or(root).or_else(|| path_in(SYSTEMD)),
     }
+}
+
+/// The path in the hierarchy of a controller.
+fn path_in<'t>(text: &'t [u8], controller: &[u8]) -> Option<&'t [u8]> {
+    lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path)
 }
 
 fn depth(path: &[u8]) -> usize {
@@ -110,9 +128,10 @@ mod tests {
         let mut paths = CgroupPaths::default();
         let free = paths.identify(b"4:memory:/job/7\n1:cpu:/\n3:cpuset:/x\n0::/\n");
         let limited = paths.identify(b"4:memory:/job/7\n1:cpu:/limited\n3:cpuset:/x\n0::/\n");
-        assert_eq!((free.as_deref(), limited.as_deref()), (Some("/job/7"), Some("/job/7")));
+        let cgroups = |cpu: Option<&str>| ThreadCgroups { group: "/job/7".into(), cpu: cpu.map(Name::from) };
+        assert_eq!((free, limited), (Some(cgroups(None)), Some(cgroups(Some("/limited")))));
         assert_eq!(paths.seen.iter().map(|name| &**name).collect::<Vec<_>>(), ["/job/7", "/limited"]);
-        assert_eq!(paths.identify(b"0::/\n").as_deref(), Some("/"));
+        assert_eq!(paths.identify(b"0::/\n"), Some(ThreadCgroups { group: "/".into(), cpu: None }));
         assert!(paths.seen.contains("/"), "a thread is in the root alone");
     }
 }

@@ -64,14 +64,15 @@ impl Reader {
         }
         self.fill(context.tree, id, &mut files, &mut metrics);
         let cgroup = self.input.read(&mut files, SourceFile::Cgroup);
-        let cgroup = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
+        let cgroups = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
         self.settle_failures(context, process, tid, &mut files);
         let state = ThreadState {
             tid,
             tgid: id.tgid,
             name_complete: context.whole_names.include(stat.flags, &comm),
             comm,
-            cgroup,
+            cpu_cgroup: cgroups.as_ref().and_then(|cgroups| cgroups.cpu.clone()),
+            cgroup: cgroups.map(|cgroups| cgroups.group),
             start_time_clock_ticks: stat.start_time,
             kernel_thread: stat.flags & PF_KTHREAD != 0,
             metrics,

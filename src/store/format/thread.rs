@@ -49,6 +49,7 @@ impl Serialize for ThreadLine<'_> {
         if thread.cgroup != defaults.cgroup {
             map.serialize_entry("cgroup", &thread.cgroup)?;
         }
+        present(&mut map, "cpu_cgroup", thread.cpu_cgroup.as_ref())?;
         let columns = Some(&defaults.columns).filter(|columns| columns.values(thread).any(|value| value.is_some()));
         present(&mut map, "values", columns.map(|columns| ValueRow { columns, thread }).as_ref())?;
         for field in ValueField::TIMES.iter().filter(|field| !defaults.columns.contains(**field)) {
@@ -115,12 +116,13 @@ enum ThreadField {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 20] = [
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 21] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
     ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
     ("comm", ThreadField::Name(|thread| &mut thread.comm)),
     ("cgroup", ThreadField::OptionalName(|thread| &mut thread.cgroup)),
+    ("cpu_cgroup", ThreadField::OptionalName(|thread| &mut thread.cpu_cgroup)),
     ("program", ThreadField::OptionalName(|thread| &mut thread.program)),
     ("parent", ThreadField::OptionalName(|thread| &mut thread.parent)),
     ("euid", ThreadField::Euid),
@@ -333,6 +335,7 @@ mod tests {
             program: Some("manage.py".into()),
             parent: Some("make".into()),
             euid: Some(33),
+            cpu_cgroup: Some("/limited".into()),
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
