@@ -152,7 +152,7 @@ impl Delta {
     }
 
     /// The number to sort by, if there is one.
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(delta) => Some(*delta as f64),
             Self::Points(delta) => Some(*delta),

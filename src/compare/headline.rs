@@ -8,6 +8,7 @@ use super::options::{CompareOptions, Per};
 use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn, RUN, WAIT};
 use super::rank::is_own_name;
 use super::rows::{Group, Headline, ReportSection, Row};
+use super::select::SortKey;
 use super::sides::Sides;
 use super::slowdown::{Explanation, GroupTimes, Slowdown, has_more_threads};
 use crate::diagnose::Note;
@@ -82,6 +83,7 @@ pub(super) fn rank(
     let (before, after) = (snapshots.baseline, snapshots.candidate.unwrap_or(snapshots.baseline));
     let host = HostSize::new(before, after, per);
     section.foremost = host.foremost(section);
+    section.order = order(options, snapshots.candidate.is_some());
     if snapshots.candidate.is_none() {
         if options.sort_by.is_empty() {
             sort_by_run_time(section);
@@ -152,6 +154,16 @@ pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec
     let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
     let is_minor = |row: &&&Row| all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
     run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).collect()
+}
+
+/// How groups beyond a limit differ from those before.
+fn order(options: &CompareOptions, is_comparison: bool) -> String {
+    let keys: Vec<_> = options.sort_by.iter().map(SortKey::to_string).collect();
+    match is_comparison {
+        _ if !keys.is_empty() => format!("sorted by {}", keys.join(", ")),
+        true => "which changed less".to_owned(),
+        false => "which ran less".to_owned(),
+    }
 }
 
 fn sort_by_run_time(section: &mut ReportSection) {

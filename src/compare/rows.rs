@@ -31,6 +31,8 @@ pub struct ReportSection {
     pub rows: Vec<Row>,
     /// Of an overview, the names of its columns: first those that say most of what the groups did, or how they changed.
     pub(crate) foremost: Vec<&'static str>,
+    /// Of an overview, how its groups are sorted.
+    pub(crate) order: String,
     /// Notes on the section, such as why it has no data.
     pub notes: Vec<Note>,
 }
@@ -290,7 +292,7 @@ impl Row {
 
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
-        Self { section, groups: Vec::new(), rows: Vec::new(), foremost: Vec::new(), notes }
+        Self { section, groups: Vec::new(), rows: Vec::new(), foremost: Vec::new(), order: String::new(), notes }
     }
 
     /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come

@@ -1,6 +1,7 @@
 //! Selection by name: metrics, sections, sort keys. Names are checked before any file is opened.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use super::overview_columns::GroupValue;
 use crate::model::Section;
@@ -24,6 +25,17 @@ pub struct SortKey {
     pub by: GroupValue,
     /// The direction.
     pub order: Order,
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = match self.order {
+            Order::Asc => ":asc",
+            Order::Desc => "",
+            Order::Abs => ":abs",
+        };
+        write!(f, "{}{order}", self.by.name())
+    }
 }
 
 /// Why a text selects nothing.

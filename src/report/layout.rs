@@ -46,13 +46,19 @@ pub(super) fn write<'h>(
     rows: &[Vec<String>],
     width: Option<u16>,
 ) -> io::Result<Vec<&'h str>> {
-    let (lines, left_out) = lines(heads, rows, width);
+    let (lines, left_out) = lines(heads, rows, &[], width);
     lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     Ok(left_out)
 }
 
-/// The lines of a heading and of rows, and the columns left out.
-pub(super) fn lines<'h>(heads: &[Head<'h>], rows: &[Vec<String>], width: Option<u16>) -> (Vec<String>, Vec<&'h str>) {
+/// The lines of a heading and of rows, and the columns left out. The last column of a row has its tone, a code of Select
+/// Graphic Rendition.
+pub(super) fn lines<'h>(
+    heads: &[Head<'h>],
+    rows: &[Vec<String>],
+    tones: &[Option<&str>],
+    width: Option<u16>,
+) -> (Vec<String>, Vec<&'h str>) {
     let mut widths: Vec<usize> = heads.iter().map(|head| head.text.width()).collect();
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -64,7 +70,9 @@ pub(super) fn lines<'h>(heads: &[Head<'h>], rows: &[Vec<String>], width: Option<
         None => widths.into_iter().map(Some).collect(),
     };
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
-    let lines = [&headings].into_iter().chain(rows).map(|row| line(row, heads, &widths)).collect();
+    let tones = [None].into_iter().chain(tones.iter().copied()).chain(std::iter::repeat(None));
+    let lines =
+        [&headings].into_iter().chain(rows).zip(tones).map(|(row, tone)| line(row, heads, &widths, tone)).collect();
     let shown = widths.iter().copied().chain(std::iter::repeat(None));
     (lines, heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
 }
@@ -135,12 +143,15 @@ fn total(widths: &[Option<usize>]) -> usize {
     shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
 }
 
-fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>]) -> String {
+fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>], tone: Option<&str>) -> String {
     let mut line = String::new();
-    for ((text, head), width) in row.iter().zip(heads).zip(widths) {
+    for (place, ((text, head), width)) in row.iter().zip(heads).zip(widths).enumerate() {
         let Some(width) = *width else { continue };
-        let text = cut(text, head.shape, width);
+        let mut text = cut(text, head.shape, width);
         let blanks = " ".repeat(width - text.width().min(width));
+        if let Some(tone) = tone.filter(|_| place + 1 == heads.len() && !text.is_empty()) {
+            text = format!("\x1b[{tone}m{text}\x1b[0m");
+        }
         match head.shape {
             ColumnShape::Number => line.extend([blanks.as_str(), &text]),
             _ => line.extend([&text, blanks.as_str()]),

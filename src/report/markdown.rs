@@ -6,7 +6,7 @@ use super::columns::Column;
 use super::escape::escaped;
 use super::facts::facts;
 use super::gates::write_gate_table;
-use super::overview::{self, USER, VERDICT};
+use super::overview::{self, CHANGE, USER, VERDICT};
 use super::selection::{Selection, ShownSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
 use super::why;
@@ -79,7 +79,7 @@ fn write_overview(
 ) -> io::Result<()> {
     let pivot = overview::pivot(section, selection.users_of(report));
     writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
-    let is_text = |place, head| place == 0 || head == VERDICT || head == USER;
+    let is_text = |place, head| place == 0 || matches!(head, VERDICT | CHANGE | USER);
     let heads = pivot.heads.iter().map(String::as_str).enumerate();
     let rules = heads.map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
     writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;

@@ -8,8 +8,8 @@ use super::columns::{indent, label};
 use super::layout::GAP;
 use super::scale::cell_text;
 use super::selection::{ListLine, ShownSection, UserNames};
-use super::verdict::short_text;
-use crate::compare::{Group, OVERVIEW, OverviewColumn, Row, Turnover};
+use super::verdict::{Outcome, outcome, short_text};
+use crate::compare::{Group, Headline, OVERVIEW, OverviewColumn, Row, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
@@ -20,6 +20,8 @@ pub(super) struct Pivot {
     pub(super) lines: Vec<Vec<String>>,
     /// The index of the group of each line; `None` for lines that only name a group above others.
     pub(super) groups: Vec<Option<usize>>,
+    /// What became of the groups in a comparison, or of the lines above groups: nothing.
+    pub(super) outcomes: Vec<Outcome>,
     /// Names of the columns without data.
     pub(super) no_data: Vec<&'static str>,
     /// Headings of columns that are left out because they are 0 for every group.
@@ -80,14 +82,20 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
     let heads = ["group", "threads"].into_iter().chain(users.map(|_| USER)).map(str::to_owned);
     let leading = heads.clone().count();
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
-    let verdict = has_verdicts.then(|| VERDICT.to_owned());
+    let has_changes = section.rows.iter().any(|row| row.headline.is_some());
+    let last = if has_verdicts { Some(VERDICT) } else { has_changes.then_some(CHANGE) };
     let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
     let tree = section.in_tree(shown.iter().map(|rows| rows[0]).collect());
     let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
     let groups = tree.iter().map(group).collect();
+    let outcome = |line: &ListLine<'_>| match line {
+        ListLine::Row(row) => of_headline(by_group[&row.group]).map_or(Outcome::Neither, |(row, of)| outcome(row, of)),
+        ListLine::Ancestor { .. } => Outcome::Neither,
+    };
+    let outcomes = tree.iter().map(outcome).collect();
     let lines = tree.into_iter().map(|line| match line {
         ListLine::Ancestor { name, depth } => {
-            let mut cells = vec![String::new(); leading + columns.len() + verdict.iter().len()];
+            let mut cells = vec![String::new(); leading + columns.len() + last.iter().len()];
             cells[0] = format!("{}{name}", indent(depth));
             cells
         }
@@ -98,13 +106,14 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
             let values = columns.iter().map(|column| {
                 rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
             });
-            leading.chain(values).chain(verdict.as_ref().map(|_| group_verdict(rows))).collect()
+            leading.chain(values).chain(last.map(|_| group_change(rows))).collect()
         }
     });
     Pivot {
-        heads: heads.chain(columns.iter().map(heading)).chain(verdict.clone()).collect(),
+        heads: heads.chain(columns.iter().map(heading)).chain(last.map(str::to_owned)).collect(),
         lines: lines.collect(),
         groups,
+        outcomes,
         zeros: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count(),
@@ -127,10 +136,18 @@ fn user(group: &Group, names: Option<&UserNames>) -> String {
 pub(super) const VERDICT: &str = "verdict";
 pub(super) const USER: &str = "user";
 
-/// The verdict on the value that stands for the group; empty for groups that take too little CPU time.
-pub(super) fn group_verdict(rows: &[&Row]) -> String {
-    let headline = rows.iter().find_map(|row| Some(short_text(row, row.headline?)));
-    headline.unwrap_or_default()
+/// The column of a comparison without verdicts that has the largest change of each group.
+pub(super) const CHANGE: &str = "change";
+
+/// The value that stands for a group, and why.
+fn of_headline<'r>(rows: &[&'r Row]) -> Option<(&'r Row, Headline)> {
+    rows.iter().find_map(|row| Some((*row, row.headline?)))
+}
+
+/// The verdict on the value that stands for the group, without verdicts its change; empty for groups that take too little
+/// CPU time.
+pub(super) fn group_change(rows: &[&Row]) -> String {
+    of_headline(rows).map(|(row, headline)| short_text(row, headline)).unwrap_or_default()
 }
 
 /// A value, or those of both sides, with a mark if some members lack it.
@@ -188,7 +205,7 @@ pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
     let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);
     let parts = [
-        cut.map(|cut| format!("{cut} more {} (--limit 0)", plural(cut, "group"))),
+        cut.map(|cut| format!("{cut} more {}, {} (--limit 0)", plural(cut, "group"), section.section.order)),
         idle.map(|idle| {
             format!(
                 "{idle} idle{} {} (--unchanged)",

@@ -8,10 +8,11 @@ use super::escape::escaped;
 use super::fact_line::{Fact, Tone};
 use super::facts::facts;
 use super::layout::{self, ColumnShape, Head};
-use super::overview::{self, USER, VERDICT};
+use super::overview::{self, CHANGE, USER, VERDICT};
 use super::selection::{List, ListLine, Selection, ShownSection};
+use super::verdict::{Outcome, outcome};
 use super::why;
-use crate::compare::{Change, Renamed, Report};
+use crate::compare::{Change, Headline, Renamed, Report};
 use crate::diagnose::{Note, counted, plural};
 use crate::model::Section;
 
@@ -39,6 +40,16 @@ impl Terminal {
         self.rendered("1", text)
     }
 
+    /// The color of what became worse or better.
+    fn tone(self, outcome: Outcome) -> Option<&'static str> {
+        match outcome {
+            _ if self.colour == Colour::Off => None,
+            Outcome::Worse => Some("31"),
+            Outcome::Better => Some("32"),
+            Outcome::Neither => None,
+        }
+    }
+
     /// Select Graphic Rendition of ECMA-48.
     fn rendered(self, code: &str, text: &str) -> String {
         if self.colour == Colour::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
@@ -47,6 +58,8 @@ impl Terminal {
 
 /// Width of the labels before facts.
 const LABEL: usize = 10;
+/// A narrow terminal has so many columns before there is room for one with the largest change.
+const COLUMNS_BEFORE_CHANGE: usize = 3;
 const NOTE: &str = "  ";
 /// Before the first line that says why the time of a group passes.
 const WHY: &str = "  why   ";
@@ -113,23 +126,27 @@ fn write_overview(
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
-    let verdict = pivot.heads.iter().position(|head| head == VERDICT);
-    let shape = |place| match place {
-        0 => ColumnShape::Name,
-        _ if Some(place) == verdict => ColumnShape::Phrase,
-        _ if pivot.heads[place] == USER => ColumnShape::Whole,
+    let shape = |place: usize| match (place, pivot.heads[place].as_str()) {
+        (0, _) => ColumnShape::Name,
+        (_, VERDICT | CHANGE) => ColumnShape::Phrase,
+        (_, USER) => ColumnShape::Whole,
         _ => ColumnShape::Number,
     };
     let rank = |text: &str| {
         let name = text.strip_suffix("/s").unwrap_or(text);
         section.section.foremost.iter().position(|column| *column == name)
     };
-    let dispensable = |place, text| rank(text).filter(|rank| *rank > 0 && place > 1);
+    let dispensable = |place, text| match text {
+        CHANGE => Some(COLUMNS_BEFORE_CHANGE - 1),
+        _ => rank(text).filter(|rank| *rank > 0 && place > 1),
+    };
     let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
     let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
     let lines: Vec<Vec<_>> =
         pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
-    let (lines, left_out) = layout::lines(&heads, &lines, terminal.width);
+    let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| terminal.tone(*outcome)).collect();
+    let (lines, left_out) = layout::lines(&heads, &lines, &tones, terminal.width);
+    let left_out: Vec<_> = left_out.into_iter().filter(|head| *head != CHANGE).collect();
     let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
     writeln!(out)?;
     for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
@@ -198,7 +215,14 @@ fn write_list(
     let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
     let plain = |text: String| escaped(&text).into_owned();
     let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns, plain)).collect();
-    layout::write(out, &heads, &rows, terminal.width)
+    let tone = |line: &ListLine<'_>| match line {
+        ListLine::Row(row) if row.verdict().is_some() => terminal.tone(outcome(row, Headline::Change)),
+        _ => None,
+    };
+    let tones: Vec<_> = list.lines.iter().map(tone).collect();
+    let (lines, left_out) = layout::lines(&heads, &rows, &tones, terminal.width);
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    Ok(left_out)
 }
 
 /// The columns that a narrow terminal still shows: group, metric and one value.

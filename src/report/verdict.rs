@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::scale::percent_text;
+use super::scale::{delta_text, percent_text};
 use crate::compare::{Headline, Row, RowRuns, RunsNeeded, word};
 use crate::model::Direction;
 use crate::statistics::{Estimate, Interval, Verdict};
@@ -46,7 +46,8 @@ pub(super) fn verdict_text(row: &Row) -> String {
 /// The verdict on the value that stands for a group: `worse run +9.8%`, `unclear run ±31%`, `wait +60% by other load`.
 pub(super) fn short_text(row: &Row, headline: Headline) -> String {
     let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
-        return String::new();
+        let delta = row.delta().filter(|delta| row.runs.is_none() && delta.number() != Some(0.0));
+        return delta.map(|delta| format!("{} {}", row.name, delta_text(Some(&delta), row.unit))).unwrap_or_default();
     };
     let size = match verdict {
         Verdict::Unclear => half_width(runs).map(half_width_text),
@@ -58,6 +59,33 @@ pub(super) fn short_text(row: &Row, headline: Headline) -> String {
         // Longer sleep is neither good nor bad, unless the command takes longer because of it.
         (Headline::Elapsed, _) => format!("{} {text}", word(verdict, Direction::MoreIsWorse)),
         _ => format!("{} {text}", word(verdict, row.direction())).trim_end().to_owned(),
+    }
+}
+
+/// What a change means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Worse,
+    Better,
+    Neither,
+}
+
+/// What became of a group, by the value that stands for it.
+pub(super) fn outcome(row: &Row, headline: Headline) -> Outcome {
+    let by_sign = |number: f64| if number > 0.0 { Verdict::More } else { Verdict::Less };
+    let verdict = match &row.runs {
+        Some(runs) => runs.verdict,
+        None => row.delta().and_then(|delta| delta.number()).filter(|number| *number != 0.0).map(by_sign),
+    };
+    let direction = match headline {
+        Headline::OtherLoad => Direction::Neither,
+        Headline::Elapsed => Direction::MoreIsWorse,
+        Headline::Change => row.direction(),
+    };
+    match verdict.map(|verdict| word(verdict, direction)) {
+        Some("worse") => Outcome::Worse,
+        Some("better") => Outcome::Better,
+        _ => Outcome::Neither,
     }
 }
 

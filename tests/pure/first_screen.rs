@@ -194,7 +194,7 @@ fn the_limit_counts_groups_and_exited_work_goes_with_its_group() {
         .pair(&[parent(5, "sh", 0, 0), parent(6, "make", 0, 0)], &[parent(5, "sh", 1, 10), parent(6, "make", 1, 40)]);
     let page = table(&["show", &before, &after, "-n", "1"]);
     assert!(page[1].starts_with("make") && page[2].starts_with("(exited children)"), "{page:?}");
-    assert!(page[3].starts_with("1 more group (--limit 0); "), "{page:?}");
+    assert!(page[3].starts_with("1 more group, which ran less (--limit 0); "), "{page:?}");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn windows_are_compared_per_second_whatever_their_lengths_are() {
         files.window(name, (&[process(5, "app", 1, &ran(0, 0))], &[process(5, "app", 1, &ran(run, 0))]), &json!({}))
     };
     let (slow, fast) = (window("slow", 10), window("fast", 40));
-    assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20%");
+    assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20% run +60%");
     assert!(printed(&["compare", &slow, &fast]).contains("baseline   5.00 s on vm, 1 thread in 1 process"));
 }
 
@@ -746,4 +746,27 @@ fn a_wait_for_a_cpu_quota_is_told_where_no_samples_say_so() {
     };
     assert_eq!(of_group("below"), json!({"periods": 50, "throttled": 38}));
     assert_eq!((of_group("free"), of_group("all groups")), (Value::Null, json!({"periods": 550, "throttled": 418})));
+}
+
+#[test]
+fn a_comparison_has_the_largest_change_of_each_group_in_the_color_of_better_or_worse() {
+    let files = Files::new();
+    let of = |slow: u64, fast: u64| vec![process(6, "slow", 1, &ran(slow, 5)), process(7, "fast", 1, &ran(fast, 5))];
+    let (a, b) = (
+        files.window("a", (&of(1, 1), &of(11, 31)), &json!({})),
+        files.window("b", (&of(1, 1), &of(41, 11)), &json!({})),
+    );
+    let plain = printed(&["compare", &a, &b]);
+    let lines: Vec<_> = plain.lines().skip_while(|line| !line.starts_with("group")).collect();
+    assert!(lines[0].ends_with("  change"), "{plain}");
+    assert!(lines[1].starts_with("slow") && lines[1].ends_with("run +60%"), "{plain}");
+    assert!(lines[2].starts_with("fast") && lines[2].ends_with("run −40%"), "{plain}");
+    let color = printed(&["compare", &a, &b, "--color", "always"]);
+    assert!(
+        color.contains("\u{1b}[31mrun +60%\u{1b}[0m\n") && color.contains("\u{1b}[32mrun −40%\u{1b}[0m\n"),
+        "{color}"
+    );
+    let limited = |args: &[&str]| printed(&[&["compare", &a, &b, "-n", "1"], args].concat());
+    assert!(limited(&[]).contains("1 more group, which changed less (--limit 0)"));
+    assert!(limited(&["-s", "wait:asc,run"]).contains("1 more group, sorted by wait:asc, run (--limit 0)"));
 }

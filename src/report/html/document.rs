@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::REPORT_FORMAT_VERSION;
 use super::super::fact_line::{Fact, FactData, FactLine, Tone};
 use super::super::gates;
-use super::super::overview::group_verdict;
+use super::super::overview::group_change;
 use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
@@ -281,7 +281,7 @@ fn verdicts(rows: &[&Row]) -> Vec<String> {
     if !rows.iter().any(|row| row.section == Section::Overview && row.verdict().is_some()) {
         return Vec::new();
     }
-    rows.chunk_by(|a, b| a.group == b.group).map(group_verdict).collect()
+    rows.chunk_by(|a, b| a.group == b.group).map(group_change).collect()
 }
 
 impl<'p> PageNumber<'p> {
