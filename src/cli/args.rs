@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::format::Format;
@@ -41,9 +41,40 @@ pub(super) struct Args {
     pub(super) quiet: bool,
 }
 
-/// An error that is printed with the usage.
+/// An error that is printed with the usage of the subcommand.
 pub(super) fn usage_error(message: impl Display) -> anyhow::Error {
-    Args::command().error(ErrorKind::ValueValidation, message).into()
+    let mut command = Args::command();
+    command.build();
+    let subcommand = subcommand().and_then(|name| command.find_subcommand_mut(name));
+    let error = |command: &mut clap::Command| command.error(ErrorKind::ValueValidation, &message);
+    subcommand.map(error).unwrap_or_else(|| error(&mut Args::command())).into()
+}
+
+/// The name of the subcommand. Options before it have no values.
+pub(super) fn subcommand() -> Option<OsString> {
+    std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"))
+}
+
+/// The error about an argument of `record` that no option takes, with what makes it the command.
+pub(super) fn with_separator(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_word = error.kind() == ErrorKind::UnknownArgument && !unknown.starts_with('-');
+    if is_word && subcommand().is_some_and(|name| name == "record") {
+        let words = std::env::args_os().skip_while(|word| *word != **unknown).map(|word| word.display().to_string());
+        let tip = format!("a command follows `--`: ctprof record -- {}", words.collect::<Vec<_>>().join(" "));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// Files that do not fit the request. The exit status is that of wrong usage, which the message has no need to repeat.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Misfit(pub(super) String);
+
+/// An error about files that do not fit the request.
+pub(super) fn misfit(message: impl Display) -> anyhow::Error {
+    Misfit(message.to_string()).into()
 }
 
 /// Which messages go to standard error.
@@ -94,6 +125,12 @@ pub(super) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print the JSON Schema of what other commands print
+    Schema {
+        /// The output; without it, the definitions of all
+        #[arg(value_enum)]
+        output: Option<JsonOutput>,
+    },
     /// Check which counters cannot be captured here, why, and how to fix it
     #[command(after_help = "Exit status: 0 if nothing fixable is missing, 1 if something is, 2 for a usage error")]
     Doctor {
@@ -110,6 +147,19 @@ pub(super) enum Command {
         #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json, Format::Markdown]), value_name = "FORMAT", default_value = "table")]
         format: Format,
     },
+}
+
+/// What commands print as JSON: its name is that of its definition in the schema.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum JsonOutput {
+    /// Of show and record
+    Show,
+    /// Of compare and ab
+    Compare,
+    /// A line of --format jsonl
+    Row,
+    Doctor,
+    Metrics,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -208,7 +258,7 @@ pub(super) struct RecordArgs {
 }
 
 const RECORD_HELP: &str = "\
-Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed, 126 if COMMAND cannot be executed, 127 if it was not found. With --runs, that of the first run that failed, and 0 if none did. Ctrl-C keeps the runs so far
+Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed or was used wrongly, 126 if COMMAND cannot be executed, 127 if it was not found. With --runs, that of the first run that failed, and 0 if none did. Ctrl-C keeps the runs so far
 
 Examples:
   what runs here now            ctprof record -d 10s

@@ -7,8 +7,11 @@ use std::process::ExitCode;
 use crate::report::escaped;
 use crate::store::StoreError;
 
-/// The command failed. That of a usage error, 2, is clap's.
+/// The command failed.
 pub(super) const FAILED: u8 = 1;
+
+/// Arguments, or files, that do not fit: that of clap.
+pub(super) const WRONG_USAGE: u8 = 2;
 
 /// A gate of `--fail-on` failed.
 pub(super) const GATE_FAILED: u8 = 3;

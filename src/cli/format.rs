@@ -6,13 +6,15 @@ use clap::ValueEnum;
 
 use crate::compare::{Form, Report};
 use crate::report::{
-    Selection, Terminal, write_csv, write_folded, write_html, write_json, write_markdown, write_table,
+    Selection, Terminal, write_csv, write_folded, write_html, write_json, write_json_lines, write_markdown, write_table,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     Table,
     Json,
+    /// The rows of JSON, an object per line
+    Jsonl,
     Csv,
     Markdown,
     Html,
@@ -26,7 +28,7 @@ impl Format {
             Self::Html => Form::Both,
             _ if is_long => Form::Long,
             Self::Table => Form::Overview,
-            Self::Json | Self::Csv | Self::Markdown | Self::Folded => Form::Both,
+            Self::Json | Self::Jsonl | Self::Csv | Self::Markdown | Self::Folded => Form::Both,
         }
     }
 
@@ -37,7 +39,7 @@ impl Format {
 
     /// Whether it always has the rows that tables hide.
     pub(super) fn is_for_programs(self) -> bool {
-        matches!(self, Self::Csv | Self::Json)
+        matches!(self, Self::Csv | Self::Json | Self::Jsonl)
     }
 
     pub(super) fn write(
@@ -52,6 +54,7 @@ impl Format {
             Self::Markdown => write_markdown(out, report, selection),
             Self::Csv => write_csv(out, report, selection),
             Self::Json => write_json(out, report, selection),
+            Self::Jsonl => write_json_lines(out, report, selection),
             Self::Html => write_html(out, report, selection),
             Self::Folded => write_folded(out, report),
         }

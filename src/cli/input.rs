@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
-use clap::error::ErrorKind;
 
 use super::ab_series::{BASELINE, CANDIDATE};
-use super::args::{Args, Messages, ViewArgs, usage_error};
+use super::args::{Messages, ViewArgs, misfit, usage_error};
 use super::progress::{self, Watch};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::SnapshotHead;
@@ -52,7 +50,7 @@ impl DigestReader {
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         if self.options.scope == Some(Scope::Command) && command.is_none() {
-            return Err(usage_error(format!(
+            return Err(misfit(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)
             )));
@@ -70,7 +68,7 @@ impl DigestReader {
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
         let totals = self.totals(&[&earlier, later.head()?]);
         let join =
-            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(usage_error)?;
+            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(misfit)?;
         let (mut later, join) = later.load_into(&join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -143,7 +141,7 @@ impl DigestReader {
         let census = threads.census.clone();
         let totals = self.totals(&[&earlier, later.head()?]);
         let join =
-            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(usage_error)?;
+            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(misfit)?;
         let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
@@ -171,8 +169,7 @@ impl DigestReader {
 
 fn refuse_two_stdins(one: &Path, other: &Path) -> Result<()> {
     if one == Path::new("-") && other == Path::new("-") {
-        let message = "only one of the two snapshots can come from standard input";
-        return Err(Args::command().error(ErrorKind::ArgumentConflict, message).into());
+        return Err(usage_error("only one of the two snapshots can come from standard input"));
     }
     Ok(())
 }
@@ -184,7 +181,7 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
         return Ok(());
     }
     let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
-    Err(usage_error(format!(
+    Err(misfit(format!(
         "{} is a window and {} is a snapshot: compare two windows (ctprof record), or two snapshots",
         named(window),
         named(snapshot)

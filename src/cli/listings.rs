@@ -1,12 +1,12 @@
-//! `ctprof metrics`, `ctprof completions` and `ctprof doctor`.
+//! `ctprof metrics`, `ctprof completions`, `ctprof schema` and `ctprof doctor`.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
-use super::args::Args;
+use super::args::{Args, JsonOutput};
 use super::errors::FAILED;
 use super::format::Format;
 use super::output::{Stream, to_stdout};
@@ -28,6 +28,14 @@ pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "ctprof", &mut script);
     to_stdout(|out| out.write_all(&script))
+}
+
+/// Prints the schema of an output, or the definitions of all.
+pub(super) fn schema(output: Option<JsonOutput>) -> anyhow::Result<()> {
+    let name = output.and_then(|output| Some(output.to_possible_value()?.get_name().to_owned()));
+    let of_one = |name| report::JSON_SCHEMA.replacen('{', &format!("{{\n  \"$ref\": \"#/$defs/{name}\","), 1);
+    let text = name.map_or_else(|| report::JSON_SCHEMA.to_owned(), of_one);
+    to_stdout(|out| out.write_all(text.as_bytes()))
 }
 
 /// Captures, and keeps only the findings. Fails if anything fixable is missing.

@@ -28,8 +28,8 @@ use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
-use self::args::{Args, Command};
-use self::errors::{FAILED, complain, is_broken_pipe};
+use self::args::{Args, Command, Misfit, subcommand, with_separator};
+use self::errors::{FAILED, WRONG_USAGE, complain, is_broken_pipe};
 use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -41,7 +41,7 @@ pub fn command() -> clap::Command {
 pub fn run() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(instead) => return usage(&instead),
+        Err(instead) => return usage(&with_separator(instead)),
     };
     log(&args);
     fail_writes_beyond_limit();
@@ -74,6 +74,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
             bail!("this ctprof was built without Parquet; build it with the cargo feature `parquet`")
         }
         Command::Metrics { format } => listings::metrics(format),
+        Command::Schema { output } => listings::schema(output),
         Command::Completions { shell } => listings::completions(shell),
         Command::Doctor { engine, format } => return listings::doctor(engine.engine, format),
     };
@@ -83,9 +84,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
 /// Prints a usage error, the help or the version. The usual exit status of a usage error could be that of a recorded
 /// command.
 fn usage(instead: &clap::Error) -> ExitCode {
-    // Options before the command have no values.
-    let command = std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
-    let is_record = command.is_some_and(|command| command == "record");
+    let is_record = subcommand().is_some_and(|name| name == "record");
     let open = if instead.use_stderr() { Ok(()) } else { check_stdout() };
     let printed = open.and_then(|()| instead.print()).context("cannot write to standard output");
     match (instead.use_stderr(), is_record) {
@@ -104,7 +103,7 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
                 return usage(wrong);
             }
             complain(&error);
-            ExitCode::from(failed)
+            ExitCode::from(if error.is::<Misfit>() { WRONG_USAGE } else { failed })
         }
         Ok(status) => status,
     }

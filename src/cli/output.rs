@@ -112,7 +112,7 @@ fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Selection {
         Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
         Format::Markdown => (Some(MARKDOWN_LIMIT), Some(fitting), None),
         Format::Html => (None, None, Some(HTML_ROWS)),
-        Format::Json | Format::Csv | Format::Folded => (None, None, None),
+        Format::Json | Format::Jsonl | Format::Csv | Format::Folded => (None, None, None),
     };
     let given = |usual: Option<usize>| match view.limit {
         None => usual,

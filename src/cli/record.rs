@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
-use super::args::{Messages, RecordArgs};
+use super::args::{Messages, RecordArgs, usage_error};
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::errors::{free_at_exit, reported, say};
 use super::output::{Stream, write_report};
@@ -31,7 +31,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
     check_roots(&args.sources)?;
     args.view.check_columns(Column::is_of_views)?;
     if args.view.scope == Some(Scope::Command) && args.command.is_empty() {
-        bail!("--scope command needs a command: ctprof record --scope command -- COMMAND");
+        return Err(usage_error("--scope command needs a command: ctprof record --scope command -- COMMAND"));
     }
     match (args.runs, &args.output) {
         (Some(runs), Some(output)) => several(args, runs, output, messages),
@@ -106,10 +106,11 @@ fn until(args: &RecordArgs) -> Until {
 /// Records several runs into a directory.
 fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() {
-        bail!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
+        let message = format!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
+        return Err(usage_error(message));
     }
     if output == Path::new("-") {
-        bail!("--runs needs a directory: ctprof record --runs {runs} -o DIRECTORY");
+        return Err(usage_error(format!("--runs needs a directory: ctprof record --runs {runs} -o DIRECTORY")));
     }
     let directory = RunDirectory::create(output, runs)?;
     let signals = signals(args)?;

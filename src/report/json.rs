@@ -23,6 +23,14 @@ pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -
     object(out, &ReportJson(report, selection))
 }
 
+/// Writes the rows of a report, each as JSON on one line. Errors are those of `out`.
+pub fn write_json_lines(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+    report.sections.iter().try_for_each(|section| {
+        let section = ShownSection::new(section, selection);
+        section.rows.iter().try_for_each(|row| object(out, &RowJson(&section, row)))
+    })
+}
+
 pub(super) fn object(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     escaped_json(out, value, steers)?;
     writeln!(out)

@@ -30,11 +30,14 @@ pub(crate) use self::findings::{findings_json, findings_table};
 pub use self::folded::write_folded;
 pub use self::gates::write_gate_lines;
 pub use self::html::write_html;
-pub use self::json::write_json;
+pub use self::json::{write_json, write_json_lines};
 pub use self::markdown::write_markdown;
 pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::selection::{Selection, Unchanged, UserNames};
 pub use self::table::{Colour, Terminal, write_table};
+
+/// The JSON Schema of reports and listings: a definition for each output.
+pub const JSON_SCHEMA: &str = include_str!("schema.json");
 
 /// Version of the JSON of reports.
 pub const REPORT_FORMAT_VERSION: u32 = 3;

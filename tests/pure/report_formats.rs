@@ -5,6 +5,7 @@ use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -326,4 +327,96 @@ fn axes_and_columns_have_the_names_that_people_type() {
     }
     let columns = |percent| printed(&["compare", OLD, NEW, "--columns", &format!("group,metric,{percent}")]);
     assert_eq!(columns("%"), columns("percent"));
+}
+
+/// Checks a value against a schema, whose objects have no other keys than those it names.
+fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    static WHOLE: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(ctprof::report::JSON_SCHEMA).unwrap());
+    if let Some(name) = schema["$ref"].as_str() {
+        return check(&WHOLE["$defs"][name.strip_prefix("#/$defs/").unwrap()], value, at);
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        let errors: Vec<_> = any.iter().map_while(|schema| check(schema, value, at).err()).collect();
+        return if errors.len() < any.len() { Ok(()) } else { Err(errors.join("; ")) };
+    }
+    let fails = |what: &str| Err(format!("{at}: {what}: {value}"));
+    let allowed = schema["enum"].as_array().cloned().or_else(|| Some(vec![schema.get("const")?.clone()]));
+    if let Some(allowed) = allowed {
+        return if allowed.contains(value) { Ok(()) } else { fails("none of the enum") };
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let types = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
+    if !types.iter().any(|name| name == kind || (name == "number" && kind == "integer")) {
+        return fails(&format!("not {}", schema["type"]));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        check(&schema["items"], item, &format!("{at}[]"))?;
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        if value.get(name.as_str().unwrap()).is_none() {
+            return fails(&format!("lacks {name}"));
+        }
+    }
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let known = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+        let Some(known) = known else { return fails(&format!("has {name}")) };
+        check(known, member, &format!("{at}.{name}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_json_output_is_as_its_published_schema_says() {
+    let [a, b] = ["tests/fixtures/ktstr-a.ctprof.zst", "tests/fixtures/ktstr-b.ctprof.zst"];
+    let [run, other] =
+        ["tests/fixtures/v2-run-1-linux-6.18.ctprof.zst", "tests/fixtures/v2-run-2-linux-6.18.ctprof.zst"];
+    let runs = tempfile::tempdir().unwrap();
+    for side in ["baseline", "candidate"] {
+        fs::create_dir(runs.path().join(side)).unwrap();
+        for number in 0..4 {
+            fs::copy(
+                if number % 2 == 0 { run } else { other },
+                runs.path().join(format!("{side}/run-{number}.ctprof.zst")),
+            )
+            .unwrap();
+        }
+    }
+    let runs = runs.path().to_str().unwrap();
+    let baseline = &format!("{runs}/baseline");
+    let outputs: [(&str, &[&str]); 12] = [
+        ("show", &["show", a, "-g", "cgroup"]),
+        ("show", &["show", "tests/fixtures/v1-linux-7.3.ctprof.zst", "-g", "all"]),
+        ("show", &["show", "tests/fixtures/v2-window-linux-6.18.ctprof.zst", "-g", "pid"]),
+        ("show", &["show", run, "--sections", "primary"]),
+        ("show", &["show", baseline]),
+        ("compare", &["compare", a, b, "-g", "cgroup", "--no-cgroup-match"]),
+        ("compare", &["compare", "tests/fixtures/v1-linux-5.10-a.ctprof.zst", a]),
+        ("compare", &["compare", run, other, "--fail-on", "run>900%"]),
+        ("compare", &["compare", runs, "--fail-on", "elapsed>900%"]),
+        ("compare", &["compare", runs, "--sections", "primary"]),
+        ("metrics", &["metrics"]),
+        ("row", &["compare", runs, "--format", "jsonl"]),
+    ];
+    for (name, args) in outputs {
+        let json = if args.contains(&"--format") { vec![] } else { vec!["--format", "json"] };
+        let printed = printed(&[args, &json].concat());
+        let schema: Value = serde_json::from_str(&printed_schema(name)).unwrap();
+        assert!(printed.lines().count() == 1 || name == "row", "an object on one line");
+        for line in printed.lines() {
+            check(&schema, &serde_json::from_str(line).unwrap(), name)
+                .unwrap_or_else(|error| panic!("{args:?}: {error}"));
+        }
+    }
+}
+
+fn printed_schema(name: &str) -> String {
+    printed(&["schema", name])
 }
