@@ -67,8 +67,7 @@ impl DigestReader {
         let (earlier, mut later) = (self.open(earlier)?, self.open(later)?);
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
         let totals = self.totals(&[&earlier, later.head()?]);
-        let join =
-            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(misfit)?;
+        let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(misfit)?;
         let (mut later, join) = later.load_into(&join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -140,8 +139,7 @@ impl DigestReader {
         let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
         let census = threads.census.clone();
         let totals = self.totals(&[&earlier, later.head()?]);
-        let join =
-            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(misfit)?;
+        let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(misfit)?;
         let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);

@@ -147,7 +147,7 @@ fn a_thread_that_fell_asleep_while_it_was_sampled_ran_and_then_sleeps() {
         ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
     };
     let passes = [vec![sampler(), asleep()], vec![sampler()], vec![sampler(), asleep()]];
-    let mut collector = ReasonCollector::new(SAMPLER);
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
     for (pass, samples) in (0..).zip(&passes) {
         let moment = PassMoment { at_ns: 20 * MS * pass, late_ns: 0, took_ns: if pass == 0 { 10 } else { 1 } };
         collector.add(moment, samples, 0);
