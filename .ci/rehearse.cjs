@@ -6,11 +6,10 @@ const path = require("node:path");
 const glob = require("@actions/glob");
 const yaml = require("yaml");
 
-const WORKFLOWS = ".github/workflows";
 const HERE = path.resolve("target/rehearsal");
 const CHECKOUT = path.join(HERE, "checkout");
 
-const workflow = (name) => yaml.parse(fs.readFileSync(path.join(WORKFLOWS, name), "utf8"));
+const workflow = (name) => yaml.parse(fs.readFileSync(path.join(CHECKOUT, ".github/workflows", name), "utf8"));
 
 /** The files of an artifact, as actions/upload-artifact finds them (`findFilesToUpload`), and the directory that is their root. */
 async function uploaded(pattern) {

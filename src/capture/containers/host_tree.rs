@@ -132,7 +132,9 @@ impl HostFolder<'_> {
         if !is_file || self.owner.is_some_and(|owner| owner != status.st_uid) {
             return Err(Errno::EINVAL);
         }
-        let mut bytes = Vec::new();
+        // Without its size, a file is read in many small parts.
+        let size = u64::try_from(status.st_size).unwrap_or(0).min(limit);
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
         File::from(file).take(limit + 1).read_to_end(&mut bytes).map_err(|error| errno(&error))?;
         if bytes.len() as u64 <= limit { Ok(bytes) } else { Err(Errno::EFBIG) }
     }

@@ -19,7 +19,12 @@ use crate::process::map_patiently;
 /// Longer names are left out: those of Kubernetes have 253 bytes at most.
 const LONGEST_NAME: usize = 512;
 
+/// Workers share the files of containers in parts.
+const CONTAINERS_PER_PART: usize = 64;
+const MAX_WORKERS: usize = 4;
+
 /// A source of names, and the containers that it is asked for.
+#[derive(Clone)]
 enum NameSource {
     /// Of pods and their containers.
     Kubernetes,
@@ -90,12 +95,11 @@ fn sources(unnamed: &[(&str, &Container)]) -> Vec<NameSource> {
     let is_stored = |container: &Container| matches!(container.runtime.as_deref(), Some("podman" | "cri-o") | None);
     let users = unnamed.iter().filter(|(_, container)| is_stored(container)).map(|(path, _)| user_of(path));
     let storages = users.collect::<BTreeSet<_>>().into_iter().map(NameSource::Storage);
-    let by_id = [NameSource::Docker(ids("docker")), NameSource::Containerd(ids("containerd"))];
-    let is_asked = |source: &NameSource| match source {
-        NameSource::Docker(ids) | NameSource::Containerd(ids) => !ids.is_empty(),
-        NameSource::Kubernetes | NameSource::Storage(_) => true,
+    let parts = |runtime: &str, source: fn(Vec<String>) -> NameSource| {
+        ids(runtime).chunks(CONTAINERS_PER_PART).map(|part| source(part.to_vec())).collect::<Vec<_>>()
     };
-    by_id.into_iter().filter(is_asked).chain(storages).collect()
+    let by_id = [parts("docker", NameSource::Docker), parts("containerd", NameSource::Containerd)].concat();
+    by_id.into_iter().chain(storages).collect()
 }
 
 /// The user whose service manager a cgroup is below.
@@ -151,7 +155,7 @@ impl KnownNames {
     fn read(&mut self, tree: &Arc<HostTree>, sources: Vec<NameSource>) {
         let folders: Vec<_> = sources.iter().map(NameSource::folder).collect();
         let own = Arc::clone(tree);
-        let read = map_patiently(1, sources, move |(), source: &NameSource| match source {
+        let read = map_patiently(MAX_WORKERS, sources, move |(), source: &NameSource| match source {
             NameSource::Kubernetes => kubernetes::read(&own),
             NameSource::Docker(ids) => runtimes::docker(&own, ids),
             NameSource::Containerd(ids) => runtimes::containerd(&own, ids),
