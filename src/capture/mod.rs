@@ -14,6 +14,7 @@ mod error;
 pub mod fuzz;
 mod host;
 mod kernel_symbols;
+mod mutex_owners;
 mod options;
 mod process;
 mod procfs;

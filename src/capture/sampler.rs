@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
 use super::kernel_symbols::KernelSymbols;
+use super::mutex_owners::MutexOwners;
 use super::options::{Engine, Options, Tree};
 use super::procfs::folder::Folder;
 use super::procfs::samples::ProcfsSampler;
@@ -18,6 +19,7 @@ pub struct ThreadSampler {
     bpf: Option<(Box<BpfSampler>, Option<KernelSymbols>)>,
     /// Without BPF.
     procfs: ProcfsSampler,
+    mutex_owners: MutexOwners,
 }
 
 /// Why threads cannot be sampled.
@@ -47,7 +49,7 @@ impl ThreadSampler {
         };
         let procfs = Folder::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
         let bpf = bpf.map(|bpf| (Box::new(bpf), KernelSymbols::open().ok()));
-        Ok(Self { bpf, procfs: ProcfsSampler::new(procfs) })
+        Ok(Self { bpf, procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::default() })
     }
 
     /// What takes the samples, as files name it.
@@ -80,6 +82,11 @@ impl ThreadSampler {
     /// Adds the files that the system calls of `samples` work on, by the descriptor that each has.
     pub fn add_files(&self, samples: &mut [ThreadSample], descriptor: fn(KernelEntry) -> Option<u32>) {
         add_files(samples, descriptor);
+    }
+
+    /// Adds the owners of the mutexes that `samples` wait for, by the address that each has.
+    pub fn add_owners(&mut self, samples: &mut [ThreadSample], mutex: fn(KernelEntry) -> Option<u64>) {
+        self.mutex_owners.add(samples, mutex);
     }
 
     /// Makes the next pass sample all threads, also those that sleep on.

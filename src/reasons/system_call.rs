@@ -63,6 +63,17 @@ const WITH_DESCRIPTOR: [&str; 40] = [
     "process_madvise",
 ];
 
+/// The address of the mutex that a system call may wait for: glibc waits for one by `FUTEX_WAIT`, and for all else by
+/// `FUTEX_WAIT_BITSET`.
+pub fn waits_for_mutex(entry: KernelEntry) -> Option<u64> {
+    let KernelEntry::SystemCall(number, [address, operation]) = entry else { return None };
+    let is_wait = u32::try_from(operation & 0xffff_ffff).is_ok_and(|operation| operation & !FUTEX_PRIVATE_FLAG == 0);
+    (is_wait && sysno(number) == Some(Sysno::futex)).then_some(address)
+}
+
+/// Of `include/uapi/linux/futex.h`.
+const FUTEX_PRIVATE_FLAG: u32 = 128;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +91,15 @@ mod tests {
             ["read", "fdatasync", "clock_nanosleep", "futex"]
         );
         assert_eq!(name(4000), "system call 4000");
+    }
+
+    #[test]
+    fn only_the_wait_for_a_mutex_has_its_address() {
+        let futex = |operation: u64| KernelEntry::SystemCall(libc::SYS_futex.try_into().unwrap(), [0x1000, operation]);
+        // FUTEX_WAIT with and without FUTEX_PRIVATE_FLAG, FUTEX_WAKE, FUTEX_WAIT_BITSET.
+        let found = [0, 128, 0xdead_0000_0000_0080, 1, 9 | 128].map(|operation| waits_for_mutex(futex(operation)));
+        assert_eq!(found, [Some(0x1000), Some(0x1000), Some(0x1000), None, None]);
+        assert_eq!(waits_for_mutex(call(libc::SYS_read, 0)), None);
     }
 
     #[test]

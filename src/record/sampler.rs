@@ -13,7 +13,7 @@ use nix::unistd::gettid;
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
 use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
-use crate::reasons::{Conclusion, PassMoment, ReasonCollector, works_on_descriptor};
+use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
@@ -192,6 +192,7 @@ fn sample(
             took_ns: nanoseconds(end.saturating_sub(begin) + awake),
         };
         sampler.add_files(&mut samples, works_on_descriptor);
+        sampler.add_owners(&mut samples, waits_for_mutex);
         collector.add(moment, &samples, lost);
         for end in sampler.take_ends() {
             collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });

@@ -109,6 +109,9 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
             }
             assert!(is_found, "{engine}, {name}: {times:#?}");
         }
+        let locked = times(&reasons, "for-locked");
+        let owner = locked[0].1.by.as_ref().map(|by| &*by.pcomm);
+        assert_eq!(owner, Some("for-locked"), "{engine}: one of them has the mutex: {locked:#?}");
         let pinned = times(&reasons, "for-pinned");
         assert_eq!(pinned[0].1.class, ReasonClass::Wait, "{engine}: four threads have one CPU: {pinned:#?}");
         let spin = times(&reasons, "for-spin");
