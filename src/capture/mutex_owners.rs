@@ -23,9 +23,9 @@ const LARGEST_KIND: u32 = (1 << 10) - 1;
 
 /// Reads mutexes in a thread of its own, which starts with the first one.
 #[derive(Default)]
-pub(super) struct MutexOwners(Option<Reader>);
+pub(super) struct MutexOwners(Option<MutexReader>);
 
-struct Reader {
+struct MutexReader {
     waiters: Sender<Vec<Waiter>>,
     owners: Receiver<Vec<Option<u32>>>,
     is_late: bool,
@@ -58,7 +58,7 @@ impl MutexOwners {
     /// `None` if that takes too long, and until it is done.
     fn read(&mut self, waiters: Vec<Waiter>) -> Option<Vec<Option<u32>>> {
         if self.0.is_none() {
-            self.0 = Reader::start().ok();
+            self.0 = MutexReader::start().ok();
         }
         let reader = self.0.as_mut()?;
         if reader.is_late && reader.owners.try_recv() == Err(TryRecvError::Empty) {
@@ -71,7 +71,7 @@ impl MutexOwners {
     }
 }
 
-impl Reader {
+impl MutexReader {
     fn start() -> io::Result<Self> {
         let (waiters, next) = channel::<Vec<Waiter>>();
         let (answer, owners) = channel();
