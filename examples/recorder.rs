@@ -37,14 +37,18 @@ fn record_command(command: &[OsString]) -> Result<ExitCode, Failure> {
     let signals = Signals::for_command()?;
     wait_for_stdin();
     let [program, arguments @ ..] = command else { return Err("no command".into()) };
-    let child = match Child::spawn(&Invocation::new(program, arguments), &signals) {
+    let mut child = match Child::spawn(&Invocation::new(program, arguments), &signals) {
         Ok(child) => child,
         Err(error) => {
             eprintln!("{error}");
             return Ok(error.exit_status().into());
         }
     };
-    let end = child.wait_exited(&signals)?;
+    let end = loop {
+        if let Some(end) = child.wait_exited(&signals, None)? {
+            break end;
+        }
+    };
     drop(signals);
     let id = child.id();
     let state = state(id)?;

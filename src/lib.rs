@@ -42,6 +42,8 @@ pub mod reasons;
 pub mod record;
 pub mod report;
 #[doc(hidden)]
+pub mod series;
+#[doc(hidden)]
 pub mod statistics;
 pub mod store;
 mod sys;

@@ -6,6 +6,9 @@ mod limit;
 mod lines;
 mod pending;
 mod place;
+mod segments;
+mod series;
+mod series_writer;
 mod source;
 mod target;
 
@@ -16,6 +19,9 @@ pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]
 pub(crate) use self::place::OutputPlace;
 pub(crate) use self::place::{create_folder, names_in};
+pub use self::segments::{Keep, SegmentWriter, SeriesSegment, segments_in};
+pub use self::series::StoredSeries;
+pub use self::series_writer::SeriesWriter;
 pub use self::source::{Stored, load};
 pub use self::target::{ENDINGS, EXTENSION, OutputTarget, Written, is_snapshot_name};
 

@@ -182,6 +182,7 @@ impl Capturer {
         let probe_summary = counts.probe.take().map(CtprofProbeSummary::concluded).inspect(jemalloc::log);
 
         let head = SnapshotHead {
+            series: None,
             format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: start.unix_ns,
             capture: Some(CaptureInfo {

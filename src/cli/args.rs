@@ -12,17 +12,18 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::format::Format;
 use super::values::{
-    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob,
-    one_of_variants, ring_size, share, size, smaps, threshold, why_rate,
+    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, keep,
+    one_of_variants, overview_column, ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Smaps};
 use crate::compare::{
-    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, GroupValue, Names, Per, Scope, Sides, SortKey, Threshold,
+    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, GroupValue, Names, OverviewColumn, Per, Scope, Sides,
+    SortKey, StepGate, Threshold,
 };
 use crate::model::Section;
 use crate::process::Streams;
 use crate::report::Column;
-use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
+use crate::store::{Keep, MAX_DECOMPRESSED_SNAPSHOT_BYTES};
 
 /// Snapshot and compare per-thread kernel counters (CPU, run-queue wait, I/O, memory)
 #[derive(Debug, Parser)]
@@ -231,6 +232,18 @@ pub(super) struct RecordArgs {
     /// Record for this long: 10s, 500ms, 2m [default: until Ctrl-C, or until COMMAND exits]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
     pub(super) duration: Option<Duration>,
+    /// Record in steps of this length: print the busiest groups of each step, and write what changed in it to the file
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "runs")]
+    pub(super) every: Option<Duration>,
+    /// Keep only the last part of a series, of this time or size, in a directory (-o): 1h, 200MiB
+    #[arg(long, value_name = "TIME|SIZE", value_parser = keep, requires_all = ["every", "output"])]
+    pub(super) keep: Option<Keep>,
+    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'
+    #[arg(long, value_name = "GATE", requires = "every", conflicts_with = "command")]
+    pub(super) until: Option<StepGate>,
+    /// Record on for this long after --until was met
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "until")]
+    pub(super) after: Option<Duration>,
     /// File to write the window to, instead of printing it; `-` for stdout. With --runs, a directory
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
@@ -342,6 +355,12 @@ pub(super) struct ShowArgs {
     pub(super) snapshot: PathBuf,
     /// Later snapshot of the same boot: shows what happened in between
     pub(super) later: Option<PathBuf>,
+    /// Show the busiest groups of each step of a series that `record --every` wrote
+    #[arg(long, conflicts_with = "later")]
+    pub(super) steps: bool,
+    /// Column of the overview whose course in a series is shown
+    #[arg(long, value_name = "COLUMN", value_parser = overview_column(), hide_possible_values = true, default_value = "run")]
+    pub(super) sparkline: &'static OverviewColumn,
     #[command(flatten)]
     pub(super) view: ViewArgs,
 }

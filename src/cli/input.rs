@@ -13,7 +13,8 @@ use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::SnapshotHead;
 use crate::process::Progress;
 use crate::report::escaped;
-use crate::store::{ENDINGS, MemoryBudget, StoreError, Stored, is_snapshot_name};
+use crate::series::SeriesRange;
+use crate::store::{ENDINGS, MemoryBudget, StoreError, Stored, StoredSeries, is_snapshot_name, segments_in};
 use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
@@ -60,6 +61,22 @@ impl DigestReader {
         Ok(digest)
     }
 
+    /// A series in so many parts of equal length, as runs; `None` of anything else.
+    pub(super) fn parts(&self, path: &Path, whole: &SnapshotHead, count: u32) -> Result<Option<Runs>> {
+        let (file, range) = part_of(path)?;
+        let series = series(file, range.as_ref(), self.limit, &self.progress)?;
+        let (Some(mut series), Some(window)) = (series, &whole.window) else { return Ok(None) };
+        let mut runs = Runs::default();
+        let length_ns = (window.duration_ns / u64::from(count)).max(1);
+        series.each_window(&range.unwrap_or_default(), length_ns, &mut |mut part| {
+            // A part has no end of the command.
+            part.head.window.iter_mut().for_each(|window| window.command = None);
+            runs.add(Digest::of_snapshot(&part, &self.options));
+            Ok::<_, StoreError>(())
+        })?;
+        Ok((runs.is_of_windows() == Some(true)).then_some(runs))
+    }
+
     /// The window between two snapshots.
     pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {
         refuse_two_stdins(earlier, later)?;
@@ -98,7 +115,8 @@ impl DigestReader {
     }
 
     fn side<'p>(&self, path: &'p Path) -> Result<SideFiles<'p>> {
-        let files = if path.is_dir() { Some(run_files(path)?) } else { None };
+        let is_of_runs = path.is_dir() && !is_series(path)?;
+        let files = if is_of_runs { Some(run_files(path)?) } else { None };
         let first = self.open(files.as_ref().map_or(path, |files| &files[0]))?;
         Ok(SideFiles { path, first, files })
     }
@@ -146,8 +164,15 @@ impl DigestReader {
         Ok((Digest::new(earlier, before).with_census(census), candidate))
     }
 
-    fn open(&self, path: &Path) -> Result<Stored, StoreError> {
-        Stored::open(path, self.limit, &self.progress).map(|stored| stored.within(&self.memory))
+    /// A file; of a series, the window of the part that the path names, or all of it.
+    fn open(&self, path: &Path) -> Result<Stored> {
+        let (file, range) = part_of(path)?;
+        let Some(mut series) = series(file, range.as_ref(), self.limit, &self.progress)? else {
+            return Ok(Stored::open(file, self.limit, &self.progress)?.within(&self.memory));
+        };
+        let window = series.part(&range.unwrap_or_default())?;
+        warn_if_cut(&series, file);
+        Ok(Stored::of_snapshot(file, window, self.limit).within(&self.memory))
     }
 
     fn digest(&self, mut stored: Stored) -> Result<Digest, StoreError> {
@@ -163,6 +188,47 @@ impl DigestReader {
     fn totals(&self, heads: &[&SnapshotHead]) -> ThreadTotals {
         ThreadTotals::new(&self.options, heads)
     }
+}
+
+/// Whether a directory has segments of a series.
+fn is_series(folder: &Path) -> Result<bool> {
+    let segments = segments_in(folder).with_context(|| format!("cannot read directory {}", folder.display()))?;
+    Ok(!segments.is_empty())
+}
+
+/// The file of a path, and the part of it: `FILE@FROM..TO`, unless a file has that very name.
+pub(super) fn part_of(path: &Path) -> Result<(&Path, Option<SeriesRange>)> {
+    let text = path.to_str().filter(|_| !path.exists());
+    let Some((file, range)) = text.and_then(|text| text.rsplit_once('@')) else { return Ok((path, None)) };
+    if !range.contains("..") {
+        return Ok((path, None));
+    }
+    let range = range.parse().map_err(|error| usage_error(format!("{}: {error}", named(path))))?;
+    Ok((Path::new(file), Some(range)))
+}
+
+/// The series in a file or a directory; `None` if it is something else, of which there are no parts.
+pub(super) fn series(
+    file: &Path,
+    range: Option<&SeriesRange>,
+    limit: u64,
+    progress: &Arc<Progress>,
+) -> Result<Option<StoredSeries>> {
+    let series = match file {
+        // It can be read only once, and is opened elsewhere.
+        _ if file == Path::new("-") => None,
+        _ if file.is_dir() => StoredSeries::in_folder(file, range.unwrap_or(&SeriesRange::default()), limit, progress)?,
+        _ => Stored::open(file, limit, progress)?.series()?,
+    };
+    if series.is_none() && range.is_some() {
+        return Err(usage_error(format!("{} is no series; `ctprof record --every` records one", named(file))));
+    }
+    Ok(series)
+}
+
+/// Says that a series ends early.
+pub(super) fn warn_if_cut(series: &StoredSeries, file: &Path) {
+    series.cut.iter().for_each(|why| tracing::warn!("{}: {why}", named(file)));
 }
 
 fn refuse_two_stdins(one: &Path, other: &Path) -> Result<()> {

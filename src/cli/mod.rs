@@ -16,6 +16,7 @@ mod progress;
 mod record;
 mod runs;
 mod show;
+mod steps;
 mod values;
 
 use std::io::{self, IsTerminal};
@@ -63,7 +64,12 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
     let messages = args.messages();
     let done = match args.command {
         Command::Capture(command) => capture::run(&command, messages),
-        Command::Record(command) => return record::run(&command, messages),
+        Command::Record(command) => {
+            return match command.every {
+                Some(every) => steps::run(&command, every, messages),
+                None => record::run(&command, messages),
+            };
+        }
         Command::Ab(command) => return ab::run(&command, messages),
         Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
         Command::Compare(command) => return worker_per_cpu().install(|| compare::run(&command, messages)),

@@ -89,13 +89,21 @@ const FEWEST_GROUPS: usize = 8;
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     report.too_large.map_or(Ok(()), Err)?;
     let selection = selection(view, stream, report);
+    write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
+}
+
+/// Writes to a stream, with what is known of its terminal.
+pub(super) fn write_to(
+    stream: Stream,
+    view: &ViewArgs,
+    write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
+) -> anyhow::Result<()> {
     let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
-    let write = |out: &mut dyn Write| view.format.write(out, report, &selection, terminal);
     match stream {
-        Stream::Stdout => to_stdout(|out| write(out)),
+        Stream::Stdout => to_stdout(|out| write(out, terminal)),
         Stream::Stderr => {
             let mut out = BufWriter::new(io::stderr().lock());
-            write(&mut out).and_then(|()| out.flush()).context("cannot write to standard error")
+            write(&mut out, terminal).and_then(|()| out.flush()).context("cannot write to standard error")
         }
     }
 }
@@ -103,7 +111,7 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
 /// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
 /// programs, unless `--limit` has another limit. 0 is none.
 /// Lines on reasons take the place of groups.
-fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Selection {
+pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Selection {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
     let reasons = if terminal.is_some() { report.why.len().min(MOST_REASONS) } else { 0 };

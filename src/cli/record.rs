@@ -18,7 +18,7 @@ use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
-use crate::record::{RecordError, Recorder, Until};
+use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::OutputTarget;
 
@@ -27,16 +27,22 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
+    check(args)?;
+    match (args.runs, &args.output) {
+        (Some(runs), Some(output)) => several(args, runs, output, messages),
+        _ => one(args, messages),
+    }
+}
+
+/// Checks what clap cannot.
+pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     args.view.check_columns(Column::is_of_views)?;
     if args.view.scope == Some(Scope::Command) && args.command.is_empty() {
         return Err(usage_error("--scope command needs a command: ctprof record --scope command -- COMMAND"));
     }
-    match (args.runs, &args.output) {
-        (Some(runs), Some(output)) => several(args, runs, output, messages),
-        _ => one(args, messages),
-    }
+    Ok(())
 }
 
 fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -75,12 +81,17 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let window = recorder.open()?;
     let end = window.wait(&until, &signals)?;
     drop(signals);
-    let status = end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()));
+    let status = exit_status(&end);
     Ok((window.close(end)?, status))
 }
 
+/// The exit status of the command, if there was one.
+pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
+    end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
+}
+
 /// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
-fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
+pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     let mut recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
     if !args.no_why {
@@ -91,12 +102,12 @@ fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
 }
 
 /// Blocks signals, before other threads start.
-fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
+pub(super) fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
     signals.context("cannot block signals")
 }
 
-fn until(args: &RecordArgs) -> Until {
+pub(super) fn until(args: &RecordArgs) -> Until {
     match args.command.split_first() {
         None => Until::Elapsed(args.duration.unwrap_or(FOREVER)),
         Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
@@ -155,7 +166,7 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 /// Prints the window: beside a command's output to standard error, like perf stat.
-fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
+pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
     args.view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
     let report = show(window, &args.view.options(Sides::one("window".to_owned())));
     report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));

@@ -1,23 +1,51 @@
 //! `ctprof show`.
 
-use super::args::{Messages, ShowArgs};
+use std::sync::Arc;
+
+use super::args::{Messages, ShowArgs, usage_error};
 use super::errors::free_at_exit;
-use super::input::DigestReader;
+use super::input::{DigestReader, part_of, series, warn_if_cut};
 use super::output::{Stream, groups_exist, write_report};
-use crate::compare::{Sides, report};
+use super::steps::StepPrinter;
+use crate::compare::{Sides, report, trend};
 use crate::report::Column;
+
+/// Bars of a group.
+const PARTS: u32 = 20;
 
 pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     args.view.check_columns(Column::is_of_views)?;
+    if args.steps {
+        return show_steps(args);
+    }
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, &args.view, messages);
     let side = match &args.later {
         None => input.runs(&args.snapshot)?,
         Some(later) => input.window(&args.snapshot, later)?.into(),
     };
-    let report = report(Sides::one(side), &input.into_options(), &[]);
+    // Standard input can be read once.
+    let parts = match side.only().filter(|_| args.later.is_none() && args.snapshot.as_os_str() != "-") {
+        Some(whole) => input.parts(&args.snapshot, &whole.head, PARTS)?,
+        None => None,
+    };
+    let options = input.into_options();
+    let mut report = report(Sides::one(side), &options, &[]);
+    report.trend = parts.map(|parts| trend(parts, args.sparkline, &options));
     groups_exist(&report.unmatched)?;
     let written = write_report(Stream::Stdout, &report, &args.view);
     free_at_exit(report);
     written
+}
+
+/// Prints the steps of a part of a series.
+fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
+    let (file, range) = part_of(&args.snapshot)?;
+    let Some(mut series) = series(file, range.as_ref(), args.view.limits.max_snapshot_bytes, &Arc::default())? else {
+        return Err(usage_error(format!("{} has no steps; `ctprof record --every` records them", file.display())));
+    };
+    let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
+    series.each_window(&range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;
+    warn_if_cut(&series, file);
+    Ok(())
 }

@@ -9,11 +9,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    Flatten, GroupGlob, GroupValue, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
-    unknown,
+    Flatten, GroupGlob, GroupValue, OVERVIEW, OverviewColumn, SelectError, SortKey, Threshold, parse_metric,
+    parse_section, parse_sort_key, unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
+use crate::store::Keep;
 
 pub(super) fn group_glob(glob: &str) -> Result<GroupGlob, String> {
     GroupGlob::new(glob).map_err(|error| error.msg.to_owned())
@@ -37,6 +38,12 @@ pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
     let all = [Smaps::default(), Smaps::Always, Smaps::Never];
     let named = move |name: String| all.into_iter().find(|smaps| smaps.name() == name);
     PossibleValuesParser::new(all.map(Smaps::name)).map(move |name| named(name).expect("the parser knows the names"))
+}
+
+/// A column of the overview that groups have.
+pub(super) fn overview_column() -> impl TypedValueParser<Value = &'static OverviewColumn> {
+    let names = OVERVIEW.iter().filter(|column| column.is_of_groups()).map(|column| column.name);
+    PossibleValuesParser::new(names).map(|name| OverviewColumn::named(&name).expect("the parser knows the names"))
 }
 
 /// Parses values with names, which shells complete and help lists.
@@ -140,6 +147,16 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| EXPECTED_SIZE.to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+/// How much of a series is kept: a time, or a size with a suffix in capitals.
+pub(super) fn keep(text: &str) -> Result<Keep, String> {
+    let is_size = text.ends_with(['B', 'K', 'M', 'G', 'T']);
+    match is_size {
+        true => size(text).ok().filter(|bytes| *bytes > 0).map(Keep::Bytes),
+        false => duration(text).ok().map(Keep::Time),
+    }
+    .ok_or_else(|| "expected a time or a size such as 1h or 200MiB".to_owned())
 }
 
 /// CPU numbers, ascending.

@@ -82,6 +82,11 @@ impl Runs {
         }
     }
 
+    /// The capture, if it is a single one.
+    pub fn only(&self) -> Option<&Digest> {
+        self.digests.first().filter(|_| !self.are_repeated)
+    }
+
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
         self.are_repeated.then(|| RunCount::new(self))

@@ -64,6 +64,7 @@ mod reduce;
 mod sample;
 mod sched_ext;
 mod section;
+mod series;
 mod snapshot;
 mod source;
 mod stored_name;
@@ -79,7 +80,7 @@ mod window_rule;
 pub use self::{
     census::*, cgroup::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
     limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
-    section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*,
-    window_rule::*,
+    section::*, series::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
+    window::*, window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};

@@ -1,5 +1,7 @@
 //! Why the threads of a window waited, and who ran meanwhile: shares by samples of all threads.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::name::Name;
@@ -18,6 +20,39 @@ pub struct Reasons {
     pub reasons: Vec<Reason>,
     /// For how long which threads had which reason.
     pub times: Vec<ReasonTime>,
+}
+
+impl Reasons {
+    /// Adds those of a later window.
+    pub fn merge(&mut self, later: Self) {
+        let Self { sampling, threads, reasons, times } = later;
+        self.sampling.merge(sampling);
+        let threads = places(&mut self.threads, threads);
+        let reasons = places(&mut self.reasons, reasons);
+        let place = |places: &[u64], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
+        let mut all: BTreeMap<_, _> = self.times.drain(..).map(|time| ((time.threads, time.reason), time)).collect();
+        for time in times {
+            let (Some(of), Some(reason)) = (place(&threads, time.threads), place(&reasons, time.reason)) else {
+                continue;
+            };
+            let sum = all.entry((of, reason)).or_insert(ReasonTime { threads: of, reason, ns: 0, samples: 0 });
+            sum.ns = sum.ns.saturating_add(time.ns);
+            sum.samples = sum.samples.saturating_add(time.samples);
+        }
+        self.times.extend(all.into_values());
+    }
+}
+
+/// Adds what is new to a list, and returns the places of all.
+fn places<T: Ord + Clone>(list: &mut Vec<T>, more: Vec<T>) -> Vec<u64> {
+    let mut known: BTreeMap<T, u64> = (0..).zip(list.iter()).map(|(place, item)| (item.clone(), place)).collect();
+    let place = |item: T| {
+        *known.entry(item).or_insert_with_key(|item| {
+            list.push(item.clone());
+            u64::try_from(list.len() - 1).unwrap_or(u64::MAX)
+        })
+    };
+    more.into_iter().map(place).collect()
 }
 
 /// How the threads of a window were sampled.
@@ -42,6 +77,26 @@ pub struct Sampling {
     /// Why reasons have no functions of the kernel, if they have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_functions: Option<String>,
+}
+
+impl Sampling {
+    fn merge(&mut self, later: Self) {
+        let Self { source, passes, period_ns, samples, lost, merged, cost_ns, no_functions } = later;
+        let all = self.passes.saturating_add(passes).max(1);
+        let time = u128::from(self.period_ns) * u128::from(self.passes) + u128::from(period_ns) * u128::from(passes);
+        self.period_ns = u64::try_from(time / u128::from(all)).unwrap_or(u64::MAX);
+        self.source = source;
+        for (sum, more) in [
+            (&mut self.passes, passes),
+            (&mut self.samples, samples),
+            (&mut self.lost, lost),
+            (&mut self.merged, merged),
+            (&mut self.cost_ns, cost_ns),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.no_functions = no_functions;
+    }
 }
 
 /// Threads of one process with equal names, in one cgroup.

@@ -98,13 +98,16 @@ impl<R, S> RecordField<R, S> {
         match in_window {
             InWindow::Later => {}
             InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
-            InWindow::Absent | InWindow::Backwards => {
-                if let Some(clear) = self.clear {
-                    clear(later);
-                }
-            }
+            InWindow::Absent | InWindow::Backwards => self.clear(later),
         }
         in_window
+    }
+
+    /// Makes the value absent, if the record can lack it.
+    pub fn clear(&self, record: &mut R) {
+        if let Some(clear) = self.clear {
+            clear(record);
+        }
     }
 
     /// The record's value, described by the row.

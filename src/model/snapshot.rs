@@ -12,6 +12,7 @@ use super::host::{HostContext, HostCpuTime};
 use super::psi::Psi;
 use super::reasons::Reasons;
 use super::sched_ext::SchedExtSysfs;
+use super::series::SeriesInfo;
 use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};
 use super::thread::ThreadState;
 use super::window::WindowInfo;
@@ -19,6 +20,9 @@ use super::window::WindowInfo;
 /// Version of the file format. Version 1 has neither windows, whose values are increases, nor usual values, which
 /// threads leave out.
 pub const FORMAT_VERSION: u32 = 2;
+
+/// Version of the file format of series, which earlier versions lack.
+pub const SERIES_FORMAT_VERSION: u32 = 3;
 
 /// A snapshot of a host: its threads, and everything else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -35,6 +39,10 @@ pub struct CtprofSnapshot {
 #[non_exhaustive]
 #[serde(default)]
 pub struct SnapshotHead {
+    /// The series that begins with this capture; `None` if it is a capture or a window alone. It is first in files, which are
+    /// known by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesInfo>,
     /// Version of the file format; `None` in files of other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<u32>,

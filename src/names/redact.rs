@@ -53,6 +53,7 @@ impl CtprofSnapshot {
             names.iter_mut().for_each(|name| *name = hash.task(name));
             names.sort();
         }
+        head.series.iter_mut().for_each(|series| series.command.clear());
         if let Some(command) = head.window.as_mut().and_then(|window| window.command.as_mut()) {
             command.arguments.clear();
         }

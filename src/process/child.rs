@@ -26,6 +26,8 @@ use crate::sys::wait::{ExitCause, reap, zombie};
 pub struct Child {
     pid: Pid,
     started: Instant,
+    /// The first signal that would have ended ctprof.
+    interrupted: Option<i32>,
 }
 
 impl Child {
@@ -49,23 +51,22 @@ impl Child {
         let started = Instant::now();
         let child = command.spawn().map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
         let pid = i32::try_from(child.id()).expect("process ids are positive i32");
-        Ok(Self { pid: Pid::from_raw(pid), started })
+        Ok(Self { pid: Pid::from_raw(pid), started, interrupted: None })
     }
 
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Waits until the command's process has exited, and leaves it a zombie. Reaps other children: processes
-    /// whose parent exited.
+    /// Waits until the command's process has exited, and leaves it a zombie; `None` if the deadline comes first. Reaps other
+    /// children: processes whose parent exited.
     ///
     /// Forwards signals that a process sent to ctprof. Those of the terminal reach the command anyway, which is
     /// in the same process group.
     ///
     /// # Errors
     /// Errors of the system calls: out of memory, or the command was reaped elsewhere.
-    pub fn wait_exited(&self, signals: &Signals) -> io::Result<CommandEnd> {
-        let mut interrupted = None;
+    pub fn wait_exited(&mut self, signals: &Signals, deadline: Option<Instant>) -> io::Result<Option<CommandEnd>> {
         loop {
             let seen = Instant::now();
             while let Some(child) = zombie()? {
@@ -75,15 +76,14 @@ impl Child {
                         ExitCause::Signal(signal) => (None, Some(signal)),
                     };
                     // The key that ended the command can arrive here after its exit is seen.
-                    let interrupted = interrupted.or_else(|| signals.interruption());
-                    return Ok(CommandEnd { status, signal, elapsed: seen - self.started, interrupted });
+                    let interrupted = self.interrupted.or_else(|| signals.interruption());
+                    return Ok(Some(CommandEnd { status, signal, elapsed: seen - self.started, interrupted }));
                 }
                 reap(child.pid)?;
             }
-            if let Some(received) = signals.receive(None)? {
-                interrupted = interrupted.or(received.interrupts());
-                self.forward(received);
-            }
+            let Some(received) = signals.receive(deadline)? else { return Ok(None) };
+            self.interrupted = self.interrupted.or(received.interrupts());
+            self.forward(received);
         }
     }
 

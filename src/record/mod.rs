@@ -24,8 +24,10 @@
 mod error;
 mod recorder;
 mod sampler;
+mod steps;
 mod until;
 
 pub use self::error::RecordError;
 pub use self::recorder::{OpenWindow, Recorder};
-pub use self::until::{Until, WindowEnd};
+pub use self::steps::{OpenSeries, Preparation, RecordedStep};
+pub use self::until::{Until, Waiting, WindowEnd};

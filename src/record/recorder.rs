@@ -16,13 +16,13 @@ use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
 /// capabilities for loading them.
 pub struct Recorder {
-    capturer: Capturer,
+    pub(super) capturer: Capturer,
     /// The selected processes; empty for all.
-    pids: Arc<[u32]>,
+    pub(super) pids: Arc<[u32]>,
     /// `None` where no program can record exits.
-    listener: Option<ExitListener>,
+    pub(super) listener: Option<ExitListener>,
     /// `None` if windows have no reasons.
-    sampler: Option<Sampler>,
+    pub(super) sampler: Option<Sampler>,
 }
 
 /// A window after its earlier capture.
@@ -172,6 +172,6 @@ impl OpenWindow<'_> {
 }
 
 /// Whether a thread is of a selected process.
-fn is_selected(pids: &[u32], exit: &ExitedThread) -> bool {
+pub(super) fn is_selected(pids: &[u32], exit: &ExitedThread) -> bool {
     pids.is_empty() || pids.contains(&exit.state.tgid)
 }

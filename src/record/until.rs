@@ -1,6 +1,6 @@
 //! When a window ends, and what ended it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::RecordError;
 use crate::model::{CtprofSnapshot, RecordedCommand};
@@ -28,29 +28,73 @@ pub struct WindowEnd {
     command: Option<(Child, RecordedCommand)>,
 }
 
+/// What a recording that has begun waits for.
+#[derive(Debug)]
+pub struct Waiting {
+    /// `None` without an end in time.
+    end: Option<Instant>,
+    command: Option<(Child, Invocation)>,
+}
+
 impl Until {
     /// Waits, or runs the command.
     ///
     /// # Errors
     /// [`RecordError`] if the command does not start, or its end cannot be waited for.
     pub fn wait(&self, signals: &Signals) -> Result<WindowEnd, RecordError> {
-        match self {
-            Self::Elapsed(time) => {
-                let interrupted = match signals.pause(*time).map_err(RecordError::CannotWait)? {
-                    Ended::Elapsed => None,
-                    Ended::Signal(signal) => Some(signal),
-                };
-                Ok(WindowEnd { interrupted, of_command: None, requested_ns: None, command: None })
-            }
-            Self::Exited(invocation) => {
-                let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
-                let end = child.wait_exited(signals).map_err(RecordError::CannotWaitForCommand)?;
-                let command = Some((child, recorded_command(invocation, &end)));
-                Ok(WindowEnd { interrupted: end.interrupted, of_command: Some(end), requested_ns: None, command })
+        let mut waiting = self.begin(signals)?;
+        loop {
+            if let Some(end) = waiting.wait(signals, None)? {
+                return Ok(end);
             }
         }
     }
+
+    /// Lets the time begin, or starts the command.
+    ///
+    /// # Errors
+    /// [`RecordError::NotStarted`] if the command does not start.
+    pub fn begin(&self, signals: &Signals) -> Result<Waiting, RecordError> {
+        Ok(match self {
+            // A time that the clock cannot represent is never reached.
+            Self::Elapsed(time) => Waiting { end: Instant::now().checked_add(*time), command: None },
+            Self::Exited(invocation) => {
+                let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
+                Waiting { end: None, command: Some((child, invocation.clone())) }
+            }
+        })
+    }
 }
+
+impl Waiting {
+    /// Waits for the end, but not longer than until `deadline`; `None` if that comes first.
+    ///
+    /// # Errors
+    /// [`RecordError`] if the end cannot be waited for.
+    pub fn wait(&mut self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
+        let Some((mut child, invocation)) = self.command.take() else { return self.pause(signals, deadline) };
+        let Some(end) = child.wait_exited(signals, deadline).map_err(RecordError::CannotWaitForCommand)? else {
+            self.command = Some((child, invocation));
+            return Ok(None);
+        };
+        let command = Some((child, recorded_command(&invocation, &end)));
+        Ok(Some(WindowEnd { interrupted: end.interrupted, of_command: Some(end), requested_ns: None, command }))
+    }
+
+    fn pause(&self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
+        let first = self.end.into_iter().chain(deadline).min();
+        let time = first.map_or(FOREVER, |first| first.saturating_duration_since(Instant::now()));
+        let interrupted = match signals.pause(time).map_err(RecordError::CannotWait)? {
+            Ended::Elapsed if self.end.is_none_or(|end| Instant::now() < end) => return Ok(None),
+            Ended::Elapsed => None,
+            Ended::Signal(signal) => Some(signal),
+        };
+        Ok(Some(WindowEnd { interrupted, of_command: None, requested_ns: None, command: None }))
+    }
+}
+
+/// Longer than any recording.
+const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 impl WindowEnd {
     /// Reaps the command without a later capture.
@@ -82,13 +126,18 @@ fn add_io(later: &mut CtprofSnapshot, child: Child) -> Result<(), RecordError> {
 }
 
 fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {
-    let words = std::iter::once(&invocation.program).chain(&invocation.arguments);
     RecordedCommand {
-        arguments: words.map(|word| shortened(&word.to_string_lossy())).collect(),
+        arguments: arguments(invocation),
         elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
         status: end.status,
         signal: end.signal,
     }
+}
+
+/// A command and its arguments, as files have them.
+pub(super) fn arguments(invocation: &Invocation) -> Vec<String> {
+    let words = std::iter::once(&invocation.program).chain(&invocation.arguments);
+    words.map(|word| shortened(&word.to_string_lossy())).collect()
 }
 
 /// Readers refuse longer texts. Escaped in JSON, it can take six times as much.

@@ -102,7 +102,7 @@ fn fields_of_runs(row: &Row) -> Vec<String> {
 }
 
 /// A name that no spreadsheet takes for a formula: with an apostrophe in front, which they do not show, if it begins like one.
-fn harmless(name: String) -> String {
+pub(super) fn harmless(name: String) -> String {
     if name.starts_with(['=', '+', '-', '@']) { format!("'{name}") } else { name }
 }
 
@@ -117,7 +117,7 @@ fn number_and_text(cell: ColumnCell, has_value: bool) -> [String; 2] {
 }
 
 /// Writes a line. Only the underlying writer can fail.
-fn record(csv: &mut Writer<impl Write>, fields: Vec<String>) -> io::Result<()> {
+pub(super) fn record(csv: &mut Writer<impl Write>, fields: Vec<String>) -> io::Result<()> {
     csv.write_record(fields).map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),

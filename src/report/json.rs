@@ -68,6 +68,9 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
         facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
         map.serialize_entry("group_by", &report.group_by)?;
+        if let Some(trend) = &report.trend {
+            map.serialize_entry("trend", trend)?;
+        }
         map.serialize_entry("rows", &RowsJson(report, selection))?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;

@@ -17,6 +17,8 @@ mod metrics;
 mod overview;
 mod scale;
 mod selection;
+mod sparkline;
+mod steps;
 mod table;
 mod verdict;
 mod why;
@@ -34,6 +36,7 @@ pub use self::json::{write_json, write_json_lines};
 pub use self::markdown::write_markdown;
 pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::selection::{Selection, Unchanged, UserNames};
+pub use self::steps::{write_step, write_step_csv};
 pub use self::table::{Colour, Terminal, write_table};
 
 /// The JSON Schema of reports and listings: a definition for each output.

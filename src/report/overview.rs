@@ -8,8 +8,9 @@ use super::columns::{indent, label};
 use super::layout::GAP;
 use super::scale::cell_text;
 use super::selection::{ListLine, ShownSection, UserNames};
+use super::sparkline::sparkline;
 use super::verdict::{Outcome, outcome, short_text};
-use crate::compare::{Group, Headline, OVERVIEW, OverviewColumn, Row, Turnover};
+use crate::compare::{Group, Headline, OVERVIEW, OverviewColumn, Row, Trend, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
@@ -38,6 +39,14 @@ impl Pivot {
             cells.map(|text| text.width() + GAP).max().unwrap_or(0)
         };
         (0..self.heads.len()).map(width).sum::<usize>().saturating_sub(GAP)
+    }
+
+    /// Adds a column with the course of the values of each group.
+    pub(super) fn add_trend(&mut self, trend: &Trend, section: &ShownSection<'_>) {
+        self.heads.push(format!("{} over time", trend.column));
+        for (line, group) in self.lines.iter_mut().zip(&self.groups) {
+            line.push(group.map_or_else(String::new, |group| sparkline(trend, &section.section.groups[group])));
+        }
     }
 
     /// Leaves out columns of values that are all 0 or absent, to make room for others.

@@ -123,6 +123,7 @@ fn write_overview(
     terminal: Terminal,
 ) -> io::Result<()> {
     let mut pivot = overview::pivot(section, selection.users_of(report));
+    report.trend.iter().for_each(|trend| pivot.add_trend(trend, section));
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
@@ -130,6 +131,7 @@ fn write_overview(
         (0, _) => ColumnShape::Name,
         (_, VERDICT | CHANGE) => ColumnShape::Phrase,
         (_, USER) => ColumnShape::Whole,
+        _ if place == pivot.heads.len() - 1 && report.trend.is_some() => ColumnShape::Whole,
         _ => ColumnShape::Number,
     };
     let rank = |text: &str| {

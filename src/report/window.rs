@@ -86,6 +86,13 @@ fn is_late(duration_ns: u64, requested_ns: u64) -> bool {
     duration_ns > requested_ns.saturating_add(requested_ns / 10).saturating_add(LEAST_NS)
 }
 
+/// `2 CPUs busy 98%; 1.96 of 1.97 CPU-seconds explained`.
+pub(super) fn busy(cpu: &Accounting, duration_ns: u64) -> String {
+    let percent = cpu.busy_ns as f64 / cpu.cpus.saturating_mul(duration_ns).max(1) as f64 * 100.0;
+    let busy = if cpu.partial { String::new() } else { format!(" busy {percent:.0}%") };
+    format!("{}{busy}; {}", counted(cpu.cpus, "CPU"), explained(cpu))
+}
+
 /// How much of the host's CPU time is explained: between two bounds if the hypervisor took much.
 fn explained(cpu: &Accounting) -> String {
     let Accounting { busy_ns, explained_ns, .. } = *cpu;

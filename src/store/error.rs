@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::model::FORMAT_VERSION;
+use crate::model::SERIES_FORMAT_VERSION;
 
 /// Why a snapshot could not be read or written, and its file.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,9 @@ pub enum StoreError {
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]
     WrongType(PathBuf, String),
+    /// A part of a series without a step.
+    #[error("{} has no such part: it has {}", shown(.0), steps(*.1))]
+    NoSuchPart(PathBuf, u64),
     /// The file cannot be written.
     #[error("cannot write {}", written(.0))]
     Write(PathBuf, #[source] io::Error),
@@ -43,7 +46,7 @@ pub enum SnapshotRefusal {
     #[error("is truncated; copy it again or capture a new one")]
     Truncated,
     /// A newer ctprof wrote it, in this version of the format.
-    #[error("has format version {0}; this ctprof reads versions up to {FORMAT_VERSION}. Upgrade ctprof.")]
+    #[error("has format version {0}; this ctprof reads versions up to {SERIES_FORMAT_VERSION}. Upgrade ctprof.")]
     NewerFormat(u32),
     /// It exceeds a limit: the maximum, and of what.
     #[error("has more than {0} {1}; if you trust it, raise --max-snapshot-bytes")]
@@ -70,6 +73,10 @@ impl SnapshotRefusal {
 }
 
 /// The name of an input in messages.
+fn steps(number: u64) -> String {
+    format!("{number} {}", if number == 1 { "step" } else { "steps" })
+}
+
 fn shown(path: &Path) -> std::path::Display<'_> {
     named(path, "standard input")
 }

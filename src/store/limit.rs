@@ -154,7 +154,7 @@ impl<R: Read> Read for LimitedContent<R> {
 pub(super) struct Metered<T> {
     pub(super) inner: T,
     pub(super) bytes: u64,
-    limit: u64,
+    pub(super) limit: u64,
 }
 
 impl<T> Metered<T> {

@@ -15,6 +15,7 @@ use super::limit::{BYTES, ContentLimit, LimitedContent, MemoryBudget, Metered, R
 use super::lines::{BegunLines, NotRead};
 use crate::model::{CtprofSnapshot, SnapshotHead, Threads};
 use crate::process::Progress;
+use crate::series::SeriesRange;
 
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const BUFFER: usize = 128 * 1024;
@@ -24,16 +25,20 @@ const BUFFER: usize = 128 * 1024;
 /// # Errors
 /// [`StoreError`], with the path and what is wrong.
 pub fn load(path: &Path, limit: u64) -> Result<CtprofSnapshot, StoreError> {
-    let (head, threads) = Stored::open(path, limit, &Arc::default())?.load_into(&Vec::new())?;
+    let stored = Stored::open(path, limit, &Arc::default())?;
+    if let Some(mut series) = stored.series()? {
+        return series.part(&SeriesRange::default());
+    }
+    let (head, threads) = stored.load_into(&Vec::new())?;
     Ok(CtprofSnapshot { head, threads })
 }
 
 /// An open snapshot file.
 pub struct Stored {
     input: SnapshotInput,
-    path: PathBuf,
-    limits: ReadLimits,
-    progress: Arc<Progress>,
+    pub(super) path: PathBuf,
+    pub(super) limits: ReadLimits,
+    pub(super) progress: Arc<Progress>,
     memory: Arc<MemoryBudget>,
     /// `None` before anything has been read.
     begun: Option<BegunSnapshot>,
@@ -51,7 +56,7 @@ enum BegunSnapshot {
     Whole(Box<CtprofSnapshot>),
 }
 
-type SnapshotJson = Metered<Box<dyn Read + Send>>;
+pub(super) type SnapshotJson = Metered<Box<dyn Read + Send>>;
 
 impl Stored {
     /// Opens a snapshot whose JSON has at most `limit` bytes. The path `-` is standard input. The bytes of the file are
@@ -86,6 +91,19 @@ impl Stored {
     #[must_use]
     pub fn within(self, memory: &Arc<MemoryBudget>) -> Self {
         Self { memory: Arc::clone(memory), ..self }
+    }
+
+    /// What was made of the series in a file.
+    #[must_use]
+    pub fn of_snapshot(path: &Path, snapshot: CtprofSnapshot, limit: u64) -> Self {
+        Self {
+            input: SnapshotInput::Bytes(Arc::new([])),
+            path: path.to_owned(),
+            limits: ReadLimits::new(limit),
+            progress: Arc::default(),
+            memory: Arc::new(MemoryBudget::new(limit)),
+            begun: Some(BegunSnapshot::Whole(Box::new(snapshot))),
+        }
     }
 
     /// Everything but the threads; of files that ctprof wrote, what precedes them: capture, window and host. A file of
@@ -148,7 +166,7 @@ impl Stored {
     }
 
     /// The JSON from its start.
-    fn json(&self, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
+    pub(super) fn json(&self, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
         let unread = |error| StoreError::Read(self.path.clone(), error);
         let mut input = BufReader::with_capacity(BUFFER, self.input.start(progress).map_err(unread)?);
         let start = input.fill_buf().map_err(unread)?;
@@ -182,7 +200,11 @@ impl Stored {
         })
     }
 
-    fn wrong(&self, error: serde_json::Error, field: &serde_path_to_error::Path) -> StoreError {
+    pub(super) fn refused(&self, refusal: SnapshotRefusal) -> StoreError {
+        StoreError::Refused(self.path.clone(), refusal)
+    }
+
+    pub(super) fn wrong(&self, error: serde_json::Error, field: &serde_path_to_error::Path) -> StoreError {
         let path = self.path.clone();
         match error.classify() {
             Category::Io => match io::Error::from(error) {

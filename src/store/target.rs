@@ -39,8 +39,8 @@ pub fn is_snapshot_name(name: &str) -> bool {
 #[derive(Debug)]
 pub struct OutputTarget {
     /// For messages, and the name of a new file.
-    path: PathBuf,
-    output: OutputFile,
+    pub(super) path: PathBuf,
+    pub(super) output: OutputFile,
 }
 
 /// Where a snapshot was written.
@@ -53,7 +53,7 @@ pub struct Written {
 }
 
 #[derive(Debug)]
-enum OutputFile {
+pub(super) enum OutputFile {
     /// Standard output, a pipe or a device: written to directly.
     Stream(File),
     /// Replaces a file or a symbolic link of this name.
@@ -140,17 +140,25 @@ impl OutputFile {
     }
 
     fn write(self, path: &Path, snapshot: &SnapshotWriter<'_>, limit: u64) -> io::Result<Written> {
-        let file = match &self {
+        let bytes = encode(snapshot, self.file(), limit)?;
+        let path = self.publish(path)?;
+        Ok(Written { path, bytes })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match self {
             Self::Stream(file) => file,
             Self::Replacing(file, _) | Self::New(file) => file.file(),
-        };
-        let bytes = encode(snapshot, file, limit)?;
-        let path = match self {
+        }
+    }
+
+    /// Gives the file its name, and returns its path.
+    pub(super) fn publish(self, path: &Path) -> io::Result<PathBuf> {
+        Ok(match self {
             Self::Stream(_) => path.to_owned(),
             Self::Replacing(file, name) => file.publish(&name).map(|()| path.to_owned())?,
             Self::New(file) => path.with_file_name(file.publish_new(free_names(path))?),
-        };
-        Ok(Written { path, bytes })
+        })
     }
 }
 

@@ -5,21 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::boot::Clocks;
-use super::folded_exits::MOST_ANCESTORS;
+use super::folded_exits::{FoldedPart, MOST_ANCESTORS};
 use super::join::WindowStart;
 use super::packed_threads::PackedThread;
 use super::parents::{KnownProcess, Parents};
 use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
 use super::work::Work;
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
-
-/// Which exited threads of a process were folded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FoldedPart {
-    Threads,
-    Children,
-    Descendants,
-}
 
 /// Where records belong in a window.
 pub(super) struct PlacedRecords<'s> {

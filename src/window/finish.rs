@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
-use super::exit_records::{FoldedPart, PlacedRecords};
+use super::exit_records::PlacedRecords;
 use super::exited::Exits;
 use super::fold::Fold;
+use super::folded_exits::FoldedPart;
 use super::is_of_selected;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
@@ -92,12 +93,7 @@ impl<T: Threads> Join<T> {
     fn add_folded(&mut self, records: &mut PlacedRecords<'_>, exits: &Exits<'_>, fold: &mut Fold) {
         records.impossible_delays += exits.folded.impossible_delays;
         for (tgid, exited) in &exits.folded.processes {
-            let parts = [
-                (FoldedPart::Threads, &exited.threads),
-                (FoldedPart::Children, &exited.children),
-                (FoldedPart::Descendants, &exited.descendants),
-            ];
-            for (part, rows) in parts {
+            for (part, rows) in exited.parts() {
                 let owner = match (part, &mut self.lineage) {
                     (FoldedPart::Threads, lineage) => {
                         self.processes.owner(*tgid).or_else(|| lineage.as_mut()?.owner(*tgid, u64::MAX))

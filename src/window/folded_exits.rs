@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use super::fold::Fold;
-use crate::model::{ExitedThread, ThreadSpan};
+use crate::model::{ExitedThread, Name, ThreadSpan};
 
 /// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
 pub(super) const MOST_ANCESTORS: usize = 64;
@@ -21,16 +23,42 @@ pub struct FoldedExits {
     gone: HashMap<u32, Gone>,
     rows: usize,
     /// Number of threads with delays that are longer than they lived.
-    pub(super) impossible_delays: u64,
+    pub impossible_delays: u64,
+}
+
+/// Which exited threads of a process were folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldedPart {
+    /// Its own.
+    Threads,
+    /// Those of its children.
+    Children,
+    /// Those of processes below its children, whose parents have exited too.
+    Descendants,
 }
 
 /// What exited of one process.
 #[derive(Debug, Default)]
 pub(super) struct ExitedOf {
-    pub(super) threads: Fold,
-    pub(super) children: Fold,
-    /// Of processes below its children, whose parents have exited too.
-    pub(super) descendants: Fold,
+    threads: Fold,
+    children: Fold,
+    descendants: Fold,
+}
+
+impl ExitedOf {
+    pub(super) fn parts(&self) -> [(FoldedPart, &Fold); 3] {
+        let Self { threads, children, descendants } = self;
+        [(FoldedPart::Threads, threads), (FoldedPart::Children, children), (FoldedPart::Descendants, descendants)]
+    }
+
+    fn part(&mut self, part: FoldedPart) -> &mut Fold {
+        match part {
+            FoldedPart::Threads => &mut self.threads,
+            FoldedPart::Children => &mut self.children,
+            FoldedPart::Descendants => &mut self.descendants,
+        }
+    }
 }
 
 /// A process that was freed.
@@ -65,6 +93,24 @@ impl FoldedExits {
         };
         self.rows += usize::from(is_new);
         true
+    }
+
+    /// The threads with equal names as one each, with the process that counts them. `cgroup` knows cgroups by their number.
+    pub fn rows(&self, cgroup: impl Fn(u64) -> Option<Name>) -> impl Iterator<Item = (u32, FoldedPart, ExitedThread)> {
+        let parts = self.processes.iter().flat_map(|(tgid, of)| of.parts().map(|(part, fold)| (*tgid, part, fold)));
+        parts.flat_map(move |(tgid, part, fold)| {
+            let rows = fold.clone().into_rows().map(|mut row| {
+                let known = row.cgroups.take().and_then(&cgroup);
+                row.state.cgroup = row.state.cgroup.or(known);
+                (tgid, part, row)
+            });
+            rows.collect::<Vec<_>>()
+        })
+    }
+
+    /// Adds threads that were folded before, of an earlier time than all others.
+    pub fn add_row(&mut self, tgid: u32, part: FoldedPart, row: ExitedThread) {
+        self.rows += usize::from(self.processes.entry(tgid).or_default().part(part).add(row));
     }
 
     /// The process with this id, or its nearest ancestor that has not exited.

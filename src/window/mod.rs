@@ -26,7 +26,7 @@ use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_time::CpuReadings;
 pub use self::exited::{EachExit, Exits};
-pub use self::folded_exits::FoldedExits;
+pub use self::folded_exits::{FoldedExits, FoldedPart};
 use self::join::WindowStart;
 pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;

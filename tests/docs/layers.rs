@@ -9,19 +9,20 @@ use std::path::Path;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
     ("names", &["model"]),
     ("diagnose", &["model"]),
     ("capture", &["model", "sys", "process", "names", "diagnose"]),
-    ("store", &["model", "process", "sys"]),
+    ("store", &["model", "process", "sys", "series"]),
     ("statistics", &[]),
     ("export", &["model", "process", "names", "diagnose", "store"]),
     ("window", &["model"]),
     ("reasons", &["model"]),
-    ("record", &["model", "process", "capture", "window", "reasons"]),
+    ("series", &["model", "window"]),
+    ("record", &["model", "process", "capture", "window", "reasons", "series"]),
     ("compare", &["model", "names", "diagnose", "statistics", "window"]),
     ("report", &["model", "names", "diagnose", "statistics", "compare"]),
     (
@@ -36,6 +37,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "export",
             "statistics",
             "window",
+            "series",
             "record",
             "compare",
             "report",

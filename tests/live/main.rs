@@ -11,6 +11,7 @@ mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;
 mod reasons;
+mod series;
 mod series_of_runs;
 #[path = "../support/mod.rs"]
 mod support;

@@ -12,7 +12,7 @@ use super::VisitAny;
 use super::defaults::Defaults;
 use super::ktstr;
 use super::thread::{ThreadReader, without_ids};
-use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SnapshotHead, ThreadState};
+use crate::model::{CgroupStats, CtprofSnapshot, SERIES_FORMAT_VERSION, SnapshotHead, ThreadState};
 use crate::store::error::SnapshotRefusal;
 use crate::store::limit::{LONG_NAME, LONGEST_NAME};
 
@@ -68,7 +68,7 @@ impl SnapshotReader {
 
     fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
         match version {
-            Some(newer) if newer > FORMAT_VERSION => Err(self.refuse(SnapshotRefusal::NewerFormat(newer))),
+            Some(newer) if newer > SERIES_FORMAT_VERSION => Err(self.refuse(SnapshotRefusal::NewerFormat(newer))),
             _ => Ok(version),
         }
     }
@@ -213,8 +213,9 @@ mod tests {
     use super::super::writer::SnapshotWriter;
     use super::*;
     use crate::model::{
-        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, Errno, HostContext, HostCpuTime, Metrics, Psi,
-        Reason, ReasonTime, Reasons, SchedExtSysfs, TaskstatsSummary, WindowInfo,
+        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, Errno, FORMAT_VERSION, HostContext,
+        HostCpuTime, Metrics, Psi, Reason, ReasonTime, Reasons, SchedExtSysfs, SeriesInfo, TaskstatsSummary,
+        WindowInfo,
     };
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
@@ -227,7 +228,7 @@ mod tests {
     fn a_newer_format_is_refused_with_its_version() {
         assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(SnapshotRefusal::NewerFormat(7)));
         let error = serde_json::from_str::<CtprofSnapshot>(r#"{"format_version":7,"threads":[]}"#).unwrap_err();
-        assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 2"), "{error}");
+        assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 3"), "{error}");
     }
 
     #[test]
@@ -302,6 +303,7 @@ mod tests {
         let times = vec![ReasonTime::from([1, 2, 3, 4])];
         let reasons = Reasons { reasons: vec![Reason::default()], times, ..Reasons::default() };
         let head = SnapshotHead {
+            series: Some(SeriesInfo::default()),
             format_version: Some(FORMAT_VERSION),
             captured_at_unix_ns: 7,
             capture: Some(CaptureInfo::default()),

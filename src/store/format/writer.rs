@@ -26,7 +26,7 @@ struct SnapshotStart<'s> {
 
 impl<'s> SnapshotWriter<'s> {
     pub(in crate::store) fn new(snapshot: &'s CtprofSnapshot) -> Self {
-        let has_defaults = snapshot.head.format_version == Some(FORMAT_VERSION);
+        let has_defaults = snapshot.head.format_version >= Some(FORMAT_VERSION);
         let defaults = if has_defaults { Defaults::of(&snapshot.threads) } else { Defaults::default() };
         Self { snapshot, defaults }
     }

@@ -1,0 +1,232 @@
+//! `ctprof record --every`, and the steps of a file.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::args::{Messages, RecordArgs, ViewArgs, usage_error};
+use super::capture::redact_key;
+use super::errors::{is_broken_pipe, say};
+use super::format::Format;
+use super::output::{Stream, selection, write_to};
+use super::record::{check, exit_status, print, recorder, signals, until};
+use crate::compare::{CompareOptions, Form, GroupValue, OVERVIEW, Sides, StepGate, show};
+use crate::model::{CtprofSnapshot, Section};
+use crate::process::check_stdout;
+use crate::record::{OpenSeries, Preparation, RecordedStep};
+use crate::report::{escaped, write_json, write_step, write_step_csv};
+use crate::series::{Moment, Part, Step};
+use crate::store::{OutputTarget, SegmentWriter, SeriesWriter, StoreError, Written};
+
+/// Groups of a step that are shown.
+const GROUPS: usize = 5;
+/// Columns of a step, if none are selected.
+const COLUMNS: [&str; 3] = ["run", "wait", "block"];
+
+/// Prints steps, one after the other.
+pub(super) struct StepPrinter<'v> {
+    stream: Stream,
+    view: &'v ViewArgs,
+    options: CompareOptions,
+    is_first: bool,
+}
+
+impl<'v> StepPrinter<'v> {
+    pub(super) fn new(stream: Stream, view: &'v ViewArgs) -> anyhow::Result<Self> {
+        if !matches!(view.format, Format::Table | Format::Json | Format::Csv) {
+            return Err(usage_error("steps are printed as table, json or csv".to_owned()));
+        }
+        let mut options = view.options(Sides::one("step".to_owned()));
+        (options.form, options.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
+        if options.metrics.is_empty() && view.format == Format::Table {
+            let columns = OVERVIEW.iter().filter(|column| COLUMNS.contains(&column.name));
+            options.metrics = columns.map(GroupValue::Column).collect();
+        }
+        Ok(Self { stream, view, options, is_first: true })
+    }
+
+    pub(super) fn print(&mut self, window: &CtprofSnapshot) -> anyhow::Result<()> {
+        let report = show(window, &self.options);
+        let mut selection = selection(self.view, self.stream, &report);
+        if self.view.format == Format::Table && self.view.limit.is_none() {
+            selection.groups = Some(GROUPS);
+        }
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        write_to(self.stream, self.view, |out, terminal| match self.view.format {
+            Format::Json => write_json(out, &report, &selection),
+            Format::Csv => write_step_csv(out, &report, &selection, is_first),
+            _ => write_step(out, &report, &selection, terminal),
+        })
+    }
+}
+
+/// The file or the directory of a series.
+enum SeriesOutput {
+    File(SeriesWriter),
+    Segments(SegmentWriter),
+}
+
+impl SeriesOutput {
+    fn create(args: &RecordArgs, output: &Path, first: &CtprofSnapshot) -> anyhow::Result<Self> {
+        let limit = args.view.limits.max_snapshot_bytes;
+        Ok(match args.keep {
+            Some(keep) => Self::Segments(SegmentWriter::create(output, keep, limit, first)?),
+            None => Self::File(SeriesWriter::create(OutputTarget::create(output)?, first, limit)?),
+        })
+    }
+
+    fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+        match self {
+            Self::File(file) => file.add(step),
+            Self::Segments(segments) => segments.add(step, moment),
+        }
+    }
+
+    fn finish(self) -> Result<Written, StoreError> {
+        match self {
+            Self::File(file) => file.finish(),
+            Self::Segments(segments) => segments.finish(),
+        }
+    }
+}
+
+/// When a series ends because of what happened.
+struct StepEnd<'a> {
+    gate: Option<&'a StepGate>,
+    after: Duration,
+    options: CompareOptions,
+    /// When it ends; `None` as long as the gate is not met.
+    at: Option<Instant>,
+}
+
+impl StepEnd<'_> {
+    /// Whether the series ends with this step.
+    fn is_reached(&mut self, window: &CtprofSnapshot) -> bool {
+        let Some(gate) = self.gate.filter(|_| self.at.is_none()) else {
+            return self.at.is_some_and(|at| at <= Instant::now());
+        };
+        let Some(group) = gate.met_by(window, &self.options) else { return false };
+        say(format_args!("--until is met by {}", escaped(&group)));
+        self.at = Some(Instant::now() + self.after);
+        self.after.is_zero()
+    }
+}
+
+/// Where the steps of a recording go.
+struct StepOutput<'v> {
+    printer: Option<StepPrinter<'v>>,
+    file: Option<SeriesOutput>,
+    /// All steps together, if nobody can read them from a file.
+    whole: Option<Part>,
+}
+
+impl StepOutput<'_> {
+    /// Adds a step; false if nobody reads what is printed.
+    fn add(&mut self, step: RecordedStep, moment: &Moment) -> anyhow::Result<bool> {
+        let RecordedStep { step, exits, window } = step;
+        if let Some(file) = &mut self.file {
+            file.add(&step, moment)?;
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.add(exits, step.reasons.map(|reasons| *reasons));
+        }
+        match self.printer.as_mut().map_or(Ok(()), |printer| printer.print(&window)) {
+            Err(error) if is_broken_pipe(&error) => {
+                self.printer = None;
+                Ok(false)
+            }
+            printed => printed.map(|()| true),
+        }
+    }
+}
+
+/// Records a window in steps; the exit status is that of the command.
+pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> anyhow::Result<ExitCode> {
+    check(args)?;
+    let is_stdout = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
+    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
+    let prints = !is_stdout && (args.output.is_none() || messages == Messages::All);
+    let printer = prints.then(|| StepPrinter::new(stream, &args.view)).transpose()?;
+    if prints && stream == Stream::Stdout {
+        check_stdout().context("cannot write to standard output")?;
+    }
+    let (signals, until) = (signals(args)?, until(args));
+    let mut recorder = recorder(args, 1)?;
+    let mut series = recorder.open_series(every, &until, preparation(args))?;
+    let first = |output| SeriesOutput::create(args, output, &series.moment().capture()?);
+    let file = args.output.as_deref().map(first);
+    let whole = args.output.is_none() && args.view.format == Format::Table;
+    let whole = whole.then(|| Part::begin(series.moment())).transpose()?;
+    let mut output = StepOutput { printer, file: file.transpose()?, whole };
+    let options = args.view.options(Sides::one(String::new()));
+    let after = args.after.unwrap_or_default();
+    let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, options, at: None };
+    let mut waiting = until.begin(&signals)?;
+    let mut next = Instant::now();
+    let mut count = 0_u64;
+    let (last, status) = loop {
+        next = following(next, every);
+        let end = waiting.wait(&signals, Some(next))?;
+        let status = end.as_ref().map(exit_status);
+        let step = series.step(end)?;
+        let command = step.step.command.clone();
+        count += 1;
+        let is_reached = end_of_steps.is_reached(&step.window);
+        let is_read = output.add(step, series.moment())?;
+        if let Some(status) = status {
+            break (command, status);
+        }
+        if is_reached || !is_read && args.command.is_empty() {
+            break (None, ExitCode::SUCCESS);
+        }
+    };
+    drop(signals);
+    finish(args, &series, output, (last, count), messages)?;
+    Ok(status)
+}
+
+/// Ends the file, or prints the whole window.
+fn finish(
+    args: &RecordArgs,
+    series: &OpenSeries<'_>,
+    output: StepOutput<'_>,
+    (command, steps): (Option<crate::model::RecordedCommand>, u64),
+    messages: Messages,
+) -> anyhow::Result<()> {
+    if let Some(whole) = output.whole.filter(|_| output.printer.is_some()) {
+        let window = whole.end(series.moment().capture()?, command, None)?;
+        say_line(args)?;
+        print(args, &window)?;
+    }
+    if let Some(file) = output.file {
+        let written = file.finish()?;
+        if messages == Messages::All {
+            let (path, bytes) = (written.path.to_string_lossy().into_owned(), written.bytes);
+            say(format_args!("Recorded {steps} steps: {} ({bytes} bytes)", escaped(&path)));
+        }
+    }
+    Ok(())
+}
+
+/// An empty line between the steps and the whole window.
+fn say_line(args: &RecordArgs) -> anyhow::Result<()> {
+    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
+    write_to(stream, &args.view, |out, _| writeln!(out))
+}
+
+/// The next multiple of the length of a step. Steps that are late are longer, not more.
+fn following(last: Instant, every: Duration) -> Instant {
+    let now = Instant::now();
+    let passed = now.saturating_duration_since(last).as_nanos() / every.as_nanos().max(1);
+    let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+    last + every.saturating_mul(passed.saturating_add(1))
+}
+
+fn preparation(args: &RecordArgs) -> Preparation {
+    match args.sources.redact.then(redact_key) {
+        Some(key) => Box::new(move |capture| capture.redact(&key)),
+        None => Box::new(|_| {}),
+    }
+}

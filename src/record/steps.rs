@@ -1,0 +1,196 @@
+//! A window in steps: a capture at the end of each, and what changed since the one before.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::error::RecordError;
+use super::recorder::{Recorder, is_selected};
+use super::sampler::{EndedSamples, OpenSamples};
+use super::until::{Until, WindowEnd, arguments};
+use crate::capture::{ExitListener, RecordedExits, Smaps};
+use crate::model::{
+    CtprofSnapshot, ExitedThread, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState, WindowInfo,
+};
+use crate::process::RaisedPriority;
+use crate::series::{Applied, Moment, Part, Step, StepExits};
+use crate::window::FoldedExits;
+
+/// Changes captures before anything is made of them, for example to replace names.
+pub type Preparation = Box<dyn Fn(&mut CtprofSnapshot)>;
+
+/// A series after its first capture.
+pub struct OpenSeries<'r> {
+    recorder: &'r mut Recorder,
+    prepare: Preparation,
+    info: SeriesInfo,
+    head: SnapshotHead,
+    moment: Moment,
+    /// Threads that started and exited since the last capture.
+    folded: Arc<Mutex<FoldedExits>>,
+    /// Threads that exited and were listed by the last capture, or have started since.
+    carried: Vec<ExitedThread>,
+    samples: Option<OpenSamples>,
+    _raised: RaisedPriority,
+}
+
+/// A step that was recorded.
+pub struct RecordedStep {
+    /// What changed, as files have it.
+    pub step: Step,
+    /// Threads that exited in it.
+    pub exits: StepExits,
+    /// The window of the step, of the threads that changed.
+    pub window: CtprofSnapshot,
+}
+
+impl Recorder {
+    /// Takes the first capture of a series with steps of this length.
+    ///
+    /// # Errors
+    /// [`RecordError::Capture`] if nothing useful can be read.
+    pub fn open_series(
+        &mut self,
+        every: Duration,
+        until: &Until,
+        prepare: Preparation,
+    ) -> Result<OpenSeries<'_>, RecordError> {
+        let raised = RaisedPriority::of_this_thread();
+        self.capturer.forget_cgroups();
+        self.listener.iter_mut().for_each(ExitListener::restart);
+        let samples = self.sampler.as_ref().and_then(super::sampler::Sampler::begin);
+        let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
+        let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+        let mut info = SeriesInfo::default();
+        (info.every_ns, info.recorder, info.command) = (every_ns, std::process::id(), command);
+        let mut first = self.capturer.capture(Smaps::Never)?;
+        let host = first.head.host.clone().unwrap_or_default();
+        first.head.format_version = Some(SERIES_FORMAT_VERSION);
+        first.head.series = Some(info);
+        prepare(&mut first);
+        let info = first.head.series.clone().unwrap_or_default();
+        let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
+        let carried = Vec::new();
+        let mut series =
+            OpenSeries { recorder: self, prepare, info, head, moment, folded, carried, samples, _raised: raised };
+        series.fold(&host);
+        Ok(series)
+    }
+}
+
+impl OpenSeries<'_> {
+    /// The capture at the end of the last step.
+    pub fn moment(&self) -> &Moment {
+        &self.moment
+    }
+
+    /// Ends a step, the last one if the series has ended, and begins the next.
+    ///
+    /// # Errors
+    /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
+    pub fn step(&mut self, end: Option<WindowEnd>) -> Result<RecordedStep, RecordError> {
+        let sampled = self.samples.take().map(OpenSamples::end);
+        let Recorder { capturer, listener, sampler, .. } = &mut *self.recorder;
+        // What exits from now on may be in the capture.
+        listener.iter_mut().for_each(ExitListener::keep_all);
+        let folded = std::mem::take(&mut *self.folded.lock().unwrap_or_else(PoisonError::into_inner));
+        let smaps = if end.is_some() { capturer.smaps() } else { Smaps::Never };
+        let is_last = end.is_some();
+        let mut later = capturer.capture(smaps)?;
+        if !is_last {
+            self.samples = sampler.as_ref().and_then(super::sampler::Sampler::begin);
+        }
+        let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
+        later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
+        let host = later.head.host.clone().unwrap_or_default();
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        self.fold(&host);
+        later.head.format_version = Some(SERIES_FORMAT_VERSION);
+        later.head.series = Some(self.info.clone());
+        let exits = self.exits(&later, &folded, records.as_ref());
+        let (mut exits, carried) = exits;
+        self.carried = carried;
+        let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
+        let threads = exited.map(|exit| exit.state.clone()).collect();
+        let mut exited = CtprofSnapshot { head: later.head, threads };
+        records.iter_mut().for_each(|records| records.name_containers(&mut exited));
+        later.head = exited.head;
+        // Those that have exited keep their names.
+        for (path, container) in &self.head.containers {
+            later.head.containers.entry(path.clone()).or_insert_with(|| container.clone());
+        }
+        let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
+            sampled.add_ends(exits.each.iter().cloned());
+            let exited = exits.folded.iter().map(|(_, _, exit)| exit).chain(&exits.each).map(|exit| &exit.state);
+            let threads: Vec<_> = later.threads.iter().chain(exited).cloned().collect();
+            sampled.reasons(&threads, &|css_set| self.recorder.capturer.cgroup(css_set))
+        });
+        later.head.reasons = reasons.map(Box::new);
+        self.prepare(&mut later, &mut exits);
+        let reasons = later.head.reasons.take();
+        let command = later.head.window.take().and_then(|window| window.command);
+        let later_head = later.head.clone();
+        let (mut step, Applied { before, changed, .. }) = self.moment.advance(later, &exits);
+        (step.reasons, step.command) = (reasons, command);
+        let earlier = std::mem::replace(&mut self.head, later_head.clone());
+        let mut part = Part::with(earlier, before);
+        part.add(exits.clone(), step.reasons.as_deref().cloned());
+        let threads = self.moment.some_threads(&changed);
+        let requested_ns = Some(self.info.every_ns).filter(|_| !is_last);
+        let window = part.end(CtprofSnapshot { head: later_head, threads }, step.command.clone(), requested_ns)?;
+        Ok(RecordedStep { step, exits, window })
+    }
+
+    /// Folds what starts from now on.
+    fn fold(&mut self, host: &HostContext) {
+        if let Some(listener) = &mut self.recorder.listener {
+            let folded = Arc::clone(&self.folded);
+            let ends = self.samples.as_ref().map(|samples| Arc::clone(&samples.ends));
+            let pids = Arc::clone(&self.recorder.pids);
+            let add = move |exit: ExitedThread| {
+                ends.iter().for_each(|ends| ends.add(&exit));
+                !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
+            };
+            listener.fold(host, Box::new(add));
+        }
+    }
+
+    /// What exited in the step that ends with this capture, and what exited later.
+    fn exits(
+        &mut self,
+        later: &CtprofSnapshot,
+        folded: &FoldedExits,
+        records: Option<&RecordedExits>,
+    ) -> (StepExits, Vec<ExitedThread>) {
+        let end_ns = later.head.capture.as_ref().and_then(|capture| capture.monotonic_ns).unwrap_or(u64::MAX);
+        let is_listed = |exit: &ThreadState| {
+            let place = later.threads.binary_search_by_key(&exit.id(), ThreadState::id);
+            place.is_ok_and(|place| later.threads[place].start_time_clock_ticks == exit.start_time_clock_ticks)
+        };
+        let pids = Arc::clone(&self.recorder.pids);
+        let all = std::mem::take(&mut self.carried)
+            .into_iter()
+            .chain(records.into_iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(&pids, exit)));
+        let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(&exit.state);
+        let (carried, each) = all.partition(is_later);
+        let cgroup = |cgroups| records?.cgroup(cgroups);
+        let exits = StepExits {
+            records: records.map(|records| records.summary.clone()),
+            each,
+            folded: folded.rows(cgroup).collect(),
+            impossible_delays: folded.impossible_delays,
+        };
+        (exits, carried)
+    }
+
+    /// Prepares a capture together with what exited before it.
+    fn prepare(&self, later: &mut CtprofSnapshot, exits: &mut StepExits) {
+        (self.prepare)(later);
+        let exited = exits.each.iter_mut().chain(exits.folded.iter_mut().map(|(_, _, exit)| exit));
+        for exit in exited {
+            let threads = vec![std::mem::take(&mut exit.state)];
+            let mut alone = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
+            (self.prepare)(&mut alone);
+            exit.state = alone.threads.pop().unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What changed in some steps: their window, of the threads that changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::moment::Applied;
+use super::part::Part;
+use super::step::{Step, StepExits};
+use crate::model::{CtprofSnapshot, Reasons, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
+use crate::window::NoWindow;
+
+/// The changes of consecutive steps.
+#[derive(Default)]
+pub struct Changes {
+    /// Threads as they were before.
+    before: BTreeMap<ThreadId, ThreadState>,
+    /// Threads that changed.
+    changed: BTreeSet<ThreadId>,
+    exits: Vec<(StepExits, Option<Reasons>)>,
+    command: Option<RecordedCommand>,
+}
+
+impl Changes {
+    /// Adds a step.
+    pub fn add(&mut self, step: Step, applied: Applied) {
+        let Applied { before, changed, exits } = applied;
+        for thread in before {
+            // A thread that has changed already was different before that, or was not there.
+            if !self.changed.contains(&thread.id()) {
+                self.before.entry(thread.id()).or_insert(thread);
+            }
+        }
+        self.changed.extend(changed);
+        self.exits.push((exits, step.reasons.map(|reasons| *reasons)));
+        self.command = step.command;
+    }
+
+    /// The threads that changed.
+    pub fn ids(&self) -> Vec<ThreadId> {
+        self.changed.iter().copied().collect()
+    }
+
+    /// The window between two captures, of which the later one has the threads that changed.
+    ///
+    /// # Errors
+    /// [`NoWindow`] if they are not of one boot.
+    pub fn window(self, earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
+        let mut part = Part::with(earlier, self.before.into_values());
+        self.exits.into_iter().for_each(|(exits, reasons)| part.add(exits, reasons));
+        part.end(later, self.command, None)
+    }
+}

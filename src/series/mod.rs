@@ -1,0 +1,20 @@
+//! A window in steps: a capture, and then what changed from one pass over the threads to the next. From that, the captures at
+//! both ends of any part can be had again, and the window between them is made as that of two captures is.
+
+mod change;
+mod changes;
+mod error;
+mod moment;
+mod part;
+mod range;
+mod step;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use self::changes::Changes;
+pub use self::error::SeriesError;
+pub use self::moment::{Applied, Moment};
+pub use self::part::Part;
+pub use self::range::SeriesRange;
+pub use self::step::{Step, StepExits};

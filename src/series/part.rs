@@ -1,0 +1,90 @@
+//! A part of a series: the window between two of its captures.
+
+use super::error::SeriesError;
+use super::moment::Moment;
+use super::step::StepExits;
+use crate::model::{CtprofSnapshot, ExitRecords, ExitedThread, Reasons, RecordedCommand, SnapshotHead, ThreadState};
+use crate::window::{self, Exits, FoldedExits, NoWindow, PackedThreads, Recording};
+
+/// A part of a series that has begun.
+pub struct Part {
+    earlier: SnapshotHead,
+    threads: PackedThreads,
+    records: Option<ExitRecords>,
+    folded: FoldedExits,
+    /// Threads that were there when it began.
+    each: Vec<ExitedThread>,
+    reasons: Option<Reasons>,
+}
+
+impl Part {
+    /// Begins with a capture.
+    ///
+    /// # Errors
+    /// As [`Moment::head`].
+    pub fn begin(moment: &Moment) -> Result<Self, SeriesError> {
+        Ok(Self::with(moment.head()?, moment.threads().cloned()))
+    }
+
+    /// Begins with some threads of a capture, in any order.
+    pub fn with(earlier: SnapshotHead, threads: impl IntoIterator<Item = ThreadState>) -> Self {
+        let mut threads: Vec<_> = threads.into_iter().collect();
+        threads.sort_by_key(ThreadState::id);
+        Self {
+            earlier,
+            threads: PackedThreads::of_threads(threads),
+            records: None,
+            folded: FoldedExits::default(),
+            each: Vec::new(),
+            reasons: None,
+        }
+    }
+
+    /// Adds what exited in a step, and why its threads waited.
+    pub fn add(&mut self, exits: StepExits, reasons: Option<Reasons>) {
+        let StepExits { records, each, folded, impossible_delays } = exits;
+        if let Some(more) = records {
+            let all = self.records.get_or_insert_default();
+            all.source = more.source;
+            all.received = all.received.saturating_add(more.received);
+            all.lost = all.lost.saturating_add(more.lost);
+            all.not_run = all.not_run.saturating_add(more.not_run);
+        }
+        self.folded.impossible_delays = self.folded.impossible_delays.saturating_add(impossible_delays);
+        folded.into_iter().for_each(|(tgid, part, row)| self.folded.add_row(tgid, part, row));
+        // What started while the threads were read can be in the capture.
+        let begin = self.earlier.capture.as_ref();
+        let begin = begin.and_then(|capture| Some(capture.monotonic_ns?.saturating_add(capture.walk_ns?)));
+        for exit in each {
+            // Only names are left of threads that started in the part: they can be many.
+            let is_new = begin.is_some_and(|begin| exit.started_monotonic_ns >= begin) && exit.replaced_by.is_none();
+            if !is_new || !self.folded.add(exit.clone()) {
+                self.each.push(exit);
+            }
+        }
+        if let Some(reasons) = reasons {
+            self.reasons.get_or_insert_default().merge(reasons);
+        }
+    }
+
+    /// Ends with a later capture: the window between both.
+    ///
+    /// # Errors
+    /// [`NoWindow`] if the captures are not of one boot.
+    pub fn end(
+        self,
+        later: CtprofSnapshot,
+        command: Option<RecordedCommand>,
+        requested_ns: Option<u64>,
+    ) -> Result<CtprofSnapshot, NoWindow> {
+        let Self { earlier, threads, records, folded, each, reasons } = self;
+        let for_each = |add: &mut dyn FnMut(ExitedThread)| each.iter().cloned().for_each(add);
+        let exits = Exits { summary: records, each: Some(&for_each), folded, cgroup: None };
+        let recorder = earlier.series.as_ref().map_or(0, |series| series.recorder);
+        let mut window =
+            window::recorded(&earlier, threads, later, Recording { exits, recorder, command, requested_ns })?;
+        window.head.series = None;
+        window.head.reasons = reasons.map(Box::new);
+        Ok(window)
+    }
+}

@@ -1,0 +1,101 @@
+//! A part of a series by its times: `12s..20s`, `12:03:05..`, `..2026-11-23T12:03:05Z`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::civil::Time;
+use jiff::{SignedDuration, Timestamp};
+
+/// From when to when; all that there is where a time is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesRange {
+    from: Option<SeriesTime>,
+    to: Option<SeriesTime>,
+}
+
+/// A time of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SeriesTime {
+    /// Since its start.
+    Since(Duration),
+    /// Time of the day, in UTC.
+    Clock(Time),
+    At(Timestamp),
+}
+
+const NS_PER_DAY: u64 = 86_400 * 1_000_000_000;
+/// A time of the day that is further from the start of a series is before it.
+const LONGEST_NS: u64 = 23 * 3_600 * 1_000_000_000;
+
+impl FromStr for SeriesRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected a part such as 10s..20s or 12:03:05.., found `{text}`");
+        let (from, to) = text.split_once("..").ok_or_else(expected)?;
+        let time = |text: &str| match text {
+            "" => Ok(None),
+            text => SeriesTime::parse(text).map(Some).ok_or_else(expected),
+        };
+        Ok(Self { from: time(from)?, to: time(to)? })
+    }
+}
+
+impl SeriesTime {
+    fn parse(text: &str) -> Option<Self> {
+        let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
+        let friendly = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+        let clock = || text.parse().ok().map(Self::Clock);
+        let at = || text.parse().ok().map(Self::At);
+        // A clock time is also how long a duration can be written.
+        seconds().map(Self::Since).or_else(clock).or_else(at).or_else(|| friendly().map(Self::Since))
+    }
+
+    /// Nanoseconds since the start of the series.
+    fn since(self, start: u64) -> u64 {
+        match self {
+            Self::Since(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Self::Clock(time) => {
+                let clock = time.duration_since(Time::midnight()).as_nanos();
+                let clock = u64::try_from(clock).unwrap_or(0) + NS_PER_DAY;
+                let since = (clock - start % NS_PER_DAY) % NS_PER_DAY;
+                if since > LONGEST_NS { 0 } else { since }
+            }
+            Self::At(time) => u64::try_from(time.as_nanosecond()).unwrap_or(0).saturating_sub(start),
+        }
+    }
+}
+
+impl SeriesRange {
+    /// Both ends in nanoseconds since the start of the series, which is in nanoseconds since 1970.
+    #[must_use]
+    pub fn since(&self, start: u64) -> [u64; 2] {
+        let since = |time: Option<SeriesTime>, missing| time.map_or(missing, |time| time.since(start));
+        [since(self.from, 0), since(self.to, u64::MAX)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn since(range: &str) -> Option<[u64; 2]> {
+        // 12:00:00.5
+        Some(range.parse::<SeriesRange>().ok()?.since(20_000 * NS_PER_DAY + 43_200_500_000_000))
+    }
+
+    #[test]
+    fn times_of_a_part_are_offsets_times_of_the_day_or_dates() {
+        let second = 1_000_000_000;
+        assert_eq!(since("12s..20s"), Some([12 * second, 20 * second]));
+        assert_eq!(since("1.5..1m30s"), Some([second * 3 / 2, 90 * second]));
+        assert_eq!(since(".."), Some([0, u64::MAX]));
+        assert_eq!(since("12:00:02..12:01"), Some([second * 3 / 2, second * 119 / 2]));
+        assert_eq!(since("12:00:00.."), Some([0, u64::MAX]), "half a second before the start");
+        assert_eq!(since("11:00:00..").unwrap()[0], 23 * 3600 * second - second / 2, "the next day");
+        assert_eq!(since("2024-10-04T12:00:01Z.."), Some([second / 2, u64::MAX]));
+        for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
+            assert_eq!(since(wrong), None, "{wrong}");
+        }
+    }
+}

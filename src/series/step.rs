@@ -1,0 +1,132 @@
+//! What changed from one pass over the threads to the next.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::error::SeriesError;
+use super::table::ThreadTable;
+use crate::model::{ExitRecords, ExitedThread, Reasons, RecordedCommand, ThreadId};
+use crate::window::FoldedPart;
+
+/// What changed from one pass to the next, as files have it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// What changed in the head of the capture.
+    pub(super) head: Option<Json>,
+    pub(super) threads: ThreadTable,
+    /// Process ids and thread ids of threads that are no longer listed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gone: Vec<(u32, u32)>,
+    #[serde(skip_serializing_if = "ExitTable::is_empty")]
+    exits: ExitTable,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_records: Option<ExitRecords>,
+    /// Why threads waited in the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasons: Option<Box<Reasons>>,
+    /// Of the last step, the command that has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<RecordedCommand>,
+}
+
+/// Threads that exited in a step.
+#[derive(Debug, Default, Clone)]
+pub struct StepExits {
+    /// How many records there are; `None` if there are none of any thread.
+    pub records: Option<ExitRecords>,
+    /// Threads that started before the step.
+    pub each: Vec<ExitedThread>,
+    /// Threads that started in it, those with equal names as one, by the process that counts them.
+    pub folded: Vec<(u32, FoldedPart, ExitedThread)>,
+    /// How many of those had delays that are longer than they lived.
+    pub impossible_delays: u64,
+}
+
+/// Exited threads as columns.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct ExitTable {
+    threads: ThreadTable,
+    rows: Vec<ExitRow>,
+    impossible_delays: u64,
+}
+
+/// What an exited thread has beyond its values.
+#[derive(Debug, Serialize, Deserialize)]
+struct ExitRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folded: Option<(u32, FoldedPart)>,
+    ppid: u32,
+    started_monotonic_ns: u64,
+    elapsed_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_time_ns: Option<[u64; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<u32>,
+}
+
+impl ExitTable {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn of(exits: &StepExits) -> Self {
+        let each = exits.each.iter().map(|exit| (None, exit));
+        let folded = exits.folded.iter().map(|(tgid, part, exit)| (Some((*tgid, *part)), exit));
+        let all: Vec<_> = each.chain(folded).collect();
+        let row = |(folded, exit): &(Option<(u32, FoldedPart)>, &ExitedThread)| ExitRow {
+            folded: *folded,
+            ppid: exit.ppid,
+            started_monotonic_ns: exit.started_monotonic_ns,
+            elapsed_ns: exit.elapsed_ns,
+            cpu_time_ns: exit.cpu_time_ns,
+            replaced_by: exit.replaced_by,
+        };
+        Self {
+            threads: ThreadTable::of(all.iter().map(|(_, exit)| (None, &exit.state))),
+            rows: all.iter().map(row).collect(),
+            impossible_delays: exits.impossible_delays,
+        }
+    }
+
+    fn exits(self, records: Option<ExitRecords>) -> Result<StepExits, SeriesError> {
+        let mut exits = StepExits { records, impossible_delays: self.impossible_delays, ..StepExits::default() };
+        let threads = self.threads.threads(|_| None)?;
+        if threads.len() != self.rows.len() {
+            return Err(SeriesError::Columns);
+        }
+        for (state, row) in threads.into_iter().zip(self.rows) {
+            let ExitRow { folded, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, replaced_by } = row;
+            let exit =
+                ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, cgroups: None, replaced_by };
+            match folded {
+                Some((tgid, part)) => exits.folded.push((tgid, part, exit)),
+                None => exits.each.push(exit),
+            }
+        }
+        Ok(exits)
+    }
+}
+
+impl Step {
+    pub(super) fn of(head: Option<Json>, threads: ThreadTable, gone: Vec<ThreadId>, exits: &StepExits) -> Self {
+        Self {
+            head,
+            threads,
+            gone: gone.into_iter().map(|id| (id.tgid, id.tid)).collect(),
+            exits: ExitTable::of(exits),
+            exit_records: exits.records.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Time from the capture before to the one after, in nanoseconds.
+    pub fn length_ns(&self) -> Option<u64> {
+        self.head.as_ref()?.get("capture")?.get("boottime_ns")?.as_u64()
+    }
+
+    pub(super) fn take_exits(&mut self) -> Result<StepExits, SeriesError> {
+        std::mem::take(&mut self.exits).exits(self.exit_records.take())
+    }
+}

@@ -1,0 +1,187 @@
+//! A directory with the last time of a series, in files that follow each other: segments. The oldest are removed.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::error::StoreError;
+use super::place::{create_folder, names_in};
+use super::series_writer::SeriesWriter;
+use super::target::{EXTENSION, OutputTarget, Written};
+use crate::model::CtprofSnapshot;
+use crate::series::{Moment, SeriesError, Step};
+
+/// How much of a series is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// This time.
+    Time(Duration),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// A series is divided into so many segments, of which one more is kept while it is written.
+const SEGMENTS: u32 = 12;
+/// Names of segments sort like the times at which they begin.
+const NAME: &str = "%Y%m%dT%H%M%S%.3fZ";
+/// What distinguishes segments from runs.
+const ENDING: &str = ".segment";
+
+/// Writes a series into a directory.
+pub struct SegmentWriter {
+    path: PathBuf,
+    folder: OwnedFd,
+    keep: Keep,
+    limit: u64,
+    writer: SeriesWriter,
+    /// All segments, with the time at which they begin.
+    segments: VecDeque<SeriesSegment>,
+    /// Nobody else writes here while it is locked.
+    _lock: Flock<File>,
+}
+
+/// A file of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeriesSegment {
+    /// When it begins.
+    pub time: Timestamp,
+    /// Its name.
+    pub name: String,
+    /// The first characters of the id of the boot that it is of.
+    boot: String,
+}
+
+impl SeriesSegment {
+    fn of(name: String) -> Option<Self> {
+        let (time, boot) = name.strip_suffix(EXTENSION)?.strip_suffix(ENDING)?.split_once('-')?;
+        let time = DateTime::strptime(NAME, time).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        Some(Self { time, boot: boot.to_owned(), name })
+    }
+}
+
+/// The segments of a directory that are of the last boot, the oldest first.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn segments_in(folder: &Path) -> io::Result<Vec<SeriesSegment>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut segments = sorted(names.collect::<io::Result<_>>()?);
+    let boot = segments.last().map(|last| last.boot.clone());
+    segments.retain(|segment| Some(&segment.boot) == boot.as_ref());
+    Ok(segments)
+}
+
+fn sorted(names: Vec<String>) -> Vec<SeriesSegment> {
+    let mut segments: Vec<_> = names.into_iter().filter_map(SeriesSegment::of).collect();
+    segments.sort();
+    segments
+}
+
+impl SegmentWriter {
+    /// Begins a series in a directory, which is made if needed. Segments that are there already count.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`] if another process writes there, or the first segment cannot be written.
+    pub fn create(path: &Path, keep: Keep, limit: u64, first: &CtprofSnapshot) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::Write(path.to_owned(), error);
+        let folder = create_folder(path).map_err(failed)?;
+        let lock = File::open(path).map_err(failed)?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+            Errno::EWOULDBLOCK => failed(io::Error::other("another ctprof records there; name another directory")),
+            errno => failed(errno.into()),
+        })?;
+        let mut segments = sorted(names_in(&folder).map_err(failed)?).into();
+        let writer = begin(&folder, path, limit, (first, &mut segments))?;
+        Ok(Self { path: path.to_owned(), folder, keep, limit, writer, segments, _lock: lock })
+    }
+
+    /// Adds a step, after which the host is as at this moment.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the disk is full.
+    pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+        self.writer.add(step)?;
+        let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
+        if self.is_full() {
+            let first = moment.capture().map_err(failed)?;
+            let next = begin(&self.folder, &self.path, self.limit, (&first, &mut self.segments))?;
+            std::mem::replace(&mut self.writer, next).finish()?;
+            self.remove_old().map_err(|error| StoreError::Write(self.path.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the last segment.
+    ///
+    /// # Errors
+    /// As [`SeriesWriter::finish`].
+    pub fn finish(self) -> Result<Written, StoreError> {
+        self.writer.finish().map(|written| Written { path: self.path, ..written })
+    }
+
+    fn is_full(&self) -> bool {
+        match self.keep {
+            Keep::Time(time) => self.writer.age() >= time / SEGMENTS,
+            Keep::Bytes(bytes) => self.writer.bytes() >= bytes / u64::from(SEGMENTS),
+        }
+    }
+
+    /// Removes the segments before those that are kept. A segment ends where the next one begins.
+    fn remove_old(&mut self) -> io::Result<()> {
+        let mut known = Vec::new();
+        for segment in &self.segments {
+            let bytes = fs::metadata(self.path.join(&segment.name)).map(|metadata| metadata.len());
+            known.push(bytes.unwrap_or(0));
+        }
+        let mut all: u64 = known.iter().sum();
+        let now = now();
+        for bytes in known {
+            let is_old = match (self.keep, self.segments.get(1)) {
+                (_, None) => false,
+                (Keep::Time(time), Some(next)) => {
+                    now > next.time && now.duration_since(next.time).unsigned_abs() > time
+                }
+                (Keep::Bytes(most), Some(_)) => all > most,
+            };
+            let Some(segment) = self.segments.front().filter(|_| is_old) else { break };
+            match fs::remove_file(self.path.join(&segment.name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            all -= bytes;
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Begins a segment with this capture.
+fn begin(
+    folder: &OwnedFd,
+    path: &Path,
+    limit: u64,
+    (first, segments): (&CtprofSnapshot, &mut VecDeque<SeriesSegment>),
+) -> Result<SeriesWriter, StoreError> {
+    // Also where the clock was set back, segments are in order.
+    let after = segments.back().and_then(|last| last.time.checked_add(1.millisecond()).ok());
+    let time = now().max(after.unwrap_or(Timestamp::UNIX_EPOCH));
+    let boot = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref()).unwrap_or("unknown");
+    let boot: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
+    let writer = SeriesWriter::create(OutputTarget::create_in(folder, &path.join(&name))?, first, limit)?;
+    segments.push_back(SeriesSegment { time, name, boot });
+    Ok(writer)
+}

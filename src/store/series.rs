@@ -1,0 +1,432 @@
+//! Reads series: files of lines, and directories of such files.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::de::Deserializer as _;
+use serde_path_to_error::Track;
+
+use super::error::{SnapshotRefusal, StoreError};
+use super::format::SnapshotReader;
+use super::limit::{BYTES, ContentLimit, ReadLimits};
+use super::segments::{SeriesSegment, segments_in};
+use super::source::{SnapshotJson, Stored};
+use crate::model::{CtprofSnapshot, SnapshotHead};
+use crate::process::Progress;
+use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Step, StepExits};
+
+/// What the file of a series begins with.
+const START: &[u8] = br#"{"series":"#;
+
+/// Reads a series, step by step.
+pub struct StoredSeries {
+    lines: BufReader<SnapshotJson>,
+    path: PathBuf,
+    limits: ReadLimits,
+    /// The segments that follow.
+    later: VecDeque<PathBuf>,
+    /// When it began, in nanoseconds since 1970: times of parts count from then.
+    start_unix_ns: u64,
+    /// What the first capture has beside its threads.
+    first: SnapshotHead,
+    moment: Moment,
+    /// A step that was read, and not applied yet.
+    next: Option<Step>,
+    steps: u64,
+    /// Why it ends earlier than it was recorded, if it does: the file is damaged, or still being written.
+    pub cut: Option<String>,
+}
+
+impl Stored {
+    /// The series that the file has; `None` if it has a capture or a window.
+    ///
+    /// # Errors
+    /// As [`Stored::head`].
+    pub fn series(&self) -> Result<Option<StoredSeries>, StoreError> {
+        let mut lines = BufReader::new(self.json(&self.progress)?);
+        // A damaged file is a matter for the reader of snapshots.
+        if !lines.fill_buf().is_ok_and(|start| start.starts_with(START)) {
+            return Ok(None);
+        }
+        let mut line = Vec::new();
+        lines
+            .read_until(b'\n', &mut line)
+            .map_err(|error| self.wrong(serde_json::Error::io(error), &Track::new().path()))?;
+        if line.pop() != Some(b'\n') {
+            return Err(self.refused(SnapshotRefusal::Truncated));
+        }
+        ContentLimit::new(self.limits.bytes).count(&line).map_err(|refusal| self.refused(refusal))?;
+        let reader = SnapshotReader::new(self.limits.threads, self.limits.cgroups);
+        let first = serde_json::Deserializer::from_slice(&line).deserialize_map(&reader);
+        let first = first.map_err(|error| match reader.refusal() {
+            Some(refusal) => self.refused(refusal),
+            None => StoreError::WrongType(self.path.clone(), error.to_string()),
+        })?;
+        let capture = first.normalized();
+        let (first, moment) = (capture.head.clone(), Moment::new(capture));
+        let (path, limits) = (self.path.clone(), self.limits);
+        let (later, start_unix_ns) = (VecDeque::new(), first.captured_at_unix_ns);
+        Ok(Some(StoredSeries {
+            lines,
+            path,
+            limits,
+            later,
+            start_unix_ns,
+            first,
+            moment,
+            next: None,
+            steps: 0,
+            cut: None,
+        }))
+    }
+}
+
+impl StoredSeries {
+    /// The series in a directory, from the segment with the start of the part on; `None` if it has no segments.
+    ///
+    /// # Errors
+    /// As [`Stored::open`] and [`Stored::head`].
+    pub fn in_folder(
+        folder: &Path,
+        range: &SeriesRange,
+        limit: u64,
+        progress: &Arc<Progress>,
+    ) -> Result<Option<Self>, StoreError> {
+        let segments = segments_in(folder).map_err(|error| StoreError::Read(folder.to_owned(), error))?;
+        let unix_ns = |segment: &SeriesSegment| u64::try_from(segment.time.as_nanosecond()).unwrap_or(0);
+        let Some(start_unix_ns) = segments.first().map(unix_ns) else { return Ok(None) };
+        let [from_ns, _] = range.since(start_unix_ns);
+        let before = segments.partition_point(|segment| unix_ns(segment) - start_unix_ns <= from_ns);
+        let mut paths = segments[before.saturating_sub(1)..].iter().map(|segment| folder.join(&segment.name));
+        let Some(first) = paths.next() else { return Ok(None) };
+        let series = Stored::open(&first, limit, progress)?.series()?;
+        Ok(series.map(|series| Self { later: paths.collect(), start_unix_ns, ..series }))
+    }
+
+    /// The window of a part: between the captures that are next to its ends.
+    ///
+    /// # Errors
+    /// [`StoreError`] as for [`Stored::head`], and if the part has no step.
+    pub fn part(&mut self, range: &SeriesRange) -> Result<CtprofSnapshot, StoreError> {
+        let to_ns = self.seek(range)?;
+        let mut part = Part::begin(&self.moment).map_err(|error| self.wrong(&error))?;
+        let mut command = None;
+        while let Some((step, Applied { exits, .. })) = self.step_before(to_ns)? {
+            part.add(exits, step.reasons.map(|reasons| *reasons));
+            command = step.command;
+        }
+        let later = self.moment.capture().map_err(|error| self.wrong(&error))?;
+        part.end(later, command, None).map_err(|error| self.wrong(&error))
+    }
+
+    /// Passes on the windows of the steps of a part, those of each such time together, with the threads that changed.
+    ///
+    /// # Errors
+    /// As [`StoredSeries::part`], and those of `found`.
+    pub fn each_window<E: From<StoreError>>(
+        &mut self,
+        range: &SeriesRange,
+        length_ns: u64,
+        found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let to_ns = self.seek(range)?;
+        let from_ns = self.since_ns();
+        let mut earlier = self.moment.head().map_err(|error| self.wrong(&error))?;
+        let mut changes = Changes::default();
+        while let Some((step, applied)) = self.step_before(to_ns)? {
+            let place = |ns: u64| ns.saturating_sub(from_ns).checked_div(length_ns);
+            changes.add(step, applied);
+            let now = self.since_ns();
+            let next = self.middle_ns()?.filter(|middle_ns| *middle_ns <= to_ns);
+            if next.is_some_and(|next| length_ns > 0 && place(next) == place(now.saturating_sub(1))) {
+                continue;
+            }
+            let head = self.moment.head().map_err(|error| self.wrong(&error))?;
+            let later = CtprofSnapshot { head: head.clone(), threads: self.moment.some_threads(&changes.ids()) };
+            let window = std::mem::take(&mut changes).window(std::mem::replace(&mut earlier, head), later);
+            found(window.map_err(|error| self.wrong(&error))?)?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, error: &dyn std::fmt::Display) -> StoreError {
+        StoreError::WrongType(self.path.clone(), format!("step {}: {error}", self.steps))
+    }
+
+    /// Reads up to the capture that is nearest to the start of a part, and returns the end of the part, which has a step.
+    fn seek(&mut self, range: &SeriesRange) -> Result<u64, StoreError> {
+        // A directory is read from the segment with the start of the part.
+        let skipped_ns = self.first.captured_at_unix_ns.saturating_sub(self.start_unix_ns);
+        let [from_ns, to_ns] = range.since(self.start_unix_ns).map(|end| end.saturating_sub(skipped_ns));
+        while self.step_before(from_ns)?.is_some() {}
+        match self.middle_ns()? {
+            Some(middle_ns) => Ok(to_ns.max(middle_ns)),
+            None => Err(StoreError::NoSuchPart(self.path.clone(), self.steps)),
+        }
+    }
+
+    /// The next step, if the capture after it is nearer to this time than the one before.
+    fn step_before(&mut self, to_ns: u64) -> Result<Option<(Step, Applied)>, StoreError> {
+        if self.middle_ns()?.is_some_and(|middle_ns| middle_ns <= to_ns) { self.step() } else { Ok(None) }
+    }
+
+    /// The middle of the next step, in nanoseconds since the start.
+    fn middle_ns(&mut self) -> Result<Option<u64>, StoreError> {
+        if self.next.is_none() {
+            self.next = self.read_step()?;
+        }
+        Ok(self.next.as_ref().map(|next| self.since_ns().saturating_add(next.length_ns().unwrap_or(0) / 2)))
+    }
+
+    fn since_ns(&self) -> u64 {
+        self.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0))
+    }
+
+    /// Applies the next step.
+    fn step(&mut self) -> Result<Option<(Step, Applied)>, StoreError> {
+        let Some(mut step) = self.next.take() else { return Ok(None) };
+        self.steps += 1;
+        let applied = self.moment.apply(&mut step).map_err(|error| self.wrong(&error))?;
+        if self.moment.threads().len() > self.limits.threads {
+            let refusal = SnapshotRefusal::too_large(self.limits.threads, "threads");
+            return Err(StoreError::Refused(self.path.clone(), refusal));
+        }
+        Ok(Some((step, applied)))
+    }
+
+    /// The next step; `None` after the last whole one.
+    fn read_step(&mut self) -> Result<Option<Step>, StoreError> {
+        let line = loop {
+            if let Some(line) = self.line()? {
+                break line;
+            }
+            let Some(path) = self.later.pop_front() else { return Ok(None) };
+            if let Some(gap) = self.continue_with(&path)? {
+                return Ok(Some(gap));
+            }
+        };
+        let counted = ContentLimit::new(self.limits.bytes).count(&line);
+        counted.map_err(|refusal| StoreError::Refused(self.path.clone(), refusal))?;
+        serde_json::from_slice(&line).map(Some).map_err(|error| self.wrong(&error))
+    }
+
+    /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
+    /// without records of exits.
+    fn continue_with(&mut self, path: &Path) -> Result<Option<Step>, StoreError> {
+        let Some(next) = Stored::open(path, self.limits.bytes, &Arc::default())?.series()? else { return Ok(None) };
+        (self.lines, self.path, self.cut) = (next.lines, next.path, None);
+        if next.moment.boottime_ns() == self.moment.boottime_ns() {
+            return Ok(None);
+        }
+        let first = next.moment.capture().map_err(|error| self.wrong(&error))?;
+        Ok(Some(self.moment.clone().advance(first, &StepExits::default()).0))
+    }
+
+    /// The next whole line.
+    fn line(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        if self.cut.is_some() {
+            return Ok(None);
+        }
+        let mut line = Vec::new();
+        match self.lines.read_until(b'\n', &mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
+            Ok(_) => self.cut = Some("the last step is not whole".to_owned()),
+            Err(error) if error.raw_os_error().is_some() => return Err(StoreError::Read(self.path.clone(), error)),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                return Err(StoreError::Refused(
+                    self.path.clone(),
+                    SnapshotRefusal::TooLarge(self.limits.bytes, BYTES),
+                ));
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.cut = Some("it is still being written, or its recorder was killed".to_owned());
+            }
+            Err(error) => self.cut = Some(format!("it is damaged: {error}")),
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segments::{Keep, SegmentWriter};
+    use super::super::series_writer::SeriesWriter;
+    use super::super::target::OutputTarget;
+    use super::*;
+    use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn capture(second: u64) -> CtprofSnapshot {
+        let now = Some(second * SECOND);
+        let head = SnapshotHead {
+            series: Some(SeriesInfo::default()),
+            format_version: Some(SERIES_FORMAT_VERSION),
+            capture: Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() }),
+            host: Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() }),
+            ..SnapshotHead::default()
+        };
+        let threads = (1..4).map(|tid| {
+            let mut thread = ThreadState { tid, tgid: 1, comm: "line\nend".into(), ..ThreadState::default() };
+            thread.start_time_clock_ticks = Some(0);
+            thread.metrics.run_time_ns = Some((second * u64::from(tid)).into());
+            thread
+        });
+        CtprofSnapshot { head, threads: threads.collect() }
+    }
+
+    /// Writes a series with so many steps of a second, and returns its bytes after each.
+    fn written(path: &std::path::Path, steps: u64) -> Vec<Vec<u8>> {
+        let mut moment = Moment::new(capture(1));
+        let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
+        let steps = (2..=steps + 1).map(|second| {
+            file.add(&moment.advance(capture(second), &StepExits::default()).0).unwrap();
+            std::fs::read(path).unwrap()
+        });
+        let mut all: Vec<_> = steps.collect();
+        file.finish().unwrap();
+        all.push(std::fs::read(path).unwrap());
+        all
+    }
+
+    /// The run time of the steps in a file, and whether it ends early.
+    fn read(path: &std::path::Path, range: &str) -> Result<(Vec<u64>, bool), StoreError> {
+        let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
+        let mut series = stored.series()?.ok_or(StoreError::NoSuchPart(path.to_owned(), 0))?;
+        let mut runs = Vec::new();
+        series.each_window::<StoreError>(&range.parse().unwrap(), 0, &mut |window| {
+            let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
+            runs.push(run);
+            Ok(())
+        })?;
+        Ok((runs, series.cut.is_some()))
+    }
+
+    #[test]
+    fn what_a_killed_recorder_has_written_can_be_read_at_any_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let bytes = written(&path, 5);
+        let whole = bytes.last().unwrap();
+        let mut known = 0;
+        for length in 0..=whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let steps = match read(&path, "..") {
+                Ok((runs, is_cut)) => {
+                    assert_eq!((&runs[..], is_cut), (&[6; 5][..runs.len()], length < whole.len()), "{length}");
+                    runs.len()
+                }
+                Err(_) => 0,
+            };
+            assert!(steps >= known, "{length} bytes have {steps} steps, fewer have {known}");
+            known = steps;
+        }
+        assert_eq!(known, 5);
+        for (steps, flushed) in bytes[..5].iter().enumerate() {
+            std::fs::write(&path, flushed).unwrap();
+            assert_eq!(read(&path, "..").unwrap(), (vec![6; steps + 1], true), "readable while it is written");
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_steps_that_are_nearest_and_at_least_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 5);
+        let steps = |range| read(&path, range).map(|(runs, _)| runs.len()).ok();
+        assert_eq!(
+            ["..", "1s..3s", "1.4..3.4", "4..", "2.1..2.2", "..0.1", "9s.."].map(steps),
+            [Some(5), Some(2), Some(2), Some(1), Some(1), Some(1), None]
+        );
+    }
+
+    #[test]
+    fn an_older_ctprof_says_that_it_does_not_read_series() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 1);
+        let json = zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap();
+        assert!(json.starts_with(br#"{"series":{"every_ns":0,"recorder":0},"format_version":3,"#));
+        assert_eq!(json.iter().filter(|byte| **byte == b'\n').count(), 2, "a line each");
+    }
+
+    /// Writes the steps up to this second into a directory, from the one before the first of them on.
+    fn record(folder: &Path, keep: Keep, mut seconds: std::ops::Range<u64>) -> u64 {
+        let first = seconds.next().unwrap();
+        let mut moment = Moment::new(capture(first));
+        let mut segments = SegmentWriter::create(folder, keep, 1 << 20, &capture(first)).unwrap();
+        let mut most = 0;
+        for second in seconds {
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            segments.add(&step, &moment).unwrap();
+            let files = std::fs::read_dir(folder).unwrap();
+            most = most.max(files.map(|file| file.unwrap().metadata().unwrap().len()).sum());
+        }
+        segments.finish().unwrap();
+        most
+    }
+
+    fn runs_in(folder: &Path, range: &str) -> Vec<u64> {
+        let range = range.parse().unwrap();
+        let mut series = StoredSeries::in_folder(folder, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+        let mut runs = Vec::new();
+        let run = |window: &CtprofSnapshot| {
+            window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum()
+        };
+        let each = &mut |window: CtprofSnapshot| {
+            runs.push(run(&window));
+            Ok::<_, StoreError>(())
+        };
+        series.each_window(&range, 0, each).unwrap();
+        runs
+    }
+
+    #[test]
+    fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let most = record(dir.path(), Keep::Bytes(6_000), 1..400);
+        let runs = runs_in(dir.path(), "..");
+        assert!(most < 6_000 + 2_000, "{most}");
+        assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
+        assert!(segments_in(dir.path()).unwrap().len() > 5);
+        // The recorder was started again a while later.
+        record(dir.path(), Keep::Bytes(6_000), 1000..1010);
+        let runs = runs_in(dir.path(), "..");
+        let gap = runs.iter().position(|run| *run == 6 * 601).expect("a step without records");
+        assert_eq!(runs.len(), gap + 10);
+    }
+
+    #[test]
+    fn a_time_is_kept_however_long_the_recording_is() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), Keep::Time(std::time::Duration::from_millis(24)), 1..300);
+        let runs = runs_in(dir.path(), "..").len();
+        assert!(runs < 298, "{runs}");
+    }
+
+    #[test]
+    fn a_second_recorder_in_a_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let create = || SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(1));
+        let first = create().unwrap();
+        let error = create().err().map(|error| std::error::Error::source(&error).unwrap().to_string());
+        assert_eq!(error.as_deref(), Some("another ctprof records there; name another directory"));
+        first.finish().unwrap();
+        assert!(create().is_ok(), "it was interrupted");
+    }
+
+    #[test]
+    fn a_directory_shows_the_last_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), Keep::Bytes(1 << 20), 500..510);
+        for segment in segments_in(dir.path()).unwrap() {
+            let name = segment.name.replace("-b.", "-a.");
+            std::fs::rename(dir.path().join(&segment.name), dir.path().join(name)).unwrap();
+        }
+        record(dir.path(), Keep::Bytes(1 << 20), 1..4);
+        assert_eq!(runs_in(dir.path(), "..").len(), 2);
+    }
+}

@@ -1,0 +1,152 @@
+//! Windows in steps (`record --every`), and their files.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::support::{Missing, skipped};
+
+fn ctprof(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let output = ctprof(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn text(arguments: &[&str]) -> String {
+    String::from_utf8(run(arguments).stdout).unwrap()
+}
+
+/// The sum of the run times of one group in all steps of a part, and when the steps began, in nanoseconds.
+fn steps(part: &str, group: &str) -> (u64, Vec<u64>) {
+    let csv = text(&["show", "--steps", part, "--per", "run", "--format", "csv", "--scope", "host"]);
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let heads = lines.next().unwrap();
+    let column = |name: &str| heads.iter().position(|head| *head == name).unwrap();
+    let (mut sum, mut starts) = (0, Vec::new());
+    for line in lines {
+        starts.push(line[0].parse().unwrap());
+        if line[column("group")] == group {
+            sum += line[column("run")].parse::<u64>().unwrap_or(0);
+        }
+    }
+    starts.dedup();
+    (sum, starts)
+}
+
+/// The run time of one group in a window, in nanoseconds.
+fn whole(part: &str, group: &str) -> u64 {
+    let json = text(&["show", part, "--per", "run", "--format", "json", "--scope", "host"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mut rows = json["rows"].as_array().unwrap().iter();
+    let row = rows.find(|row| row["section"] == "overview" && row["group"] == group && row["metric"] == "run");
+    row.map_or(0, |row| row["value"].as_u64().unwrap())
+}
+
+fn has_exit_records(file: &str) -> bool {
+    let json: serde_json::Value = serde_json::from_str(&text(&["show", file, "--format", "json"])).unwrap();
+    json["snapshot"]["window"]["exit_records"].is_object()
+}
+
+/// Records processes that live for shorter and for longer than a step.
+fn recorded(folder: &Path, options: &[&str]) -> String {
+    let file = folder.join("s.ctprof.zst").to_str().unwrap().to_owned();
+    let script = "sha256sum /dev/zero & for i in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 9000000 /dev/zero | sha256sum; done; kill $!";
+    run(&[&["record", "--every", "100ms", "-q", "-o", &file], options, &["--", "sh", "-c", script]].concat());
+    file
+}
+
+#[test]
+fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recorded(folder.path(), &[]);
+    if !has_exit_records(&file) {
+        return skipped(Missing::Privilege("records of exits need BPF"));
+    }
+    let (sum, starts) = steps(&file, "sha256sum");
+    assert!(starts.len() > 1 && sum > 0, "{starts:?} with {sum} ns");
+    assert_eq!(sum, whole(&file, "sha256sum"));
+    let middle = Duration::from_nanos(starts[1] - starts[0]).as_secs_f64();
+    let parts = [format!("{file}@..{middle}"), format!("{file}@{middle}..")];
+    let [first, second] = parts.map(|part| whole(&part, "sha256sum"));
+    assert_eq!(first + second, sum, "two parts that meet have it all");
+}
+
+#[test]
+fn steps_without_bpf_have_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recorded(folder.path(), &["--engine", "procfs", "--no-why"]);
+    assert!(steps(&file, "sh").1.len() > 1);
+    assert!(whole(&file, "sh") > 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.ctprof.zst");
+    let file = file.to_str().unwrap();
+    let mut recorder = ctprof(&["record", "--every", "50ms", "--format", "json", "-o", file]);
+    let mut recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let step: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert!(step["snapshot"]["window"]["duration_ns"].as_u64().unwrap() > 40_000_000, "{step}");
+    }
+    drop(lines);
+    assert!(recorder.wait().unwrap().success());
+    assert!(steps(file, "").1.len() >= 2);
+}
+
+#[test]
+fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("last").to_str().unwrap().to_owned();
+    let options = ["record", "--every", "100ms", "--keep", "1h", "-q", "-d", "60s", "-o", &directory, "--until"];
+    let mut busy = Command::new("sha256sum").arg("/dev/zero").spawn().unwrap();
+    let ended = ctprof(&options).args(["sha256sum:run>5%", "--after", "200ms"]).output();
+    busy.kill().and_then(|()| busy.wait()).unwrap();
+    let ended = ended.unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("--until is met by sha256sum"), "{ended:?}");
+    let (run, starts) = steps(&directory, "sha256sum");
+    assert!(run > 0 && starts.len() > 1, "{run} {starts:?}");
+    assert_eq!(run, whole(&directory, "sha256sum"));
+    let trend: serde_json::Value = serde_json::from_str(&text(&["show", &directory, "--format", "json"])).unwrap();
+    assert_eq!(trend["trend"]["column"], "run");
+}
+
+#[test]
+fn a_file_whose_name_looks_like_a_part_is_that_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, named] = ["s", "s@1s.."].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    run(&["record", "-q", "-d", "50ms", "-o", &named]);
+    text(&["show", &named]);
+    std::fs::rename(&named, &file).unwrap();
+    let refused = ctprof(&["show", &named]).output().unwrap();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("is no series; `ctprof record --every` records one"), "{error}");
+}
+
+#[test]
+fn names_in_a_redacted_series_are_hashes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.ctprof.zst");
+    let mut recorder = ctprof(&["record", "--every", "50ms", "-q", "--redact", "-o", file.to_str().unwrap(), "--"]);
+    run_with_key(recorder.args(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do basename hardly-hidden; sleep 0.02; done"]));
+    let json = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
+    let json = String::from_utf8(json).unwrap();
+    for name in ["hardly-hidden", "basename", "\"sh\""] {
+        assert!(!json.contains(name), "{name}");
+    }
+}
+
+fn run_with_key(command: &mut Command) {
+    let output = command.env("CTPROF_REDACT_KEY", "k").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
