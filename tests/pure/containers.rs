@@ -319,3 +319,24 @@ fn a_scope_of_containers_has_their_threads_and_cgroups_only() {
         crate::program::printed(&["show", path, "--scope", "container:server", "-g", "cgroup", "--format", "csv"]);
     assert!(csv.contains(",all groups,cpu.usage_usec,us,2,2,2,"), "cgroups of other containers are left out: {csv}");
 }
+
+#[test]
+fn a_row_by_cgroup_says_how_many_cgroups_it_stands_for() {
+    let paths = [1, 2, 3].map(|byte| format!("/kubepods/pod{POD}/{}", id(byte)));
+    let named = json!({"name": "lonely"});
+    let all = snapshot(&[(&paths[0], json!({}), 4), (&paths[1], json!({}), 2), (&paths[2], named, 1)]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    all.write(file.path()).unwrap();
+    let shown = |axis: &str, format: &str| {
+        crate::program::printed(&["show", file.path().to_str().unwrap(), "-g", axis, "--format", format])
+    };
+    for axis in ["cgroup", "all"] {
+        let page = shown(axis, "table");
+        assert!(page.contains("/kubepods/pod{U}/{H} (2 cgroups)") && page.contains("[lonely]  "), "{page}");
+    }
+    let report: Value = serde_json::from_str(&shown("cgroup", "json")).unwrap();
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "overview");
+    let counts: BTreeSet<_> = rows.map(|row| (row["group"].as_str().unwrap(), row["cgroups"].as_u64())).collect();
+    let (several, one) = (("/kubepods/pod{U}/{H}", Some(2)), ("/kubepods/pod{U}/{H} [lonely]", Some(1)));
+    assert_eq!(counts, [several, one, ("all groups", None)].into());
+}
