@@ -43,7 +43,7 @@ impl Naming<'_> {
                 None => self.command(names),
             }],
             GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => vec![cgroup()],
-            GroupBy::All => vec![cgroup(), self.process.key(&names.process), self.thread.key(&names.thread)],
+            GroupBy::All => vec![cgroup(), self.command(names), self.thread.key(&names.thread)],
         }
     }
 

@@ -72,9 +72,17 @@ pub(super) fn grouped(
             *known = known.filter(|known| known == path);
         }
     }
+    // In a tree, the same of its script.
+    let mut programs: HashMap<&str, Option<Option<&Name>>> = HashMap::new();
+    for sampled in reasons.threads.iter().filter(|_| naming.by == GroupBy::All) {
+        let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
+        let known = programs.entry(&*sampled.pcomm).or_insert(Some(program));
+        *known = known.filter(|known| *known == program);
+    }
+    let program = |other: &OtherThread| programs.get(&*other.pcomm).copied().flatten().flatten();
     let culprit = |other: &OtherThread| match only.get(&*other.pcomm).copied().flatten() {
         Some(path) => path.to_vec(),
-        None => path(&other.pcomm, (None, None), &other.comm, &other.cgroup),
+        None => path(&other.pcomm, (None, program(other)), &other.comm, &other.cgroup),
     };
     let victims: Vec<_> =
         reasons.threads.iter().zip(&all).map(|(sampled, path)| is_in_scope(sampled).then_some(path)).collect();

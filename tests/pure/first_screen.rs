@@ -770,3 +770,16 @@ fn a_comparison_has_the_largest_change_of_each_group_in_the_color_of_better_or_w
     assert!(limited(&[]).contains("1 more group, which changed less (--limit 0)"));
     assert!(limited(&["-s", "wait:asc,run"]).contains("1 more group, sorted by wait:asc, run (--limit 0)"));
 }
+
+#[test]
+fn a_tree_keeps_the_scripts_of_one_interpreter_apart() {
+    let files = Files::new();
+    let of = |tid: u32, program: &str| {
+        let fields = json!({"tid": tid, "tgid": tid, "program": program, "cgroup": "/app"});
+        with(process(tid, "python3", 1, &ran(30, 1)), &fields)
+    };
+    let file = files.file("a", &snapshot(10, &[of(6, "manage.py"), of(7, "train.py")], &json!({})));
+    let lines = table(&["show", &file, "--group-by", "all"]);
+    let has = |name: &str| lines.iter().any(|line| line.starts_with(name));
+    assert!(has("/app 2") && has("python3 manage.py 1") && has("python3 train.py 1"), "{lines:?}");
+}

@@ -556,3 +556,22 @@ fn the_groups_above_a_tree_are_those_of_a_report_without_one() {
         assert!(own == narrowed, "{axis:?}");
     }
 }
+
+#[test]
+fn arrows_reach_each_value_with_its_meaning_commands_open_to_threads_and_the_filter_stays() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let [before, after] = &pair(&files);
+    browser.open(&files.report("keys.html", &["compare", before, after]));
+    assert_eq!(browser.text("h1"), "ctprof before.json → after.json, 1970-01-01 00:16 UTC");
+    assert!(browser.text("thead th.time").contains(" 0 to "), "the scale of the bars");
+    let press = "(key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))";
+    browser.value("document.querySelector('tbody .expander[aria-expanded]').focus()");
+    browser.value(&format!("['ArrowRight', 'ArrowDown', 'ArrowRight'].forEach({press})"));
+    assert!(groups(&mut browser).contains(&"io-{N}".to_owned()), "a group opened");
+    assert!(browser.text(".tooltip").contains("run"), "the first value of the thread below");
+    browser.value("document.querySelector('input[type=search]').value = 'logger'");
+    browser.value("document.querySelector('input[type=search]').dispatchEvent(new Event('input'))");
+    browser.click("#tab-Values");
+    assert_eq!(browser.value("document.querySelector('input[type=search]').value"), "logger");
+}

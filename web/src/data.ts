@@ -68,6 +68,7 @@ export interface SideFacts {
     duration_ns: number;
     started: number;
     exited: number;
+    command?: { arguments?: string[] } | null;
     cpu?: { busy_ns: number; busy_most_ns?: number; explained_ns: number; cpus: number; partial?: boolean } | null;
     exit_records?: { source: string; received: number; lost: number } | null;
   };
@@ -184,7 +185,7 @@ export class Report {
 
   /** The groups of the tree that belong to a group of the overview, or to a part of it. */
   below(group: Group): Group[] {
-    const depth = { pcomm: 1, comm: 2, "comm-exact": 2, cgroup: 0 }[this.groupBy];
+    const depth = { command: 1, pcomm: 1, comm: 2, "comm-exact": 2, cgroup: 0 }[this.groupBy];
     const isOfTree = group.section === this.tree.get("overview");
     if (isOfTree || depth === undefined || group.path.length > 1) {
       return group.children;

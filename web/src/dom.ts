@@ -136,15 +136,17 @@ export class Tooltip {
 
   /** Shows lines over elements of a container that a selector matches. */
   delegate(container: Element, selector: string, lines: (element: Element) => string[]): void {
-    container.addEventListener("pointerover", (event) => {
-      const element = (event.target as Element).closest(selector);
-      const texts = element ? lines(element) : [];
-      if (element && texts.length > 0) this.show(element, texts);
-      else this.hide();
-    });
-    container.addEventListener("pointerleave", () => {
-      this.hide();
-    });
+    for (const over of ["pointerover", "focusin"])
+      container.addEventListener(over, (event) => {
+        const element = (event.target as Element).closest(selector);
+        const texts = element ? lines(element) : [];
+        if (element && texts.length > 0) this.show(element, texts);
+        else this.hide();
+      });
+    for (const out of ["pointerleave", "focusout"])
+      container.addEventListener(out, () => {
+        this.hide();
+      });
   }
 
   private show(element: Element, [title = "", ...lines]: string[]): void {

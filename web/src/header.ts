@@ -9,8 +9,15 @@ type Gates = NonNullable<Document["gates"]>;
 
 const baseName = (file: string): string => file.split("/").pop() ?? file;
 
+/** The command that ran in a window, else the file. */
+const named = ({ file, window }: SideFacts): string => window?.command?.arguments?.join(" ") ?? baseName(file);
+
+/** What the report is about, and when that was captured. */
 export function title({ report }: App): string {
-  return report.captures.map((side) => baseName(side.file)).join(" → ") || "ctprof";
+  const names = report.captures.map(named).filter((name) => name !== "");
+  const last = report.captures.at(-1)?.captured_at_unix_ns ?? 0;
+  const time = new Date(last / 1e6).toISOString().slice(0, 16).replace("T", " ");
+  return `${[...new Set(names)].join(" → ") || "ctprof"}${last > 0 ? `, ${time} UTC` : ""}`;
 }
 
 export function header(app: App): HTMLElement {

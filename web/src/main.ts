@@ -55,7 +55,7 @@ class Page {
   ) {
     this.tabs = views.map(({ name }) => {
       const tab = button(name, () => {
-        state.set({ view: name.toLowerCase(), sort: "", group: "", filter: "" });
+        state.set({ view: name.toLowerCase(), sort: "", group: "" });
       });
       tab.id = `tab-${name}`;
       tab.setAttribute("role", "tab");

@@ -4,7 +4,7 @@ import { TIMES, type App } from "./app";
 import { scaleOf } from "./bars";
 import { changeOf, isUnclear, numberOf, type Group, type Section, type Value } from "./data";
 import { button, filterInput, html, legend, select } from "./dom";
-import { counted, headingOf } from "./format";
+import { counted, headingOf, numberText } from "./format";
 import { Outline } from "./outline";
 import { explained, overviewRow, type Rows } from "./overview_row";
 import { sortingHead } from "./sorting";
@@ -106,10 +106,18 @@ export class Overview {
 
   private heading(): void {
     const { report, state } = this.app;
+    const length = state.get("bars") === "share" ? null : scaleOf(this.section, this.outline.tops);
+    const unit = this.section.values.get("run")?.unit ?? "";
+    const scale = length ? ` 0 to ${numberText(length, unit)}` : null;
     const threads = "Number of threads; in a window, + started and − exited";
     this.head.replaceChildren(
       sortingHead(state, { key: "name", text: "group", kind: "name" }),
-      html("th", { scope: "col", class: "time" }, report.two ? "time: baseline above, candidate below" : "time"),
+      html(
+        "th",
+        { scope: "col", class: "time" },
+        `time${report.two ? ": baseline above, candidate below" : ""}`,
+        scale,
+      ),
       report.document.verdicts ? sortingHead(state, { key: "verdict", text: "verdict", kind: "name" }) : "",
       sortingHead(state, { key: "threads", text: "threads", doc: threads, kind: "number" }),
       ...this.columns.map(({ name, unit, doc }) =>
@@ -133,14 +141,20 @@ export class Overview {
     row?.querySelector<HTMLElement>("button.expander")?.focus();
   }
 
-  /** Arrows move between rows, and open and close groups. */
+  /** Arrows move between rows, open and close groups, and move between the values of a row. */
   private key(event: KeyboardEvent): void {
-    const row = (event.target as Element).closest("tr");
+    const target = event.target as Element;
+    const row = target.closest("tr");
+    const cells = [...(row?.querySelectorAll<HTMLElement>("td[data-value]") ?? [])];
+    const [at, step] = [cells.findIndex((cell) => cell === target), { ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0];
     const expander = row?.querySelector<HTMLButtonElement>("button.expander");
     const isOpen = expander?.getAttribute("aria-expanded") === "true";
     const next = { ArrowDown: row?.nextElementSibling, ArrowUp: row?.previousElementSibling }[event.key];
-    if (next) next.querySelector<HTMLElement>("button.expander, a")?.focus();
-    else if (expander && event.key === (isOpen ? "ArrowLeft" : "ArrowRight")) expander.click();
+    const first = "button.expander, a";
+    const below = next?.querySelectorAll<HTMLElement>("td[data-value]")[at] ?? next?.querySelector<HTMLElement>(first);
+    if (below) below.focus();
+    else if (at < 0 && expander && event.key === (isOpen ? "ArrowLeft" : "ArrowRight")) expander.click();
+    else if (step !== 0) (cells[at + step] ?? row?.querySelector<HTMLElement>(first))?.focus();
     else return;
     event.preventDefault();
   }

@@ -84,7 +84,7 @@ const LEAST_HEAT = 0.05;
 function cell(group: Group, value: Value, { two, largest }: Rows): HTMLElement {
   const row = group.section.values.get(value.name)?.row.get(group);
   const texts = row?.cells.map((one) => cellText(one, row.value.unit)) ?? [];
-  const element = html("td", { class: "number", "data-value": value.name }, ...distinct(texts));
+  const element = html("td", { class: "number", "data-value": value.name, tabindex: -1 }, ...distinct(texts));
   const change = changeOf(row) ?? 0;
   const heat = Math.min(1, Math.abs(change) / Math.max(largest.get(value) ?? 0, Number.MIN_VALUE));
   // Time asleep is not what a group did.
