@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use nix::libc;
+use proptest::collection::vec;
+use proptest::{prop_assert, proptest};
 
 use super::{Conclusion, PassMoment, ReasonCollector};
 use crate::model::{
@@ -281,4 +283,43 @@ fn too_many_reasons_are_merged_by_class_and_counted() {
     assert_eq!(reasons.sampling.merged, 20_000 - (1 << 14));
     let merged = reasons.reasons.iter().filter(|reason| reason.object.is_none()).collect::<Vec<_>>();
     assert_eq!(merged, [&Reason { class: ReasonClass::Block, ..Reason::default() }]);
+}
+
+proptest! {
+    /// Times run backwards, ids are used again, threads appear and vanish, the sampler is one of them or none.
+    #[test]
+    fn whatever_a_kernel_says_no_thread_has_more_time_than_the_window(
+        passes in vec((0..60u64, vec((0..4u32, 0..6u8, 0..3u64, 0..4u64, 0..3u64), 0..6)), 1..12),
+        ends in vec((0..4u32, 0..3u64, 0..600u64), 0..4),
+    ) {
+        let activities = [
+            Activity::Running, Activity::Runnable, Activity::Throttled, Activity::Blocked, Activity::Asleep, Activity::Stopped,
+        ];
+        let mut collector = ReasonCollector::new(0, &[]);
+        let mut at = 0;
+        for (later, samples) in &passes {
+            at += later;
+            let samples = samples.iter().map(|&(tid, activity, switches, times, start)| ThreadSample {
+                start_time_clock_ticks: start,
+                last_arrival: times * 100,
+                last_queued: times * 50,
+                ran_ns: times * 70,
+                cpu: u32::try_from(times).ok(),
+                ..in_call(tid, activities[usize::from(activity)], switches, libc::SYS_read, 2)
+            });
+            let moment = PassMoment { at_ns: at * MS, late_ns: later * 3, took_ns: 100 };
+            collector.add(moment, &samples.collect::<Vec<_>>(), 0);
+        }
+        for (tid, start_time_clock_ticks, ms) in ends {
+            let [pcomm, comm] = ["p", "t"].map(|kind| format!("{kind}{tid}").into());
+            let end = ThreadEnd { tid, start_time_clock_ticks, monotonic_ns: ms * MS, pcomm, comm };
+            collector.end(&end);
+        }
+        let window = at.saturating_sub(passes[0].0) * MS;
+        let reasons = concluded(collector, &[]);
+        let mut times = BTreeMap::<u64, u64>::new();
+        reasons.times.iter().for_each(|time| *times.entry(time.threads).or_default() += time.ns);
+        // Half a period more where the end of a thread is unknown.
+        prop_assert!(times.values().all(|&ns| ns <= window + 60 * MS), "{times:?} of {window}");
+    }
 }

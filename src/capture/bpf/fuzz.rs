@@ -7,6 +7,8 @@ use super::layout::{Layout, ThreadRecord, words_of};
 use super::path::resolve;
 use super::program::{Emitter, Kernel};
 use super::read::RecordReader;
+use super::sample_program::{SampleMaps, SampledKernel, TaskWalk};
+use super::samples::SampleFields;
 
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
 pub(in crate::capture) fn types(bytes: &[u8]) {
@@ -18,10 +20,14 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
         let Some(place) = resolve(&btf, task, path) else { continue };
         assert!(place.size > 0 && place.hops.len() <= path.matches("->").count());
     }
-    let layout = Layout::resolve(&btf, task, wanted);
+    let [layout, of_samples] = [wanted, columns::samples()].map(|wanted| Layout::resolve(&btf, task, wanted));
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
+        let walks = TaskWalk::open_coded(&btf).into_iter().chain([TaskWalk::Iterator]);
+        let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5 });
+        walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(walk, &sampled, maps)));
     }
+    SampleFields::new(&of_samples).sample(&words_of(bytes).collect::<Vec<_>>());
     records(bytes, &mut RecordReader::new(&layout, &HostParameters::default()));
 }
 

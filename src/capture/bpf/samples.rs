@@ -90,7 +90,7 @@ impl BpfSampler {
 }
 
 /// Where records have what samples need.
-struct SampleFields {
+pub(super) struct SampleFields {
     /// Words before those that are no fields.
     words: usize,
     /// In the order of [`columns::OF_SAMPLES`].
@@ -103,7 +103,7 @@ struct SampleFields {
 const MAX_NAMES: usize = 1 << 14;
 
 impl SampleFields {
-    fn new(layout: &Layout) -> Self {
+    pub(super) fn new(layout: &Layout) -> Self {
         Self {
             words: layout.words(super::layout::RecordScope::Thread),
             numbers: columns::OF_SAMPLES.map(|path| layout.find(path)),
@@ -113,7 +113,7 @@ impl SampleFields {
     }
 
     /// The sample of a record; `None` if it is none, or of a thread that has exited.
-    fn sample(&mut self, words: &[u64]) -> Option<ThreadSample> {
+    pub(super) fn sample(&mut self, words: &[u64]) -> Option<ThreadSample> {
         let (record, extra) = ThreadRecord::split(words)?;
         let extra = extra.first_chunk::<EXTRA_WORDS>().filter(|_| record.len() == self.words)?;
         let [
