@@ -91,7 +91,9 @@ fn labels(output: Option<&Path>) -> Sides<String> {
 }
 
 fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
-    let recorder = Recorder::new(options(&args.sources), usize::try_from(args.runs)?.saturating_mul(2), args.ring)?;
+    let options = options(&args.sources);
+    let recorder = Recorder::new(options.clone(), usize::try_from(args.runs)?.saturating_mul(2), args.ring)?;
+    let recorder = args.sampling.sampled(recorder, &options);
     Privileges::Record.keep_after_loading()?;
     let writer = RunWriter {
         recorder,

@@ -15,13 +15,14 @@ use super::values::{
     COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, keep,
     one_of_variants, overview_column, ring_size, share, size, smaps, threshold, why_rate,
 };
-use crate::capture::{Engine, Smaps};
+use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
     CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, GroupValue, Names, OverviewColumn, Per, Scope, Sides,
     SortKey, StepGate, Threshold,
 };
 use crate::model::Section;
 use crate::process::Streams;
+use crate::record::Recorder;
 use crate::report::Column;
 use crate::store::{Keep, MAX_DECOMPRESSED_SNAPSHOT_BYTES};
 
@@ -227,6 +228,23 @@ pub(super) struct SourceArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(super) struct SamplingArgs {
+    /// Do not sample why threads wait
+    #[arg(long)]
+    no_why: bool,
+    /// Samples per second of why threads wait; fewer where they would take more than 1% of one CPU
+    #[arg(long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
+    why_rate: f64,
+}
+
+impl SamplingArgs {
+    /// The recorder, with reasons unless they are not wanted.
+    pub(super) fn sampled(&self, recorder: Recorder, options: &Options) -> Recorder {
+        if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
 #[command(after_help = RECORD_HELP)]
 pub(super) struct RecordArgs {
     /// Record for this long: 10s, 500ms, 2m [default: until Ctrl-C, or until COMMAND exits]
@@ -253,15 +271,11 @@ pub(super) struct RecordArgs {
     /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
-    /// Do not sample why threads wait
-    #[arg(long)]
-    pub(super) no_why: bool,
-    /// Samples per second of why threads wait; fewer where they would take more than 1% of one CPU
-    #[arg(long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
-    pub(super) why_rate: f64,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids")]
     pub(super) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
     #[command(flatten)]
     pub(super) processes: ProcessChoice,
     #[command(flatten)]
@@ -312,6 +326,8 @@ pub(super) struct AbArgs {
     /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
     pub(super) ring: u32,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
     #[command(flatten)]
     pub(super) sources: SourceArgs,
     #[command(flatten)]

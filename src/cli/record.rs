@@ -93,10 +93,8 @@ pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
 /// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
-    let mut recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
-    if !args.no_why {
-        recorder = recorder.with_reasons(&options, args.why_rate);
-    }
+    let recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
+    let recorder = args.sampling.sampled(recorder, &options);
     Privileges::Record.keep_after_loading()?;
     Ok(recorder)
 }
