@@ -7,18 +7,34 @@ use std::io::{self, BufRead, BufReader, Seek};
 use super::procfs::text;
 use crate::model::{Name, printable};
 
+/// Addresses that are remembered.
+const MAX_KNOWN: usize = 1 << 16;
+
 /// The open list. Whether it shows addresses is decided when it is opened.
-pub(super) struct KernelSymbols(File);
+pub(super) struct KernelSymbols {
+    list: File,
+    /// The list takes some 0.1 s: each step of a series has few new addresses.
+    known: HashMap<u64, Option<Name>>,
+}
 
 impl KernelSymbols {
     pub(super) fn open() -> io::Result<Self> {
-        File::open("/proc/kallsyms").map(Self)
+        Ok(Self { list: File::open("/proc/kallsyms")?, known: HashMap::new() })
     }
 
     /// The functions that these addresses are in. Empty if the list hides its addresses.
     pub(super) fn names(&mut self, addresses: &BTreeSet<u64>) -> io::Result<HashMap<u64, Name>> {
-        self.0.rewind()?;
-        names(BufReader::with_capacity(1 << 16, &mut self.0), addresses)
+        if self.known.len() > MAX_KNOWN {
+            self.known.clear();
+        }
+        let new: BTreeSet<_> = addresses.iter().filter(|address| !self.known.contains_key(address)).copied().collect();
+        if !new.is_empty() {
+            self.list.rewind()?;
+            let mut found = names(BufReader::with_capacity(1 << 16, &mut self.list), &new)?;
+            self.known.extend(new.into_iter().map(|address| (address, found.remove(&address))));
+        }
+        let known = |address: &u64| Some((*address, self.known.get(address)?.clone()?));
+        Ok(addresses.iter().filter_map(known).collect())
     }
 }
 
