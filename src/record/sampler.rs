@@ -140,8 +140,6 @@ impl SampledWindow {
 /// Samples one window after the other.
 fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
-    // The kernel lists its symbols in 0.1 s: steps of a series would take longer than what they tell.
-    let mut known: HashMap<u64, Option<Name>> = HashMap::new();
     while let Ok(window) = windows.recv() {
         let before = cpu_time();
         let collector = match sample(&mut sampler, (period, pids), &window) {
@@ -152,13 +150,7 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
             }
         };
         let addresses: BTreeSet<u64> = collector.addresses().collect();
-        let unknown: BTreeSet<u64> = addresses.iter().copied().filter(|at| !known.contains_key(at)).collect();
-        let (mut named, no_functions) = sampler.functions(&unknown);
-        if no_functions.is_none() {
-            known.extend(unknown.into_iter().map(|at| (at, named.remove(&at))));
-        }
-        let function = |at: u64| Some((at, known.get(&at)?.clone()?));
-        let functions = addresses.into_iter().filter_map(function).collect();
+        let (functions, no_functions) = sampler.functions(&addresses);
         let cost = cpu_time().saturating_sub(before);
         let source = sampler.source();
         // Nobody waits for a window that failed.
