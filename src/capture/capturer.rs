@@ -27,7 +27,9 @@ use super::procfs::whole_process;
 use super::read_threads::ReadThreads;
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
-use crate::model::{CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, Name, SnapshotHead};
+use crate::model::{
+    CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
+};
 use crate::process::{held, with_file_capabilities, without_stops, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
@@ -49,6 +51,8 @@ pub struct Capturer {
     /// What captures have learned about cgroups.
     css_sets: Arc<CssSets>,
     container_names: ContainerNames,
+    /// The host's settings when they were last read.
+    host: Option<HostContext>,
 }
 
 impl Capturer {
@@ -87,6 +91,7 @@ impl Capturer {
             programs,
             css_sets,
             container_names,
+            host: None,
         })
     }
 
@@ -120,10 +125,19 @@ impl Capturer {
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
-        with_file_capabilities(|| without_stops(|| self.read(smaps)))?
+        with_file_capabilities(|| without_stops(|| self.read(smaps, None)))?
     }
 
-    fn read(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
+    /// Captures without the memory of processes, and with the settings of the host that the capture before has read.
+    ///
+    /// # Errors
+    /// As [`Capturer::capture`].
+    pub fn capture_again(&mut self) -> Result<CtprofSnapshot, CaptureError> {
+        let host = self.host.take();
+        with_file_capabilities(|| without_stops(|| self.read(Smaps::Never, host)))?
+    }
+
+    fn read(&mut self, smaps: Smaps, known: Option<HostContext>) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
         let has_captured = std::mem::replace(&mut self.has_captured, true);
@@ -133,7 +147,7 @@ impl Capturer {
         programs.begin_capture();
         let files = HostFiles::new(roots);
         let mounts = Mounts::read(&files);
-        let host = host::context::read(&files, &mounts, boot);
+        let host = known.unwrap_or_else(|| host::context::read(&files, &mounts, boot));
         let psi = psi::host(&files);
         let sched_ext = sched_ext::read(&files);
         files.check_descriptors()?;
@@ -207,6 +221,7 @@ impl Capturer {
             psi,
             sched_ext,
         };
+        self.host.clone_from(&head.host);
         Ok(CtprofSnapshot { head, threads: read.threads })
     }
 }

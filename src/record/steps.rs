@@ -9,7 +9,8 @@ use super::sampler::{EndedSamples, OpenSamples};
 use super::until::{Until, WindowEnd, arguments};
 use crate::capture::{ExitListener, RecordedExits, Smaps};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState, WindowInfo,
+    CtprofSnapshot, ExitedThread, HostContext, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState,
+    Value, WindowInfo, WindowRule,
 };
 use crate::process::RaisedPriority;
 use crate::series::{Applied, Moment, Part, Step, StepExits};
@@ -93,9 +94,9 @@ impl OpenSeries<'_> {
         // What exits from now on may be in the capture.
         listener.iter_mut().for_each(ExitListener::keep_all);
         let folded = std::mem::take(&mut *self.folded.lock().unwrap_or_else(PoisonError::into_inner));
-        let smaps = if end.is_some() { capturer.smaps() } else { Smaps::Never };
         let is_last = end.is_some();
-        let mut later = capturer.capture(smaps)?;
+        let smaps = capturer.smaps();
+        let mut later = if is_last { capturer.capture(smaps)? } else { capturer.capture_again()? };
         if !is_last {
             self.samples = sampler.as_ref().and_then(super::sampler::Sampler::begin);
         }
@@ -171,7 +172,8 @@ impl OpenSeries<'_> {
             .into_iter()
             .chain(records.into_iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(&pids, exit)));
         let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(&exit.state);
-        let (carried, each) = all.partition(is_later);
+        let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
+        each.iter_mut().for_each(|exit| self.complete(&mut exit.state));
         let cgroup = |cgroups| records?.cgroup(cgroups);
         let exits = StepExits {
             records: records.map(|records| records.summary.clone()),
@@ -180,6 +182,21 @@ impl OpenSeries<'_> {
             impossible_delays: folded.impossible_delays,
         };
         (exits, carried)
+    }
+
+    /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
+    /// only if the kernel has freed the thread since.
+    fn complete(&self, exited: &mut ThreadState) {
+        let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
+        let Some(known) = self.moment.thread(exited.id()).filter(same) else { return };
+        for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
+            if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
+                (metric.get(&exited.metrics), metric.get(&known.metrics))
+                && recorded < read
+            {
+                metric.set(&mut exited.metrics, Value::Unsigned(read)).expect("the metric had such a value");
+            }
+        }
     }
 
     /// Prepares a capture together with what exited before it.

@@ -100,6 +100,11 @@ impl Moment {
         self.threads.values()
     }
 
+    /// One of the threads.
+    pub fn thread(&self, id: ThreadId) -> Option<&ThreadState> {
+        self.threads.get(&id)
+    }
+
     /// Some of the threads.
     pub fn some_threads(&self, ids: &[ThreadId]) -> Vec<ThreadState> {
         ids.iter().filter_map(|id| self.threads.get(id)).cloned().collect()

@@ -52,12 +52,16 @@ impl Part {
         }
         self.folded.impossible_delays = self.folded.impossible_delays.saturating_add(impossible_delays);
         folded.into_iter().for_each(|(tgid, part, row)| self.folded.add_row(tgid, part, row));
-        // What started while the threads were read can be in the capture.
         let begin = self.earlier.capture.as_ref();
-        let begin = begin.and_then(|capture| Some(capture.monotonic_ns?.saturating_add(capture.walk_ns?)));
-        for exit in each {
+        let begin = begin.and_then(|capture| Some((capture.monotonic_ns?, capture.walk_ns?)));
+        let [start_ns, read_ns] = begin.map_or([u64::MAX; 2], |(start, walk)| [start, start.saturating_add(walk)]);
+        for mut exit in each {
             // Only names are left of threads that started in the part: they can be many.
-            let is_new = begin.is_some_and(|begin| exit.started_monotonic_ns >= begin) && exit.replaced_by.is_none();
+            let is_new = exit.started_monotonic_ns >= read_ns && exit.replaced_by.is_none();
+            // What started while the threads were read may be in the capture; if it is not, it is of the part.
+            if exit.started_monotonic_ns >= start_ns {
+                exit.started_monotonic_ns = exit.started_monotonic_ns.max(read_ns);
+            }
             if !is_new || !self.folded.add(exit.clone()) {
                 self.each.push(exit);
             }

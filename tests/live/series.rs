@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::{Missing, skipped};
+use crate::support::{Missing, copy_program, skipped};
 
 fn ctprof(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
@@ -23,8 +23,8 @@ fn text(arguments: &[&str]) -> String {
     String::from_utf8(run(arguments).stdout).unwrap()
 }
 
-/// The sum of the run times of one group in all steps of a part, and when the steps began, in nanoseconds.
-fn steps(part: &str, group: &str) -> (u64, Vec<u64>) {
+/// The sum of the run times of some groups in all steps of a part, and when the steps began, in nanoseconds.
+fn steps(part: &str, groups: &[&str]) -> (u64, Vec<u64>) {
     let csv = text(&["show", "--steps", part, "--per", "run", "--format", "csv", "--scope", "host"]);
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let heads = lines.next().unwrap();
@@ -32,7 +32,7 @@ fn steps(part: &str, group: &str) -> (u64, Vec<u64>) {
     let (mut sum, mut starts) = (0, Vec::new());
     for line in lines {
         starts.push(line[0].parse().unwrap());
-        if line[column("group")] == group {
+        if groups.contains(&line[column("group")]) {
             sum += line[column("run")].parse::<u64>().unwrap_or(0);
         }
     }
@@ -40,13 +40,14 @@ fn steps(part: &str, group: &str) -> (u64, Vec<u64>) {
     (sum, starts)
 }
 
-/// The run time of one group in a window, in nanoseconds.
-fn whole(part: &str, group: &str) -> u64 {
+/// The run time of some groups in a window, in nanoseconds.
+fn whole(part: &str, groups: &[&str]) -> u64 {
     let json = text(&["show", part, "--per", "run", "--format", "json", "--scope", "host"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let mut rows = json["rows"].as_array().unwrap().iter();
-    let row = rows.find(|row| row["section"] == "overview" && row["group"] == group && row["metric"] == "run");
-    row.map_or(0, |row| row["value"].as_u64().unwrap())
+    let rows = json["rows"].as_array().unwrap().iter();
+    let rows = rows.filter(|row| row["section"] == "overview" && row["metric"] == "run");
+    let of_groups = rows.filter(|row| groups.iter().any(|group| row["group"] == *group));
+    of_groups.map(|row| row["value"].as_u64().unwrap()).sum()
 }
 
 fn has_exit_records(file: &str) -> bool {
@@ -54,11 +55,20 @@ fn has_exit_records(file: &str) -> bool {
     json["snapshot"]["window"]["exit_records"].is_object()
 }
 
+/// The names of what is recorded, which nothing else on the host has: a process has that of the shell until it executes its
+/// program, which a step can see.
+const NAMES: &[&str] = &["step-sh", "step-head", "step-sum"];
+
 /// Records processes that live for shorter and for longer than a step.
 fn recorded(folder: &Path, options: &[&str]) -> String {
     let file = folder.join("s.ctprof.zst").to_str().unwrap().to_owned();
-    let script = "sha256sum /dev/zero & for i in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 9000000 /dev/zero | sha256sum; done; kill $!";
-    run(&[&["record", "--every", "100ms", "-q", "-o", &file], options, &["--", "sh", "-c", script]].concat());
+    for (program, name) in ["/bin/sh", "/usr/bin/head", "/usr/bin/sha256sum"].into_iter().zip(NAMES) {
+        copy_program(program, folder.join(name));
+    }
+    let script = "cd $0; ./step-sum /dev/zero & for i in 1 2 3 4 5 6 7 8 9 10 11 12; do ./step-head -c 9000000 /dev/zero | ./step-sum; done; kill $!";
+    let [shell, folder] = [folder.join("step-sh"), folder.to_owned()].map(|path| path.to_str().unwrap().to_owned());
+    let command = ["--", &shell, "-c", script, &folder];
+    run(&[&["record", "--every", "100ms", "-q", "-o", &file], options, &command].concat());
     file
 }
 
@@ -69,12 +79,12 @@ fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
     if !has_exit_records(&file) {
         return skipped(Missing::Privilege("records of exits need BPF"));
     }
-    let (sum, starts) = steps(&file, "sha256sum");
+    let (sum, starts) = steps(&file, NAMES);
     assert!(starts.len() > 1 && sum > 0, "{starts:?} with {sum} ns");
-    assert_eq!(sum, whole(&file, "sha256sum"));
+    assert_eq!(sum, whole(&file, NAMES));
     let middle = Duration::from_nanos(starts[1] - starts[0]).as_secs_f64();
     let parts = [format!("{file}@..{middle}"), format!("{file}@{middle}..")];
-    let [first, second] = parts.map(|part| whole(&part, "sha256sum"));
+    let [first, second] = parts.map(|part| whole(&part, NAMES));
     assert_eq!(first + second, sum, "two parts that meet have it all");
 }
 
@@ -82,8 +92,8 @@ fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
 fn steps_without_bpf_have_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = recorded(folder.path(), &["--engine", "procfs", "--no-why"]);
-    assert!(steps(&file, "sh").1.len() > 1);
-    assert!(whole(&file, "sh") > 0);
+    assert!(steps(&file, NAMES).1.len() > 1);
+    assert!(whole(&file, NAMES) > 0);
 }
 
 #[test]
@@ -100,7 +110,7 @@ fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
     }
     drop(lines);
     assert!(recorder.wait().unwrap().success());
-    assert!(steps(file, "").1.len() >= 2);
+    assert!(steps(file, &[]).1.len() >= 2);
 }
 
 #[test]
@@ -114,9 +124,9 @@ fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before()
     let ended = ended.unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("--until is met by sha256sum"), "{ended:?}");
-    let (run, starts) = steps(&directory, "sha256sum");
+    let (run, starts) = steps(&directory, &["sha256sum"]);
     assert!(run > 0 && starts.len() > 1, "{run} {starts:?}");
-    assert_eq!(run, whole(&directory, "sha256sum"));
+    assert_eq!(run, whole(&directory, &["sha256sum"]));
     let trend: serde_json::Value = serde_json::from_str(&text(&["show", &directory, "--format", "json"])).unwrap();
     assert_eq!(trend["trend"]["column"], "run");
 }
