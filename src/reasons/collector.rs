@@ -133,7 +133,8 @@ impl ReasonCollector {
         for tid in active {
             let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.seen < pass.number) else { continue };
             match thread.sleep.filter(|_| thread.is_asleep) {
-                Some(sleep) => thread.change(sleep, pass),
+                // It has slept since, also while the sampler was stopped.
+                Some(sleep) => thread.change(sleep, PassTime { from: pass.until, ..pass }),
                 None => self.remove(tid, (pass.until, pass.number)),
             }
         }

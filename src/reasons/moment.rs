@@ -19,6 +19,9 @@ pub struct PassMoment {
     pub took_ns: u64,
 }
 
+/// Within a longer turn, threads may have run and slept several times: what they do in the end is the better guess.
+const LONGEST_TURN_NS: u64 = 1_000_000;
+
 /// A turn of the sampler on its CPU, in nanoseconds of the clock of the scheduler.
 #[derive(Debug)]
 pub(super) struct SamplerTurn {
@@ -35,7 +38,9 @@ impl SamplerTurn {
     pub(super) fn new(sampler: u32, samples: &[ThreadSample], moment: PassMoment) -> Option<Self> {
         let own = samples.iter().find(|sample| sample.tid == sampler && sample.last_arrival > 0)?;
         let (cpu, since) = (own.cpu?, own.last_arrival);
-        let [due, until] = [since.saturating_sub(moment.late_ns), since.saturating_add(moment.took_ns)];
+        let until = since.saturating_add(moment.took_ns);
+        let is_short = moment.late_ns.saturating_add(moment.took_ns) <= LONGEST_TURN_NS;
+        let due = if is_short { since.saturating_sub(moment.late_ns) } else { until };
         let mut turn = Self { cpu, due, since, until, busy: HashSet::new() };
         let mut seen = HashSet::new();
         let later = samples.iter().filter(|sample| sample.last_arrival > due).filter_map(|sample| sample.cpu);

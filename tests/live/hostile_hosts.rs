@@ -155,8 +155,8 @@ fn lack_of_descriptors_is_an_error_that_names_the_limit() {
     for line in WRITING {
         // Below 5, the dynamic loader fails.
         let ended: Vec<_> =
-            (5..28).map(|limit| ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS])).collect();
-        assert!(!ended[0] && ended[22], "{line}: {ended:?}");
+            (5..40).map(|limit| ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS])).collect();
+        assert!(!ended[0] && ended[34], "{line}: {ended:?}");
     }
     let (done, _) = captured_after("ulimit -n 5", "-q");
     assert!(said(&done).ends_with("raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n"), "{}", said(&done));
