@@ -141,8 +141,7 @@ impl Capturer {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
         let has_captured = std::mem::replace(&mut self.has_captured, true);
-        let Self { options, procfs, selected, boot, engine, capabilities, programs, css_sets, container_names, .. } =
-            &*self;
+        let Self { options, procfs, selected, boot, engine, capabilities, programs, container_names, .. } = &*self;
         let roots = &options.roots;
         programs.begin_capture();
         let files = HostFiles::new(roots);
@@ -152,10 +151,6 @@ impl Capturer {
         let sched_ext = sched_ext::read(&files);
         files.check_descriptors()?;
         let pool = workers(options.workers(&host));
-        let is_live = |used: Use| used == Use::Enabled && roots.tree() == Tree::Live;
-        // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
-        // the calling thread alone has no such worker.
-        let traces = pool.current_thread_index().is_none();
         let tally = Arc::<Tally>::default();
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
@@ -163,19 +158,7 @@ impl Capturer {
         let pids = if is_of_all { pids::all(&roots.procfs, procfs)? } else { pids::remaining(selected) };
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
-        let context = CaptureContext {
-            procfs: Arc::clone(procfs),
-            tree: roots.tree(),
-            whole_names: host::context::whole_names(&host),
-            taskstats: is_live(options.taskstats).then(|| CountedFamilies::of(&host)),
-            jemalloc: (is_live(options.jemalloc) && traces).then(|| Arc::clone(programs)),
-            page_size: host.page_size.unwrap_or(4096),
-            start: start.instant,
-            capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
-            progress: Arc::clone(&options.progress),
-            css_sets: Arc::clone(css_sets),
-            tally: Arc::clone(&tally),
-        };
+        let context = self.context(&host, start, &pool, &tally);
         let (mut read, report) = engine.read(&context, (&host, start), &pids, &pool);
         if read.threads.is_empty() && (is_of_all || !has_captured) {
             return Err(CaptureError::no_threads(&tally.lock().parse));
@@ -223,6 +206,28 @@ impl Capturer {
         };
         self.host.clone_from(&head.host);
         Ok(CtprofSnapshot { head, threads: read.threads })
+    }
+    /// What the engine and the other sources share in a capture.
+    fn context(&self, host: &HostContext, start: Start, pool: &ThreadPool, tally: &Arc<Tally>) -> CaptureContext {
+        let Self { options, procfs, programs, css_sets, .. } = self;
+        let roots = &options.roots;
+        let is_live = |used: Use| used == Use::Enabled && roots.tree() == Tree::Live;
+        // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
+        // the calling thread alone has no such worker.
+        let traces = pool.current_thread_index().is_none();
+        CaptureContext {
+            procfs: Arc::clone(procfs),
+            tree: roots.tree(),
+            whole_names: host::context::whole_names(host),
+            taskstats: is_live(options.taskstats).then(|| CountedFamilies::of(host)),
+            jemalloc: (is_live(options.jemalloc) && traces).then(|| Arc::clone(programs)),
+            page_size: host.page_size.unwrap_or(4096),
+            start: start.instant,
+            capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
+            progress: Arc::clone(&options.progress),
+            css_sets: Arc::clone(css_sets),
+            tally: Arc::clone(tally),
+        }
     }
 }
 

@@ -7,9 +7,24 @@ use ctprof::model::{Reason, ReasonClass, Reasons};
 
 use crate::support::{Missing, skipped};
 
+/// Where others have thousands of threads, passes are seconds apart: such a window is recorded again.
+const FEWEST_PASSES: u64 = 25;
+const ATTEMPTS: usize = 5;
+
 /// The reasons of a window in which a shell runs a script, with more arguments for `record`. `None` prints why the test is
 /// skipped.
 fn reasons_of(arguments: &[&str], script: &str) -> Option<Reasons> {
+    let mut attempts = (0..ATTEMPTS).map(|_| reasons_of_one(arguments, script));
+    let is_known =
+        |reasons: &Option<Reasons>| reasons.as_ref().is_none_or(|found| found.sampling.passes >= FEWEST_PASSES);
+    let found = attempts.find(is_known);
+    if found.is_none() {
+        skipped(Missing::Kernel(format!("a host on which {FEWEST_PASSES} passes are made")));
+    }
+    found.flatten()
+}
+
+fn reasons_of_one(arguments: &[&str], script: &str) -> Option<Reasons> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("w");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
@@ -40,7 +55,7 @@ fn a_process_that_sleeps_says_so_with_bpf_and_without() {
     for engine in ["auto", "procfs"] {
         // Others may run sleep(1) too.
         let script = "cp \"$(command -v sleep)\" napping; ./napping 3; true";
-        let reasons = reasons_of(&["--engine", engine], script).unwrap();
+        let Some(reasons) = reasons_of(&["--engine", engine], script) else { return };
         let (seconds, reason) = times(&reasons, "napping")[0];
         assert_eq!((reason.class, reason.entry.as_deref()), (ReasonClass::Sleep, Some("clock_nanosleep")), "{engine}");
         assert!((1.5..3.8).contains(&seconds), "{engine}: {seconds} s");
@@ -95,7 +110,9 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
         return skipped(Missing::Tool("cc"));
     }
     for engine in ["auto", "procfs"] {
-        let reasons = reasons_of(&["--engine", engine], &format!("{} 5; true", program.display())).unwrap();
+        let Some(reasons) = reasons_of(&["--engine", engine], &format!("{} 5; true", program.display())) else {
+            return;
+        };
         for (name, class, calls) in CAUSES {
             let times = times(&reasons, &format!("for-{name}"));
             // How long they wait for a CPU depends on who else is here.
@@ -113,7 +130,10 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
         let owner = locked[0].1.by.as_ref().map(|by| &*by.pcomm);
         assert_eq!(owner, Some("for-locked"), "{engine}: one of them has the mutex: {locked:#?}");
         let pinned = times(&reasons, "for-pinned");
-        assert_eq!(pinned[0].1.class, ReasonClass::Wait, "{engine}: four threads have one CPU: {pinned:#?}");
+        let of_class =
+            |class| pinned.iter().filter(|(_, reason)| reason.class == class).map(|(time, _)| time).sum::<f64>();
+        let [wait, run] = [ReasonClass::Wait, ReasonClass::Run].map(of_class);
+        assert!(wait > run, "{engine}: four threads have one CPU: {pinned:#?}");
         let spin = times(&reasons, "for-spin");
         let is_awake = spin.iter().all(|(_, reason)| matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
         assert!(is_awake, "{engine}: {spin:#?}");
