@@ -22,6 +22,8 @@ pub struct ThreadSample {
     pub cgroups: u64,
     /// Voluntary and involuntary context switches so far.
     pub switches: u64,
+    /// Voluntary ones alone; 0 if they are unknown.
+    pub voluntary_switches: u64,
     /// Whether it runs, waits or sleeps.
     pub activity: Activity,
     /// The CPU that it runs on, or in whose queue it is; `None` if it is unknown.

@@ -50,6 +50,7 @@ pub(super) struct TrackedThread {
     pub(super) tgid: u32,
     pub(super) names: u32,
     switches: u64,
+    voluntary_switches: u64,
     /// Whether it slept when it was last sampled.
     is_asleep: bool,
     reason: u32,
@@ -120,7 +121,12 @@ impl ReasonCollector {
         let pass = self.passes.add(moment.at_ns);
         self.lost = self.lost.saturating_add(lost);
         let turn = SamplerTurn::new(self.sampler, samples, moment);
-        let activity = |sample: &ThreadSample| turn.as_ref().map_or(sample.activity, |turn| turn.activity(sample));
+        let activity = |sample: &ThreadSample| match turn.as_ref().map_or(sample.activity, |turn| turn.activity(sample))
+        {
+            // It cannot have slept: a sleep is a voluntary switch.
+            Activity::Asleep if !sample.activity.is_sleep() && self.has_not_slept(sample) => Activity::Runnable,
+            activity => activity,
+        };
         let others = samples.iter().filter(|sample| sample.tid != self.sampler);
         let others: Vec<_> = others.map(|sample| (sample, activity(sample))).collect();
         let running = self.running_threads(&others);
@@ -174,6 +180,12 @@ impl ReasonCollector {
         }
     }
 
+    /// Whether a thread has not slept since it was last sampled awake.
+    fn has_not_slept(&self, sample: &ThreadSample) -> bool {
+        let before = self.threads.get(&sample.tid).filter(|before| !before.is_asleep);
+        before.is_some_and(|before| before.voluntary_switches == sample.voluntary_switches)
+    }
+
     /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.
     fn track(&mut self, sample: &ThreadSample, activity: Activity, running: &RunningThreads, pass: PassTime) {
         let is_known = |thread: &TrackedThread| thread.start_time_clock_ticks == sample.start_time_clock_ticks;
@@ -203,6 +215,7 @@ impl ReasonCollector {
             tgid: sample.tgid,
             names: names.unwrap_or(0),
             switches: sample.switches,
+            voluntary_switches: 0,
             is_asleep,
             reason,
             sleep,
@@ -214,7 +227,8 @@ impl ReasonCollector {
         };
         let thread =
             self.threads.entry(sample.tid).and_modify(|thread| thread.change(reason, pass)).or_insert_with(new);
-        (thread.switches, thread.is_asleep, thread.sleep) = (sample.switches, is_asleep, sleep);
+        (thread.switches, thread.voluntary_switches) = (sample.switches, sample.voluntary_switches);
+        (thread.is_asleep, thread.sleep) = (is_asleep, sleep);
         thread.is_idle &= is_first && slept && is_asleep;
     }
 

@@ -139,6 +139,14 @@ fn the_thread_whose_cpu_the_sampler_took_runs() {
 }
 
 #[test]
+fn a_thread_that_never_sleeps_has_waited_for_the_cpu_that_it_got_while_it_was_sampled() {
+    let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
+    let spins = |last_arrival| ThreadSample { cpu: Some(1), last_arrival, ..sample(1, Activity::Running, 5) };
+    let passes = [vec![sampler(), spins(60)], vec![sampler(), spins(75)]];
+    assert_eq!(shown(&passes), map([("p1 Run", (10, 1)), ("p1 Wait", (10, 1))]));
+}
+
+#[test]
 fn a_thread_that_fell_asleep_while_it_was_sampled_ran_and_then_sleeps() {
     let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
     // Between two passes, samplers leave out who sleeps on.

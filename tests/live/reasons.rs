@@ -8,7 +8,7 @@ use ctprof::model::{Reason, ReasonClass, Reasons};
 use crate::support::{Missing, skipped};
 
 /// Where others have thousands of threads, passes are seconds apart: such a window is recorded again.
-const FEWEST_PASSES: u64 = 25;
+const FEWEST_PASSES: u64 = 8;
 const ATTEMPTS: usize = 5;
 
 /// The reasons of a window in which a shell runs a script, with more arguments for `record`. `None` prints why the test is
@@ -127,16 +127,19 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
             assert!(is_found, "{engine}, {name}: {times:#?}");
         }
         let locked = times(&reasons, "for-locked");
-        let owner = locked[0].1.by.as_ref().map(|by| &*by.pcomm);
-        assert_eq!(owner, Some("for-locked"), "{engine}: one of them has the mutex: {locked:#?}");
+        let is_held = |reason: &Reason| reason.class == ReasonClass::Sleep && reason.by.is_some();
+        let owners = locked.iter().filter(|(_, reason)| is_held(reason)).flat_map(|(_, reason)| &reason.by);
+        let owners: Vec<_> = owners.map(|by| &*by.pcomm).collect();
+        assert!(!owners.is_empty() && owners.iter().all(|owner| *owner == "for-locked"), "{engine}: {locked:#?}");
         let pinned = times(&reasons, "for-pinned");
         let of_class =
             |class| pinned.iter().filter(|(_, reason)| reason.class == class).map(|(time, _)| time).sum::<f64>();
         let [wait, run] = [ReasonClass::Wait, ReasonClass::Run].map(of_class);
         assert!(wait > run, "{engine}: four threads have one CPU: {pinned:#?}");
         let spin = times(&reasons, "for-spin");
-        let is_awake = spin.iter().all(|(_, reason)| matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
-        assert!(is_awake, "{engine}: {spin:#?}");
+        let awake = spin.iter().filter(|(_, reason)| matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
+        let [awake, all] = [awake.map(|(time, _)| time).sum::<f64>(), spin.iter().map(|(time, _)| time).sum()];
+        assert!(awake > 0.8 * all, "{engine}: {spin:#?}");
     }
 }
 

@@ -151,6 +151,7 @@ impl SampleFields {
             kernel_thread: !is_user,
             cgroups: cgroups.unwrap_or(0),
             switches: voluntary?.wrapping_add(involuntary?),
+            voluntary_switches: voluntary?,
             activity,
             cpu: cpu.and_then(|cpu| u32::try_from(cpu).ok()),
             last_arrival: arrival.unwrap_or(0),
