@@ -120,7 +120,14 @@ static void reaped(void) {
     }
 }
 static void vforked(void) {
-    for (;;) if (vfork() == 0) { syscall(SYS_nanosleep, &PAUSE, NULL); _exit(0); } else wait(NULL);
+    for (;;) {
+        if (vfork() == 0) {
+            syscall(SYS_prctl, PR_SET_NAME, "feeder");
+            syscall(SYS_nanosleep, &PAUSE, NULL);
+            _exit(0);
+        }
+        wait(NULL);
+    }
 }
 
 static int file(const char *name, int flags) { return open(name, O_CREAT | O_RDWR | flags, 0600); }
