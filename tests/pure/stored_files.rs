@@ -203,9 +203,11 @@ fn errors_name_the_place_and_the_problem() {
     assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
     assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
     assert!(
-        error(r#"{"format_version":3,"threads":[]}"#)
-            .ends_with(" has format version 3; this ctprof reads versions up to 2. Upgrade ctprof.")
+        error(r#"{"format_version":4,"threads":[]}"#)
+            .ends_with(" has format version 4; this ctprof reads versions up to 3. Upgrade ctprof.")
     );
+    let no_series = error(r#"{"format_version":3,"threads":[]}"#);
+    assert!(no_series.ends_with(" is not a ctprof snapshot (its format version is that of a series)"), "{no_series}");
     assert!(error(r#"{"psi":{}}"#).ends_with(" is not a ctprof snapshot (no `threads`)"));
     assert!(
         load_bytes(&[0x1f, 0x8b, 8, 0, 0], 99)

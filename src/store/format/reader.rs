@@ -12,7 +12,7 @@ use super::VisitAny;
 use super::defaults::Defaults;
 use super::ktstr;
 use super::thread::{ThreadReader, without_ids};
-use crate::model::{CgroupStats, CtprofSnapshot, SERIES_FORMAT_VERSION, SnapshotHead, ThreadState};
+use crate::model::{CgroupStats, CtprofSnapshot, FORMAT_VERSION, SERIES_FORMAT_VERSION, SnapshotHead, ThreadState};
 use crate::store::error::SnapshotRefusal;
 use crate::store::limit::{LONG_NAME, LONGEST_NAME};
 
@@ -101,6 +101,9 @@ impl<'de> Visitor<'de> for &SnapshotReader {
         let BoundedFields { version, cgroups, defaults, threads, .. } = bounded;
         let threads = threads.ok_or_else(|| self.refuse(SnapshotRefusal::NotASnapshot("no `threads`")))?;
         let (format_version, cgroup_stats) = (version.flatten(), cgroups.unwrap_or_default());
+        if format_version > Some(FORMAT_VERSION) && head.series.is_none() {
+            return Err(self.refuse(SnapshotRefusal::NotASnapshot("its format version is that of a series")));
+        }
         let head = SnapshotHead { format_version, cgroup_stats, ..head };
         Ok(SnapshotContent { snapshot: CtprofSnapshot { head, threads }, defaults: defaults.unwrap_or_default() })
     }
@@ -213,9 +216,8 @@ mod tests {
     use super::super::writer::SnapshotWriter;
     use super::*;
     use crate::model::{
-        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, Errno, FORMAT_VERSION, HostContext,
-        HostCpuTime, Metrics, Psi, Reason, ReasonTime, Reasons, SchedExtSysfs, SeriesInfo, TaskstatsSummary,
-        WindowInfo,
+        CaptureInfo, Container, CtprofParseSummary, CtprofProbeSummary, Errno, HostContext, HostCpuTime, Metrics, Psi,
+        Reason, ReasonTime, Reasons, SchedExtSysfs, SeriesInfo, TaskstatsSummary, WindowInfo,
     };
 
     fn refusal(json: &str, max: usize) -> Option<SnapshotRefusal> {
