@@ -142,7 +142,7 @@ impl ProcessValues {
         for thread in threads {
             thread.name_complete |= self.whole_name && thread.is_leader();
             thread.program.clone_from(&self.program);
-            thread.euid = self.euid.filter(|_| thread.is_leader());
+            thread.euid = self.euid.filter(|_| thread.is_leader() && !thread.kernel_thread);
             if let Some(counters) = heap.next_if(|counters| counters.tid == thread.tid) {
                 thread.metrics.allocated_bytes = Some(Bytes(counters.allocated));
                 thread.metrics.deallocated_bytes = Some(Bytes(counters.deallocated));
