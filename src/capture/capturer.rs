@@ -207,6 +207,7 @@ impl Capturer {
         self.host.clone_from(&head.host);
         Ok(CtprofSnapshot { head, threads: read.threads })
     }
+
     /// What the engine and the other sources share in a capture.
     fn context(&self, host: &HostContext, start: Start, pool: &ThreadPool, tally: &Arc<Tally>) -> CaptureContext {
         let Self { options, procfs, programs, css_sets, .. } = self;

@@ -178,12 +178,7 @@ pub struct Range<T> {
 
 /// Smallest and largest of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings<T> {
-    /// The smallest.
-    pub min: T,
-    /// The largest.
-    pub max: T,
-}
+pub struct Settings<T>(pub Range<T>);
 
 /// How often each value occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,16 +233,26 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
     }
 }
 
+impl<T: Copy + Ord> Range<T> {
+    fn of_one(value: T) -> Self {
+        Self { min: value, max: value }
+    }
+
+    fn widen(&mut self, other: &Self) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+}
+
 impl<T: Rangeable> Reduce<T> for Range<T> {
     const REDUCTION: Reduction = Reduction::Range;
 
     fn single(value: &T) -> Self {
-        Self { min: *value, max: *value }
+        Self::of_one(*value)
     }
 
     fn merge(&mut self, other: &Self) {
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
+        self.widen(other);
     }
 
     fn cell(&self) -> Cell {
@@ -259,19 +264,20 @@ impl<T: Settable> Reduce<T> for Settings<T> {
     const REDUCTION: Reduction = Reduction::Range;
 
     fn single(value: &T) -> Self {
-        Self { min: *value, max: *value }
+        Self(Range::of_one(*value))
     }
 
     fn merge(&mut self, other: &Self) {
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
+        self.0.widen(&other.0);
     }
 
     fn cell(&self) -> Cell {
-        if self.min == self.max {
-            return self.min.into();
+        let Range { min, max } = self.0;
+        if min == max {
+            min.into()
+        } else {
+            Cell::Settings(Box::new(SettingRange { min: min.into(), max: max.into() }))
         }
-        Cell::Settings(Box::new(SettingRange { min: self.min.into(), max: self.max.into() }))
     }
 }
 

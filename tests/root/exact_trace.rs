@@ -50,8 +50,10 @@ impl Tracer {
     /// What the threads did.
     fn times(&self) -> Times {
         self.set("tracing_on", "0");
-        let lost = fs::read_to_string(self.0.join("per_cpu/cpu0/stats")).unwrap();
-        assert!(lost.contains("overrun: 0\n"), "{lost}");
+        for cpu in fs::read_dir(self.0.join("per_cpu")).unwrap() {
+            let lost = fs::read_to_string(cpu.unwrap().path().join("stats")).unwrap();
+            assert!(lost.contains("\noverrun: 0\n"), "{lost}");
+        }
         let trace = fs::read_to_string(self.0.join("trace")).unwrap();
         let mut threads = TracedThreads::default();
         trace.lines().filter(|line| !line.starts_with('#')).for_each(|line| threads.event(line));
