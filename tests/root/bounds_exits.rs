@@ -22,12 +22,24 @@ fn state(pid: u32) -> Option<(char, u64)> {
     Some((fields[0].chars().next()?, ticks))
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// CPU time of a process in ticks, as soon as it does nearly nothing: it has read all records.
+fn ticks_at_rest(pid: u32) -> u64 {
+    let ticks = || state(pid).map_or(0, |(_, ticks)| ticks);
+    let mut before = 0;
+    wait_until("the records are read", || {
+        thread::sleep(Duration::from_millis(300));
+        let now = ticks();
+        now <= std::mem::replace(&mut before, now) + 3
+    });
+    before
 }
 
 /// CPU time in ticks that a recording takes after its end, if so many threads exited in it.
@@ -39,7 +51,7 @@ fn ticks_after_the_end(program: &Path, exits: u64, file: &Path) -> u64 {
     let waits = || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("poll"));
     wait_until("the recording begins", waits);
     assert!(Command::new(program).arg(exits.to_string()).status().unwrap().success());
-    let (_, before) = state(pid).unwrap();
+    let before = ticks_at_rest(pid);
     kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGTERM).unwrap();
     wait_until("the recording ends", || state(pid).is_none_or(|(state, _)| state == 'Z'));
     let (_, after) = state(pid).unwrap();

@@ -318,7 +318,7 @@ impl ExitReceiver {
         if record.len() == self.words[1] {
             self.new_cgroups.identify(record);
             // The kernel has freed the thread before, and used its memory for this one.
-            before.into_iter().for_each(|missed| self.store(missed));
+            before.into_iter().for_each(|missed| self.fold_or_store(missed));
             if self.exiting.len() < MAX_EXITING {
                 self.exiting.insert(thread, record.to_vec());
             } else {
@@ -327,15 +327,19 @@ impl ExitReceiver {
         } else if let Some(mut exiting) = before {
             // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
             // count it too.
-            let is_complete = record.len() == self.words[0] && self.fields.complete(&mut exiting, record);
-            if is_complete {
+            if record.len() == self.words[0] && self.fields.complete(&mut exiting, record) {
                 self.last_freed = Instant::now();
             }
-            if !is_complete || !self.folding.as_mut().is_some_and(|folding| folding.takes(&exiting)) {
-                self.store(exiting);
-            } else {
-                self.received += 1;
-            }
+            self.fold_or_store(exiting);
+        }
+    }
+
+    /// Takes the record of a thread that was freed.
+    fn fold_or_store(&mut self, record: Vec<u64>) {
+        if self.folding.as_mut().is_some_and(|folding| folding.takes(&record)) {
+            self.received += 1;
+        } else {
+            self.store(record);
         }
     }
 
@@ -544,9 +548,11 @@ mod tests {
             received.add(&mut exit);
             received.add(&mut freed(&fields, start_ns, 130));
         }
+        // The kernel uses the memory of the first one for the second one.
+        received.add(&mut exiting(&fields, 100));
         received.add(&mut exiting(&fields, 100));
         let (records, summary) = received.drain([0; 2]);
-        assert_eq!((unpacked(&records).count(), summary.received), (2, 3), "an older one, and one that is not freed");
-        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000]);
+        assert_eq!((unpacked(&records).count(), summary.received), (2, 4), "an older one, and one that is not freed");
+        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
     }
 }
