@@ -1,4 +1,4 @@
-//! Snapshot and compare per-thread kernel counters: CPU, run-queue wait, I/O, memory.
+//! Show where every thread's time went, and why.
 //!
 //! [`capture`](fn@capture) reads the counters of every thread into a [`CtprofSnapshot`].
 //! [`compare`](fn@compare) groups the threads of two snapshots and lists what changed.

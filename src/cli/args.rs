@@ -26,7 +26,7 @@ use crate::record::Recorder;
 use crate::report::Column;
 use crate::store::{Keep, MAX_DECOMPRESSED_SNAPSHOT_BYTES};
 
-/// Snapshot and compare per-thread kernel counters (CPU, run-queue wait, I/O, memory)
+/// Show where every thread's time went, and why
 #[derive(Debug, Parser)]
 #[command(name = "ctprof", version)]
 #[command(

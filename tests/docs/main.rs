@@ -4,6 +4,7 @@
 mod findings;
 mod guides;
 mod layers;
+mod links;
 mod man;
 mod names;
 mod security;

@@ -180,10 +180,10 @@ fn files_of_every_format_that_ever_was_are_shown_and_compared() {
     }
 }
 
-/// The shell commands of the README that start with `start`, with its files replaced by real ones.
+/// The shell commands of docs/using.md that start with `start`, with its files replaced by real ones.
 fn recipe(start: &str) -> String {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let block = readme.split("```sh\n").filter_map(|rest| rest.split_once("```")).map(|(block, _)| block.to_owned());
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/using.md")).unwrap();
+    let block = page.split("```sh\n").filter_map(|rest| rest.split_once("```")).map(|(block, _)| block.to_owned());
     let recipe = block.into_iter().find(|block| block.starts_with(start)).unwrap();
     recipe.replace("before.ctprof.zst", OLD).replace("after.ctprof.zst", NEW)
 }

@@ -1,0 +1,43 @@
+//! Links of the documents lead to files and headings that exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["", "docs", "tests", "tests/kernels", "tests/kernels/btf"].map(|folder| root.join(folder));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+/// Lines outside of code blocks.
+fn prose(page: &str) -> String {
+    page.split("```").step_by(2).collect()
+}
+
+/// The anchors that a Markdown page gets from its headings.
+fn anchors(page: &str) -> Vec<String> {
+    let page = prose(page);
+    let headings = page.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    headings.map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings_that_exist() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let page = fs::read_to_string(&document).unwrap();
+        let text = prose(&page);
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { document.clone() } else { document.parent().unwrap().join(file) };
+            let headings = || anchors(&fs::read_to_string(&path).unwrap_or_default());
+            if !path.exists() || !anchor.is_empty() && !headings().iter().any(|heading| heading == anchor) {
+                broken.push(format!("{}: {target}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
