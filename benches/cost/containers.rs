@@ -1,5 +1,5 @@
 //! The cost of the names of containers: captures of a tree with a thread in each of 500 containers, and of one with as many
-//! services.
+//! services, whose cgroups have paths of the same length.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn table() -> anyhow::Result<()> {
     println!("|---|---:|---:|");
     let id = |at: usize| format!("{at:064x}");
     let [services, containers] = [tempfile::tempdir()?, tempfile::tempdir()?];
-    write_threads(services.path(), |at| format!("/system.slice/app{at}.service"))?;
+    write_threads(services.path(), |at| format!("/system.slice/{at:050}.service"))?;
     write_threads(containers.path(), |at| format!("/docker/{}", id(at)))?;
     for at in 0..CONTAINERS {
         let name = format!(r#"{{"Config":{{"Image":"app:1"}},"Name":"/web-{at}","#);
