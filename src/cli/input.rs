@@ -67,11 +67,12 @@ impl DigestReader {
         let series = series(file, range.as_ref(), self.limit, &self.progress)?;
         let (Some(mut series), Some(window)) = (series, &whole.window) else { return Ok(None) };
         let mut runs = Runs::default();
+        let options = CompareOptions { has_tree: false, ..self.options.clone() };
         let length_ns = (window.duration_ns / u64::from(count)).max(1);
         series.each_window(&range.unwrap_or_default(), length_ns, &mut |mut part| {
             // A part has no end of the command.
             part.head.window.iter_mut().for_each(|window| window.command = None);
-            runs.add(Digest::of_snapshot(&part, &self.options));
+            runs.add(Digest::of_snapshot(&part, &options));
             Ok::<_, StoreError>(())
         })?;
         Ok((runs.is_of_windows() == Some(true)).then_some(runs))

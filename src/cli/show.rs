@@ -7,11 +7,13 @@ use super::errors::free_at_exit;
 use super::input::{DigestReader, part_of, series, warn_if_cut};
 use super::output::{Stream, groups_exist, write_report};
 use super::steps::StepPrinter;
-use crate::compare::{Sides, report, trend};
+use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
 use crate::report::Column;
 
 /// Bars of a group.
 const PARTS: u32 = 20;
+/// Parts of a page's time axis, each of some pixels.
+const PARTS_OF_PAGE: u32 = 240;
 
 pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     args.view.check_columns(Column::is_of_views)?;
@@ -24,18 +26,29 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
         None => input.runs(&args.snapshot)?,
         Some(later) => input.window(&args.snapshot, later)?.into(),
     };
+    let (parts, columns) = course(args);
     // Standard input can be read once.
     let parts = match side.only().filter(|_| args.later.is_none() && args.snapshot.as_os_str() != "-") {
-        Some(whole) => input.parts(&args.snapshot, &whole.head, PARTS)?,
+        Some(whole) => input.parts(&args.snapshot, &whole.head, parts)?,
         None => None,
     };
     let options = input.into_options();
     let mut report = report(Sides::one(side), &options, &[]);
-    report.trend = parts.map(|parts| trend(parts, args.sparkline, &options));
+    report.trends = parts.map(|parts| trends(parts, &columns, &options)).unwrap_or_default();
     groups_exist(&report.unmatched)?;
     let written = write_report(Stream::Stdout, &report, &args.view);
     free_at_exit(report);
     written
+}
+
+/// Of a series, the number of parts and the columns whose course is shown.
+fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>) {
+    if !args.view.format.is_interactive() {
+        return (PARTS, vec![args.sparkline]);
+    }
+    // Only threads that changed are known of a step, which is too little for what they have.
+    let others = OVERVIEW.iter().filter(|column| column.is_ranked() && column.name != args.sparkline.name);
+    (PARTS_OF_PAGE, [args.sparkline].into_iter().chain(others).collect())
 }
 
 /// Prints the steps of a part of a series.

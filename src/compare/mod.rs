@@ -78,7 +78,7 @@ pub use self::select::{Order, SelectError, SortKey, parse_metric};
 pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
-pub use self::trend::{Trend, trend};
+pub use self::trend::{Trend, trends};
 pub use self::until::StepGate;
 pub(crate) use self::why::Why;
 
@@ -116,8 +116,8 @@ pub struct Report {
     pub gates: Vec<GateResult>,
     /// The cgroups, processes and threads below the groups, if the options have them.
     pub tree: Option<Box<Report>>,
-    /// How a column changed in the course of a series; `None` of anything else.
-    pub trend: Option<Trend>,
+    /// How columns changed in the course of a series; none of anything else.
+    pub trends: Vec<Trend>,
 }
 
 impl Report {
@@ -227,7 +227,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         too_large: captures.too_large.get().copied(),
         gaps: findings.baseline.into_iter().filter(|finding| !is_comparison && finding.is_gap()).collect(),
         tree: None,
-        trend: None,
+        trends: Vec::new(),
     }
 }
 

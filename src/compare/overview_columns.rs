@@ -60,6 +60,11 @@ impl OverviewColumn {
         OVERVIEW.iter().find(|column| column.name == name)
     }
 
+    /// Whether it says how much a group changed: counters of what it did or suffered.
+    pub(crate) fn is_ranked(&self) -> bool {
+        self.weight > 0.0
+    }
+
     /// The metrics that it shows.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'static Metric> {
         let inputs: &[M] = match &self.amount {

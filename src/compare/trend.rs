@@ -1,7 +1,5 @@
 //! How a column of the overview changed in the course of a series.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::options::{CompareOptions, Form};
@@ -17,6 +15,10 @@ pub struct Trend {
     pub(crate) column: &'static str,
     /// The unit of the values.
     pub(crate) unit: &'static str,
+    /// When each part began, in nanoseconds since 1970.
+    pub(crate) started_at_unix_ns: Vec<u64>,
+    /// How long each part is, in nanoseconds.
+    pub(crate) duration_ns: Vec<u64>,
     /// By the key of the group; `null` in JSON where a value is unknown.
     pub(crate) groups: Vec<GroupTrend>,
 }
@@ -28,27 +30,34 @@ pub(crate) struct GroupTrend {
     pub(crate) values: Vec<f64>,
 }
 
-/// The course of a column in the parts of a series.
+/// The course of columns in the parts of a series.
 #[must_use]
-pub fn trend(parts: Runs, column: &'static OverviewColumn, options: &CompareOptions) -> Trend {
+pub fn trends(parts: Runs, columns: &[&'static OverviewColumn], options: &CompareOptions) -> Vec<Trend> {
     let options = CompareOptions {
         form: Form::Overview,
         sections: vec![Section::Overview],
-        metrics: vec![GroupValue::Column(column)],
+        metrics: columns.iter().map(|column| GroupValue::Column(column)).collect(),
         sort_by: Vec::new(),
         has_tree: false,
         ..options.clone()
     };
+    let windows = || parts.digests.iter().filter_map(|part| part.head.window.as_ref());
+    let started_at_unix_ns: Vec<_> = windows().map(|window| window.started_at_unix_ns).collect();
+    let duration_ns: Vec<_> = windows().map(|window| window.duration_ns).collect();
     let report = super::report(Sides::one(parts), &options, &[]);
-    let mut trend = Trend { column: column.name, ..Trend::default() };
-    let mut groups = BTreeMap::new();
-    for section in report.sections {
-        for row in section.rows.into_iter().filter(|row| row.name == column.name) {
-            trend.unit = row.unit.name();
-            let values = row.runs.map(|runs| runs.values.baseline.into_vec());
-            groups.insert(section.groups[row.group].key.clone(), values.unwrap_or_default());
-        }
-    }
-    trend.groups = groups.into_iter().map(|(path, values)| GroupTrend { path, values }).collect();
-    trend
+    let trend = |column: &&'static OverviewColumn| {
+        let rows = report.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
+        let rows = rows.filter(|(_, row)| row.name == column.name);
+        let unit = rows.clone().next().map_or("", |(_, row)| row.unit.name());
+        let mut groups: Vec<_> = rows
+            .map(|(section, row)| GroupTrend {
+                path: section.groups[row.group].key.clone(),
+                values: row.runs.as_ref().map(|runs| runs.values.baseline.to_vec()).unwrap_or_default(),
+            })
+            .collect();
+        groups.sort_by(|a, b| a.path.cmp(&b.path));
+        let (started_at_unix_ns, duration_ns) = (started_at_unix_ns.clone(), duration_ns.clone());
+        Trend { column: column.name, unit, started_at_unix_ns, duration_ns, groups }
+    };
+    columns.iter().map(trend).collect()
 }

@@ -68,7 +68,7 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
         facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
         map.serialize_entry("group_by", &report.group_by)?;
-        if let Some(trend) = &report.trend {
+        if let Some(trend) = report.trends.first() {
             map.serialize_entry("trend", trend)?;
         }
         map.serialize_entry("rows", &RowsJson(report, selection))?;
@@ -177,13 +177,13 @@ const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 /// The number of a run: a whole one without a point, and null if it is unknown.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum RunNumber {
+pub(super) enum RunNumber {
     Whole(i64),
     Other(f64),
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
-fn number(number: f64) -> RunNumber {
+pub(super) fn number(number: f64) -> RunNumber {
     let is_exact = number.fract() == 0.0 && number.abs() <= MOST_EXACT;
     if is_exact { RunNumber::Whole(number as i64) } else { RunNumber::Other(number) }
 }

@@ -149,7 +149,7 @@ pub(super) const USER: &str = "user";
 pub(super) const CHANGE: &str = "change";
 
 /// The value that stands for a group, and why.
-fn of_headline<'r>(rows: &[&'r Row]) -> Option<(&'r Row, Headline)> {
+pub(super) fn of_headline<'r>(rows: &[&'r Row]) -> Option<(&'r Row, Headline)> {
     rows.iter().find_map(|row| Some((*row, row.headline?)))
 }
 

@@ -123,7 +123,7 @@ fn write_overview(
     terminal: Terminal,
 ) -> io::Result<()> {
     let mut pivot = overview::pivot(section, selection.users_of(report));
-    report.trend.iter().for_each(|trend| pivot.add_trend(trend, section));
+    report.trends.iter().for_each(|trend| pivot.add_trend(trend, section));
     if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
         pivot.leave_out_zeros();
     }
@@ -131,7 +131,7 @@ fn write_overview(
         (0, _) => ColumnShape::Name,
         (_, VERDICT | CHANGE) => ColumnShape::Phrase,
         (_, USER) => ColumnShape::Whole,
-        _ if place == pivot.heads.len() - 1 && report.trend.is_some() => ColumnShape::Whole,
+        _ if place == pivot.heads.len() - 1 && !report.trends.is_empty() => ColumnShape::Whole,
         _ => ColumnShape::Number,
     };
     let rank = |text: &str| {

@@ -106,7 +106,7 @@ fn reasons_are_bars_of_each_group_and_a_matrix_of_who_ran_while_who_waited() {
     assert!(browser.text("main").starts_with("The report has no reasons"));
 }
 
-const VIEWS: [&str; 7] = ["overview", "why", "treemap", "cgroups", "values", "host", "captures"];
+const VIEWS: [&str; 8] = ["overview", "time", "why", "treemap", "cgroups", "values", "host", "captures"];
 
 /// The names of the groups in the overview, without marks.
 fn groups(browser: &mut Browser) -> Vec<String> {
@@ -149,7 +149,7 @@ fn groups_are_sorted_filtered_and_opened() {
     let [before, after] = &pair(&files);
     browser.open(&files.report("compare.html", &["compare", before, after]));
     assert_eq!(groups(&mut browser), ["database", "compressor", "logger"], "as in the table");
-    assert!(browser.text(".note").contains("1 idle group"));
+    assert!(browser.text(".note").contains("1 idle group of 1 thread "));
 
     browser.click("thead th:nth-child(1) button");
     assert_eq!(groups(&mut browser), ["compressor", "database", "logger"]);
@@ -209,6 +209,12 @@ fn a_chart_zooms_by_mouse_and_keyboard_and_explains_its_areas() {
     browser.press("Escape");
     browser.press("Escape");
     assert_eq!(browser.text("nav"), "");
+    browser.open(&format!("{report}#view=treemap&zoom=%5B%22%2Fbatch%22%2C%22compressor%22%5D"));
+    browser.click("nav a");
+    browser.wait_until("document.querySelector('[aria-selected=true]').id === 'tab-Values'");
+    assert_eq!(browser.text("main strong"), "/batch » compressor");
+    assert!(browser.texts("tbody tr").iter().any(|row| row.contains("compressorrun")), "values of the tree");
+    browser.open(&format!("{report}#view=treemap"));
     browser.choose("Area", "overview/wait");
     assert_eq!(browser.value("location.hash"), "#view=treemap&metric=overview%2Fwait");
     browser.value("document.querySelector('.treemap g[tabindex=\"0\"]').focus()");
@@ -229,13 +235,14 @@ fn a_link_shows_what_the_sender_saw() {
     assert_eq!(browser.value("getComputedStyle(document.documentElement).colorScheme"), "dark");
     assert_eq!(browser.value("document.querySelector('[aria-sort]').textContent"), "wait ▲");
     browser.open(&format!("{report}#view=treemap&zoom=%5B%22%2Fdb%22%5D&metric=overview%2Fwait&side=baseline"));
-    assert_eq!(browser.text("nav"), "all » /db");
+    assert_eq!(browser.text("nav"), "all » /db All values");
     // Anyone can write a link.
     for link in [
         "view=none&sort=%00&metric=../..&zoom=%5B&group=x",
         "open=%7B%22a%22:1%7D&theme=%22",
         "view=treemap&metric=x/y",
         "view=scatter&metric=primary%2Fwait_time_ns",
+        "view=time&period=9..-1&metric=x",
     ] {
         browser.open(&format!("{report}#{link}"));
         assert_eq!(browser.console(), Vec::<Value>::new(), "{link}");
@@ -324,6 +331,9 @@ fn runs_have_verdicts_intervals_and_gates() {
     assert_eq!(browser.text(".gates h2"), "1 gate failed, 1 without a result, 1 passed");
     let verdicts = browser.texts("td.verdict");
     assert!(verdicts[0].starts_with("worse run +") && verdicts.len() == 2, "{verdicts:?}");
+    assert_eq!(browser.value("document.querySelectorAll('td.verdict circle.candidate').length"), 12, "a dot per run");
+    let dots = browser.value("document.querySelector('td.verdict svg').getAttribute('aria-label')");
+    assert!(dots.as_str().unwrap().starts_with("baseline 10.1s, 10.2s, "), "{dots}");
     assert_eq!(browser.value("document.querySelectorAll('main td[class~=more]').length > 0"), true);
 
     browser.open(&format!("{report}#view=values&section=primary"));
@@ -376,7 +386,9 @@ fn the_bar_of_the_host_claims_no_more_than_the_kernel_knows() {
         cpu[key] = value;
         cpu
     };
-    assert!(header("known", cpu.clone()).contains("CPUs 40% busy"));
+    let known = header("known", cpu.clone());
+    assert!(known.contains("CPUs 40% busy") && !known.contains("saturated"), "{known}");
+    assert!(header("full", with("busy_ns", json!(20 * SECOND))).contains("CPUs 100% busy: saturated"));
     assert!(header("stolen", with("busy_most_ns", json!(9 * SECOND))).contains("CPUs 40 to 45% busy"));
     let container = header("container", with("partial", json!(true)));
     assert!(!container.contains("busy"), "{container}");
@@ -495,7 +507,8 @@ fn axe_finds_no_serious_obstacle_for_anyone() {
     let files = Files::new();
     let [before, after] = &pair(&files);
     let [one, two] = reasons(&files);
-    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1, one, two];
+    let series = files.report("series.html", &["show", &crate::over_time::series(files.0.path(), 10)]);
+    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1, one, two, series];
     for (report, theme) in reports.iter().flat_map(|report| ["light", "dark"].map(|theme| (report, theme))) {
         for view in VIEWS {
             browser.open(&format!("{report}#view={view}&theme={theme}"));
@@ -574,4 +587,69 @@ fn arrows_reach_each_value_with_its_meaning_commands_open_to_threads_and_the_fil
     browser.value("document.querySelector('input[type=search]').dispatchEvent(new Event('input'))");
     browser.click("#tab-Values");
     assert_eq!(browser.value("document.querySelector('input[type=search]').value"), "logger");
+}
+
+#[test]
+fn bars_longer_than_all_cpus_have_a_mark_and_interpreters_open_to_their_programs() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let program = |tid: u32, program: &str, run: u64| {
+        let mut thread = thread((tid, tid), ("python3", "python3", "/"), (run, run));
+        thread["program"] = json!(program);
+        thread
+    };
+    let cpu = json!({"source": "idle", "cpus": 2, "busy_ns": 20 * SECOND, "explained_ns": 20 * SECOND});
+    let threads =
+        [program(1, "manage.py", 150), program(2, "worker.py", 50), thread((3, 3), ("sh", "sh", "/"), (1, 0))];
+    let window = json!({"format_version": 2, "window": {"duration_ns": 10 * SECOND, "cpu": cpu}, "threads": threads});
+    let file = files.write("window.json", &window.to_string());
+    browser.open(&files.report("window.html", &["show", &file, "-g", "pcomm"]));
+    assert!(browser.text("thead th.time").ends_with("0 to 400%; 2 CPUs: 200%"), "{}", browser.text("thead th.time"));
+    let mark = browser.value("document.querySelector('rect.capacity').getAttribute('x')");
+    assert_eq!(mark, "100", "of 200");
+    browser.click("tbody button.expander");
+    let names = groups(&mut browser);
+    assert!(names.iter().any(|name| name.contains("python3 worker.py")), "{names:?}");
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let series = crate::over_time::series(files.0.path(), 10);
+    let page = files.report("series.html", &["show", &series]);
+    browser.open(&format!("{page}#view=time"));
+    let rows =
+        "[...document.querySelectorAll('tbody tr')].map((row) => [row.cells[0].textContent, row.cells[2].textContent])";
+    assert_eq!(browser.value(rows), json!([["late", "60%"], ["early", "20%"]]));
+    assert_eq!(browser.value("document.querySelectorAll('.areas path').length"), 2);
+    // The keys of a slider, as the browser passes them on.
+    browser.value("document.querySelectorAll('[type=range]')[1].focus()");
+    (0..7).for_each(|_| browser.press("ArrowLeft"));
+    browser.wait_until("location.hash.includes('period')");
+    assert_eq!(browser.text(".command code"), format!("ctprof show {series}@0s..3s"));
+    assert_eq!(browser.value(rows), json!([["early", "50%"], ["late", "0%"]]));
+    assert_eq!(browser.value("document.activeElement.getAttribute('aria-valuetext')"), "3s");
+    let command = browser.text(".command code").replace("ctprof show ", "");
+    assert!(printed(&["show", &command]).contains("3.00 s"));
+    // From a little after the start of the fifth second to a little before the end of the seventh.
+    let place = browser.value("(() => { const at = document.querySelector('.areas svg').getBoundingClientRect(); return [at.x, at.width, at.y]; })()");
+    let place: [f64; 3] = serde_json::from_value(place).unwrap();
+    for (kind, second) in [("mousePressed", 4.1), ("mouseMoved", 5.0), ("mouseMoved", 6.9), ("mouseReleased", 6.9)] {
+        let event = json!({"type": kind, "x": place[0] + place[1] * second / 10.0, "y": place[2] + 20.0,
+                           "button": "left", "buttons": 1, "clickCount": 1});
+        browser.call("Input.dispatchMouseEvent", &event);
+    }
+    assert_eq!(browser.text(".command code"), format!("ctprof show {series}@4s..7s"));
+    assert_eq!(browser.value(rows), json!([["late", "100%"], ["early", "0%"]]));
+    browser.choose("Column", "wait");
+    assert_eq!(browser.value(rows), json!([["late", "10%"], ["early", "0%"]]));
+    browser.resize(390, 844);
+    assert_eq!(browser.value("document.documentElement.scrollWidth <= 390"), true);
+    browser
+        .open(&format!("{}#view=time&period=1..1", files.report("part.html", &["show", &format!("{series}@4s..8s")])));
+    let command = browser.text(".command code");
+    assert!(command.ends_with("@2023-11-14T22:13:25.000Z..2023-11-14T22:13:26.000Z"), "{command}");
+    assert_eq!(browser.console(), Vec::<Value>::new());
 }

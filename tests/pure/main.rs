@@ -17,6 +17,7 @@ mod html;
 mod malformed_values;
 mod metric_table;
 mod names;
+mod over_time;
 mod program;
 mod properties;
 mod reasons;

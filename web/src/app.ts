@@ -1,6 +1,6 @@
 // What every view has at hand.
 
-import type { Report, Section, Value } from "./data";
+import type { Group, Report, Section, Value } from "./data";
 import type { Tooltip } from "./dom";
 import type { State } from "./state";
 
@@ -17,6 +17,10 @@ export function room(): { width: number; height: number } {
   const width = Math.max(main?.width ?? clientWidth, 300);
   return { width, height: Math.max(width < 700 ? 420 : 360, clientHeight - (main?.top ?? 0) - 100) };
 }
+
+/** The address of all values of a group. */
+export const valuesOf = (state: State, group: Group): string =>
+  state.link({ view: "values", group: group.key, section: "", sort: "", filter: "" });
 
 /** The parts of a group's time, in the order of its bar. */
 export const TIMES = ["run", "wait", "block", "sleep"] as const;

@@ -1,7 +1,7 @@
 // Stacked bars: where the time of a group went.
 
 import { TIMES } from "./app";
-import { numberOf, type Group, type Section } from "./data";
+import { numberOf, type Dots, type Group, type Section } from "./data";
 import { svg } from "./dom";
 import { numberText } from "./format";
 
@@ -27,8 +27,8 @@ export function scaleOf(section: Section, groups: Group[]): number {
 
 const [WIDTH, HEIGHT, GAP] = [200, 9, 3];
 
-/** The bars of a group, one per side. Without a common scale, a bar is all of the group's time. */
-export function bars(section: Section, group: Group, scale: number | null): SVGElement {
+/** The bars of a group, one per side. Without a common scale, a bar is all of the group's time; with one, a line marks all CPUs of the host. */
+export function bars(section: Section, group: Group, scale: number | null, capacity: number | null): SVGElement {
   const sides = times(section, group);
   const unit = section.values.get("run")?.unit ?? "";
   const labels = sides.map((parts) =>
@@ -38,6 +38,8 @@ export function bars(section: Section, group: Group, scale: number | null): SVGE
   );
   const rects = sides.flatMap((parts, side) => stack(parts, side * (HEIGHT + GAP), scale));
   const height = sides.length * (HEIGHT + GAP) - GAP;
+  if (scale !== null && capacity !== null && capacity < scale)
+    rects.push(svg("rect", { class: "capacity", x: (capacity / scale) * WIDTH, width: 1, height }));
   return svg(
     "svg",
     {
@@ -65,4 +67,22 @@ function stack(parts: (number | null)[], top: number, scale: number | null): SVG
   if (active(parts) > whole * 1.001)
     rects.push(svg("rect", { class: "cut", x: WIDTH - 6, y: top, width: 2, height: HEIGHT }));
   return rects;
+}
+
+/** A line of dots per side, a dot per run, on one scale from the least to the most. */
+export function dots({ unit, runs }: Dots): SVGElement {
+  const all = runs.flat().filter((value) => value !== null);
+  const [least, most] = [Math.min(...all), Math.max(...all)];
+  const at = (value: number) => 3 + ((value - least) / (most - least || 1)) * 114;
+  const names = ["baseline", "candidate"];
+  const circles = runs.flatMap((values, side) =>
+    values
+      .filter((value) => value !== null)
+      .map((value) => svg("circle", { class: names[side], cx: at(value).toFixed(1), cy: 4 + side * 7, r: 2.5 })),
+  );
+  const texts = runs.map((values, side) => {
+    const known = values.map((value) => (value === null ? "-" : numberText(value, unit)));
+    return `${names[side] ?? ""} ${known.join(", ")}`;
+  });
+  return svg("svg", { class: "dots", viewBox: "0 0 120 15", role: "img", "aria-label": texts.join("; ") }, ...circles);
 }

@@ -37,6 +37,12 @@ interface ValueData {
   partial?: number[];
 }
 
+/** A value in each run, `null` where it is unknown. */
+export interface Dots {
+  unit: string;
+  runs: (number | null)[][];
+}
+
 interface SectionData {
   section: string;
   doc: string;
@@ -50,6 +56,7 @@ interface SectionData {
   exited_work: number[];
   turnover: [number, number, number][];
   verdicts?: string[];
+  dots?: (Dots | null)[];
   values: ValueData[];
 }
 
@@ -80,6 +87,21 @@ export interface Finding {
   fix: string | null;
 }
 
+/** A column over time: a list of values for each of the groups, which are indices of paths. */
+export interface CourseColumn {
+  name: string;
+  unit: string;
+  groups: number[];
+  values: (number | null)[][];
+}
+
+/** The parts of a series. */
+export interface Course {
+  started_at_unix_ns: number[];
+  duration_ns: number[];
+  columns: CourseColumn[];
+}
+
 export interface Document {
   facts: {
     baseline?: SideFacts;
@@ -99,6 +121,8 @@ export interface Document {
   renamed: { baseline: string; candidate: string; similarity: number }[] | null;
   gates: { summary: string; headings: string[]; rows: string[][] } | null;
   verdicts: boolean;
+  elapsed: Dots | null;
+  course: Course | null;
 }
 
 /** A value per side: baseline and candidate, or the only one. */
@@ -140,8 +164,9 @@ export interface Group {
   cut: boolean;
   renamed: boolean;
   exitedWork: boolean;
-  /** The verdict on its largest change. */
+  /** The verdict on its largest change, and the runs that it is about. */
   verdict: string | null;
+  dots: Dots | null;
   /** The group above it, if the section has it. */
   parent: Group | null;
   children: Group[];
@@ -173,6 +198,10 @@ export class Report {
     this.tree = document.tree ? sections(document.tree) : this.sections;
   }
 
+  pathOf(index: number): string[] {
+    return pathOf(index, this.document.paths);
+  }
+
   get overview(): Section | undefined {
     return this.sections.get("overview");
   }
@@ -181,6 +210,13 @@ export class Report {
   get captures(): SideFacts[] {
     const { baseline, candidate, snapshot } = this.document.facts;
     return [baseline, candidate, snapshot].filter((side) => side !== undefined && side !== null);
+  }
+
+  /** What all CPUs of the host can do, in the unit of run times: known of windows of equal hosts. */
+  get capacity(): number | null {
+    const cpus = new Set(this.captures.map(({ window }) => window?.cpu?.cpus));
+    const [only] = cpus;
+    return cpus.size === 1 && only && this.overview?.values.get("run")?.unit === "percent" ? only * 100 : null;
   }
 
   /** The groups of the tree that belong to a group of the overview, or to a part of it. */
@@ -204,12 +240,19 @@ export class Report {
       for (const group of this.tree.get("overview")?.groups ?? []) {
         const name = group.path[depth];
         if (group.path.length === depth + 1 && name !== undefined) {
-          known.set(name, [...(known.get(name) ?? []), group]);
+          const top = this.groupBy === "pcomm" ? this.processOf(name) : name;
+          known.set(top, [...(known.get(top) ?? []), group]);
         }
       }
       this.byName.set(depth, known);
     }
     return known;
+  }
+
+  /** The name of the process, which the tree has with the script of an interpreter after it. */
+  private processOf(name: string): string {
+    const names = this.overview?.groups.map((group) => group.name) ?? [];
+    return names.includes(name) ? name : (names.find((process) => name.startsWith(`${process} `)) ?? name);
   }
 }
 
@@ -241,6 +284,7 @@ function readSection(data: SectionData, paths: Document["paths"], two: boolean):
       renamed: marks[1]?.has(place) ?? false,
       exitedWork: marks[2]?.has(place) ?? false,
       verdict: data.verdicts?.[place] ?? null,
+      dots: data.dots?.[place] ?? null,
       parent: null,
       children: [],
       section,

@@ -2,6 +2,7 @@
 
 import type { App } from "./app";
 import type { Document, SideFacts } from "./data";
+import { dots } from "./bars";
 import { html, svg } from "./dom";
 import { table, type Column } from "./table";
 
@@ -40,7 +41,9 @@ export function header(app: App): HTMLElement {
     }
     const side = sides[label];
     const term = label ? html("dt", {}, label) : null;
-    const entry = html("dd", {}, text, side ? cpuBar(side) : null);
+    const runs = label === "elapsed" ? app.report.document.elapsed : null;
+    const chart = side ? cpuBar(side) : runs && dots(runs);
+    const entry = html("dd", {}, text, chart);
     if (term) list.append(term, entry);
     else (list.lastElementChild ?? list).append(html("div", {}, text));
   }
@@ -73,6 +76,9 @@ function gateTable({ summary, headings, rows }: Gates): HTMLElement {
   return html("section", { class: "gates" }, title, table("Gates", headings.map(column), rows, undefined, GATES));
 }
 
+/** CPUs that are busy for more of their time have none left, in percent. */
+const SATURATED = 95;
+
 /** The CPU time of the host: what threads explain, what they don't, and what was idle. */
 function cpuBar(side: SideFacts): Element | null {
   const window = side.window;
@@ -95,6 +101,10 @@ function cpuBar(side: SideFacts): Element | null {
       svg("rect", { class: "unexplained", width: busy, height: 6 }),
       svg("rect", { class: "explained", width: explained, height: 6 }),
     ),
-    html("span", {}, `CPUs ${range} busy`),
+    html(
+      "span",
+      { class: busy >= SATURATED && "saturated" },
+      `CPUs ${range} busy${busy >= SATURATED ? ": saturated" : ""}`,
+    ),
   );
 }

@@ -8,6 +8,7 @@ import { header, title } from "./header";
 import { captures, host } from "./host";
 import { Overview } from "./overview";
 import { State, type Change } from "./state";
+import { noSteps, TimeView } from "./time";
 import { Treemap } from "./treemap";
 import { ValuesView } from "./values";
 import { why } from "./why";
@@ -26,6 +27,7 @@ interface Drawn {
 function views(app: App): View[] {
   const { report } = app;
   const { overview } = report;
+  const { course } = report.document;
   const none = "The report has no overview: --sections leaves it out.";
   const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
     element: view.draw(),
@@ -34,6 +36,7 @@ function views(app: App): View[] {
   const view = (name: string, draw: () => Drawn): View => ({ name, draw });
   return [
     view("Overview", () => (overview ? drawn(new Overview(app, overview)) : { element: html("p", {}, none) })),
+    view("Time", () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() })),
     view("Why", () => ({ element: why(app) })),
     view("Treemap", () => drawn(new Treemap(app))),
     view("cgroups", () => ({ element: cgroups(app) })),

@@ -1,6 +1,6 @@
 // The overview: a row per group with bars of its time; groups expand to the threads below them.
 
-import { TIMES, type App } from "./app";
+import { TIMES, valuesOf, type App } from "./app";
 import { scaleOf } from "./bars";
 import { changeOf, isUnclear, numberOf, type Group, type Section, type Value } from "./data";
 import { button, filterInput, html, legend, select } from "./dom";
@@ -11,6 +11,8 @@ import { sortingHead } from "./sorting";
 
 /** Groups that are drawn at first, and with each click on "more". */
 const AT_ONCE = 100;
+
+const DOTS = "Each dot is the value in a run, from the least on the left to the most; baseline above, candidate below";
 
 export class Overview {
   private drawn = AT_ONCE;
@@ -65,10 +67,8 @@ export class Overview {
       columns: this.columns,
       largest: this.largest,
       scale: state.get("bars") === "share" ? null : scaleOf(this.section, this.outline.tops),
-      link: (group) => {
-        const hasValues = group.section === this.section && !group.exitedWork;
-        return hasValues ? state.link({ view: "values", group: group.key, section: "", sort: "", filter: "" }) : null;
-      },
+      capacity: report.capacity,
+      link: (group) => (group.exitedWork ? null : valuesOf(state, group)),
     };
     const expander = (group: Group) => {
       const toggle = () => {
@@ -108,7 +108,8 @@ export class Overview {
     const { report, state } = this.app;
     const length = state.get("bars") === "share" ? null : scaleOf(this.section, this.outline.tops);
     const unit = this.section.values.get("run")?.unit ?? "";
-    const scale = length ? ` 0 to ${numberText(length, unit)}` : null;
+    const cpus = report.capacity === null ? "" : `; ${counted(report.capacity / 100, "CPU")}: ${report.capacity}%`;
+    const scale = length ? ` 0 to ${numberText(length, unit)}${cpus}` : null;
     const threads = "Number of threads; in a window, + started and − exited";
     this.head.replaceChildren(
       sortingHead(state, { key: "name", text: "group", kind: "name" }),
@@ -118,7 +119,7 @@ export class Overview {
         `time${report.two ? ": baseline above, candidate below" : ""}`,
         scale,
       ),
-      report.document.verdicts ? sortingHead(state, { key: "verdict", text: "verdict", kind: "name" }) : "",
+      report.document.verdicts ? sortingHead(state, { key: "verdict", text: "verdict", kind: "name", doc: DOTS }) : "",
       sortingHead(state, { key: "threads", text: "threads", doc: threads, kind: "number" }),
       ...this.columns.map(({ name, unit, doc }) =>
         sortingHead(state, { key: name, text: headingOf(name, unit), doc: `${doc} Unit: ${unit}`, kind: "number" }),
@@ -180,7 +181,8 @@ export class Overview {
     const [zero, none] = [names(empty.filter(isKnown)), names(empty.filter((value) => !isKnown(value)))];
     const parts = [
       cut > 0 && `${counted(cut, "more group")} (--limit 0)`,
-      hidden.idle && `${counted(hidden.idle, "idle group")} (--unchanged)`,
+      hidden.idle &&
+        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} (--unchanged)`,
       zero && `all 0: ${zero}`,
       none && `no data: ${none} (ctprof doctor)`,
       ...notes,

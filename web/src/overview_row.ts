@@ -1,6 +1,6 @@
 // A row of the overview: its name, bars and values.
 
-import { bars } from "./bars";
+import { bars, dots } from "./bars";
 import { changeOf, isUnclear, type Group, type Row, type Value } from "./data";
 import { html } from "./dom";
 import { cellText, deltaText, intervalText, percentText, valueText } from "./format";
@@ -15,6 +15,8 @@ export interface Rows {
   largest: Map<Value, number>;
   /** The length of bars on a common scale; `null` if each is all of its group's time. */
   scale: number | null;
+  /** What all CPUs of the host can do, on the same scale. */
+  capacity: number | null;
   /** The address of all values of a group; `null` if they are not in the report. */
   link: (group: Group) => string | null;
 }
@@ -32,8 +34,9 @@ export function overviewRow({ group, depth }: Line, rows: Rows, expander: Expand
     "tr",
     { class: depth > 0 && "below", "data-key": group.key },
     name,
-    html("td", { class: "time" }, bars(group.section, group, rows.scale)),
-    rows.verdicts && html("td", { class: "verdict" }, group.exitedWork ? null : group.verdict),
+    html("td", { class: "time" }, bars(group.section, group, rows.scale, rows.capacity)),
+    rows.verdicts &&
+      html("td", { class: "verdict" }, ...(group.exitedWork ? [] : [group.verdict, group.dots && dots(group.dots)])),
     html("td", { class: "number" }, ...(group.exitedWork ? [] : threads(group, rows.two))),
     ...rows.columns.map((value) => cell(group, value, rows)),
   );

@@ -15,6 +15,8 @@ const DEFAULTS = {
   group: "",
   section: "",
   side: "candidate",
+  /** The first and the last part of a series that is looked at. */
+  period: "",
   theme: "",
 };
 

@@ -1,6 +1,6 @@
 // The treemap: cgroups, processes and threads as nested rectangles.
 
-import { changeShare, chartable, room, TIMES, valueNamed, type App } from "./app";
+import { changeShare, chartable, room, TIMES, valueNamed, valuesOf, type App } from "./app";
 import { numberOf, numbersOf, type Group, type Row, type Section, type Value } from "./data";
 import { activate, button, html, legend, roving, select, svg } from "./dom";
 import { explained } from "./overview_row";
@@ -103,6 +103,7 @@ export class Treemap {
     for (let group = root ?? null; group; group = group.parent) chain.unshift(group);
     this.crumbs.replaceChildren(
       ...(root ? [crumb("", "all"), ...chain.flatMap((group) => [" » ", crumb(group.key, group.name)])] : []),
+      ...(root ? [" ", html("a", { href: valuesOf(this.app.state, root) }, "All values")] : []),
     );
   }
 

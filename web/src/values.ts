@@ -64,7 +64,12 @@ export class ValuesView {
   }
 
   private sections(): Section[] {
-    return [...this.app.report.sections.values()].filter((section) => section.values.size > 0);
+    const { report, state } = this.app;
+    const group = state.get("group");
+    const has = (sections: Map<string, Section>) =>
+      [...sections.values()].some(({ groups }) => groups.some(({ key }) => key === group));
+    const isOfTree = group !== "" && !has(report.sections) && has(report.tree);
+    return [...(isOfTree ? report.tree : report.sections).values()].filter((section) => section.values.size > 0);
   }
 }
 

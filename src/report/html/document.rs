@@ -9,12 +9,13 @@ use serde::Serialize;
 use super::super::REPORT_FORMAT_VERSION;
 use super::super::fact_line::{Fact, FactData, FactLine, Tone};
 use super::super::gates;
-use super::super::overview::group_change;
+use super::super::json::{RunNumber, number};
+use super::super::overview::{group_change, of_headline};
 use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
 use crate::compare::{
-    Delta, GateResult, GroupBy, GroupReason, OverviewColumn, Quantity, Renamed, Report, Row, Turnover,
+    Delta, GateResult, GroupBy, GroupReason, OverviewColumn, Quantity, Renamed, Report, Row, Trend, Turnover,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
@@ -35,6 +36,26 @@ pub(super) struct PageData<'p> {
     gates: Option<GateTable>,
     /// Whether rows have verdicts.
     verdicts: bool,
+    /// How long the command of each run took.
+    elapsed: Option<RunDots<'p>>,
+    course: Option<CourseData<'p>>,
+}
+
+/// The course of a series, in parts.
+#[derive(Serialize)]
+struct CourseData<'p> {
+    started_at_unix_ns: &'p [u64],
+    duration_ns: &'p [u64],
+    columns: Vec<CourseColumn<'p>>,
+}
+
+/// The values of those groups of the overview that have some, by index of their path.
+#[derive(Serialize)]
+struct CourseColumn<'p> {
+    name: &'p str,
+    unit: &'p str,
+    groups: Vec<usize>,
+    values: Vec<Vec<RunNumber>>,
 }
 
 /// The results of gates, as in the other formats.
@@ -75,7 +96,23 @@ struct SectionData<'p> {
     turnover: Vec<(usize, u64, u64)>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     verdicts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dots: Vec<Option<RunDots<'p>>>,
     values: Vec<ValueData<'p>>,
+}
+
+/// The values of the runs that a verdict is about, by side.
+#[derive(Serialize)]
+struct RunDots<'p> {
+    unit: &'static str,
+    runs: Vec<&'p [f64]>,
+}
+
+impl<'p> RunDots<'p> {
+    fn new(row: &'p Row) -> Option<Self> {
+        let runs = row.runs.as_ref()?.values.iter().map(|values| &**values).collect();
+        Some(Self { unit: row.unit.name(), runs })
+    }
 }
 
 /// A value of the groups of a section, with lists that have an element per row.
@@ -129,6 +166,7 @@ impl<'p> PageData<'p> {
         let mut sections =
             |pages: Vec<PageSection<'p>>| pages.into_iter().map(|page| SectionData::new(page, &mut paths)).collect();
         let (groups, tree) = (sections(groups), tree.map(sections));
+        let course = CourseData::new(&report.trends, &paths.places);
         let line =
             |line: &'p FactLine| LineData { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
         Self {
@@ -142,7 +180,23 @@ impl<'p> PageData<'p> {
             renamed: report.is_comparison().then_some(&report.renamed[..]),
             gates: Some(&report.gates[..]).filter(|results| !results.is_empty()).map(GateTable::new),
             verdicts: report.has_verdicts(),
+            elapsed: report.elapsed().and_then(RunDots::new),
+            course,
         }
+    }
+}
+
+impl<'p> CourseData<'p> {
+    fn new(trends: &'p [Trend], places: &HashMap<&[String], usize>) -> Option<Self> {
+        let Trend { started_at_unix_ns, duration_ns, .. } = trends.first()?;
+        let column = |trend: &'p Trend| {
+            let known = trend.groups.iter().filter(|group| group.values.iter().any(|value| *value > 0.0));
+            let known = known.filter_map(|group| Some((*places.get(&group.path[..])?, &group.values)));
+            let rounded = |values: &Vec<f64>| values.iter().map(|value| number(significant(*value, 3))).collect();
+            let (groups, values) = known.map(|(place, values)| (place, rounded(values))).unzip();
+            CourseColumn { name: trend.column, unit: trend.unit, groups, values }
+        };
+        Some(Self { started_at_unix_ns, duration_ns, columns: trends.iter().map(column).collect() })
     }
 }
 
@@ -188,6 +242,7 @@ impl<'p> SectionData<'p> {
             renamed: Vec::new(),
             exited_work: Vec::new(),
             turnover: Vec::new(),
+            dots: dots(&rows),
             verdicts: verdicts(&rows),
             values: Vec::new(),
         };
@@ -284,6 +339,13 @@ fn verdicts(rows: &[&Row]) -> Vec<String> {
     rows.chunk_by(|a, b| a.group == b.group).map(group_change).collect()
 }
 
+/// The runs behind the verdicts.
+fn dots<'p>(rows: &[&'p Row]) -> Vec<Option<RunDots<'p>>> {
+    let groups = rows.chunk_by(|a, b| a.group == b.group);
+    let dots: Vec<_> = groups.map(|rows| RunDots::new(of_headline(rows)?.0)).collect();
+    if dots.iter().all(Option::is_none) { Vec::new() } else { dots }
+}
+
 impl<'p> PageNumber<'p> {
     fn new(cell: &'p Cell) -> Self {
         match cell {
@@ -296,13 +358,17 @@ impl<'p> PageNumber<'p> {
 /// Significant digits of quotients; tables show three.
 const DIGITS: i32 = 5;
 
-/// The number with that many significant digits.
 fn rounded(number: f64) -> f64 {
+    significant(number, DIGITS)
+}
+
+/// The number with that many significant digits.
+fn significant(number: f64, digits: i32) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return number;
     }
     #[expect(clippy::cast_possible_truncation, reason = "the exponent of a number is small")]
-    let scale = 10_f64.powi(DIGITS - 1 - number.abs().log10().floor() as i32);
+    let scale = 10_f64.powi(digits - 1 - number.abs().log10().floor() as i32);
     let scaled = (number * scale).round() / scale;
     if scaled.is_finite() { scaled } else { number }
 }

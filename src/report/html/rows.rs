@@ -110,8 +110,11 @@ type ShownAndHidden<'r> = (Vec<&'r Row>, BTreeMap<&'static str, usize>);
 fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let (hidden, shown): (Vec<_>, Vec<_>) =
         section.rows_of_groups().into_iter().partition(|rows| section.is_idle(rows));
-    let idle = hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count();
-    (shown.concat(), (idle > 0).then_some(("idle", idle)).into_iter().collect())
+    let idle = hidden.iter().map(|rows| section.group(rows[0])).filter(|group| group.exited_work().is_none());
+    let threads =
+        idle.clone().filter_map(|group| group.members().into_iter().last().flatten()).fold(0, u64::saturating_add);
+    let counts = [("idle", idle.count()), ("idle threads", usize::try_from(threads).unwrap_or(usize::MAX))];
+    (shown.concat(), counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
 fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {

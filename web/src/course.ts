@@ -1,0 +1,62 @@
+// The course of a series: what groups did over time, and a period that is selected from it.
+
+import { numberOf, type Course } from "./data";
+
+/** The first and the last part of a period. */
+export type Period = readonly [number, number];
+
+/** The whole course, or the period in the fragment, which anyone may have written. */
+export function periodOf({ duration_ns }: Course, text: string): Period {
+  const last = duration_ns.length - 1;
+  const [from = NaN, to = NaN] = text.split("..").map(Number);
+  const isPart = Number.isInteger(from) && Number.isInteger(to) && 0 <= from && from <= to && to <= last;
+  return isPart ? [from, to] : [0, last];
+}
+
+/** When a part begins, in nanoseconds since the start. */
+export const startOf = ({ started_at_unix_ns: starts }: Course, part: number): number =>
+  (starts[part] ?? 0) - (starts[0] ?? 0);
+
+/** When a part ends, in nanoseconds since the start. */
+export const endOf = (course: Course, part: number): number => startOf(course, part) + (course.duration_ns[part] ?? 0);
+
+/** Both edges of a part, as shares of the whole time. */
+export function edges(course: Course, part: number): [number, number] {
+  const whole = endOf(course, course.duration_ns.length - 1) || 1;
+  return [startOf(course, part) / whole, endOf(course, part) / whole];
+}
+
+/** The part at a share of the whole time. */
+export function partAt(course: Course, share: number): number {
+  const ends = course.duration_ns.map((_, part) => edges(course, part)[1]);
+  const found = ends.findIndex((end) => share < end);
+  return found < 0 ? ends.length - 1 : found;
+}
+
+/** The average of rates in a period. */
+export function average(course: Course, values: (number | null)[], [from, to]: Period): number {
+  let [sum, time] = [0, 0];
+  for (let part = from; part <= to; part += 1) {
+    const duration = course.duration_ns[part] ?? 0;
+    sum += (numberOf(values[part]) ?? 0) * duration;
+    time += duration;
+  }
+  return time > 0 ? sum / time : 0;
+}
+
+/** A time since the start as `show` reads it: `1.25s`, `12m3s`. */
+export function sinceText(ns: number): string {
+  const seconds = ns / 1e9;
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+  const rest = `${Number((seconds % 60).toFixed(2))}s`;
+  return `${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${rest}`;
+}
+
+/** The command that shows a period of a series. In a part of a series, times since its start would be wrong. */
+export function commandOf(course: Course, file: string, [from, to]: Period): string {
+  const path = file.replace(/@[^@/]*\.\.[^@/]*$/, "");
+  const time = (ns: number) =>
+    path === file ? sinceText(ns) : new Date(((course.started_at_unix_ns[0] ?? 0) + ns) / 1e6).toISOString();
+  const part = `${path}@${time(startOf(course, from))}..${time(endOf(course, to))}`;
+  return `ctprof show ${/^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`}`;
+}
