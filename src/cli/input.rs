@@ -279,11 +279,11 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     if files.is_empty() && is_of_ab(directory) {
         let [baseline, candidate] = [BASELINE, CANDIDATE].map(|side| directory.join(side).display().to_string());
-        bail!("{} has runs of two sides: name {baseline} or {candidate}", directory.display());
+        bail!("no run files in {}; did you mean {baseline} and {candidate}?", directory.display());
     }
     if files.is_empty() {
         let endings = ENDINGS.join(" or *");
-        bail!("{} has no runs (*{endings}); record one with `ctprof record -o`", directory.display());
+        bail!("no run files (*{endings}) in {}; record one with `ctprof record -o`", directory.display());
     }
     Ok(files)
 }

@@ -85,7 +85,7 @@ const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
 const ONLY_IN_BASELINE: &str = "the group is only in the baseline";
 const ONLY_IN_CANDIDATE: &str =
-    "the group is only in the candidate, so there is nothing to take a percentage of; use an absolute bound";
+    "the group is only in the candidate: a percentage bound cannot apply to a baseline of 0; use an absolute bound";
 
 const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
 

@@ -21,14 +21,14 @@ coded! {
             ("pauses threads that glibc did not start: waits such as epoll_wait(2) return EINTR; --no-jemalloc pauses none");
         /// A step of the jemalloc probe failed: most frequently the one that is named.
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
-            ("mostly {failure}{}", meaning_of(failure)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
+            ("mostly: {}", failure.meaning().map_or_else(|| failure.to_string(), clause)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
         /// The BPF engine is not available, so procfs read the threads.
         NoBpf { no_bpf: NoBpf } = "no-bpf", ("{}", obstacle(no_bpf)), fix_of_obstacle(&no_bpf.cause);
         /// The verifier of the kernel rejected access to the fields of metrics.
         FieldsRejected = "fields-rejected",
             ("the kernel's verifier rejected access to their fields"), Fix::Advice("capture with --engine procfs");
         /// The BPF iterator did not return processes that `/proc` lists, so procfs read them.
-        MissedByIterator = "missed-by-iterator", ("not returned by the BPF iterator");
+        MissedByIterator = "missed-by-iterator", ("missing from the BPF iterator");
         /// The kernel was built without an option.
         KernelLacks { option: &'static str } = "kernel-lacks-option", ("kernel lacks CONFIG_{option}");
         /// The kernel has no such file, or none of the fields that BPF would read instead.
@@ -120,17 +120,19 @@ impl Namespace {
     }
 }
 
-fn meaning_of(failure: &ProbeFailure) -> String {
-    failure.meaning().map(|meaning| format!(". {}", meaning.trim_end_matches('.'))).unwrap_or_default()
-}
-
-/// The meaning of an obstacle as a clause, with the kernel's error.
-fn obstacle(NoBpf { cause, detail }: &NoBpf) -> String {
-    let mut meaning = cause.meaning().unwrap_or(cause.name()).trim_end_matches('.').to_owned();
-    let is_name = meaning.starts_with("BPF");
-    if let Some(first) = meaning.get_mut(..1).filter(|_| !is_name) {
+/// A sentence as a clause of another one.
+fn clause(sentence: &str) -> String {
+    let mut clause = sentence.trim_end_matches('.').to_owned();
+    let is_name = clause.starts_with("BPF");
+    if let Some(first) = clause.get_mut(..1).filter(|_| !is_name) {
         first.make_ascii_lowercase();
     }
+    clause
+}
+
+/// The meaning of an obstacle, with the kernel's error.
+fn obstacle(NoBpf { cause, detail }: &NoBpf) -> String {
+    let mut meaning = clause(cause.meaning().unwrap_or(cause.name()));
     detail.iter().for_each(|detail| meaning += &format!(" ({detail})"));
     meaning
 }

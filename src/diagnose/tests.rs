@@ -260,7 +260,7 @@ fn metrics_that_the_verifier_rejected_are_a_gap_and_processes_that_procfs_read_a
     let expected = "bpf engine: no values for 2 metrics (wait_max, block_max): the kernel's verifier rejected access to \
                     their fields. Fix: capture with --engine procfs";
     assert_eq!(rejected.to_string(), expected);
-    assert_eq!(missed.to_string(), "bpf engine: procfs read 1 process: not returned by the BPF iterator");
+    assert_eq!(missed.to_string(), "bpf engine: procfs read 1 process: missing from the BPF iterator");
     assert_eq!([rejected, missed].map(Finding::is_gap), [true, false]);
 }
 
@@ -381,8 +381,8 @@ fn failed_attachments_are_counted_and_explained() {
     assert!(held.reason().unwrap().ends_with("blocked by a debugger, an LSM, seccomp or a user namespace"), "{held}");
     assert_eq!(held.fix, None);
     let unknown = finding(&probed(ProbeFailure::UnknownLayout, 2), DataSource::Jemalloc);
-    let expected = "not read for 2 processes or threads: mostly unknown-layout. The jemalloc build is unknown and has \
-                    no debug information";
+    let expected = "not read for 2 processes or threads: mostly: the jemalloc build is not recognized and has no \
+                    debug information";
     assert_eq!(unknown.reason().unwrap(), expected);
 }
 

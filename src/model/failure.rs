@@ -74,9 +74,9 @@ stored_names! {
         JemallocNotFound = "jemalloc-not-found",
         /// The program is built for another architecture.
         ArchMismatch = "arch-mismatch",
-        /// The debug information is invalid or takes too long to search, and the jemalloc build is unknown.
+        /// The debug information is invalid or takes too long to search, and the jemalloc build is not recognized.
         DwarfParseFailure = "dwarf-parse-failure",
-        /// The jemalloc build is unknown and has no debug information.
+        /// The jemalloc build is not recognized and has no debug information.
         UnknownLayout = "unknown-layout",
         /// ctprof failed on this process (a bug).
         WorkerPanic = "worker-panic",

@@ -20,7 +20,7 @@ macro_rules! rows {
         Primary [] [] {
             /// Scheduling policy by name.
             policy: CategoricalString = StatPolicy(41); at "policy" as Policy;
-            /// Nice value, from -20 (favoured) to 19.
+            /// Nice value, from -20 (favored) to 19.
             nice: OrdinalI32 = Stat(19); at "static_prio" as Less(120);
             /// Kernel priority: fair class 0..39, real time -2..-100, deadline -101.
             priority: OrdinalI32 = Stat(18); at "prio" as Less(100);

@@ -166,7 +166,7 @@ fn differences(differences: Option<&[Difference]>) -> Vec<FactLine> {
     let Some(differences) = differences else { return vec![FactLine::fact("host", "unknown on one side")] };
     let texts = differences.iter().filter_map(difference).enumerate();
     let lines: Vec<_> = texts.map(|(at, text)| FactLine::fact(if at == 0 { "host" } else { "" }, text)).collect();
-    if lines.is_empty() { vec![FactLine::fact("host", "same")] } else { lines }
+    if lines.is_empty() { vec![FactLine::fact("host", "no differences")] } else { lines }
 }
 
 /// The differences between the hosts; of the load averages, only the one over a minute.

@@ -17,7 +17,7 @@ use crate::statistics::{Interval, Scale};
 const MOST_ROWS: usize = 20;
 
 /// The outcomes of gates, worst first.
-const OUTCOMES: [&str; 4] = ["failed", "without a result", "unclear", "passed"];
+const OUTCOMES: [&str; 4] = ["failed", "could not be evaluated", "unclear", "passed"];
 const PASSED: usize = 3;
 
 /// The index of the outcome in [`OUTCOMES`].

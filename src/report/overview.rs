@@ -203,7 +203,7 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
 
 /// What tables of text do not show, and how to see it.
 pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
-    let narrow = (!left_out.is_empty()).then(|| format!("too narrow for: {}", left_out.join(", ")));
+    let narrow = (!left_out.is_empty()).then(|| format!("hidden (terminal too narrow): {}", left_out.join(", ")));
     let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);
     parts.collect::<Vec<_>>().join("; ")
 }
@@ -217,13 +217,13 @@ pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String
         cut.map(|cut| format!("{cut} more {}, {} (--limit 0)", plural(cut, "group"), section.section.order)),
         idle.map(|idle| {
             format!(
-                "{idle} idle{} {} (--unchanged)",
+                "{idle} idle{} {} hidden (--unchanged)",
                 if has_verdicts { " or unchanged" } else { "" },
                 plural(idle, "group")
             )
         }),
-        (!pivot.zeros.is_empty()).then(|| format!("all 0: {}", pivot.zeros.join(", "))),
-        (!pivot.no_data.is_empty()).then(|| format!("no data: {} (ctprof doctor)", pivot.no_data.join(", "))),
+        (!pivot.zeros.is_empty()).then(|| format!("zero everywhere: {}", pivot.zeros.join(", "))),
+        (!pivot.no_data.is_empty()).then(|| format!("not available: {} (ctprof doctor)", pivot.no_data.join(", "))),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))

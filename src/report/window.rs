@@ -57,7 +57,7 @@ pub(super) fn lines_of_runs(
 const LEAST_BUSY_NS_PER_CPU: u64 = 200_000_000;
 
 /// `5.06 s on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
-/// explained (97%)`.
+/// accounted for (97%)`.
 fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
     let mut text = spaced(info.duration_ns.into(), Unit::Ns);
     if let Some(requested_ns) = info.requested_ns.filter(|requested| is_late(info.duration_ns, *requested)) {
@@ -86,7 +86,7 @@ fn is_late(duration_ns: u64, requested_ns: u64) -> bool {
     duration_ns > requested_ns.saturating_add(requested_ns / 10).saturating_add(LEAST_NS)
 }
 
-/// `2 CPUs busy 98%; 1.96 of 1.97 CPU-seconds explained`.
+/// `2 CPUs busy 98%; 1.96 of 1.97 CPU-seconds accounted for`.
 pub(super) fn busy(cpu: &Accounting, duration_ns: u64) -> String {
     let percent = cpu.busy_ns as f64 / cpu.cpus.saturating_mul(duration_ns).max(1) as f64 * 100.0;
     let busy = if cpu.partial { String::new() } else { format!(" busy {percent:.0}%") };
@@ -100,7 +100,7 @@ fn explained(cpu: &Accounting) -> String {
         return format!("{} CPU-seconds", seconds(explained_ns));
     }
     let percent = |busy_ns: u64| format!("{:.0}", explained_ns as f64 / busy_ns as f64 * 100.0);
-    let of = |busy: String| format!("{} of {busy} CPU-seconds explained", seconds(explained_ns));
+    let of = |busy: String| format!("{} of {busy} CPU-seconds accounted for", seconds(explained_ns));
     match cpu.busy_most_ns {
         _ if !is_precise(cpu) => of(seconds(busy_ns)),
         Some(most_ns) if percent(most_ns) != percent(busy_ns) => {
@@ -162,7 +162,7 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
     }
     let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
     causes.extend(unseen.map(|unseen| format!("{} exited without a record", counted(unseen, "thread"))));
-    Some(format!("not explained: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
+    Some(format!("not accounted for: {} CPU-seconds ({})", seconds(rest), causes.join(", ")))
 }
 
 fn notes(info: &WindowInfo) -> Vec<String> {

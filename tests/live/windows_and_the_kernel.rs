@@ -730,7 +730,7 @@ fn explains_a_fork_storm(engine: &str) {
     let cpu = &report.window["cpu"];
     let (explained, busy) = (cpu["explained_ns"].as_f64().unwrap(), cpu["busy_ns"].as_f64().unwrap());
     assert!(cpu["started"].as_u64().unwrap() >= 20_000);
-    eprintln!("{engine}: {:.1} % of {:.2} CPU-seconds explained", explained / busy * 100.0, busy / 1e9);
+    eprintln!("{engine}: {:.1} % of {:.2} CPU-seconds accounted for", explained / busy * 100.0, busy / 1e9);
     if report.window["exit_records"].is_object() {
         assert!(explained >= 0.97 * busy, "{explained} of {busy}");
         let (started, exited) = report.turnover("lab-sh");

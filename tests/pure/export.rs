@@ -421,6 +421,16 @@ fn the_columns_in_the_documentation_are_those_of_the_program() {
     }
 }
 
+/// Whether docs/metrics.md describes a column.
+fn is_of_metrics(name: &str) -> bool {
+    static METRICS_PAGE: LazyLock<String> = LazyLock::new(|| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+        fs::read_to_string(path).unwrap().replace('.', "_")
+    });
+    let is_record = ["pressure_", "io_", "sched_ext_"].iter().any(|prefix| name.starts_with(prefix));
+    is_record || METRICS_PAGE.contains(&format!("\n| `{}` |", name.trim_start_matches("process_")))
+}
+
 /// The page with the table under each heading replaced by the program's.
 fn with_columns(page: &str) -> String {
     let datasets = datasets().map(|(_, columns)| columns);
@@ -439,7 +449,7 @@ fn with_columns(page: &str) -> String {
         let start = section + page[section..].find("\n|").unwrap() + 1;
         let end = page[start..].find("\n\n").map_or(page.len(), |length| start + length + 1);
         let mut table = String::from("| column | type | unit | meaning |\n|---|---|---|---|\n");
-        for column in columns {
+        for column in columns.iter().filter(|column| !is_of_metrics(&column.name)) {
             let (name, kind) = (&column.name, column.column_type.sql_name());
             writeln!(table, "| `{name}` | {kind} | {} | {} |", column.unit, column.meaning).unwrap();
         }

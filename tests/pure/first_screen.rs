@@ -121,7 +121,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
         "new 1 (+1) 20% 0% 20% - - -",
         "gone 0 (−1) - - - - - -",
         "ctprof 1 40% 0% 60% - - -",
-        "1 idle group (--unchanged); no data: usr, sys, block, write, alloc, rss (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: usr, sys, block, write, alloc, rss (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
@@ -138,7 +138,7 @@ fn columns_of_idle_groups_are_not_said_to_lack_data() {
     let [before, after] = files.pair(&[idle()], &[idle()]);
     let expected = [
         "group threads",
-        "1 idle group (--unchanged); no data: usr, sys, block, csw, faults, write, alloc, rss (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: usr, sys, block, csw, faults, write, alloc, rss (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
 }
@@ -181,7 +181,7 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
         children(2)[1..],
         [
             "sh 1 100% 100% 0% 0% 4.0%",
-            "no data: block, csw, faults, read, write, alloc, rss (ctprof doctor); every metric: --long"
+            "not available: block, csw, faults, read, write, alloc, rss (ctprof doctor); every metric: --long"
         ]
     );
     assert_eq!(children(3)[2], "(exited children) 6.0% 6.0% 0% - -");
@@ -398,9 +398,9 @@ fn the_header_says_what_is_not_explained_and_what_is_not_known() {
     let files = Files::new();
     let page = printed(&["show", &eventful(&files)]);
     for text in [
-        "2.00 of 8.00 CPU-seconds explained (25%)",
+        "2.00 of 8.00 CPU-seconds accounted for (25%)",
         "make -j8 \\u{1b}[31mred: exit status 2 after 4.00 s, 2.00 CPU-seconds (50%) in 1 thread",
-        "not explained: 6.00 CPU-seconds (1.00 in interrupts, 5.00 unknown, 39 threads exited without a record)",
+        "not accounted for: 6.00 CPU-seconds (1.00 in interrupts, 5.00 unknown, 39 threads exited without a record)",
         "exited work is unknown: a snapshot lacks counters of processes",
         "3 of 73 exit records were lost",
         "the host was suspended for another 60.0 s",
@@ -425,9 +425,9 @@ fn the_header_claims_no_more_than_the_kernel_knows() {
     assert!(possible.contains("(101%)") && !possible.contains(too_much), "{possible}");
     assert!(impossible.contains("(101%)") && impossible.contains(too_much), "{impossible}");
     let stolen = page("c", cpu(800, json!({"busy_most_ns": 9 * SECOND, "steal_ns": SECOND})));
-    assert!(stolen.contains("8.00 of 8.00 to 9.00 CPU-seconds explained (89 to 100%)"), "{stolen}");
+    assert!(stolen.contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%)"), "{stolen}");
     let container = page("d", cpu(16, json!({"partial": true})));
-    assert!(container.contains("; 0.16 CPU-seconds\n") && !container.contains("explained"), "{container}");
+    assert!(container.contains("; 0.16 CPU-seconds\n") && !container.contains("accounted"), "{container}");
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn the_scope_of_a_command_has_its_processes_only() {
         page[1..]
             .iter()
             .map(|line| line.split(' ').next().unwrap().to_owned())
-            .take_while(|group| group != "1" && group != "no")
+            .take_while(|group| group != "1" && group != "not")
             .collect::<Vec<_>>()
     };
     assert_eq!(groups("host"), ["other", "make"]);
@@ -581,7 +581,8 @@ fn a_narrow_terminal_keeps_the_columns_that_changed_most() {
     let page = String::from_utf8(out).unwrap();
     let heads: Vec<_> = page.lines().find(|line| line.starts_with("group")).unwrap().split_whitespace().collect();
     assert_eq!(heads, ["group", "threads", "wait"], "{page}");
-    assert!(page.contains("for: run, sleep, csw, faults"), "{page}");
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("hidden (terminal too narrow): run, sleep, csw, faults"), "{page}");
 }
 
 /// A process of an interpreter, and what it runs.

@@ -125,7 +125,10 @@ fn what_cannot_be_judged_is_an_error_and_never_a_pass() {
     for (gate, why) in [
         ("block>10%", "all groups block: no data"),
         ("mak:run>10%", "mak run: no group matches `mak`; did you mean `make`?"),
-        ("new:run>10%", "new run: the group is only in the candidate, so there is nothing to take a percentage of"),
+        (
+            "new:run>10%",
+            "new run: the group is only in the candidate: a percentage bound cannot apply to a baseline of 0",
+        ),
         ("gone:run>10%", "gone run: the group is only in the baseline"),
         ("new:cpu_efficiency<5pp", "new cpu_efficiency: no data in the baseline"),
     ] {

@@ -149,7 +149,7 @@ fn groups_are_sorted_filtered_and_opened() {
     let [before, after] = &pair(&files);
     browser.open(&files.report("compare.html", &["compare", before, after]));
     assert_eq!(groups(&mut browser), ["database", "compressor", "logger"], "as in the table");
-    assert!(browser.text(".note").contains("1 idle group of 1 thread "));
+    assert!(browser.text(".note").contains("1 idle group of 1 thread hidden "));
 
     browser.click("thead th:nth-child(1) button");
     assert_eq!(groups(&mut browser), ["compressor", "database", "logger"]);
@@ -328,7 +328,7 @@ fn runs_have_verdicts_intervals_and_gates() {
     browser.open(&report);
     let gates = browser.texts(".gates tbody th");
     assert_eq!(gates, ["failed", "error: no group matches `none`", "passed"]);
-    assert_eq!(browser.text(".gates h2"), "1 gate failed, 1 without a result, 1 passed");
+    assert_eq!(browser.text(".gates h2"), "1 gate failed, 1 could not be evaluated, 1 passed");
     let verdicts = browser.texts("td.verdict");
     assert!(verdicts[0].starts_with("worse run +") && verdicts.len() == 2, "{verdicts:?}");
     assert_eq!(browser.value("document.querySelectorAll('td.verdict circle.candidate').length"), 12, "a dot per run");

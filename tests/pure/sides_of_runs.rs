@@ -196,7 +196,7 @@ fn a_directory_without_runs_is_an_error_and_other_files_are_left_alone() {
     lab.side("base", STEADY);
     fs::create_dir(lab.path("empty")).unwrap();
     fs::write(lab.path("base/notes.txt"), "not a run").unwrap();
-    let message = "ctprof: empty has no runs (*.ctprof.zst or *.json); record one with `ctprof record -o`\n";
+    let message = "ctprof: no run files (*.ctprof.zst or *.json) in empty; record one with `ctprof record -o`\n";
     assert_eq!(lab.refused(&["base", "empty"]), (Some(1), message.to_owned()));
     assert!(lab.compare(&["base", "base"]).status.success());
 }
@@ -419,7 +419,7 @@ fn a_directory_of_both_sides_is_compared_by_its_name() {
     let page = text(&lab.compare(&["runs"]).stdout);
     assert!(page.starts_with("baseline   runs/baseline  10 runs"), "{page}");
     let out = lab.ctprof(&["show", "runs"]);
-    let said = "ctprof: runs has runs of two sides: name runs/baseline or runs/candidate\n";
+    let said = "ctprof: no run files in runs; did you mean runs/baseline and runs/candidate?\n";
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(1), said.to_owned()));
     let (status, said) = lab.refused(&["runs/baseline"]);
     assert!(status == Some(2) && said.contains("compare needs two sides"), "{said}");

@@ -82,8 +82,8 @@ function columns(two: boolean): Column<Line>[] {
       const [throttled, periods] = ["nr_throttled", "nr_periods"].map((name) =>
         text(line, `cgroup-stats/cpu.${name}`, side),
       );
-      return throttled === "-"
-        ? "-"
+      return throttled === "-" || throttled === "0"
+        ? throttled
         : `${throttled ?? ""} of ${periods ?? ""}, ${text(line, "cgroup-stats/cpu.throttled_usec", side)}`;
     }),
     {
@@ -117,5 +117,7 @@ function memory(
           svg("rect", { class: "idle", width: 100, height: 8 }),
           svg("rect", { class: share > 0.9 ? "full" : "used", width: share * 100, height: 8 }),
         );
-  return html("span", {}, `${text(line, current, side)} of ${text(line, limit, side)}`, bar);
+  const limited = text(line, limit, side);
+  const words = `${text(line, current, side)}${limited === "max" ? ", no limit" : ` of ${limited}`}`;
+  return html("span", {}, words, bar);
 }

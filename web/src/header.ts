@@ -90,7 +90,7 @@ function cpuBar(side: SideFacts): Element | null {
   const [explained, busy] = [share(window.cpu.explained_ns), share(busy_ns)];
   const most = share(busy_most_ns ?? busy_ns).toFixed(0);
   const range = busy.toFixed(0) === most ? `${most}%` : `${busy.toFixed(0)} to ${most}%`;
-  const label = `CPU time of the host: ${range} busy, ${explained.toFixed(0)}% explained by threads`;
+  const label = `CPU time of the host: ${range} busy, ${explained.toFixed(0)}% accounted for by threads`;
   return html(
     "div",
     { class: "cpu" },

@@ -127,7 +127,7 @@ function start(): void {
   document.title = `${title(app)} · ctprof`;
   const page = new Page(state, views(app));
   const themes: [string, string][] = [
-    ["", "of the system"],
+    ["", "system"],
     ["light", "light"],
     ["dark", "dark"],
   ];

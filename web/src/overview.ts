@@ -182,9 +182,9 @@ export class Overview {
     const parts = [
       cut > 0 && `${counted(cut, "more group")} (--limit 0)`,
       hidden.idle &&
-        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} (--unchanged)`,
-      zero && `all 0: ${zero}`,
-      none && `no data: ${none} (ctprof doctor)`,
+        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} hidden (--unchanged)`,
+      zero && `zero everywhere: ${zero}`,
+      none && `not available: ${none} (ctprof doctor)`,
       ...notes,
     ];
     return html("p", { class: "note" }, parts.filter((part) => part).join("; "));
