@@ -18,7 +18,7 @@ fn prose(page: &str) -> String {
 /// The anchors that a Markdown page gets from its headings.
 fn anchors(page: &str) -> Vec<String> {
     let page = prose(page);
-    let headings = page.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     headings.map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
 }
