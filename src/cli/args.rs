@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use super::format::Format;
+use super::format::{Format, NO_STEPS};
 use super::values::{
     COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, keep,
     one_of_variants, overview_column, ring_size, share, size, smaps, threshold, why_rate,
@@ -540,6 +540,9 @@ impl ViewArgs {
 
     /// Checks that the report has the selected columns.
     pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> anyhow::Result<()> {
+        if self.format == Format::Perfetto {
+            return Err(usage_error(NO_STEPS));
+        }
         let missing = self.table_columns().into_iter().find(|column| !has(*column));
         missing.map_or(Ok(()), |other| Err(usage_error(format!("this report has no column `{}`", other.name()))))
     }

@@ -19,7 +19,13 @@ pub(super) enum Format {
     Markdown,
     Html,
     Folded,
+    /// The steps of a series as counters, for ui.perfetto.dev
+    Perfetto,
 }
+
+/// What else than a series is refused with.
+pub(super) const NO_STEPS: &str =
+    "--format perfetto has the steps of a series: ctprof show FILE, or ctprof record --every";
 
 impl Format {
     /// Whether groups have one line each, one per value, or both.
@@ -28,7 +34,7 @@ impl Format {
             Self::Html => Form::Both,
             _ if is_long => Form::Long,
             Self::Table => Form::Overview,
-            Self::Json | Self::Jsonl | Self::Csv | Self::Markdown | Self::Folded => Form::Both,
+            _ => Form::Both,
         }
     }
 
@@ -57,6 +63,7 @@ impl Format {
             Self::Jsonl => write_json_lines(out, report, selection),
             Self::Html => write_html(out, report, selection),
             Self::Folded => write_folded(out, report),
+            Self::Perfetto => Err(io::Error::new(io::ErrorKind::Unsupported, NO_STEPS)),
         }
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Sel
         Format::Table => (terminal.map(|_| TERMINAL_LIMIT), Some(fitting), None),
         Format::Markdown => (Some(MARKDOWN_LIMIT), Some(fitting), None),
         Format::Html => (None, None, Some(HTML_ROWS)),
-        Format::Json | Format::Jsonl | Format::Csv | Format::Folded => (None, None, None),
+        _ => (None, None, None),
     };
     let given = |usual: Option<usize>| match view.limit {
         None => usual,

@@ -10,6 +10,7 @@ use anyhow::Context;
 use super::args::{Messages, RecordArgs, usage_error};
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::errors::{free_at_exit, reported, say};
+use super::format::Format;
 use super::output::{Stream, write_report};
 use super::progress::RunProgress;
 use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
@@ -38,7 +39,9 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
 pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
-    args.view.check_columns(Column::is_of_views)?;
+    if args.every.is_none() || args.view.format != Format::Perfetto {
+        args.view.check_columns(Column::is_of_views)?;
+    }
     if args.view.scope == Some(Scope::Command) && args.command.is_empty() {
         return Err(usage_error("--scope command needs a command: ctprof record --scope command -- COMMAND"));
     }

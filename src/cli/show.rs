@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::args::{Messages, ShowArgs, usage_error};
 use super::errors::free_at_exit;
+use super::format::Format;
 use super::input::{DigestReader, part_of, series, warn_if_cut};
 use super::output::{Stream, groups_exist, write_report};
 use super::steps::StepPrinter;
@@ -16,10 +17,10 @@ const PARTS: u32 = 20;
 const PARTS_OF_PAGE: u32 = 240;
 
 pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
-    args.view.check_columns(Column::is_of_views)?;
-    if args.steps {
+    if args.steps || args.view.format == Format::Perfetto && args.later.is_none() {
         return show_steps(args);
     }
+    args.view.check_columns(Column::is_of_views)?;
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, &args.view, messages);
     let side = match &args.later {
@@ -59,6 +60,7 @@ fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
     series.each_window(&range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;
+    printer.finish()?;
     warn_if_cut(&series, file);
     Ok(())
 }

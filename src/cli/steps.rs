@@ -16,7 +16,7 @@ use crate::compare::{CompareOptions, Form, GroupValue, OVERVIEW, Sides, StepGate
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
 use crate::record::{OpenSeries, Preparation, RecordedStep};
-use crate::report::{escaped, write_json, write_step, write_step_csv};
+use crate::report::{TraceWriter, escaped, write_json, write_step, write_step_csv};
 use crate::series::{Moment, Part, Step};
 use crate::store::{OutputTarget, SegmentWriter, SeriesWriter, StoreError, Written};
 
@@ -31,12 +31,13 @@ pub(super) struct StepPrinter<'v> {
     view: &'v ViewArgs,
     options: CompareOptions,
     is_first: bool,
+    trace: TraceWriter,
 }
 
 impl<'v> StepPrinter<'v> {
     pub(super) fn new(stream: Stream, view: &'v ViewArgs) -> anyhow::Result<Self> {
-        if !matches!(view.format, Format::Table | Format::Json | Format::Csv) {
-            return Err(usage_error("steps are printed as table, json or csv".to_owned()));
+        if !matches!(view.format, Format::Table | Format::Json | Format::Csv | Format::Perfetto) {
+            return Err(usage_error("steps are printed as table, json, csv or perfetto".to_owned()));
         }
         let mut options = view.options(Sides::one("step".to_owned()));
         (options.form, options.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
@@ -44,7 +45,10 @@ impl<'v> StepPrinter<'v> {
             let columns = OVERVIEW.iter().filter(|column| COLUMNS.contains(&column.name));
             options.metrics = columns.map(GroupValue::Column).collect();
         }
-        Ok(Self { stream, view, options, is_first: true })
+        if view.format == Format::Perfetto {
+            options.sections.push(Section::HostPressure);
+        }
+        Ok(Self { stream, view, options, is_first: true, trace: TraceWriter::default() })
     }
 
     pub(super) fn print(&mut self, window: &CtprofSnapshot) -> anyhow::Result<()> {
@@ -57,8 +61,17 @@ impl<'v> StepPrinter<'v> {
         write_to(self.stream, self.view, |out, terminal| match self.view.format {
             Format::Json => write_json(out, &report, &selection),
             Format::Csv => write_step_csv(out, &report, &selection, is_first),
+            Format::Perfetto => self.trace.add(out, &report),
             _ => write_step(out, &report, &selection, terminal),
         })
+    }
+
+    /// Ends what is printed.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        if self.view.format != Format::Perfetto {
+            return Ok(());
+        }
+        write_to(self.stream, self.view, |out, _| self.trace.finish(out))
     }
 }
 
@@ -200,6 +213,7 @@ fn finish(
         say_line(args)?;
         print(args, &window)?;
     }
+    output.printer.map_or(Ok(()), StepPrinter::finish)?;
     if let Some(file) = output.file {
         let written = file.finish()?;
         if messages == Messages::All {

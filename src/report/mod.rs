@@ -20,6 +20,7 @@ mod selection;
 mod sparkline;
 mod steps;
 mod table;
+mod trace;
 mod verdict;
 mod why;
 mod window;
@@ -38,6 +39,7 @@ pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::selection::{Selection, Unchanged, UserNames};
 pub use self::steps::{write_step, write_step_csv};
 pub use self::table::{Colour, Terminal, write_table};
+pub use self::trace::TraceWriter;
 
 /// The JSON Schema of reports and listings: a definition for each output.
 pub const JSON_SCHEMA: &str = include_str!("schema.json");

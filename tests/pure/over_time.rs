@@ -68,3 +68,27 @@ fn a_page_of_an_hour_of_steps_is_less_than_a_mebibyte() {
     assert!(page.len() < 1 << 20, "{}", page.len());
     assert!(page.contains(r#""duration_ns":[15000000000,"#), "steps are merged");
 }
+
+#[test]
+fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = series(folder.path(), 10);
+    let events: Vec<Value> = serde_json::from_str(&printed(&["show", &file, "--format", "perfetto"])).unwrap();
+    let early = events.iter().find(|event| event["args"]["name"] == "early").unwrap();
+    assert_eq!((&early["ph"], &early["name"]), (&"M".into(), &"process_name".into()));
+    let of = |pid: &Value, name: &str| -> Vec<(u64, f64)> {
+        let counters =
+            events.iter().filter(|event| event["ph"] == "C" && event["pid"] == *pid && event["name"] == name);
+        counters.map(|event| (event["ts"].as_u64().unwrap(), event["args"]["value"].as_f64().unwrap())).collect()
+    };
+    let at = |second: u64| (START + second * SECOND) / 1000;
+    assert_eq!(of(&early["pid"], "run (%)"), [(at(0), 50.0), (at(4), 0.0)]);
+    let host = events.iter().find(|event| event["args"]["name"] == "host").unwrap();
+    assert_eq!(of(&host["pid"], "run (%)"), [(at(0), 50.0), (at(4), 100.0), (at(10), 0.0)]);
+    let times: Vec<_> = events.iter().filter_map(|event| event["ts"].as_u64()).collect();
+    assert!(times.is_sorted(), "in the order of time");
+    let refused = crate::program::run(&["show", "tests/fixtures/ktstr-a.ctprof.zst", "--format", "perfetto"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has no steps; `ctprof record --every` records them"));
+    let refused = crate::program::run(&["compare", &file, &file, "--format", "perfetto"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--format perfetto has the steps of a series"));
+}

@@ -1,0 +1,99 @@
+//! The steps of a series as a trace that Perfetto and the tracing page of Chrome open: the array of the Trace Event Format, with a
+//! counter per group and column.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::{Value as Json, json};
+
+use super::columns::Column;
+use super::escape::escaped;
+use crate::compare::{OverviewColumn, Report, ReportSection};
+use crate::model::{Section, Unit};
+
+/// Writes a trace, step by step.
+#[derive(Debug, Default)]
+pub struct TraceWriter {
+    /// The events of groups are those of processes with these ids.
+    groups: BTreeMap<Vec<String>, usize>,
+    /// What each counter was last, by group and name.
+    counters: BTreeMap<(usize, String), f64>,
+    /// The end of the last step, in microseconds since 1970.
+    end_us: u64,
+    has_events: bool,
+}
+
+impl TraceWriter {
+    /// Adds a step. Errors are those of `out`.
+    pub fn add(&mut self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
+        let side = report.header.as_ref().and_then(|header| header.sides.baseline.window.as_ref());
+        let Some(info) = side.map(|window| &window.info) else { return Ok(()) };
+        let start_us = info.started_at_unix_ns / 1000;
+        self.end_us = start_us.saturating_add(info.duration_ns / 1000);
+        // A counter keeps its value until it has another one: what a step does not have is 0.
+        let mut now: BTreeMap<_, _> = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
+        for section in &report.sections {
+            for (path, name, value) in counters(section, info.duration_ns) {
+                let group = self.group(out, path)?;
+                now.insert((group, name), value);
+            }
+        }
+        self.set(out, start_us, now)
+    }
+
+    /// Ends the trace. Errors are those of `out`.
+    pub fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
+        let last = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
+        self.set(out, self.end_us, last)?;
+        writeln!(out, "{}]", if self.has_events { "\n" } else { "[" })
+    }
+
+    /// The number of a group, which is named when it is new.
+    fn group(&mut self, out: &mut dyn Write, path: &[String]) -> io::Result<usize> {
+        if let Some(group) = self.groups.get(path) {
+            return Ok(*group);
+        }
+        let group = self.groups.len() + 1;
+        self.groups.insert(path.to_vec(), group);
+        let name = if path.is_empty() { "host".to_owned() } else { escaped(&path.join(" » ")).into_owned() };
+        self.event(out, &json!({"ph": "M", "name": "process_name", "pid": group, "args": {"name": name}}))?;
+        Ok(group)
+    }
+
+    /// Writes the counters that changed.
+    fn set(&mut self, out: &mut dyn Write, ts: u64, now: BTreeMap<(usize, String), f64>) -> io::Result<()> {
+        for (key, value) in &now {
+            if self.counters.get(key) != Some(value) {
+                let (pid, name) = key;
+                self.event(out, &json!({"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {"value": value}}))?;
+            }
+        }
+        self.counters = now;
+        Ok(())
+    }
+
+    fn event(&mut self, out: &mut dyn Write, event: &Json) -> io::Result<()> {
+        let before = if std::mem::replace(&mut self.has_events, true) { ",\n" } else { "[\n" };
+        write!(out, "{before}{event}")
+    }
+}
+
+/// The counters of a section: path of the group, name with unit, and value.
+fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (&[String], String, f64)> {
+    section.rows.iter().filter_map(move |row| {
+        let group = &section.groups[row.group];
+        let value: f64 = Column::Value.cell(group, row).digits?.parse().ok()?;
+        match section.section {
+            // Only threads that changed are known of a step, which is too little for what they have.
+            Section::Overview => OverviewColumn::named(&row.name).filter(|column| column.is_ranked()).map(|column| {
+                let unit = if row.unit == Unit::Percent { "%" } else { row.unit.name() };
+                (&group.key[..], format!("{} ({unit})", column.name), value)
+            }),
+            Section::HostPressure => {
+                let what = row.name.strip_suffix(".total_usec")?;
+                Some((&[][..], format!("{what} pressure (%)"), value * 1e5 / duration_ns.max(1) as f64))
+            }
+            _ => None,
+        }
+    })
+}
