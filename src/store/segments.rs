@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -58,13 +58,20 @@ pub struct SeriesSegment {
     pub name: String,
     /// The first characters of the id of the boot that it is of.
     boot: String,
+    /// Time since boot when it begins; `None` if another process wrote it. The clock may have been set since.
+    boottime_ns: Option<u64>,
 }
 
 impl SeriesSegment {
     fn of(name: String) -> Option<Self> {
         let (time, boot) = name.strip_suffix(EXTENSION)?.strip_suffix(ENDING)?.split_once('-')?;
         let time = DateTime::strptime(NAME, time).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        Some(Self { time, boot: boot.to_owned(), name })
+        Some(Self { time, boot: boot.to_owned(), boottime_ns: None, name })
+    }
+
+    /// Time from when it begins to this time since boot.
+    fn age(&self, boottime_ns: Option<u64>) -> Option<Duration> {
+        Some(Duration::from_nanos(boottime_ns?.saturating_sub(self.boottime_ns?)))
     }
 }
 
@@ -111,11 +118,11 @@ impl SegmentWriter {
     pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
         self.writer.add(step)?;
         let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
-        if self.is_full() {
+        if self.is_full(moment) {
             let first = moment.capture().map_err(failed)?;
             let next = begin(&self.folder, &self.path, self.limit, (&first, &mut self.segments))?;
             std::mem::replace(&mut self.writer, next).finish()?;
-            self.remove_old().map_err(|error| StoreError::Write(self.path.clone(), error))?;
+            self.remove_old(&first).map_err(|error| StoreError::Write(self.path.clone(), error))?;
         }
         Ok(())
     }
@@ -128,27 +135,31 @@ impl SegmentWriter {
         self.writer.finish().map(|written| Written { path: self.path, ..written })
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full(&self, moment: &Moment) -> bool {
         match self.keep {
-            Keep::Time(time) => self.writer.age() >= time / SEGMENTS,
+            Keep::Time(time) => {
+                let age = self.segments.back().and_then(|segment| segment.age(moment.boottime_ns()));
+                age.is_some_and(|age| age >= time / SEGMENTS)
+            }
             Keep::Bytes(bytes) => self.writer.bytes() >= bytes / u64::from(SEGMENTS),
         }
     }
 
     /// Removes the segments before those that are kept. A segment ends where the next one begins.
-    fn remove_old(&mut self) -> io::Result<()> {
+    fn remove_old(&mut self, now: &CtprofSnapshot) -> io::Result<()> {
         let mut known = Vec::new();
         for segment in &self.segments {
             let bytes = fs::metadata(self.path.join(&segment.name)).map(|metadata| metadata.len());
             known.push(bytes.unwrap_or(0));
         }
         let mut all: u64 = known.iter().sum();
-        let now = now();
+        let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
         for bytes in known {
             let is_old = match (self.keep, self.segments.get(1)) {
                 (_, None) => false,
                 (Keep::Time(time), Some(next)) => {
-                    now > next.time && now.duration_since(next.time).unsigned_abs() > time
+                    let since = || time_of(now).duration_since(next.time).try_into().unwrap_or(Duration::ZERO);
+                    next.age(boottime_ns).unwrap_or_else(since) > time
                 }
                 (Keep::Bytes(most), Some(_)) => all > most,
             };
@@ -164,8 +175,8 @@ impl SegmentWriter {
     }
 }
 
-fn now() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
+fn time_of(capture: &CtprofSnapshot) -> Timestamp {
+    Timestamp::from_nanosecond(capture.head.captured_at_unix_ns.into()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Begins a segment with this capture.
@@ -177,11 +188,12 @@ fn begin(
 ) -> Result<SeriesWriter, StoreError> {
     // Also where the clock was set back, segments are in order.
     let after = segments.back().and_then(|last| last.time.checked_add(1.millisecond()).ok());
-    let time = now().max(after.unwrap_or(Timestamp::UNIX_EPOCH));
+    let time = time_of(first).max(after.unwrap_or(Timestamp::UNIX_EPOCH));
     let boot = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref()).unwrap_or("unknown");
     let boot: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
     let writer = SeriesWriter::create(OutputTarget::create_in(folder, &path.join(&name))?, first, limit)?;
-    segments.push_back(SeriesSegment { time, name, boot });
+    let boottime_ns = first.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    segments.push_back(SeriesSegment { time, name, boot, boottime_ns });
     Ok(writer)
 }

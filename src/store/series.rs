@@ -259,12 +259,15 @@ mod tests {
     use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
 
     const SECOND: u64 = 1_000_000_000;
+    /// In 2026.
+    const START_OF_BOOT: u64 = 1_790_000_000 * SECOND;
 
     fn capture(second: u64) -> CtprofSnapshot {
         let now = Some(second * SECOND);
         let head = SnapshotHead {
             series: Some(SeriesInfo::default()),
             format_version: Some(SERIES_FORMAT_VERSION),
+            captured_at_unix_ns: START_OF_BOOT + second * SECOND,
             capture: Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() }),
             host: Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() }),
             ..SnapshotHead::default()
@@ -353,17 +356,23 @@ mod tests {
         assert_eq!(json.iter().filter(|byte| **byte == b'\n').count(), 2, "a line each");
     }
 
-    /// Writes the steps up to this second into a directory, from the one before the first of them on.
-    fn record(folder: &Path, keep: Keep, mut seconds: std::ops::Range<u64>) -> u64 {
-        let first = seconds.next().unwrap();
-        let mut moment = Moment::new(capture(first));
-        let mut segments = SegmentWriter::create(folder, keep, 1 << 20, &capture(first)).unwrap();
-        let mut most = 0;
-        for second in seconds {
-            let step = moment.advance(capture(second), &StepExits::default()).0;
+    /// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
+    /// and bytes that there were.
+    fn record(folder: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
+        record_with(folder, keep, seconds.map(capture))
+    }
+
+    fn record_with(folder: &Path, keep: Keep, mut captures: impl Iterator<Item = CtprofSnapshot>) -> (usize, u64) {
+        let first = captures.next().unwrap();
+        let mut moment = Moment::new(first.clone());
+        let mut segments = SegmentWriter::create(folder, keep, 1 << 24, &first).unwrap();
+        let mut most = (0, 0);
+        for capture in captures {
+            let step = moment.advance(capture, &StepExits::default()).0;
             segments.add(&step, &moment).unwrap();
-            let files = std::fs::read_dir(folder).unwrap();
-            most = most.max(files.map(|file| file.unwrap().metadata().unwrap().len()).sum());
+            let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+            let files: Vec<_> = files.collect();
+            most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
         }
         segments.finish().unwrap();
         most
@@ -387,7 +396,7 @@ mod tests {
     #[test]
     fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
         let dir = tempfile::tempdir().unwrap();
-        let most = record(dir.path(), Keep::Bytes(6_000), 1..400);
+        let (_, most) = record(dir.path(), Keep::Bytes(6_000), 1..400);
         let runs = runs_in(dir.path(), "..");
         assert!(most < 6_000 + 2_000, "{most}");
         assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
@@ -399,12 +408,34 @@ mod tests {
         assert_eq!(runs.len(), gap + 10);
     }
 
+    const HOUR: Keep = Keep::Time(std::time::Duration::from_hours(1));
+
     #[test]
-    fn a_time_is_kept_however_long_the_recording_is() {
+    fn of_24_hours_the_last_one_is_kept() {
         let dir = tempfile::tempdir().unwrap();
-        record(dir.path(), Keep::Time(std::time::Duration::from_millis(24)), 1..300);
-        let runs = runs_in(dir.path(), "..").len();
-        assert!(runs < 298, "{runs}");
+        let (files, bytes) = record_with(dir.path(), HOUR, (0..24 * 360).map(|at| capture(10 * at)));
+        let kept = runs_in(dir.path(), "..").len();
+        assert!((360..=360 + 2 * 30).contains(&kept), "{kept} steps of 10 s");
+        assert!(files <= 15 && bytes < 200_000, "{files} files with {bytes} bytes");
+        let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
+        assert_eq!(last, [60; 30], "each step of the last five minutes");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
+        for clock in [START_OF_BOOT + 86_400 * SECOND, START_OF_BOOT - 86_400 * SECOND] {
+            let dir = tempfile::tempdir().unwrap();
+            let capture = |at: u64| {
+                let mut capture = capture(10 * at);
+                if at > 1000 {
+                    capture.head.captured_at_unix_ns = clock + 10 * at * SECOND;
+                }
+                capture
+            };
+            let (files, _) = record_with(dir.path(), HOUR, (0..1200).map(capture));
+            let kept = runs_in(dir.path(), "..").len();
+            assert!((360..=360 + 2 * 30).contains(&kept) && files <= 15, "{kept} steps in {files} files");
+        }
     }
 
     #[test]

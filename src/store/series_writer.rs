@@ -24,7 +24,6 @@ pub struct SeriesWriter {
     limit: u64,
     json_bytes: usize,
     encoder: zstd::Encoder<'static, Metered<File>>,
-    began: Instant,
     frame_began: Instant,
 }
 
@@ -48,8 +47,7 @@ impl SeriesWriter {
             let json_bytes = line.len();
             write_line(&mut encoder, line)?;
             let path = target.output.publish(&path)?;
-            let now = Instant::now();
-            Ok(Self { path, limit, json_bytes, encoder, began: now, frame_began: now })
+            Ok(Self { path, limit, json_bytes, encoder, frame_began: Instant::now() })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }
@@ -80,11 +78,6 @@ impl SeriesWriter {
     /// Bytes of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.encoder.get_ref().bytes
-    }
-
-    /// How long ago it was begun.
-    pub(super) fn age(&self) -> Duration {
-        self.began.elapsed()
     }
 
     /// Ends the file.
