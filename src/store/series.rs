@@ -242,7 +242,7 @@ impl StoredSeries {
                 ));
             }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                self.cut = Some("it is still being written, or its recorder was killed".to_owned());
+                self.cut = Some("it is still being written, or its recorder was killed or had a full disk".to_owned());
             }
             Err(error) => self.cut = Some(format!("it is damaged: {error}")),
         }

@@ -2,8 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::support::{Missing, copy_program, skipped};
 
@@ -159,4 +163,71 @@ fn names_in_a_redacted_series_are_hashes() {
 fn run_with_key(command: &mut Command) {
     let output = command.env("CTPROF_REDACT_KEY", "k").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Starts to record a series without end, and waits for its first steps.
+fn recorder(file: &str) -> Child {
+    let mut recorder = ctprof(&["record", "--every", "50ms", "--format", "json", "-o", file]);
+    let mut recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        lines.next().expect("a step").unwrap();
+    }
+    thread::spawn(move || lines.for_each(drop));
+    recorder
+}
+
+fn send(recorder: &Child, signal: Signal) {
+    kill(Pid::from_raw(recorder.id().try_into().unwrap()), signal).unwrap();
+}
+
+#[test]
+fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let file = folder.path().join(signal.as_str()).to_str().unwrap().to_owned();
+        let recorder = recorder(&file);
+        send(&recorder, signal);
+        assert_eq!(recorder.wait_with_output().unwrap().status.code(), Some(0), "{signal}");
+        let shown = run(&["show", &file]);
+        assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "{signal}: nothing is missing");
+        assert!(steps(&file, &[]).1.len() >= 2);
+    }
+}
+
+#[test]
+fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_invented() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s").to_str().unwrap().to_owned();
+    let recorder = recorder(&file);
+    send(&recorder, Signal::SIGSTOP);
+    thread::sleep(Duration::from_secs(1));
+    send(&recorder, Signal::SIGCONT);
+    thread::sleep(Duration::from_millis(200));
+    send(&recorder, Signal::SIGTERM);
+    assert!(recorder.wait_with_output().unwrap().status.success());
+    let starts = steps(&file, &[]).1;
+    let late = starts.windows(2).filter(|pair| pair[1] - pair[0] >= 900_000_000).count();
+    assert!(late >= 1, "{starts:?}");
+}
+
+#[test]
+fn a_full_disk_ends_a_series_with_its_cause_and_keeps_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];
+    let mounted =
+        nix::unistd::geteuid().is_root().then(|| Command::new("mount").args(mount).arg(folder.path()).status());
+    if !mounted.is_some_and(|mounted| mounted.is_ok_and(|status| status.success())) {
+        return skipped(Missing::Privilege("only root may mount a small file system"));
+    }
+    let file = folder.path().join("s").to_str().unwrap().to_owned();
+    let ended = ctprof(&["record", "--every", "20ms", "-q", "-d", "60s", "-o", &file]).output();
+    let shown = ctprof(&["show", &file]).output();
+    assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
+    let (ended, shown) = (ended.unwrap(), shown.unwrap());
+    assert_eq!(ended.status.code(), Some(125));
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(error.contains(&file) && error.contains("No space left on device"), "{error}");
+    assert!(shown.status.success());
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("its recorder was killed or had a full disk"), "{shown:?}");
 }
