@@ -2,7 +2,7 @@
 """How reliable verdicts are on a noisy machine: prints the tables of docs/noise.md.
 
 Records runs of small programs (examples/work.rs) while another process uses one CPU half of the time
-(examples/neighbour.rs), draws many pairs of sides from these runs, compares each pair, and counts the verdicts.
+(examples/neighbor.rs), draws many pairs of sides from these runs, compares each pair, and counts the verdicts.
 Everything random has a seed: the same windows give the same tables.
 
     benches/noise/run.py                 build, record, draw: about 10 minutes
@@ -110,7 +110,7 @@ def record(programs, windows, args):
             (windows / program / variant).mkdir(parents=True)
     order = random.Random(args.seed)
     (windows / "machine.json").write_text(json.dumps(machine()))
-    neighbour = subprocess.Popen([programs / "examples/neighbour", "half"])
+    neighbor = subprocess.Popen([programs / "examples/neighbor", "half"])
     try:
         began = time.monotonic()
         for number in range(args.rounds):
@@ -120,8 +120,8 @@ def record(programs, windows, args):
             left = (time.monotonic() - began) / (number + 1) * (args.rounds - number - 1)
             print(f"recorded round {number + 1} of {args.rounds}, {left:.0f} s left", file=sys.stderr)
     finally:
-        neighbour.kill()
-        neighbour.wait()
+        neighbor.kill()
+        neighbor.wait()
 
 
 def record_one(programs, file, program, variant):
@@ -131,7 +131,7 @@ def record_one(programs, file, program, variant):
 
 
 def machine():
-    """The machine, with its load before the first run: other processes than the neighbour are noise, too."""
+    """The machine, with its load before the first run: other processes than the neighbor are noise, too."""
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")), platform.machine())
     load = os.getloadavg()[0]

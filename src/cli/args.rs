@@ -35,7 +35,7 @@ use crate::store::{Keep, MAX_DECOMPRESSED_SNAPSHOT_BYTES};
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// More verbose; -vv names each file that could not be read
+    /// Log more; -vv names each file that could not be read
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Messages")]
     pub(super) verbose: u8,
     /// Only print errors
@@ -180,7 +180,7 @@ pub(super) struct CaptureArgs {
 /// The processes that are captured.
 #[derive(Debug, ClapArgs)]
 pub(super) struct ProcessChoice {
-    /// Only these processes, separated by commas (repeatable), without the processes that they start
+    /// Capture only these processes, separated by commas (repeatable), without those that they start
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) pids: Vec<u32>,
 }
@@ -259,7 +259,7 @@ pub(super) struct RecordArgs {
     /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'
     #[arg(long, value_name = "GATE", requires = "every", conflicts_with = "command")]
     pub(super) until: Option<StepGate>,
-    /// Record on for this long after --until was met
+    /// Continue for this long after the bound of --until was met
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "until")]
     pub(super) after: Option<Duration>,
     /// File to write the window to, instead of printing it; `-` for stdout. With --runs, a directory
@@ -347,7 +347,7 @@ impl AbArgs {
 }
 
 const AB_HELP: &str = "\
-The commands run in the order A B B A A B B A …, so that a host that becomes slower or faster meanwhile does so for both. A run whose command fails is kept, and left out of the comparison; it is an error if more than a tenth of a side fail. Ctrl-C compares the runs so far
+The commands run in the order A B B A A B B A …, so host drift affects both sides equally. A run whose command fails is kept, and left out of the comparison; it is an error if more than a tenth of a side fail. Ctrl-C compares the runs so far
 
 Exit status: 0 success, 1 failure, 2 wrong usage, 3 if a gate (--fail-on) failed, 130 after Ctrl-C
 
@@ -374,7 +374,7 @@ pub(super) struct ShowArgs {
     /// Show the busiest groups of each step of a series that `record --every` wrote
     #[arg(long, conflicts_with = "later")]
     pub(super) steps: bool,
-    /// Column of the overview whose course in a series is shown
+    /// Show the course of this column in a series
     #[arg(long, value_name = "COLUMN", value_parser = overview_column(), hide_possible_values = true, default_value = "run")]
     pub(super) sparkline: &'static OverviewColumn,
     #[command(flatten)]
@@ -397,13 +397,13 @@ pub(super) struct Comparing {
     /// Change below which several runs count as the same
     #[arg(long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
     pub(super) threshold: Threshold,
-    /// Groups of several runs with less of the CPU time have no verdict, and gates on `*` leave them out
+    /// Give no verdict for groups with less of the CPU time, and leave them out of gates on `*`
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "1%")]
     pub(super) min_time: f64,
     /// Exit with status 3 if a metric of all groups or of each matching group rises by more than a bound: 'run>10%', 'wait>2s', 'make*:majflt>1000'; `<` if it falls (repeatable)
     #[arg(long, value_name = "GATE", help_heading = "Gates")]
     pub(super) fail_on: Vec<Gate>,
-    /// Also exit with status 3 if the runs vary too much to say
+    /// Also exit with status 3 if a gate is unclear because the runs vary too much
     #[arg(long, requires = "fail_on", help_heading = "Gates")]
     pub(super) fail_on_unclear: bool,
     #[command(flatten)]
@@ -415,19 +415,19 @@ pub(super) struct ViewArgs {
     /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (pcomm, process), process (pid), thread name (comm, thread; comm-exact keeps digits), cgroup, container, pod (of one workload), or all (tree)
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command")]
     group_by: GroupBy,
-    /// Columns of the overview, or metrics (listed by `ctprof metrics`), to show, separated by commas
+    /// Show these columns of the overview or metrics (listed by `ctprof metrics`), separated by commas
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]
     metrics: Vec<GroupValue>,
-    /// Sort groups by column or metric[:asc|desc|abs], separated by commas [default: largest change first; in show most CPU time first]
+    /// Sort groups by column or metric[:asc|desc|abs], separated by commas [default: show, record: most CPU time first; compare, ab: largest change first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
     sort_by: Vec<SortKey>,
-    /// Maximum rows per section and groups of the overview (0: no limit) [default: 10 rows in Markdown, 50 on a terminal, else no limit; 20 groups in Markdown, in tables as many as fit the terminal, else 20]
+    /// Maximum rows per section, and groups of the overview (0: all) [default: Markdown: 10 rows, 20 groups; terminal: 50 rows, as many groups as fit; else: all rows, 20 groups]
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
     /// Show one row per metric instead of one per group; implied by --metrics, --sections and --columns
     #[arg(short, long)]
     long: bool,
-    /// Show values of the overview, in a comparison all counters, per second, per run (or total: not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
+    /// Show values per second, per run (or total: not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
     /// Show the whole host, or only the recorded command and its descendants, containers or pods: host, command, container:NAME, pod:NAME [default: command to compare commands and for a directory of their runs, else host]
@@ -454,10 +454,10 @@ pub(super) struct ViewArgs {
     /// Do not match renamed cgroups
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_match: bool,
-    /// Columns to show, separated by commas: of the overview, or of --long; percent is %
+    /// Show these columns of the overview or of --long, separated by commas; percent is %
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = COLUMNS)]
     columns: Vec<ColumnChoice>,
-    /// Sections to show, separated by commas
+    /// Show these sections, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS)]
     sections: Vec<Section>,
     /// Output format; html is one file for a browser, with charts

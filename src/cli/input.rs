@@ -222,7 +222,7 @@ pub(super) fn series(
         _ => Stored::open(file, limit, progress)?.series()?,
     };
     if series.is_none() && range.is_some() {
-        return Err(usage_error(format!("{} is no series; `ctprof record --every` records one", named(file))));
+        return Err(usage_error(format!("{} is not a series; `ctprof record --every` records one", named(file))));
     }
     Ok(series)
 }

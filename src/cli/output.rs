@@ -13,7 +13,7 @@ use super::args::ViewArgs;
 use super::format::Format;
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{Colour, Selection, Terminal, Unchanged, UserNames};
+use crate::report::{Color, Selection, Terminal, Unchanged, UserNames};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -58,7 +58,7 @@ impl Stream {
 }
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-fn colour(choice: ColorChoice, stream: Stream) -> Colour {
+fn color(choice: ColorChoice, stream: Stream) -> Color {
     let value = |name| env::var_os(name).filter(|value| !value.is_empty());
     let on = match choice {
         ColorChoice::Always => true,
@@ -66,7 +66,7 @@ fn colour(choice: ColorChoice, stream: Stream) -> Colour {
         ColorChoice::Auto if value("NO_COLOR").is_some() => false,
         ColorChoice::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.terminal().is_some(),
     };
-    if on { Colour::On } else { Colour::Off }
+    if on { Color::On } else { Color::Off }
 }
 
 /// Default maximum of rows per section on a terminal, so that its heading stays visible.
@@ -98,7 +98,7 @@ pub(super) fn write_to(
     view: &ViewArgs,
     write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let terminal = Terminal { width: stream.width(), colour: colour(view.color, stream) };
+    let terminal = Terminal { width: stream.width(), color: color(view.color, stream) };
     match stream {
         Stream::Stdout => to_stdout(|out| write(out, terminal)),
         Stream::Stderr => {

@@ -18,7 +18,7 @@ coded! {
             Fix::Advice("capture all processes with --engine bpf, or as root");
         /// Threads that glibc has not started were paused to read their counters.
         PausesThreads = "pauses-threads",
-            ("pauses threads that glibc did not start: waits such as epoll_wait(2) return EINTR; --no-jemalloc pauses none");
+            ("pauses threads that glibc did not start: waits such as epoll_wait(2) return EINTR; avoid with --no-jemalloc");
         /// A step of the jemalloc probe failed: most frequently the one that is named.
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
             ("mostly: {}", failure.meaning().map_or_else(|| failure.to_string(), clause)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
@@ -78,8 +78,8 @@ coded! {
         NotLive = "not-live", ("only available on a live host");
         /// taskstats did not answer.
         NoAnswer = "no-answer", ("no answer from taskstats");
-        /// The kernel's delays are longer than the thread has lived, so they are dropped.
-        ImpossibleDelays = "impossible-delays", ("the kernel's are longer than the threads have lived");
+        /// Delays exceeding the thread's lifetime are discarded.
+        ImpossibleDelays = "impossible-delays", ("delays exceeding the lifetime of the threads are discarded");
         /// ctprof panicked (a bug) while it read a process, or a part of a large one.
         Panicked = "panic", ("ctprof panicked while reading them");
         /// Another error of the kernel.

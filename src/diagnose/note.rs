@@ -17,7 +17,7 @@ coded! {
         Sampled { side: Option<Side>, sampling: Sampling, duration_ns: u64 } = "sampled",
             ("{}{}", prefix(*side), sampled(sampling, *duration_ns));
         /// Reasons have no functions of the kernel.
-        NoFunctions { side: Option<Side>, why: String } = "no-functions", ("{}no functions of the kernel: {why}", prefix(*side));
+        NoFunctions { side: Option<Side>, why: String } = "no-functions", ("{}no kernel functions: {why}", prefix(*side));
         /// Without exit records, exited processes are shown with the process that waited for them.
         ExitedChildrenUnnamed = "exited-children-unnamed",
             ("exited children are shown with the process that waited for them; \

@@ -38,7 +38,7 @@ impl Values {
             Self::Flags(flags) => flags.push(*value == Value::Flag(true)),
             Self::Texts(texts) => {
                 let text = text(value);
-                // Neighbours often have equal texts, and share them.
+                // Neighbors often have equal texts, and share them.
                 let same = texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
                 texts.push(same.unwrap_or_else(|| ByteArray::from(&*text)));
             }

@@ -26,7 +26,7 @@ pub enum ExportError {
     #[error("{} is not a directory (symbolic links are not followed); remove it", .0.display())]
     NotADirectory(PathBuf),
     /// A file of the output is not one that ctprof wrote.
-    #[error("{} is not a whole Parquet file of ctprof; remove it, and export again", .0.display())]
+    #[error("{} is not a complete Parquet file written by ctprof; remove it, and export again", .0.display())]
     ForeignFile(PathBuf),
 }
 

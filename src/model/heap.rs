@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_labelled_by_the_names_of_the_fields() {
+    fn lines_are_labeled_by_the_names_of_the_fields() {
         let heap = HostHeapState { allocated_bytes: Some(5), narenas: Some(2), ..HostHeapState::default() };
         let text = "allocated_bytes: 5\nactive_bytes: (unknown)\nresident_bytes: (unknown)\n\
                     mapped_bytes: (unknown)\nnarenas: 2\n";

@@ -38,7 +38,7 @@ pub use self::markdown::write_markdown;
 pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
 pub use self::selection::{Selection, Unchanged, UserNames};
 pub use self::steps::{write_step, write_step_csv};
-pub use self::table::{Colour, Terminal, write_table};
+pub use self::table::{Color, Terminal, write_table};
 pub use self::trace::TraceWriter;
 
 /// The JSON Schema of reports and listings: a definition for each output.

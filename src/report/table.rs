@@ -18,7 +18,7 @@ use crate::model::Section;
 
 /// Whether headings are highlighted with terminal escapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Colour {
+pub enum Color {
     /// Not highlighted.
     #[default]
     Off,
@@ -32,7 +32,7 @@ pub struct Terminal {
     /// Width in columns; `None` if the output is not a terminal.
     pub width: Option<u16>,
     /// Whether headings are highlighted.
-    pub colour: Colour,
+    pub color: Color,
 }
 
 impl Terminal {
@@ -43,7 +43,7 @@ impl Terminal {
     /// The color of what became worse or better.
     fn tone(self, outcome: Outcome) -> Option<&'static str> {
         match outcome {
-            _ if self.colour == Colour::Off => None,
+            _ if self.color == Color::Off => None,
             Outcome::Worse => Some("31"),
             Outcome::Better => Some("32"),
             Outcome::Neither => None,
@@ -52,7 +52,7 @@ impl Terminal {
 
     /// Select Graphic Rendition of ECMA-48.
     fn rendered(self, code: &str, text: &str) -> String {
-        if self.colour == Colour::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.color == Color::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 

@@ -43,22 +43,33 @@ pub(super) fn verdict_text(row: &Row) -> String {
     }
 }
 
-/// The verdict on the value that stands for a group: `worse run +9.8%`, `unclear run ±31%`, `wait +60% by other load`.
+/// The verdict on the value that stands for a group: `run: 9.8% worse`, `run: unclear (±31%)`, `wait: 60% more by other load`.
 pub(super) fn short_text(row: &Row, headline: Headline) -> String {
     let Some((runs, verdict)) = row.runs.as_deref().and_then(|runs| Some((runs, runs.verdict?))) else {
         let delta = row.delta().filter(|delta| row.runs.is_none() && delta.number() != Some(0.0));
         return delta.map(|delta| format!("{} {}", row.name, delta_text(Some(&delta), row.unit))).unwrap_or_default();
     };
-    let size = match verdict {
-        Verdict::Unclear => half_width(runs).map(half_width_text),
-        _ => runs.estimate.map(|estimate| change_text(estimate.change)),
-    };
-    let text = format!("{} {}", row.name, size.unwrap_or_default());
-    match (headline, verdict) {
-        (Headline::OtherLoad, Verdict::More | Verdict::Less) => format!("{text} by other load"),
-        // Longer sleep is neither good nor bad, unless the command takes longer because of it.
-        (Headline::Elapsed, _) => format!("{} {text}", word(verdict, Direction::MoreIsWorse)),
-        _ => format!("{} {text}", word(verdict, row.direction())).trim_end().to_owned(),
+    let (name, word) = (&row.name, word(verdict, direction(row, headline)));
+    let change = runs.estimate.map(|estimate| change_text(estimate.change)).unwrap_or_default();
+    match verdict {
+        Verdict::More | Verdict::Less => {
+            let by = if headline == Headline::OtherLoad { " by other load" } else { "" };
+            format!("{name}: {} {word}{by}", change.trim_start_matches(['+', '−']))
+        }
+        Verdict::Same => format!("{name}: {word} ({change})"),
+        Verdict::Unclear => match half_width(runs) {
+            Some(half_width) => format!("{name}: {word} ({})", half_width_text(half_width)),
+            None => format!("{name}: {word}"),
+        },
+    }
+}
+
+/// Which change of a headline is worse. Longer sleep is neither, unless the command takes longer because of it.
+fn direction(row: &Row, headline: Headline) -> Direction {
+    match headline {
+        Headline::OtherLoad => Direction::Neither,
+        Headline::Elapsed => Direction::MoreIsWorse,
+        Headline::Change => row.direction(),
     }
 }
 
@@ -77,12 +88,7 @@ pub(super) fn outcome(row: &Row, headline: Headline) -> Outcome {
         Some(runs) => runs.verdict,
         None => row.delta().and_then(|delta| delta.number()).filter(|number| *number != 0.0).map(by_sign),
     };
-    let direction = match headline {
-        Headline::OtherLoad => Direction::Neither,
-        Headline::Elapsed => Direction::MoreIsWorse,
-        Headline::Change => row.direction(),
-    };
-    match verdict.map(|verdict| word(verdict, direction)) {
+    match verdict.map(|verdict| word(verdict, direction(row, headline))) {
         Some("worse") => Outcome::Worse,
         Some("better") => Outcome::Better,
         _ => Outcome::Neither,

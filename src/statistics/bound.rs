@@ -37,7 +37,7 @@ pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, 
     if !bound.is_exceeded(bound.scale.change(median(candidate.values)?, median(baseline.values)?)) {
         return Some(1.0);
     }
-    // Values off by their quantum in the direction that favours no change.
+    // Values off by their quantum in the direction that favors no change.
     let quanta = if bound.beyond == Beyond::Above { -1.0 } else { 1.0 };
     let estimates = design.estimates(bound.scale, baseline, candidate, quanta);
     let within = estimates.into_iter().filter(|estimate| !bound.is_exceeded(*estimate)).count();

@@ -70,7 +70,7 @@ impl Design {
         are_enough && baseline.are_all(is_valid) && candidate.are_all(is_valid)
     }
 
-    /// Every estimate of the change, with values off by `quanta` of their quantum in its favour: of all pairs of runs;
+    /// Every estimate of the change, with values off by `quanta` of their quantum in its favor: of all pairs of runs;
     /// of paired runs the averages of two changes, each also with itself.
     pub(super) fn estimates(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>, quanta: f64) -> Vec<f64> {
         let change = |(candidate, baseline)| scale.change(candidate, baseline);

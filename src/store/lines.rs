@@ -186,7 +186,7 @@ impl<T: Threads> BatchRun<T> {
 }
 
 impl<T: Threads> ParsedBatches<'_, T> {
-    /// Parses a batch and joins it with its parsed neighbours, so that there are never more runs than
+    /// Parses a batch and joins it with its parsed neighbors, so that there are never more runs than
     /// batches being parsed.
     fn parse_and_join(&self, number: usize, lines: &[u8]) -> Result<(), NotRead> {
         // Before they take memory.

@@ -25,7 +25,7 @@ const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOE
 /// Why an output is not written where its path leads.
 #[derive(Debug, thiserror::Error)]
 enum RefusedOutput {
-    #[error("a symbolic link of user {0} is on the path; name the file that it leads to")]
+    #[error("a symbolic link of user {0} is on the path; name its target instead")]
     LinkOfAnother(u32),
     #[error("it is a FIFO of user {0}")]
     FifoOfAnother(u32),

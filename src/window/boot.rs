@@ -8,9 +8,9 @@ use crate::model::SnapshotHead;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoWindow {
-    #[error("the snapshots are from different boots, so there is no time in between; `ctprof compare` compares totals")]
+    #[error("cannot build a window across a reboot; `ctprof compare` compares totals")]
     DifferentBoots,
-    #[error("a snapshot does not say from which boot it is; capture again with this ctprof")]
+    #[error("a snapshot has no boot id; capture again with this ctprof")]
     UnknownBoot,
     #[error(
         "the snapshots are of different processes, and those of one would seem to exit; capture with the same --pid"
@@ -23,7 +23,7 @@ pub enum NoWindow {
     DifferentClocks,
     #[error("the second snapshot is the earlier one; swap them")]
     NotLater,
-    #[error("one of the files is a window already; `ctprof show` shows it alone")]
+    #[error("one of the files is already a window; `ctprof show` shows it alone")]
     IsWindow,
 }
 

@@ -21,7 +21,7 @@ from guests import snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 CTPROF = ROOT / "target/release/ctprof"
-BUILT = ("ctprof", "examples/churn", "examples/load", "examples/neighbour")
+BUILT = ("ctprof", "examples/churn", "examples/load", "examples/neighbor")
 # Those of busybox lack options, or are not built in.
 PROGRAMS = ("chrt", "nice", "setpriv")
 # An emulator may crash a kernel before the first process starts.

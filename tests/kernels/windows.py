@@ -82,13 +82,13 @@ def exits(guest, engine, is_recorded):
     start, computed, end = (stat(line, 16, 17) for line in guest.text(f"exits-{engine}.inner").splitlines())
     run = lambda *path: window.time("run", *path) or 0
     rest = run("ash", "(exited children)")
-    found = rest + sum(map(run, ("awk", "neighbour", "sleep"))) if is_recorded else rest
+    found = rest + sum(map(run, ("awk", "neighbor", "sleep"))) if is_recorded else rest
     text = f"{found / SECOND:.2f} of {(end - start) / SECOND:.2f} s"
     require(end > start and is_close(found, end - start), text)
     if is_recorded:
         of_awk = f"awk {run('awk') / SECOND:.2f} of {(computed - start) / SECOND:.2f} s"
         require(is_close(run("awk"), computed - start), of_awk)
-        threads = [thread for thread in guest.snapshot(f"exits-{engine}")["threads"] if thread["pcomm"] == "neighbour"]
+        threads = [thread for thread in guest.snapshot(f"exits-{engine}")["threads"] if thread["pcomm"] == "neighbor"]
         # Exited threads with equal names are one.
         count = sum(thread.get("count", 1) for thread in threads)
         lost = window.info["exit_records"]["lost"]

@@ -19,7 +19,7 @@ for engine in bpf procfs; do
     /ctprof -q record --engine $engine -o exits-$engine.ctprof.zst -- ash -c '
         self() { read -r line </proc/$$/stat; echo "$line" >>exits-$0.inner; }
         self; awk "BEGIN { for (i = 0; i < 1000000; i++) x += i }"; self
-        /neighbour noise & sleep 1; kill -9 $!; wait $! 2>/dev/null; self' $engine 2>/dev/null
+        /neighbor noise & sleep 1; kill -9 $!; wait $! 2>/dev/null; self' $engine 2>/dev/null
     echo $? >>status
 done
 

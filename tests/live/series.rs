@@ -144,7 +144,7 @@ fn a_file_whose_name_looks_like_a_part_is_that_file() {
     std::fs::rename(&named, &file).unwrap();
     let refused = ctprof(&["show", &named]).output().unwrap();
     let error = String::from_utf8(refused.stderr).unwrap();
-    assert!(error.contains("is no series; `ctprof record --every` records one"), "{error}");
+    assert!(error.contains("is not a series; `ctprof record --every` records one"), "{error}");
 }
 
 #[test]

@@ -267,12 +267,12 @@ fn two_captures_that_are_no_window_are_a_usage_error_that_says_why() {
     };
     let other_boot = files.file("other", &host(json!({"boot_id": "c"})));
     let message = usage_error(&["show", &before, &other_boot]);
-    assert!(message.contains("from different boots, so there is no time in between; `ctprof compare`"), "{message}");
+    assert!(message.contains("cannot build a window across a reboot; `ctprof compare`"), "{message}");
     let message = usage_error(&["show", &after, &before]);
     assert!(message.contains("the second snapshot is the earlier one; swap them"), "{message}");
     let window = files.window("w", (&[], &[]), &json!({}));
     let message = usage_error(&["show", &before, &window]);
-    assert!(message.contains("one of the files is a window already"), "{message}");
+    assert!(message.contains("one of the files is already a window"), "{message}");
     for pair in [[&window, &before], [&before, &window]] {
         let message = usage_error(&["compare", pair[0], pair[1]]);
         let text =

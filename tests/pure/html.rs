@@ -330,7 +330,7 @@ fn runs_have_verdicts_intervals_and_gates() {
     assert_eq!(gates, ["failed", "error: no group matches `none`", "passed"]);
     assert_eq!(browser.text(".gates h2"), "1 gate failed, 1 could not be evaluated, 1 passed");
     let verdicts = browser.texts("td.verdict");
-    assert!(verdicts[0].starts_with("worse run +") && verdicts.len() == 2, "{verdicts:?}");
+    assert!(verdicts[0].starts_with("run: ") && verdicts[0].contains(" worse") && verdicts.len() == 2, "{verdicts:?}");
     assert_eq!(browser.value("document.querySelectorAll('td.verdict circle.candidate').length"), 12, "a dot per run");
     let dots = browser.value("document.querySelector('td.verdict svg').getAttribute('aria-label')");
     assert!(dots.as_str().unwrap().starts_with("baseline 10.1s, 10.2s, "), "{dots}");

@@ -284,7 +284,7 @@ fn every_format_has_the_runs_and_the_verdict_and_is_the_same_every_time() {
     lab.side("base", STEADY);
     lab.side("cand", STEADY.map(|ms| ms * 3 / 2));
     for (format, said) in [
-        ("table", "worse run +50.0%"),
+        ("table", "run: 50.0% worse"),
         ("markdown", "| +50.0% | +48.5..+51.4% | worse |"),
         ("csv", "baseline_runs,candidate_runs,ratio,interval_low,interval_high,verdict,runs_needed"),
         ("json", "\"verdict\":\"more\""),
@@ -445,9 +445,9 @@ fn the_verdict_of_a_group_is_about_the_time_that_explains_elapsed_time() {
         let line = page.lines().find(|line| line.starts_with(group)).map(str::to_owned);
         line.unwrap_or(page).rsplit("  ").next().unwrap().to_owned()
     };
-    assert_eq!(verdict(["first", "more-work"], "gzip "), "worse run +166.7%", "though it waits 200 % longer");
-    assert_eq!(verdict(["more-work", "first"], "gzip "), "better run −62.5%");
-    assert_eq!(verdict(["first", "other-load"], "gzip "), "wait +325.0% by other load");
+    assert_eq!(verdict(["first", "more-work"], "gzip "), "run: 166.7% worse", "though it waits 200 % longer");
+    assert_eq!(verdict(["more-work", "first"], "gzip "), "run: 62.5% better");
+    assert_eq!(verdict(["first", "other-load"], "gzip "), "wait: 325.0% more by other load");
     let page = text(&lab.compare(&["first", "more-work", "--unchanged"]).stdout);
     assert!(page.contains("\nnote: no verdict below 1% of the CPU time (--min-time): sh\n"), "{page}");
     assert!(!text(&lab.compare(&["first", "more-work", "--unchanged", "--min-time", "0%"]).stdout).contains("note:"));

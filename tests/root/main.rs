@@ -24,7 +24,7 @@ mod host;
 mod interruptions;
 mod moves;
 mod namespaces;
-mod neighbours;
+mod neighbors;
 mod parity;
 mod privileged;
 #[path = "../support/mod.rs"]

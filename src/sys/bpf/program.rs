@@ -11,7 +11,7 @@ use super::command::{self, PROG_LOAD, PROG_TEST_RUN, RAW_TRACEPOINT_OPEN, addres
 const RAW_TRACEPOINT: u32 = 17;
 /// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
-/// The kernel lets programs with this licence call functions that need a licence compatible with the GPL.
+/// The kernel lets programs with this license call functions that need a license compatible with the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 /// Log of the instructions on the path to a fault, without the states in between.
 const LOG_LEVEL: u32 = 1;
@@ -80,7 +80,7 @@ pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>)
         attributes.log_size = u32::try_from(log.len()).map_err(|_| Errno::E2BIG)?;
         attributes.log = address(log.as_mut_ptr());
     }
-    // SAFETY: the kernel reads as many instructions as `code` has and a licence that ends with NUL, and writes
+    // SAFETY: the kernel reads as many instructions as `code` has and a license that ends with NUL, and writes
     // at most as many bytes as `log` has; both outlive the call.
     unsafe { command::open(PROG_LOAD, &mut attributes) }
 }

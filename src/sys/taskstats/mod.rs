@@ -1,6 +1,6 @@
 //! Taskstats over generic netlink: one request and one answer per thread.
 //!
-//! Constants are from `include/uapi/linux/taskstats.h`, behaviour from `kernel/taskstats.c`.
+//! Constants are from `include/uapi/linux/taskstats.h`, behavior from `kernel/taskstats.c`.
 
 mod message;
 

@@ -1,5 +1,5 @@
-//! A noisy neighbour: `neighbour worker` computes on the first CPU that it may run on, `neighbour noise`
-//! starts three threads that compute on the same CPU, and `neighbour half` computes half of the time, on any CPU.
+//! A noisy neighbor: `neighbor worker` computes on the first CPU that it may run on, `neighbor noise`
+//! starts three threads that compute on the same CPU, and `neighbor half` computes half of the time, on any CPU.
 //! It runs until it is killed.
 
 use std::io;
@@ -14,7 +14,7 @@ fn main() -> io::Result<()> {
         Some("worker") => ("worker", 1),
         Some("noise") => ("noise", 3),
         Some("half") => compute_half(),
-        _ => return Err(io::Error::other("usage: neighbour worker|noise|half")),
+        _ => return Err(io::Error::other("usage: neighbor worker|noise|half")),
     };
     let me = Pid::from_raw(0);
     let allowed = sched_getaffinity(me)?;
