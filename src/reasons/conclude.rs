@@ -13,7 +13,7 @@ use crate::model::{
 /// What is known at the end of a window.
 pub struct Conclusion<'a> {
     /// The threads of the window.
-    pub threads: &'a [ThreadState],
+    pub threads: &'a [&'a ThreadState],
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,
     /// The cgroup by the address of its `struct css_set`.
@@ -139,7 +139,7 @@ impl<'a> WindowNames<'a> {
                 *owner = None;
             }
         }
-        let by_id = known.threads.iter().filter(|thread| thread.tid > 0);
+        let by_id = known.threads.iter().copied().filter(|thread| thread.tid > 0);
         Self {
             known,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),

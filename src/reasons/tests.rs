@@ -50,6 +50,7 @@ fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
     let functions = [(1, "do_epoll_wait"), (2, "submit_bio_wait"), (3, "handle_mm_fault"), (4, "bit_wait_io")];
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
     let cgroup = |address: u64| (address == 5).then(|| "/db".into());
+    let threads = &*Vec::from_iter(threads);
     collector.conclude(&Conclusion { threads, functions: &functions, cgroup: &cgroup })
 }
 

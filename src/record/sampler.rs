@@ -128,7 +128,12 @@ impl SampledWindow {
     }
 
     /// The reasons, with the names of the threads of the window.
-    pub(super) fn reasons(self, threads: &[ThreadState], cgroup: &dyn Fn(u64) -> Option<Name>) -> Reasons {
+    pub(super) fn reasons<'t>(
+        self,
+        threads: impl IntoIterator<Item = &'t ThreadState>,
+        cgroup: &dyn Fn(u64) -> Option<Name>,
+    ) -> Reasons {
+        let threads = &*Vec::from_iter(threads);
         let mut reasons = self.collector.conclude(&Conclusion { threads, functions: &self.functions, cgroup });
         reasons.sampling.source = self.source.to_owned();
         reasons.sampling.cost_ns = nanoseconds(self.cost);

@@ -122,8 +122,7 @@ impl OpenSeries<'_> {
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
             sampled.add_ends(exits.each.iter().cloned());
             let exited = exits.folded.iter().map(|(_, _, exit)| exit).chain(&exits.each).map(|exit| &exit.state);
-            let threads: Vec<_> = later.threads.iter().chain(exited).cloned().collect();
-            sampled.reasons(&threads, &|css_set| self.recorder.capturer.cgroup(css_set))
+            sampled.reasons(later.threads.iter().chain(exited), &|css_set| self.recorder.capturer.cgroup(css_set))
         });
         later.head.reasons = reasons.map(Box::new);
         self.prepare(&mut later, &mut exits);
