@@ -1,7 +1,7 @@
 //! The cost of a capture, as ratio to a floor measured in the same run: a program that makes the same system
 //! calls and parses nothing.
 //!
-//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|containers|exporting NUMBERS...]`
+//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|containers|recording|exporting NUMBERS...]`
 //!
 //! The numbers are sizes of hosts in threads, for `exporting` the number of snapshots.
 //!
@@ -16,6 +16,7 @@ mod floor;
 mod load;
 mod observer;
 mod process;
+mod recording;
 mod snapshots;
 
 use std::env;
@@ -38,6 +39,7 @@ fn main() -> anyhow::Result<()> {
         ["measured", program, ref rest @ ..] => process::report(program, rest),
         ["spin", cpu] => observer::spin(cpu),
         ["fault", cpu] => observer::fault(cpu),
+        ["rounds", _] => recording::rounds(),
         ["load", ref numbers @ ..] => load::run(numbers),
         _ => tables(&args),
     }
@@ -68,6 +70,9 @@ fn tables(asked: &[&str]) -> anyhow::Result<()> {
     }
     if wanted("containers") {
         containers::table()?;
+    }
+    if wanted("recording") {
+        recording::table(&sizes)?;
     }
     Ok(())
 }

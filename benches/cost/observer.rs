@@ -54,7 +54,7 @@ fn row(what: &str, part: &str, options: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn thread_sleep(time: Duration) -> anyhow::Result<()> {
+pub(crate) fn thread_sleep(time: Duration) -> anyhow::Result<()> {
     thread::sleep(time);
     Ok(())
 }
@@ -68,7 +68,7 @@ fn captures(options: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Runs `meanwhile` while a process in a role runs; returns the nanoseconds that it prints at its end.
-fn watched(part: &str, meanwhile: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+pub(crate) fn watched(part: &str, meanwhile: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let command = role(&[part, "1"])?;
     let mut child: Child =
         Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

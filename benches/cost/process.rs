@@ -58,7 +58,7 @@ pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
 
 /// Runs a program as the only child of this program in the role [`report`], because the kernel accounts
 /// only sums and peaks of children.
-fn measure(program: &Line) -> anyhow::Result<Cost> {
+pub(crate) fn measure(program: &Line) -> anyhow::Result<Cost> {
     let measured = role(&["measured"])?;
     let output = Command::new(&measured[0]).args(&measured[1..]).args(program).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{} failed", program.join(" "));
