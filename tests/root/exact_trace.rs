@@ -169,6 +169,15 @@ fn distance(one: &BTreeMap<String, f64>, other: &BTreeMap<String, f64>) -> f64 {
     all.into_iter().map(|what| (share(one, what) - share(other, what)).abs()).sum::<f64>() * 50.0
 }
 
+/// Of all threads whose names begin so.
+fn sum(times: &Times, name: &str) -> BTreeMap<String, f64> {
+    let mut sum = BTreeMap::new();
+    for (what, time) in times.iter().filter(|(comm, _)| comm.starts_with(name)).flat_map(|(_, times)| times) {
+        *sum.entry(what.clone()).or_default() += time;
+    }
+    sum
+}
+
 #[test]
 fn shares_of_samples_are_those_of_an_exact_trace() {
     let _alone = alone();
@@ -189,6 +198,9 @@ fn shares_of_samples_are_those_of_an_exact_trace() {
         record.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", &load]).current_dir(folder.path());
         assert!(record.output().unwrap().status.success());
         let (exact, sampled) = (tracer.times(), sampled(&file));
+        let whole = distance(&sum(&exact, name), &sum(&sampled, name));
+        eprintln!("{name}, all threads: {whole:.1} points");
+        assert!(whole < 15.0, "{name}: {whole:.1} points of {exact:?}, not {sampled:?}");
         for name in exact.keys().filter(|comm| comm.starts_with(name)) {
             let distance = distance(&exact[name], &sampled[name]);
             eprintln!("{name}: {distance:.1} points; exact {:.2?}, sampled {:.2?}", exact[name], sampled[name]);
