@@ -1,4 +1,4 @@
-//! The mappings of files in a process, without the text of its anonymous mappings.
+//! The executable mappings of files in a process, without the text of the others.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -7,7 +7,8 @@ use nix::libc;
 
 /// `PROCMAP_QUERY` of `include/uapi/linux/fs.h`, from Linux 6.11.
 const PROCMAP_QUERY: libc::Ioctl = libc::_IOWR::<ProcmapQuery>(0x66, 17);
-/// `PROCMAP_QUERY_COVERING_OR_NEXT_VMA` and `PROCMAP_QUERY_FILE_BACKED_VMA`.
+/// `PROCMAP_QUERY_VMA_EXECUTABLE`, `PROCMAP_QUERY_COVERING_OR_NEXT_VMA` and `PROCMAP_QUERY_FILE_BACKED_VMA`.
+const EXECUTABLE: u64 = 0x04;
 const NEXT_FILE: u64 = 0x10 | 0x20;
 /// Maximum number of mappings to ask for. With more, the text is as fast.
 const MAX_QUERIES: usize = 1024;
@@ -17,6 +18,7 @@ pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) offset: u64,
+    pub(crate) is_executable: bool,
     /// Major and minor number of the file system's device.
     pub(crate) device: (u32, u32),
     pub(crate) inode: u64,
@@ -45,7 +47,7 @@ struct ProcmapQuery {
     build_id_addr: u64,
 }
 
-/// The mappings of files in the process whose `/proc/PID/maps` is open, by address.
+/// The first mapping of a file in the process whose `/proc/PID/maps` is open, and those that are executable, by address.
 ///
 /// # Errors
 /// `ENOTTY` before Linux 6.11, `E2BIG` for a process with many mappings of files, `ENAMETOOLONG` for a path longer
@@ -56,7 +58,8 @@ pub(crate) fn file_mappings(maps: impl AsFd) -> Result<Vec<Mapping>, Errno> {
     let mut name = vec![0; usize::try_from(libc::PATH_MAX).expect("a small constant")];
     let mut address = 0;
     for _ in 0..MAX_QUERIES {
-        match next(descriptor, address, &mut name) {
+        let flags = if mappings.is_empty() { NEXT_FILE } else { NEXT_FILE | EXECUTABLE };
+        match next(descriptor, flags, address, &mut name) {
             // The kernel returns no mapping that ends before the address.
             Ok(mapping) if mapping.end > address => {
                 address = mapping.end;
@@ -71,11 +74,11 @@ pub(crate) fn file_mappings(maps: impl AsFd) -> Result<Vec<Mapping>, Errno> {
     Err(Errno::E2BIG)
 }
 
-/// The first mapping of a file that ends after `address`; `ENOENT` if there is none. `name` is scratch space.
-fn next(descriptor: i32, address: u64, name: &mut [u8]) -> Result<Mapping, Errno> {
+/// The first mapping with these flags that ends after `address`; `ENOENT` if there is none. `name` is scratch space.
+fn next(descriptor: i32, query_flags: u64, address: u64, name: &mut [u8]) -> Result<Mapping, Errno> {
     let mut query = ProcmapQuery {
         size: u64::try_from(size_of::<ProcmapQuery>()).expect("a small constant"),
-        query_flags: NEXT_FILE,
+        query_flags,
         query_addr: address,
         vma_name_size: u32::try_from(name.len()).map_err(|_| Errno::EINVAL)?,
         vma_name_addr: u64::try_from(name.as_mut_ptr().expose_provenance()).map_err(|_| Errno::EFAULT)?,
@@ -90,6 +93,7 @@ fn next(descriptor: i32, address: u64, name: &mut [u8]) -> Result<Mapping, Errno
         start: query.vma_start,
         end: query.vma_end,
         offset: query.vma_offset,
+        is_executable: query.vma_flags & EXECUTABLE != 0,
         device: (query.dev_major, query.dev_minor),
         inode: query.inode,
         path: name.get(..length).unwrap_or_default().to_vec(),

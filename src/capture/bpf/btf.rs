@@ -1,6 +1,6 @@
 //! Types of the running kernel in BPF Type Format (Documentation/bpf/btf.rst).
 //!
-//! Types have no fixed size, so one pass finds where each starts. Everything else is decoded when it is needed.
+//! Types have no fixed size, so one pass finds where some of them start. Everything else is decoded when it is needed.
 //! The bytes may be damaged, so every offset is checked.
 
 use memchr::memmem;
@@ -39,12 +39,17 @@ pub(super) mod kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TypeId(pub u32);
 
+/// The start of each type would take more memory, and time, than to pass over a few.
+const STEP: usize = 32;
+
 /// The types of a kernel.
 #[derive(Debug)]
 pub(super) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type starts in its section, from type 1 on.
+    /// Sizes of kinds that are unknown here.
+    layout: &'a [u8],
+    /// Where every [`STEP`]th type starts in its section, from type 1 on.
     starts: Vec<u32>,
 }
 
@@ -67,7 +72,8 @@ impl<'a> Btf<'a> {
         let types = section(rest, header, 8).ok_or_else(|| beyond("type"))?;
         let strings = section(rest, header, 16).ok_or_else(|| beyond("string"))?;
         let layout = if length < HEADER_BYTES + 8 { None } else { section(rest, header, 24) };
-        Ok(Self { types, strings, starts: starts(types, layout.unwrap_or_default())? })
+        let layout = layout.unwrap_or_default();
+        Ok(Self { types, strings, layout, starts: starts(types, layout)? })
     }
 
     /// The first type of that [`kind`] and name. Tracepoints are the typedefs `btf_trace_*`.
@@ -76,14 +82,24 @@ impl<'a> Btf<'a> {
         let wanted = ["\0", name, "\0"].concat();
         let name = u32::try_from(memmem::find(self.strings, wanted.as_bytes())? + 1).ok()?;
         let is_wanted = |found: Type<'_>| found.name == name && found.kind() == kind;
-        let index = self.starts.iter().position(|&start| Type::read(self.types, start).is_some_and(is_wanted))?;
+        let index = self.types_from(0).position(is_wanted)?;
         Some(TypeId(u32::try_from(index + 1).ok()?))
     }
 
     /// A type by its id; `None` for `void`.
     pub(super) fn at(&self, id: TypeId) -> Option<Type<'a>> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
-        Type::read(self.types, *self.starts.get(index)?)
+        self.types_from(usize::try_from(*self.starts.get(index / STEP)?).ok()?).nth(index % STEP)
+    }
+
+    /// The types from an offset on.
+    fn types_from(&self, start: usize) -> impl Iterator<Item = Type<'a>> {
+        let mut rest = self.types.get(start..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let found = Type::read(rest)?;
+            rest = rest.get(found.bytes(self.layout)?..)?;
+            Some(found)
+        })
     }
 
     /// Whether `text` is the string at an offset.
@@ -107,8 +123,8 @@ pub(super) struct Type<'a> {
 }
 
 impl<'a> Type<'a> {
-    fn read(types: &'a [u8], start: u32) -> Option<Self> {
-        let bytes = types.get(usize::try_from(start).ok()?..)?;
+    /// The type at the start of `bytes`.
+    fn read(bytes: &'a [u8]) -> Option<Self> {
         let (_, tail) = bytes.split_at_checked(TYPE_BYTES)?;
         Some(Self { name: word(bytes, 0)?, info: word(bytes, 4)?, size: word(bytes, 8)?, tail })
     }
@@ -150,19 +166,22 @@ impl<'a> Type<'a> {
     }
 }
 
-/// Where each type starts.
+/// Where every [`STEP`]th type starts.
 fn starts(types: &[u8], layout: &[u8]) -> Result<Vec<u32>, String> {
-    // Types of kernels have 24 bytes on average.
-    let mut starts = Vec::with_capacity(types.len() / 24);
-    let mut start = 0;
-    while start < types.len() {
-        let id = starts.len() + 1;
+    let (mut starts, mut rest) = (Vec::new(), types);
+    for number in 0_usize.. {
+        if rest.is_empty() {
+            break;
+        }
+        if number % STEP == 0 {
+            let start = types.len() - rest.len();
+            starts.push(u32::try_from(start).expect("the header has the length of the section in 32 bits"));
+        }
+        let id = number + 1;
         let cut_off = || format!("type {id} is cut off");
-        let offset = u32::try_from(start).expect("the header has the length of the section in 32 bits");
-        let found = Type::read(types, offset).ok_or_else(cut_off)?;
+        let found = Type::read(rest).ok_or_else(cut_off)?;
         let bytes = found.bytes(layout).ok_or_else(|| format!("type {id} has the unknown kind {}", found.kind()))?;
-        starts.push(offset);
-        start = start.checked_add(bytes).filter(|&end| end <= types.len()).ok_or_else(cut_off)?;
+        rest = rest.get(bytes..).ok_or_else(cut_off)?;
     }
     Ok(starts)
 }

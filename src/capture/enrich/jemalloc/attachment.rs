@@ -38,34 +38,40 @@ impl Attachment {
 
     /// Finds jemalloc in a process.
     pub(super) fn find(folder: &Folder, files: &ExaminedFiles) -> Result<Self, ProbeFailure> {
+        // Most processes have none, and their memory is not opened.
+        search(folder, files)?;
         let space = address_space(folder)?;
-        let program = folder.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
-        let mappings = folder.file("maps").and_then(file_mappings);
-        let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
-        let modules = modules(mappings, &program);
-        let begin = Instant::now();
-        let mut failure = ProbeFailure::JemallocNotFound;
-        for module in &modules {
-            if begin.elapsed() > LONGEST_SEARCH {
-                return Err(ProbeFailure::DwarfParseFailure);
-            }
-            match files.layout(folder, module) {
-                Ok(layout) => {
-                    let behind = pthread::pointer_behind_head(Machine::NATIVE, folder, &modules);
-                    return Ok(Self::new(target(&space, module, &layout)?, space, behind));
-                }
-                Err(ProbeFailure::JemallocNotFound) => {}
-                // A library for another machine is mapped as data.
-                Err(ProbeFailure::ArchMismatch) if !module.is_program => {}
-                Err(tag) => failure = tag,
-            }
-        }
-        Err(failure)
+        let (modules, found, layout) = search(folder, files)?;
+        let behind = pthread::pointer_behind_head(Machine::NATIVE, folder, &modules);
+        Ok(Self::new(target(&space, &modules[found], &layout)?, space, behind))
     }
 }
 
-/// The memory of a process. It is opened before anything is found out: the process can execute another program at any time,
-/// whose memory is none of what is found out about this one.
+/// The modules of a process, which of them has jemalloc, and its layout.
+fn search(folder: &Folder, files: &ExaminedFiles) -> Result<(Vec<Module>, usize, TsdLayout), ProbeFailure> {
+    let mappings = folder.file("maps").and_then(file_mappings);
+    let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
+    let program = folder.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
+    let modules = modules(mappings, &program);
+    let begin = Instant::now();
+    let mut failure = ProbeFailure::JemallocNotFound;
+    for (number, module) in modules.iter().enumerate() {
+        if begin.elapsed() > LONGEST_SEARCH {
+            return Err(ProbeFailure::DwarfParseFailure);
+        }
+        match files.layout(folder, module) {
+            Ok(layout) => return Ok((modules, number, layout)),
+            Err(ProbeFailure::JemallocNotFound) => {}
+            // A library for another machine is mapped as data.
+            Err(ProbeFailure::ArchMismatch) if !module.is_program => {}
+            Err(tag) => failure = tag,
+        }
+    }
+    Err(failure)
+}
+
+/// The memory of a process. It is opened before the search whose result is used: the process can execute another program at
+/// any time, whose memory is none of what is found out about this one.
 fn address_space(folder: &Folder) -> Result<AddressSpace, ProbeFailure> {
     let open = |name| folder.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
     Ok(AddressSpace { memory: open("mem")?, pages: open("pagemap")? })
@@ -84,9 +90,10 @@ fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<C
     let distance = match layout.slot {
         // The dynamic linker places the block of a library, and stores its offset in the slot.
         Some(slot) if !module.is_program => {
-            let address = module.mapping.start.checked_add(slot).and_then(|address| address.checked_sub(layout.base));
+            // Where the library is says the mapping of its code. No address is wrong enough to be dangerous.
+            let base = module.mapping.start.wrapping_sub(module.mapping.offset).wrapping_sub(layout.code_shift);
             let mut word = [0; 8];
-            space.read(address.ok_or(ProbeFailure::TlsArithmetic)?, &mut word).map_err(unread)?;
+            space.read(base.wrapping_add(slot), &mut word).map_err(unread)?;
             i64::from_ne_bytes(word)
         }
         _ if module.is_program => layout.static_distance().ok_or(ProbeFailure::TlsArithmetic)?,

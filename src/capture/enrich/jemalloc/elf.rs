@@ -1,7 +1,7 @@
 //! jemalloc's thread-specific data in an ELF file. No file is opened here.
 
 use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym, VersionTable};
 use object::{CompressionFormat, Endianness, ObjectSection, ReadRef};
 
 use super::machine::{Machine, Tls};
@@ -47,11 +47,25 @@ pub(super) fn symbol<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Option<Symbol> {
     Some(Symbol { value: found.st_value(endian), size: found.st_size(endian) })
 }
 
-/// Whether the file is a library that exports jemalloc's functions.
+/// Whether the file is a library that exports jemalloc's functions, by its hash table where it has one.
 pub(super) fn exports_jemalloc<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
+    const NAME: &[u8] = b"mallctl";
     let (table, endian) = (file.elf_dynamic_symbol_table(), file.endian());
-    let named = |symbol: &elf::Sym64<Endianness>| table.symbol_name(endian, symbol) == Ok(b"mallctl");
-    table.symbols().iter().any(|symbol| !symbol.is_undefined(endian) && named(symbol))
+    let is_it =
+        |symbol: &elf::Sym64<Endianness>| !symbol.is_undefined(endian) && table.symbol_name(endian, symbol) == Ok(NAME);
+    let (sections, data) = (file.elf_section_table(), file.data());
+    // `find` shifts 32 bits by what the file says.
+    let header = sections.gnu_hash_header(endian, data).ok().flatten();
+    match header
+        .filter(|header| header.bloom_shift.get(endian) < 32)
+        .and(sections.gnu_hash(endian, data).ok().flatten())
+    {
+        Some((hashes, _)) => {
+            let found = hashes.find(endian, NAME, elf::gnu_hash(NAME), None, table, &VersionTable::default());
+            found.is_some_and(|(_, symbol)| is_it(symbol))
+        }
+        None => table.symbols().iter().any(is_it),
+    }
 }
 
 /// The slot that the dynamic linker fills with the distance of the object at `value` from the
@@ -76,12 +90,12 @@ pub(super) fn slot<'d, R: ReadRef<'d>>(machine: Machine, file: &File<'d, R>, val
     })
 }
 
-/// The lowest mapped address of the file.
-pub(super) fn base<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
+/// How much the address of the first code is larger than its place in the file.
+pub(super) fn code_shift<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
     let endian = file.endian();
-    let loads = file.elf_program_headers().iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-    // Segments are mapped by whole pages.
-    loads.map(|segment| segment.p_vaddr(endian)).min().unwrap_or(0) & !0xfff
+    let mut segments = file.elf_program_headers().iter();
+    let code = segments.find(|part| part.p_type(endian) == elf::PT_LOAD && part.p_flags(endian).contains(elf::PF_X));
+    code.map_or(0, |code| code.p_vaddr(endian).wrapping_sub(code.p_offset(endian)))
 }
 
 /// A section's bytes, decompressed; `None` if they are invalid or more than is left of the budget.

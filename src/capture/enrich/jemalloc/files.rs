@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nix::sys::stat::{major, minor};
-use object::Object;
+use object::{Object, ReadRef};
 
 use super::super::super::procfs::folder::Folder;
 use super::elf;
@@ -83,11 +83,9 @@ impl ExaminedFiles {
         let (file, metadata) = open(folder, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
         let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
-        let debug = |budget: &_| debug_file(folder, &file, budget);
-        let of_all =
-            self.examined(key(None), &metadata, |budget| debug(budget).is_none().then(|| look(&file, None, budget)));
+        let of_all = self.examined(key(None), &metadata, |budget| look(folder, &file, budget, Option::is_none));
         let of_root =
-            || self.examined(key(Some(root(folder)?)), &metadata, |budget| Some(look(&file, debug(budget), budget)));
+            || self.examined(key(Some(root(folder)?)), &metadata, |budget| look(folder, &file, budget, |_| true));
         of_all.or_else(of_root).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
 
@@ -157,18 +155,26 @@ fn rooted(path: &Path) -> PathBuf {
     Path::new("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn look(file: &File, debug: Option<File>, budget: &ExamineBudget) -> Examination {
+/// Examines a file, if its separate debug file is as wanted.
+fn look(
+    folder: &Folder,
+    file: &File,
+    budget: &ExamineBudget,
+    is_wanted: fn(&Option<File>) -> bool,
+) -> Option<Examination> {
     let file = LimitedFile::new(file, budget);
-    let (program, tls) = elf::open(Machine::NATIVE, &file)?;
+    let (program, tls) = match elf::open(Machine::NATIVE, &file) {
+        Ok(opened) => opened,
+        Err(tag) => return Some(Err(tag)),
+    };
+    let debug = Some(debug_file(folder, &program, budget)).filter(is_wanted)?;
     let debug = debug.as_ref().map(|file| LimitedFile::new(file, budget));
     let debug = debug.as_ref().and_then(|file| elf::File::parse(file).ok());
-    layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget)
+    Some(layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget))
 }
 
 /// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file(folder: &Folder, program: &File, budget: &ExamineBudget) -> Option<File> {
-    let program = LimitedFile::new(program, budget);
-    let (program, _) = elf::open(Machine::NATIVE, &program).ok()?;
+fn debug_file<'d>(folder: &Folder, program: &elf::File<'d, impl ReadRef<'d>>, budget: &ExamineBudget) -> Option<File> {
     let id = program.build_id().ok().flatten()?;
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
     let file = open_regular(folder, &rooted(&path))?;
@@ -199,7 +205,10 @@ mod tests {
     fn module(file: &Path, device: (u32, u32)) -> Module {
         let inode = file.metadata().unwrap().ino();
         let path = file.as_os_str().as_bytes().to_vec();
-        Module { mapping: Mapping { start: 0, end: 4096, offset: 0, device, inode, path }, is_program: false }
+        Module {
+            mapping: Mapping { start: 0, end: 4096, offset: 0, is_executable: true, device, inode, path },
+            is_program: false,
+        }
     }
 
     #[test]

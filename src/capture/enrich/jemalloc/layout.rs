@@ -4,7 +4,7 @@
 use object::ReadRef;
 
 use super::dwarf;
-use super::elf::{File, Symbol, base, exports_jemalloc, slot, symbol};
+use super::elf::{File, Symbol, code_shift, exports_jemalloc, slot, symbol};
 use super::layouts::{self, Offsets};
 use super::machine::{Machine, Tls};
 use super::untrusted::ExamineBudget;
@@ -39,8 +39,8 @@ pub struct TsdLayout {
     /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
     /// `None` if unknown.
     pub(super) slot: Option<u64>,
-    /// Lowest address of the file that is mapped.
-    pub(super) base: u64,
+    /// That of [`code_shift`].
+    pub(super) code_shift: u64,
 }
 
 /// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
@@ -60,8 +60,8 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
         if end.is_none_or(|end| end > tls.size) {
             return Err(ProbeFailure::TlsArithmetic);
         }
-        let (value, base) = (symbol.value, base(file));
-        Ok(TsdLayout { offsets, route, machine, tls, value, slot: slot(machine, file, value), base })
+        let (value, code_shift) = (symbol.value, code_shift(file));
+        Ok(TsdLayout { offsets, route, machine, tls, value, slot: slot(machine, file, value), code_shift })
     };
     let Some(symbol) = symbol else {
         if !exports_jemalloc(file) {

@@ -1,4 +1,4 @@
-//! The mappings of files in a process: from queries, or from the text of `maps`.
+//! The executable mappings of files in a process: from queries, or from the text of `maps`.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::sys;
 use crate::sys::maps::{self, Mapping};
 
-/// The mappings of files in the process whose `maps` this is, by address.
+/// The first mapping of a file in the process whose `maps` this is, and those that are executable, by address.
 pub(super) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, Errno> {
     // Whatever prevents queries, the text has its own errors.
     maps::file_mappings(&maps).or_else(|_| {
@@ -25,9 +25,10 @@ pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
     super::modules::modules(parse(bytes), b"/bin/program");
 }
 
-/// The mappings of files in a text of `maps`.
+/// The first mapping of a file in a text of `maps`, and those that are executable.
 fn parse(maps: &[u8]) -> impl Iterator<Item = Mapping> {
-    maps.split(|&b| b == b'\n').filter_map(mapping)
+    let mappings = maps.split(|&b| b == b'\n').filter_map(mapping).enumerate();
+    mappings.filter_map(|(number, mapping)| (number == 0 || mapping.is_executable).then_some(mapping))
 }
 
 /// `start-end perms offset major:minor inode path`, for mappings of files.
@@ -35,7 +36,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, |&b| b == b' ');
     let mut field = || std::str::from_utf8(fields.next()?).ok();
     let (start, end) = field()?.split_once('-')?;
-    let (_permissions, offset) = (field()?, field()?);
+    let (permissions, offset) = (field()?, field()?);
     let (major, minor) = field()?.split_once(':')?;
     let inode = field()?.parse().ok()?;
     let path = fields.next()?.trim_ascii_start();
@@ -45,6 +46,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
         start: address(start)?,
         end: address(end)?,
         offset: address(offset)?,
+        is_executable: permissions.contains('x'),
         device: (number(major)?, number(minor)?),
         inode,
         path: unescaped(path),
@@ -81,16 +83,19 @@ mod tests {
     const MAPS: &[u8] = b"\
 00400000-00452000 r--p 00000000 fe:1f 777                                /opt/my\\012program (deleted)\n\
 7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n\
+7f3b5a600000-7f3b5a628000 r--p 00000000 103:00 12345                     /usr/lib/libc.so.6\n\
 7f3b5a628000-7f3b5a79d000 r-xp 00028000 103:00 12345                     /usr/lib/libc.so.6\n\
 7ffd0b9f0000-7ffd0ba11000 rw-p 00000000 00:00 0                          [stack]\n";
 
     #[test]
-    fn a_line_of_a_file_is_a_mapping() {
+    fn the_first_line_of_a_file_and_executable_ones_are_mappings() {
         let program = b"/opt/my\nprogram (deleted)".to_vec();
         let (start, end) = (0x40_0000, 0x45_2000);
-        let program = Mapping { start, end, offset: 0, device: (0xfe, 0x1f), inode: 777, path: program };
+        let (device, is_executable) = ((0xfe, 0x1f), false);
+        let program = Mapping { start, end, offset: 0, is_executable, device, inode: 777, path: program };
         let (start, end, path) = (0x7f3b_5a62_8000, 0x7f3b_5a79_d000, b"/usr/lib/libc.so.6".to_vec());
-        let library = Mapping { start, end, offset: 0x28000, device: (0x103, 0), inode: 12345, path };
+        let (device, is_executable) = ((0x103, 0), true);
+        let library = Mapping { start, end, offset: 0x28000, is_executable, device, inode: 12345, path };
         assert_eq!(parse(MAPS).collect::<Vec<_>>(), [program, library]);
         assert_eq!(parse(b"nonsense\n").count(), 0);
     }

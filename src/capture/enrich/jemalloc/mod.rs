@@ -69,7 +69,7 @@ mod tests {
     }
 
     /// A stripped library that exports this function: a block of thread-local storage, and one relocation.
-    fn library(machine: Machine, function: &[u8], block_bytes: u64, relocation: [u64; 3]) -> Vec<u8> {
+    fn library(machine: Machine, function: &[u8], block_bytes: u64, relocation: [u64; 3], hashes: &[u8]) -> Vec<u8> {
         let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
         let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
@@ -77,22 +77,24 @@ mod tests {
         let names = [b"\0", function, b"\0"].concat();
         // A global function in the first section.
         let exported = [vec![0; 24], words(&[1]), vec![0x12, 0], halves(&[1]), longs(&[0x1000, 8])].concat();
-        let parts = [longs(&relocation), names, exported];
-        let [relocations, name_table, symbols] = parts.each_ref().map(|part| size(part));
-        // The header, the headers of a segment and of four sections, and then the parts.
-        let first = 64 + 56 + 4 * 64;
+        let parts = [longs(&relocation), names, exported, hashes.to_vec()];
+        let [relocations, name_table, symbols, hashes] = parts.each_ref().map(|part| size(part));
+        // The header, the headers of a segment and of five sections, and then the parts.
+        let first = 64 + 56 + 5 * 64;
+        let strings = first + relocations;
         let section = |kind: u32, start: u64, bytes: u64, link: u32, entry: u64| {
             [words(&[0, kind]), longs(&[0, 0, start, bytes]), words(&[link, 0]), longs(&[8, entry])].concat()
         };
         [
             b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
             [halves(&[3, machine.in_header().0]), words(&[1]), longs(&[0, 64, 120]), words(&[0])].concat(),
-            halves(&[64, 56, 1, 64, 4, 2]),
+            halves(&[64, 56, 1, 64, 5, 2]),
             [words(&[7, 4]), longs(&[0, 0x9a6e8, 0, block_bytes, block_bytes, 8])].concat(),
             section(0, 0, 0, 0, 0),
             section(4, first, relocations, 0, 24),
-            section(3, first + relocations, name_table, 0, 0),
-            section(11, first + relocations + name_table, symbols, 2, 24),
+            section(3, strings, name_table, 0, 0),
+            section(11, strings + name_table, symbols, 2, 24),
+            section(0x6fff_fff6, strings + name_table + symbols, hashes, 3, 0),
             parts.concat(),
         ]
         .concat()
@@ -105,7 +107,7 @@ mod tests {
             [(Machine::Aarch64, 2696, 0x406, 888), (Machine::X86_64, 2632, 18, 824)]
         {
             let located = |function: &[u8], block_bytes, relocation| {
-                inspect_for(machine, &library(machine, function, block_bytes, relocation))
+                inspect_for(machine, &library(machine, function, block_bytes, relocation, &[]))
             };
             let layout = located(b"mallctl", block_bytes, [0x9fcb8, kind, 0]).unwrap();
             assert_eq!((layout.route, layout.offsets.allocated, layout.slot), (Route::Block, allocated, Some(0x9fcb8)));
@@ -120,7 +122,21 @@ mod tests {
                 assert_eq!(layout.slot, None, "{machine:?} {relocation:?}");
             }
         }
-        let foreign = library(Machine::Aarch64, b"mallctl", 2696, [0, 0, 0]);
+        let foreign = library(Machine::Aarch64, b"mallctl", 2696, [0, 0, 0], &[]);
         assert_eq!(inspect_for(Machine::X86_64, &foreign).unwrap_err(), ProbeFailure::ArchMismatch);
+    }
+
+    #[test]
+    fn a_function_is_looked_up_in_the_hash_table_of_its_library() {
+        let is_found = |bloom: u64, shift: u32, hash: u32| {
+            let table = [[1, 1, 1, shift].map(u32::to_le_bytes).concat(), bloom.to_le_bytes().to_vec()].concat();
+            let table = [table, [1, hash | 1].map(u32::to_le_bytes).concat()].concat();
+            let library = library(Machine::X86_64, b"mallctl", 2632, [0x9fcb8, 18, 0], &table);
+            inspect_for(Machine::X86_64, &library).is_ok()
+        };
+        let hash = object::elf::gnu_hash(b"mallctl");
+        assert!(is_found(u64::MAX, 6, hash));
+        assert!(!is_found(0, 6, hash) && !is_found(u64::MAX, 6, hash ^ 2), "no other symbol is looked at");
+        assert!(is_found(0, 32, hash), "without a table that can be used, all are");
     }
 }
