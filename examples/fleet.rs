@@ -226,7 +226,7 @@ fn add_cgroups(snapshot: &mut CtprofSnapshot, moment: Moment) {
 }
 
 fn add_window(snapshot: &mut CtprofSnapshot, started: u64, moment: Moment) {
-    let run = snapshot.threads.iter().filter_map(|thread| Some(thread.metrics.run_time_ns?.0));
+    let run = snapshot.threads.iter().filter_map(|thread| Some(thread.metrics.run_time_ns?.number()));
     let explained_ns = run.sum::<u64>();
     let mut cpu = Accounting::default();
     cpu.source = BusySource::Schedstat;

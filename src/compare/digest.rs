@@ -304,7 +304,7 @@ impl GroupTotals {
         // Exited threads of several processes have no id.
         self.pid.merge(if thread.tgid > 0 { OnlyId::One(thread.tgid) } else { OnlyId::Several });
         self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
-        if thread.metrics.wait_time_ns.is_some_and(|wait| wait.0 > 0) {
+        if thread.metrics.wait_time_ns.is_some_and(|wait| wait.number() > 0) {
             thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
         }
         if let Some(parent) = &thread.parent {
@@ -316,7 +316,7 @@ impl GroupTotals {
         }
         self.turnover.add(span);
         self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
-        let run_ns = thread.metrics.run_time_ns.map_or(0, |run| run.0);
+        let run_ns = thread.metrics.run_time_ns.map_or(0, u64::from);
         if span.count == 1 && span.alive_ns > 0 && run_ns >= span.alive_ns / HOT_PARTS {
             self.hottest_ns = self.hottest_ns.max(run_ns);
         }
@@ -391,7 +391,7 @@ impl GroupTotals {
         let of_cgroup = |path: &&Path| snapshot.cgroup_stats.get(path.to_str()?).map(|stats| &stats.cpu);
         let mut all = Throttled::default();
         for cpu in paths.iter().filter(|_| is_known).filter_map(of_cgroup) {
-            all.add(cpu.nr_periods.map_or(0, |n| n.0), cpu.nr_throttled.map_or(0, |n| n.0));
+            all.add(cpu.nr_periods.map_or(0, u64::from), cpu.nr_throttled.map_or(0, u64::from));
         }
         (all.throttled > 0).then_some(all)
     }
@@ -460,13 +460,13 @@ impl GroupTotals {
 fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     let metrics = &thread.metrics;
     let delays = || {
-        let optional = |delay: Option<MonotonicNs>| delay.map_or(0, |delay| delay.0);
-        let swap = metrics.swapin_delay_total_ns?.0.max(optional(metrics.thrashing_delay_total_ns));
+        let optional = |delay: Option<MonotonicNs>| delay.map_or(0, u64::from);
+        let swap = metrics.swapin_delay_total_ns?.number().max(optional(metrics.thrashing_delay_total_ns));
         let memory = [metrics.freepages_delay_total_ns, metrics.compact_delay_total_ns].map(optional);
-        Some(memory.into_iter().fold(metrics.blkio_delay_total_ns?.0.saturating_add(swap), u64::saturating_add))
+        Some(memory.into_iter().fold(metrics.blkio_delay_total_ns?.number().saturating_add(swap), u64::saturating_add))
     };
     let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
-    counted.filter(|_| metrics.ext_enabled != Some(true)).map(|blocked| blocked.0).or_else(delays)
+    counted.filter(|_| metrics.ext_enabled != Some(true)).map(u64::from).or_else(delays)
 }
 
 /// When threads started and were read, summed over those whose start is known.

@@ -51,8 +51,7 @@ impl Census {
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
-        let absent = METRICS.iter().filter(|metric| self.present & bit(metric) == 0);
-        self.present |= absent.filter(|metric| metric.get(&thread.metrics).is_some()).map(bit).sum::<u128>();
+        self.present |= thread.metrics.present();
     }
 
     /// Counts the threads that follow these.

@@ -215,7 +215,6 @@ derived! {
 #[cfg(test)]
 mod tests {
     use super::super::table::Metrics;
-    use super::super::unit::MonotonicNs;
     use super::*;
 
     fn of(name: &str, totals: &Totals, version: Option<u16>) -> Option<Cell> {
@@ -253,7 +252,7 @@ mod tests {
 
     #[test]
     fn time_off_the_cpu_counts_swap_once_and_knows_old_kernels() {
-        let ns = |ns| Some(MonotonicNs(ns));
+        let ns = |ns: u64| Some(ns.into());
         let old = totals(|m| {
             (m.cpu_delay_total_ns, m.blkio_delay_total_ns, m.freepages_delay_total_ns) = (ns(1), ns(2), ns(4));
             (m.swapin_delay_total_ns, m.thrashing_delay_total_ns) = (ns(8), ns(16));
@@ -278,7 +277,7 @@ mod tests {
     #[test]
     fn what_an_old_struct_lacks_does_not_make_a_total_partial() {
         let context = Context { taskstats_version: Some(8) };
-        let ns = |ns| Some(MonotonicNs(ns));
+        let ns = |ns: u64| Some(ns.into());
         let old = totals(|m| {
             (m.cpu_delay_total_ns, m.blkio_delay_total_ns) = (ns(1), ns(2));
             (m.freepages_delay_total_ns, m.swapin_delay_total_ns) = (ns(4), ns(8));

@@ -66,7 +66,7 @@ psi_half! {
 impl Hundredths {
     /// The value in percent.
     pub fn percent(self) -> f64 {
-        f64::from(self.0) / 100.0
+        f64::from(self.number()) / 100.0
     }
 }
 

@@ -1,12 +1,14 @@
 //! The types of values in records. A type determines the unit, the reduction over several cgroups, and
 //! the [`ValueKind`]: how a value changes over time.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::reduce::{Cell, Largest, Maxable, Reduce, Reduction, Settable, Settings, Sum, Summable};
 use super::section::Section;
-use super::unit::{Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, StateWord, Unit, numbers};
+use super::unit::{
+    Bytes, ClockTicks, MonotonicCount, OrdinalI32, PeakBytes, Reading, Shape, StateWord, Unit, Whole, numbers,
+};
 use super::value::{Mismatch, Value};
 use super::window_rule::WindowRule;
 
@@ -48,23 +50,23 @@ pub trait Recorded: Reading {
 
 numbers! {
     /// Microseconds since the counter started.
-    CounterUs(u64) is Summable(u64): Sum, Us, Unsigned, Increase;
+    CounterUs(u64 as Whole) is Summable(u64): Sum, Us, Unsigned, Increase;
     /// Bytes since the counter started.
-    CounterBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Increase;
+    CounterBytes(u64 as Whole) is Summable(u64): Sum, Bytes, Unsigned, Increase;
     /// Events since the counter started.
-    CounterEvents(u64) is Summable(u64): Sum, Count, Unsigned, Increase;
+    CounterEvents(u64 as Whole) is Summable(u64): Sum, Count, Unsigned, Increase;
     /// Bytes in use at an instant; summed over cgroups.
-    CurrentBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Later;
+    CurrentBytes(u64 as Whole) is Summable(u64): Sum, Bytes, Unsigned, Later;
     /// Number of objects at an instant; summed over cgroups.
-    CurrentCount(u64) is Summable(u64): Sum, Count, Unsigned, Later;
+    CurrentCount(u64 as Whole) is Summable(u64): Sum, Count, Unsigned, Later;
     /// A configured period, in microseconds.
-    PeriodUs(u64) is Settable(u64): Settings, Us, Unsigned, Later;
+    PeriodUs(u64 as Whole) is Settable(u64): Settings, Us, Unsigned, Later;
     /// A share among siblings.
-    Weight(u64) is Settable(u64): Settings, Count, Unsigned, Later;
+    Weight(u64 as Whole) is Settable(u64): Settings, Count, Unsigned, Later;
     /// A switch that the kernel prints as a number.
-    SwitchNumber(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
+    SwitchNumber(u64 as Whole) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// An average over the last seconds, in hundredths of a percent.
-    Hundredths(u16) is Maxable(u64): Largest, Hundredths, Unsigned, Later;
+    Hundredths(u16 as u16) is Maxable(u64): Largest, Hundredths, Unsigned, Later;
 }
 
 macro_rules! kinds {

@@ -192,6 +192,11 @@ macro_rules! define {
         pub struct Metrics { $($(#[doc = $doc] pub $name: Option<$type>,)+)+ }
 
         impl Metrics {
+            /// The metrics that have a value, a bit for each.
+            pub(crate) fn present(&self) -> u128 {
+                $($(u128::from(self.$name.is_some()) << MetricId::$name as u32 |)+)+ 0
+            }
+
             /// Whether each metric, in the order of the table, has another value than in `other`.
             pub(crate) fn differences(&self, other: &Self) -> [bool; METRIC_COUNT] {
                 [$($(self.$name != other.$name,)+)+]

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZero;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reduce::{
     Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
@@ -83,19 +84,54 @@ pub trait Reading: Sized + 'static {
     fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch>;
 }
 
+/// A number below 2⁶⁴ - 1, which stands for it. With nothing in its place, it takes 8 bytes and not 16: a thread has some ninety.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub(super) struct Whole(NonZero<u64>);
+
+impl Default for Whole {
+    fn default() -> Self {
+        0.into()
+    }
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        u64::from(*self).fmt(f)
+    }
+}
+
+impl From<u64> for Whole {
+    fn from(number: u64) -> Self {
+        Self(NonZero::<u64>::MIN.saturating_add(number))
+    }
+}
+
+impl From<Whole> for u64 {
+    fn from(whole: Whole) -> Self {
+        whole.0.get() - 1
+    }
+}
+
 macro_rules! numbers {
-    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident, $window:ident;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident($inner:ident as $stored:ident) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident, $window:ident;)+) => {$(
         $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
-        #[serde(transparent)]
-        pub struct $name(pub $inner);
+        pub struct $name($stored);
 
         impl $kind for $name {}
 
+        impl $name {
+            /// The number.
+            pub fn number(self) -> $inner {
+                self.0.into()
+            }
+        }
+
         impl From<$name> for $wide {
             fn from(reading: $name) -> $wide {
-                reading.0.into()
+                reading.number().into()
             }
         }
 
@@ -107,7 +143,19 @@ macro_rules! numbers {
 
         impl From<$inner> for $name {
             fn from(number: $inner) -> $name {
-                $name(number)
+                $name(number.into())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.number().serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <$inner>::deserialize(deserializer).map(Self::from)
             }
         }
 
@@ -119,14 +167,14 @@ macro_rules! numbers {
             const WINDOW: WindowRule = WindowRule::$window;
 
             fn value(&self) -> Value<'_> {
-                Value::from(self.0)
+                Value::from(self.number())
             }
 
             fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
                 // The kernel's smallest value of no event is 0.
                 let is_event = <$reduced<$name> as Reduce<$name>>::REDUCTION != Reduction::Min || value != Value::Unsigned(0);
                 let number = <$inner>::try_from(value)?;
-                Ok(is_event.then_some($name(number)))
+                Ok(is_event.then_some(number.into()))
             }
         }
     )+};
@@ -136,29 +184,29 @@ pub(super) use numbers;
 
 numbers! {
     /// Events since the thread started.
-    MonotonicCount(u64) is Summable(u64): Sum, Count, Unsigned, Increase;
+    MonotonicCount(u64 as Whole) is Summable(u64): Sum, Count, Unsigned, Increase;
     /// Nanoseconds since the thread started.
-    MonotonicNs(u64) is Summable(u64): Sum, Ns, Unsigned, Increase;
+    MonotonicNs(u64 as Whole) is Summable(u64): Sum, Ns, Unsigned, Increase;
     /// `USER_HZ` ticks since the thread started.
-    ClockTicks(u64) is Summable(u64): Sum, Ticks, Unsigned, Increase;
+    ClockTicks(u64 as Whole) is Summable(u64): Sum, Ticks, Unsigned, Increase;
     /// Bytes since the thread started.
-    Bytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Increase;
+    Bytes(u64 as Whole) is Summable(u64): Sum, Bytes, Unsigned, Increase;
     /// A maximum since the thread started, in nanoseconds.
-    PeakNs(u64) is Maxable(u64): Largest, Ns, Unsigned, IfChanged;
+    PeakNs(u64 as Whole) is Maxable(u64): Largest, Ns, Unsigned, IfChanged;
     /// A maximum since the thread started, in bytes.
-    PeakBytes(u64) is Maxable(u64): Largest, Bytes, Unsigned, IfChanged;
+    PeakBytes(u64 as Whole) is Maxable(u64): Largest, Bytes, Unsigned, IfChanged;
     /// A minimum since the thread started, in nanoseconds; 0 means "no event".
-    FloorNs(u64) is Minable(u64): Smallest, Ns, Unsigned, IfChanged;
+    FloorNs(u64 as Whole) is Minable(u64): Smallest, Ns, Unsigned, IfChanged;
     /// A duration at an instant, in nanoseconds.
-    GaugeNs(u64) is Maxable(u64): Largest, Ns, Unsigned, Later;
+    GaugeNs(u64 as Whole) is Maxable(u64): Largest, Ns, Unsigned, Later;
     /// Bytes at an instant.
-    GaugeBytes(u64) is Summable(u64): Sum, Bytes, Unsigned, Later;
+    GaugeBytes(u64 as Whole) is Summable(u64): Sum, Bytes, Unsigned, Later;
     /// A number of objects at an instant.
-    GaugeCount(u64) is Maxable(u64): Largest, Count, Unsigned, Later;
+    GaugeCount(u64 as Whole) is Maxable(u64): Largest, Count, Unsigned, Later;
     /// A signed position on a scale.
-    OrdinalI32(i32) is Rangeable(i64): Range, None, Signed, Later;
+    OrdinalI32(i32 as i32) is Rangeable(i64): Range, None, Signed, Later;
     /// A position on a scale that starts at 0.
-    OrdinalU32(u32) is Rangeable(i64): Range, None, Unsigned, Later;
+    OrdinalU32(u32 as u32) is Rangeable(i64): Range, None, Unsigned, Later;
 }
 
 macro_rules! words {

@@ -4,7 +4,7 @@
 //! changes how the past is divided. procfs prints no part smaller than before; values that BPF reads can be. Their sum
 //! never goes backwards, but by the tick that rounding both parts down can cost.
 
-use crate::model::{ClockTicks, InWindow, MetricId, Metrics};
+use crate::model::{InWindow, MetricId, Metrics};
 
 /// Both metrics.
 pub(super) const CPU_TICKS: [MetricId; 2] = [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks];
@@ -22,9 +22,9 @@ fn increases(earlier: [u64; 2], later: [u64; 2]) -> Option<[u64; 2]> {
 pub(super) fn subtract(earlier: [Option<u64>; 2], later: &mut Metrics) -> Option<InWindow> {
     let [Some(user), Some(system)] = earlier else { return None };
     let (later_user, later_system) = later.utime_clock_ticks.zip(later.stime_clock_ticks)?;
-    let increases = increases([user, system], [later_user.0, later_system.0]);
-    later.utime_clock_ticks = increases.map(|[user, _]| ClockTicks(user));
-    later.stime_clock_ticks = increases.map(|[_, system]| ClockTicks(system));
+    let increases = increases([user, system], [later_user.number(), later_system.number()]);
+    later.utime_clock_ticks = increases.map(|[user, _]| user.into());
+    later.stime_clock_ticks = increases.map(|[_, system]| system.into());
     Some(increases.map_or(InWindow::Backwards, |[user, _]| InWindow::Increase(user)))
 }
 

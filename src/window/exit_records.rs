@@ -146,8 +146,8 @@ impl<'s> PlacedRecords<'s> {
 /// User and system time in the window of a thread that was there before, in nanoseconds: its run time, divided as the ticks
 /// in the window are, or those of its life.
 fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
-    let Some(run_ns) = increase.run_time_ns.map(|run| run.0) else { return life };
-    let ticks = [increase.utime_clock_ticks, increase.stime_clock_ticks].map(|ticks| ticks.map_or(0, |ticks| ticks.0));
+    let Some(run_ns) = increase.run_time_ns.map(u64::from) else { return life };
+    let ticks = [increase.utime_clock_ticks, increase.stime_clock_ticks].map(|ticks| ticks.map_or(0, u64::from));
     let [user, system] = if ticks == [0; 2] { life } else { ticks }.map(u128::from);
     let user_ns = u128::from(run_ns) * user / (user + system).max(1);
     let user_ns = u64::try_from(user_ns).unwrap_or(run_ns);

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((run, peak, floor), (Some(7.into()), Some(7.into()), Some(5.into())));
         assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (3, 15, 0));
         assert_eq!((b.span.unwrap().count, b.tgid), (1, 2));
-        let ticks = [a, b].map(|thread| thread.metrics.utime_clock_ticks.unwrap().0);
+        let ticks = [a, b].map(|thread| thread.metrics.utime_clock_ticks.unwrap().number());
         assert_eq!(ticks, [2, 0], "12, 8 and 8 ms are 28 ms, and 4 ms less than a tick");
     }
 }

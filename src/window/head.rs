@@ -133,7 +133,7 @@ mod tests {
         let window = |a: u64, b: u64| {
             let mut later = psi(b);
             subtract(&psi(a), &mut later);
-            later.psi.unwrap().cpu.unwrap().some.map(|half| half.total_usec.0)
+            later.psi.unwrap().cpu.unwrap().some.map(|half| half.total_usec.number())
         };
         assert_eq!((window(10, 25), window(25, 10)), (Some(15), None));
     }

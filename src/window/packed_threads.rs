@@ -365,7 +365,7 @@ mod tests {
             let packed = PackedThreads::of_threads(vec![earlier]);
             let mut later = Metrics { cpu_delay_min_ns: Some(5.into()), ..Metrics::default() };
             packed.subtract(0, &mut later, |_| {});
-            later.cpu_delay_min_ns.map(|delay| delay.0)
+            later.cpu_delay_min_ns.map(u64::from)
         };
         assert_eq!(smallest(Metrics { cpu_delay_max_ns: Some(0.into()), ..Metrics::default() }), Some(5));
         assert_eq!(smallest(Metrics::default()), None, "it was not measured before");

@@ -75,10 +75,10 @@ fn io_is_counted_to_the_byte() {
 fn sleeps_are_voluntary_switches() {
     let worker = Worker::after("sleeper", || (0..50).for_each(|_| thread::sleep(Duration::from_millis(1))));
     let metrics = worker.state().metrics;
-    assert!(metrics.voluntary_csw >= Some(MonotonicCount(50)), "{:?}", metrics.voluntary_csw);
+    assert!(metrics.voluntary_csw >= Some(MonotonicCount::from(50)), "{:?}", metrics.voluntary_csw);
     match metrics.timeslices {
         None => skipped(Missing::Kernel("/proc/<pid>/schedstat")),
-        timeslices => assert!(timeslices >= Some(MonotonicCount(50)), "{timeslices:?}"),
+        timeslices => assert!(timeslices >= Some(MonotonicCount::from(50)), "{timeslices:?}"),
     }
     assert_eq!((metrics.state, metrics.policy.unwrap().0.as_ref()), (Some('S'), "SCHED_OTHER"));
 }
@@ -92,9 +92,9 @@ fn cpu_time_is_counted() {
     let metrics = Worker::after("burner", burn).state().metrics;
     match metrics.run_time_ns {
         None => skipped(Missing::Kernel("/proc/<pid>/schedstat")),
-        run_time => assert!(run_time >= Some(MonotonicNs(50_000_000)), "{run_time:?}"),
+        run_time => assert!(run_time >= Some(MonotonicNs::from(50_000_000)), "{run_time:?}"),
     }
-    let ticks = metrics.utime_clock_ticks.unwrap().0 + metrics.stime_clock_ticks.unwrap().0;
+    let ticks = metrics.utime_clock_ticks.unwrap().number() + metrics.stime_clock_ticks.unwrap().number();
     assert!(ticks >= 2, "{ticks} ticks");
 }
 
@@ -129,7 +129,7 @@ fn names_that_break_parsers_are_kept_whole() {
         let state = worker.state();
         assert_eq!(&*state.comm, expected);
         assert!(state.metrics.nr_migrations.is_some() && state.metrics.minflt.is_some(), "{expected:?}");
-        assert_ne!(state.metrics.wait_max.map(|max| max.0), Some(9));
+        assert_ne!(state.metrics.wait_max.map(u64::from), Some(9));
     }
 }
 
@@ -155,7 +155,7 @@ fn a_thread_is_known_by_its_process_and_its_start() {
     assert_eq!((worker.tgid, &worker.pcomm), (leader.tid, &leader.comm));
     assert!(worker.start_time_clock_ticks >= leader.start_time_clock_ticks);
     let threads = snapshot.threads.iter().filter(|thread| thread.tgid == leader.tid).count();
-    assert!(leader.metrics.nr_threads.unwrap().0.abs_diff(u64::try_from(threads).unwrap()) <= 8);
+    assert!(leader.metrics.nr_threads.unwrap().number().abs_diff(u64::try_from(threads).unwrap()) <= 8);
     assert!(leader.smaps_rollup_bytes().any(|(key, bytes)| key == "Rss" && bytes > 4096));
 }
 
@@ -202,7 +202,7 @@ fn a_whole_host_has_its_first_process_and_this_one() {
 
 /// The CPU time in ticks that the whole process has, and that its children have.
 fn ticks(process: &ProcessState) -> (u64, u64) {
-    let sum = |user: Option<ClockTicks>, system: Option<ClockTicks>| user.unwrap().0 + system.unwrap().0;
+    let sum = |user: Option<ClockTicks>, system: Option<ClockTicks>| user.unwrap().number() + system.unwrap().number();
     (
         sum(process.utime_clock_ticks, process.stime_clock_ticks),
         sum(process.cutime_clock_ticks, process.cstime_clock_ticks),
@@ -228,7 +228,7 @@ fn work_of_exited_threads_is_in_the_process() {
     let (increase, tolerance) = (ticks(&after).0 - ticks(&before).0, 2);
     assert!(increase + tolerance >= 30, "{increase} ticks");
     if let (Some(before), Some(after)) = (before.wchar, after.wchar) {
-        assert!(after.0 - before.0 >= 15_000, "{before:?} to {after:?}");
+        assert!(after.number() - before.number() >= 15_000, "{before:?} to {after:?}");
     }
 }
 
@@ -247,7 +247,7 @@ fn children_that_a_shell_waited_for_are_in_its_counters() {
     assert!(own.abs_diff(field(14) + field(15)) <= 1);
     assert_eq!(children, field(16) + field(17));
     assert!(children >= 5, "{children} ticks of four loops");
-    assert_eq!((process.cminflt.unwrap().0, process.ppid), (field(11), Some(std::process::id())));
+    assert_eq!((process.cminflt.unwrap().number(), process.ppid), (field(11), Some(std::process::id())));
 }
 
 #[test]

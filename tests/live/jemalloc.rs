@@ -55,7 +55,7 @@ impl Drop for Parked {
 fn counters(snapshot: &CtprofSnapshot) -> BTreeMap<u32, (u64, u64)> {
     let read = snapshot.threads.iter().filter_map(|thread| {
         let metrics = &thread.metrics;
-        Some((thread.tid, (metrics.allocated_bytes?.0, metrics.deallocated_bytes?.0)))
+        Some((thread.tid, (metrics.allocated_bytes?.number(), metrics.deallocated_bytes?.number())))
     });
     read.collect()
 }
@@ -164,7 +164,8 @@ fn a_program_in_its_own_namespaces_agrees() {
     // Thread ids are those of its namespace, so only the numbers can be compared.
     let snapshot = ctprof::capture().unwrap();
     let of_it = |thread: &&ctprof::ThreadState| &*thread.pcomm == "heap" && thread.tgid != parked.child.id();
-    let read = snapshot.threads.iter().filter(of_it).filter_map(|thread| Some(thread.metrics.allocated_bytes?.0));
+    let read =
+        snapshot.threads.iter().filter(of_it).filter_map(|thread| Some(thread.metrics.allocated_bytes?.number()));
     let read: Vec<u64> = read.collect();
     for (allocated, _) in parked.said.values() {
         assert!(read.contains(allocated), "{allocated} is not in {read:?}");

@@ -318,7 +318,7 @@ fn cgroups_have_the_names_of_their_containers() {
 fn a_value_above_2_to_the_63_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut snapshot = template();
-    snapshot.threads[5].metrics.run_time_ns = Some(MonotonicNs(1 << 63));
+    snapshot.threads[5].metrics.run_time_ns = Some(MonotonicNs::from(1 << 63));
     let large = write(&snapshot, dir.path().join("large.ctprof.zst"));
     let output = dir.path().join("out.parquet");
     let out = run(&[&large, Path::new(TEMPLATE)], &output);

@@ -237,7 +237,7 @@ mod parts {
         assert_eq!(started_seen, 3 + 4, "three with records, and the threads of two processes");
         assert_eq!((ends.window.missed, ends.window.backwards.get("minflt")), (4, Some(&4)));
         let run =
-            |thread: &ThreadState| thread.metrics.run_time_ns.filter(|_| thread.owner.is_none()).map_or(0, |run| run.0);
+            |thread: &ThreadState| thread.metrics.run_time_ns.filter(|_| thread.owner.is_none()).map_or(0, u64::from);
         // The host's own CPU time of the capturing process, in proportion between its values.
         let own = explained_ns - whole.iter().map(run).sum::<u64>();
         assert!((40 * MS..60 * MS).contains(&own), "{own}");

@@ -80,7 +80,7 @@ fn has_secret(snapshot: &Path) -> bool {
     let captured = CtprofSnapshot::load(snapshot).unwrap();
     let values = captured.threads.iter().flat_map(|thread| {
         let metrics = &thread.metrics;
-        [&metrics.allocated_bytes, &metrics.deallocated_bytes].map(|bytes| bytes.as_ref().map(|bytes| bytes.0))
+        [metrics.allocated_bytes, metrics.deallocated_bytes].map(|bytes| bytes.map(u64::from))
     });
     values.flatten().any(|value| value == SECRET)
 }

@@ -105,7 +105,7 @@ fn capture(command: &mut Command, process: &str, snapshot: &Path) {
 fn counted(snapshot: &Path) -> usize {
     let snapshot = CtprofSnapshot::load(snapshot).unwrap();
     let counters = snapshot.threads.iter().filter_map(|thread| thread.metrics.allocated_bytes.as_ref());
-    counters.filter(|bytes| bytes.0 > 1_000_000).count()
+    counters.filter(|bytes| bytes.number() > 1_000_000).count()
 }
 
 #[test]

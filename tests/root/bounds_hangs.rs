@@ -239,7 +239,7 @@ fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_
     let (Some(root), Some(cpu)) = (root, window.window.unwrap().cpu) else {
         return skipped(Missing::Kernel("CPU time of the root cgroup, or of the host"));
     };
-    let (root, host) = (root.0 as f64 / 1e6, cpu.busy_ns as f64 / 1e9);
+    let (root, host) = (root.number() as f64 / 1e6, cpu.busy_ns as f64 / 1e9);
     // The root of cgroup version 2 has it in ticks.
     assert!((root / host - 1.0).abs() < 0.1, "{root} s of the cgroup, {host} s of the host");
 }

@@ -63,7 +63,7 @@ impl Shell {
 }
 
 fn run_us<'t>(threads: impl IntoIterator<Item = &'t ExitedThread>) -> u64 {
-    threads.into_iter().map(|thread| thread.state.metrics.run_time_ns.unwrap().0).sum::<u64>() / 1000
+    threads.into_iter().map(|thread| thread.state.metrics.run_time_ns.unwrap().number()).sum::<u64>() / 1000
 }
 
 /// The records of these processes.
@@ -86,17 +86,17 @@ fn a_process_that_exits_leaves_its_cpu_time_and_page_faults() {
     assert!(run.abs_diff(truth) < 20_000 + truth / 20, "{run} µs in records, {truth} µs of CPU time");
     let ticks = threads.iter().map(|thread| {
         let metrics = &thread.state.metrics;
-        metrics.utime_clock_ticks.unwrap().0 + metrics.stime_clock_ticks.unwrap().0
+        metrics.utime_clock_ticks.unwrap().number() + metrics.stime_clock_ticks.unwrap().number()
     });
     assert!(ticks.sum::<u64>().abs_diff(truth / 10_000) <= 5);
-    let faults = threads.iter().map(|thread| thread.state.metrics.minflt.unwrap().0).sum::<u64>();
+    let faults = threads.iter().map(|thread| thread.state.metrics.minflt.unwrap().number()).sum::<u64>();
     let truth = shell.children_page_faults;
     assert!(faults.abs_diff(truth) <= 50 + truth / 20, "{faults} page faults in records, {truth} in truth");
     let leader = threads.iter().find(|thread| thread.state.is_leader()).unwrap();
     assert_eq!(leader.ppid, shell.pid);
     assert!((300_000_000..30_000_000_000).contains(&leader.elapsed_ns), "{} ns", leader.elapsed_ns);
     match leader.state.metrics.hiwater_rss_bytes {
-        Some(peak) => assert!(peak.0 > 64 << 20),
+        Some(peak) => assert!(peak.number() > 64 << 20),
         None => skipped(Missing::Kernel("peak memory in exit records, of Linux 6.16")),
     }
 }

@@ -103,7 +103,8 @@ fn interruptions(engine: &str, captures: u32) -> Option<(u32, Vec<&'static str>,
     let ran = waiting.iter().filter(|(tid, _)| runs(**tid) != before[tid]).map(|(_, name)| *name).collect();
     let snapshot = CtprofSnapshot::load(&file).unwrap();
     let own = snapshot.threads.iter().filter(|thread| waiting.contains_key(&thread.tid));
-    let probed = own.filter(|thread| thread.metrics.allocated_bytes.is_some_and(|bytes| bytes.0 >= 100_000)).count();
+    let probed =
+        own.filter(|thread| thread.metrics.allocated_bytes.is_some_and(|bytes| bytes.number() >= 100_000)).count();
     Some((INTERRUPTED.load(Ordering::Relaxed) - interrupted, ran, probed))
 }
 

@@ -74,12 +74,12 @@ fn two_spinners_on_one_cpu_wait_for_it() {
     if !taskstats_answers(&snapshot) {
         return;
     }
-    let waited = metrics.cpu_delay_total_ns.unwrap().0;
+    let waited = metrics.cpu_delay_total_ns.unwrap().number();
     assert!(waited > 50_000_000, "{waited} ns");
-    assert_eq!(Some(waited), metrics.wait_time_ns.map(|ns| ns.0), "the scheduler's own count");
-    assert!(metrics.cpu_delay_count.unwrap().0 > 3);
+    assert_eq!(Some(waited), metrics.wait_time_ns.map(u64::from), "the scheduler's own count");
+    assert!(metrics.cpu_delay_count.unwrap().number() > 3);
     if snapshot.head.taskstats_summary.unwrap().struct_version >= Some(15) {
-        assert!(metrics.cpu_delay_max_ns.unwrap().0 > metrics.cpu_delay_min_ns.unwrap().0);
+        assert!(metrics.cpu_delay_max_ns.unwrap().number() > metrics.cpu_delay_min_ns.unwrap().number());
     }
 }
 
@@ -216,7 +216,7 @@ fn memory_high_water_marks_are_those_of_status() {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    let read = metrics.hiwater_vm_bytes.unwrap().0 / 1024;
+    let read = metrics.hiwater_vm_bytes.unwrap().number() / 1024;
     assert!(read > 32 << 10 && read.abs_diff(peak) < 128 << 10, "{read} KiB, VmPeak {peak} KiB");
 }
 
@@ -238,11 +238,11 @@ fn a_thread_that_waits_for_the_disk_shows_it() {
     if !taskstats_answers(&snapshot) {
         return;
     }
-    let reads = metrics.read_bytes.map_or(0, |bytes| bytes.0);
+    let reads = metrics.read_bytes.map_or(0, u64::from);
     if reads == 0 {
         return skipped(Missing::Kernel("O_DIRECT in the target directory"));
     }
-    assert!(metrics.blkio_delay_count.unwrap().0 > 0 && metrics.blkio_delay_total_ns.unwrap().0 > 0);
+    assert!(metrics.blkio_delay_count.unwrap().number() > 0 && metrics.blkio_delay_total_ns.unwrap().number() > 0);
 }
 
 fn read_past_the_cache(path: &Path) {
@@ -312,17 +312,21 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
 
     let snapshot = capture_pid(child.0.id()).unwrap();
     let stats = &snapshot.head.cgroup_stats[&format!("/{}", cgroup.name)];
-    let used = stats.cpu.usage_usec.unwrap().0;
+    let used = stats.cpu.usage_usec.unwrap().number();
     assert!((100_000..700_000).contains(&used), "{used} µs of CPU at a fifth of 1.5 s");
-    assert!(stats.cpu.nr_throttled.unwrap().0 > 3 && stats.cpu.throttled_usec.unwrap().0 > 200_000, "{:?}", stats.cpu);
-    let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs(100_000));
+    assert!(
+        stats.cpu.nr_throttled.unwrap().number() > 3 && stats.cpu.throttled_usec.unwrap().number() > 200_000,
+        "{:?}",
+        stats.cpu
+    );
+    let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs::from(100_000));
     assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(quota), Some(period)));
     let filled = u64::try_from(FILLED).unwrap();
-    let memory = stats.memory.current.unwrap().0;
+    let memory = stats.memory.current.unwrap().number();
     assert!((filled..2 * filled).contains(&memory), "{memory} bytes");
-    assert!(stats.memory.peak.is_none_or(|peak| peak.0 >= filled));
+    assert!(stats.memory.peak.is_none_or(|peak| peak.number() >= filled));
     assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
-    assert!(stats.pids.current.is_none_or(|threads| threads.0 >= 1));
+    assert!(stats.pids.current.is_none_or(|threads| threads.number() >= 1));
 }
 
 #[test]
@@ -342,7 +346,7 @@ fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
 
     let snapshot = capture_pid(child.0.id()).unwrap();
     let stats = &snapshot.head.cgroup_stats[&format!("/{}", cgroup.name)];
-    assert!(stats.cpu.nr_throttled.unwrap().0 > 1, "{:?}", stats.cpu);
+    assert!(stats.cpu.nr_throttled.unwrap().number() > 1, "{:?}", stats.cpu);
     let group = snapshot.threads[0].cgroup.as_deref().unwrap();
     assert!(snapshot.head.cgroup_stats.contains_key(group), "{group}");
 }

@@ -479,7 +479,7 @@ mod tests {
     fn a_thread_whose_address_another_has_without_being_freed_has_the_counters_of_its_exit() {
         let fields = fields();
         let runs = |records: &[Vec<u64>]| {
-            exits(records).iter().map(|exit| exit.state.metrics.run_time_ns.unwrap().0).collect::<Vec<_>>()
+            exits(records).iter().map(|exit| exit.state.metrics.run_time_ns.unwrap().number()).collect::<Vec<_>>()
         };
         let freed_as_it_was = freed(&fields, 2_000_000_000, 230);
         assert_eq!(runs(&[exiting(&fields, 100), exiting(&fields, 200), freed_as_it_was]), [100, 230]);

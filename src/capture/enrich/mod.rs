@@ -24,7 +24,7 @@ use super::options::Tree;
 use super::process::Process;
 use super::procfs::parsers::Parsers;
 use super::read_threads::ReadThreads;
-use crate::model::{Bytes, CtprofProbeSummary, Name, Owner, ProbeFailure, SourceFile, ThreadState};
+use crate::model::{CtprofProbeSummary, Name, Owner, ProbeFailure, SourceFile, ThreadState};
 use crate::process::map_patiently;
 
 /// What is read of one process.
@@ -144,8 +144,8 @@ impl ProcessValues {
             thread.program.clone_from(&self.program);
             thread.euid = self.euid.filter(|_| thread.is_leader() && !thread.kernel_thread);
             if let Some(counters) = heap.next_if(|counters| counters.tid == thread.tid) {
-                thread.metrics.allocated_bytes = Some(Bytes(counters.allocated));
-                thread.metrics.deallocated_bytes = Some(Bytes(counters.deallocated));
+                thread.metrics.allocated_bytes = Some(counters.allocated.into());
+                thread.metrics.deallocated_bytes = Some(counters.deallocated.into());
             }
         }
         if context.jemalloc.is_some() {

@@ -25,7 +25,7 @@ mod tests {
 
     use super::super::super::options::Roots;
     use super::*;
-    use crate::model::{CounterEvents, StateWord};
+    use crate::model::StateWord;
 
     #[test]
     fn a_loaded_scheduler_has_a_name_and_none_has_none() {
@@ -40,6 +40,6 @@ mod tests {
         }
         let state = read(&files).unwrap();
         assert_eq!((state.state, state.ops), (Some(StateWord("enabled".into())), Some(StateWord("minimal".into()))));
-        assert_eq!((state.enable_seq, state.nr_rejected), (Some(CounterEvents(3)), None));
+        assert_eq!((state.enable_seq, state.nr_rejected), (Some(3.into()), None));
     }
 }

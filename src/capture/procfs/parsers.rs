@@ -168,7 +168,7 @@ impl Parsers {
 /// Subtracts block time from the kernel's sleep sum, which [`Parsers::sched`] has stored.
 fn voluntary_sleep(metrics: &Metrics) -> Option<MonotonicNs> {
     let (sleep, block) = (metrics.voluntary_sleep_ns?, metrics.block_sum?);
-    Some(MonotonicNs(sleep.0.saturating_sub(block.0)))
+    Some(sleep.number().saturating_sub(block.number()).into())
 }
 
 /// Stores a value. One that the metric cannot hold is absent, like one that cannot be parsed.
@@ -230,10 +230,10 @@ mod tests {
     fn voluntary_sleep_is_sleep_less_blocking_and_needs_both() {
         let sleep = |sched: &[u8]| metrics(&[(SourceFile::Sched, sched)]).0.voluntary_sleep_ns;
         let both = b"sum_sleep_runtime : 50.751655\nsum_block_runtime : 4.867026\n";
-        assert_eq!(sleep(both), Some(MonotonicNs(45_884_629)));
+        assert_eq!(sleep(both), Some(45_884_629.into()));
         // Linux 5.10 prints the sleep sum only.
         assert_eq!(sleep(b"se.statistics.sum_sleep_runtime : 39.630148\n"), None);
-        assert_eq!(sleep(b"sum_sleep_runtime : 1.0\nsum_block_runtime : 2.0\n"), Some(MonotonicNs(0)));
+        assert_eq!(sleep(b"sum_sleep_runtime : 1.0\nsum_block_runtime : 2.0\n"), Some(0.into()));
     }
 
     #[test]

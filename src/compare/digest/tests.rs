@@ -48,9 +48,9 @@ fn uptime_is_the_part_of_the_time_since_boot_that_threads_have_lived() {
 #[test]
 fn threads_under_sched_ext_are_blocked_for_as_long_as_taskstats_says() {
     let mut dd = thread(1, "dd", 0);
-    dd.metrics.block_sum = Some(MonotonicNs(0));
-    dd.metrics.blkio_delay_total_ns = Some(MonotonicNs(7));
-    dd.metrics.swapin_delay_total_ns = Some(MonotonicNs(0));
+    dd.metrics.block_sum = Some(0.into());
+    dd.metrics.blkio_delay_total_ns = Some(7.into());
+    dd.metrics.swapin_delay_total_ns = Some(0.into());
     assert_eq!(blocked_ns(&dd), Some(0));
     dd.metrics.ext_enabled = Some(true);
     assert_eq!(blocked_ns(&dd), Some(7));
@@ -64,7 +64,7 @@ fn leader(tid: u32) -> ThreadState {
     leader.span = Some(ThreadSpan { alive_ns: 40, started: true, ..ThreadSpan::default() });
     leader.owner = Some(Owner::Ctprof);
     leader.read_at_ns = Some(3);
-    leader.metrics.block_sum = Some(MonotonicNs(5));
+    leader.metrics.block_sum = Some(5.into());
     leader
 }
 
@@ -194,7 +194,7 @@ fn threads_have_lived_from_their_start_until_they_were_read() {
 fn a_thread_is_blocked_as_the_scheduler_says_and_a_kernel_thread_while_it_waits_for_io() {
     let mut thread = thread(1, "dd", 0);
     assert_eq!(blocked_ns(&thread), None);
-    let ns = |ns| Some(MonotonicNs(ns));
+    let ns = |ns: u64| Some(ns.into());
     let metrics = &mut thread.metrics;
     (metrics.blkio_delay_total_ns, metrics.swapin_delay_total_ns) = (ns(100), ns(20));
     (metrics.thrashing_delay_total_ns, metrics.freepages_delay_total_ns) = (ns(30), ns(4));

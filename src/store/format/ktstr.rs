@@ -136,7 +136,7 @@ mod tests {
             clear_unsupported(&mut threads);
             let metrics = &threads[0].metrics;
             let counts = [metrics.blkio_delay_count, metrics.compact_delay_count, metrics.irq_delay_count];
-            counts.map(|count| count.map(|count| count.0))
+            counts.map(|count| count.map(u64::from))
         };
         assert_eq!(delays(0, 0, Some(0)), [Some(0), None, None]);
         assert_eq!(delays(3, 0, Some(0)), [Some(0), Some(3), None]);
