@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::options::{CompareOptions, Form};
+use super::options::{CompareOptions, Form, Per};
 use super::overview_columns::{GroupValue, OverviewColumn};
 use super::runs::Runs;
 use super::sides::Sides;
@@ -38,6 +38,8 @@ pub fn trends(parts: Runs, columns: &[&'static OverviewColumn], options: &Compar
         sections: vec![Section::Overview],
         metrics: columns.iter().map(|column| GroupValue::Column(column)).collect(),
         sort_by: Vec::new(),
+        // Parts can differ in length.
+        per: Some(Per::Second),
         has_tree: false,
         ..options.clone()
     };

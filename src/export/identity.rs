@@ -1,6 +1,7 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
 use super::column::{Column, ParquetCell, columns};
+use crate::model::SnapshotHead;
 
 /// What identifies a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,25 @@ pub(super) struct Identity {
     /// When it was captured, in nanoseconds since 1970. The end of a window.
     pub(super) captured_at_unix_ns: Option<u64>,
     pub(super) window_ns: Option<u64>,
+    /// Of a step of a series, its number.
+    pub(super) step: Option<u64>,
+}
+
+impl Identity {
+    pub(super) fn new(capture_id: String, head: &SnapshotHead) -> Self {
+        Self {
+            capture_id,
+            host: head.host.as_ref().and_then(|host| host.hostname.clone()),
+            captured_at_unix_ns: known(head.captured_at_unix_ns),
+            window_ns: head.window.as_ref().map(|window| window.duration_ns),
+            step: None,
+        }
+    }
+
+    /// That of a step of the series, so that joins by the id of a capture are joins by step.
+    pub(super) fn of_step(&self, step: u64, head: &SnapshotHead) -> Self {
+        Self { step: Some(step), ..Self::new(format!("{}/{step}", self.capture_id), head) }
+    }
 }
 
 /// A wall clock time of a file, in nanoseconds since 1970; 0 is unknown.
@@ -25,9 +45,10 @@ pub(super) fn microseconds(unix_ns: u64) -> ParquetCell<'static> {
 
 pub(super) fn columns() -> Vec<Column<Identity>> {
     columns! { Identity;
-        capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of the snapshot file.";
+        capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of the file, and of a step of a series its number after a slash.";
         host: Text in "" = |row| row.host.as_deref().map(Into::into), "Host name.";
         time: Time in "" = |row| row.captured_at_unix_ns.map(microseconds), "When it was captured; the end of a window.";
         window_ns: Integer in "ns" = |row| row.window_ns.map(Into::into), "Length of the window. NULL in snapshots, whose counters are totals since each thread started; in windows, counters are increases.";
+        step: Integer in "" = |row| row.step.map(Into::into), "Number of the step of a series, from 0 on; it is a window, of the threads that changed. NULL in other captures.";
     }
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::error::ExportError;
-use super::identity::{Identity, known};
-use crate::model::SnapshotHead;
+use super::identity::Identity;
 use crate::process::Progress;
 use crate::store::{Stored, is_snapshot_name};
 
@@ -22,7 +21,7 @@ pub struct ExportOptions<'o> {
     pub progress: &'o Arc<Progress>,
 }
 
-/// A file with a snapshot or a window.
+/// A file with a snapshot, a window or a series.
 #[derive(Clone, Debug)]
 pub(super) struct CaptureFile {
     pub(super) path: PathBuf,
@@ -97,12 +96,11 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
 fn identify(path: PathBuf, capture_id: io::Result<String>, limit: u64) -> Result<CaptureFile, ExportError> {
     let capture_id = capture_id.map_err(|source| ExportError::input(&path, source))?;
     let mut stored = Stored::open(&path, limit, &Arc::default())?;
-    let SnapshotHead { captured_at_unix_ns, window, host, .. } = stored.head()?;
-    let host = host.as_ref().and_then(|host| host.hostname.clone());
-    let window_ns = window.as_ref().map(|window| window.duration_ns);
-    let captured_at_unix_ns = known(*captured_at_unix_ns);
-    drop(stored);
-    Ok(CaptureFile { path, identity: Identity { capture_id, host, captured_at_unix_ns, window_ns } })
+    let identity = match stored.series()? {
+        Some(series) => Identity::new(capture_id, series.head()),
+        None => Identity::new(capture_id, stored.head()?),
+    };
+    Ok(CaptureFile { path, identity })
 }
 
 fn hash(path: &Path) -> io::Result<String> {

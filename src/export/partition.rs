@@ -91,6 +91,7 @@ mod tests {
             host,
             captured_at_unix_ns: Some(1_700_000_000_000_000_000),
             window_ns: None,
+            step: None,
         };
         CaptureFile { path: id.into(), identity }
     }

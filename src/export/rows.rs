@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::inputs::{CaptureFile, ExportOptions};
 use super::reasons;
 use super::schema::{Schema, Schemas};
-use crate::model::{Census, ThreadState, Threads};
+use crate::model::{Census, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
 use crate::store::Stored;
 
 /// Maximum size of the JSON of a capture that is read ahead of its turn, in bytes. It also limits the number of its
@@ -31,8 +31,27 @@ pub(super) fn read(
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
 ) -> Result<CaptureRows, ExportError> {
-    let threads = ThreadRows { rows: Rows::new(identity, &schemas.threads), census: Census::default() };
-    let (head, threads) = Stored::open(path, limit, progress)?.load_into(&threads)?;
+    let out_of_range = |source| ExportError::OutOfRange { path: path.clone(), source };
+    let stored = Stored::open(path, limit, progress)?;
+    let Some(mut series) = stored.series()? else {
+        let (head, threads) = stored.load_into(&ThreadRows::new(identity, schemas))?;
+        return rows(head, threads, schemas).map_err(out_of_range);
+    };
+    let (mut all, mut steps) = (CaptureRows::default(), 0..);
+    series.each_window(&Default::default(), 0, &mut |CtprofSnapshot { head, threads: changed }| {
+        let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
+        let mut threads = ThreadRows::new(&identity, schemas);
+        changed.into_iter().for_each(|thread| threads.add(thread));
+        let step = rows(head, threads, schemas).map_err(out_of_range)?;
+        all.iter_mut().zip(step).for_each(|(all, step)| all.extend(step));
+        Ok::<_, ExportError>(())
+    })?;
+    Ok(all)
+}
+
+/// The rows of a capture, whose threads have theirs.
+fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Result<CaptureRows, OutOfRange> {
+    let identity = threads.rows.identity;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     for (path, stats) in &head.cgroup_stats {
         cgroups.add(&CgroupRow::new(path.clone(), stats, head.containers.get(path)));
@@ -41,8 +60,7 @@ pub(super) fn read(
     head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(&row));
     let mut captures = Rows::new(identity, &schemas.captures);
     captures.add(&CaptureRow::new(head, threads.census));
-    let blocks = || Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?, sampled.blocks?]);
-    blocks().map_err(|source| ExportError::OutOfRange { path: path.clone(), source })
+    Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?, sampled.blocks?])
 }
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
@@ -86,6 +104,12 @@ impl<'s, R> Rows<'s, R> {
 struct ThreadRows<'s> {
     rows: Rows<'s, ThreadState>,
     census: Census,
+}
+
+impl<'s> ThreadRows<'s> {
+    fn new(identity: &'s Identity, schemas: &'s Schemas) -> Self {
+        Self { rows: Rows::new(identity, &schemas.threads), census: Census::default() }
+    }
 }
 
 impl Threads for ThreadRows<'_> {

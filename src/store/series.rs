@@ -105,6 +105,11 @@ impl StoredSeries {
         Ok(series.map(|series| Self { later: paths.collect(), start_unix_ns, ..series }))
     }
 
+    /// What the first capture has beside its threads.
+    pub fn head(&self) -> &SnapshotHead {
+        &self.first
+    }
+
     /// The window of a part: between the captures that are next to its ends.
     ///
     /// # Errors

@@ -356,6 +356,22 @@ fn exited_threads_and_exited_work_are_marked_in_windows() {
 }
 
 #[test]
+fn a_series_has_the_rows_of_each_step_with_its_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("fleet");
+    export(&[Path::new(&crate::over_time::series(dir.path(), 10))], &output);
+    let captures = rows(&output.join("captures"));
+    let ids: std::collections::BTreeSet<_> = captures.iter().map(|row| row["capture_id"].to_string()).collect();
+    assert_eq!((captures.len(), ids.len()), (10, 10), "a join by the id of a capture is one by step");
+    let threads = rows(&output.join("threads"));
+    let of_early = threads.iter().filter(|row| row["pcomm"] == Field::Str("early".to_owned()));
+    let steps: Vec<_> =
+        of_early.map(|row| (row["step"].clone(), row["window_ns"].clone(), row["run_time_ns"].clone())).collect();
+    let expected = |step| (Field::Long(step), Field::Long(1_000_000_000), Field::Long(500_000_000));
+    assert_eq!(steps, (0..4).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
 fn captures_say_what_is_doubtful() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = Fleet { hosts: fleet::UNPRIVILEGED_HOST + 1, days: 1, windows: 1, threads: 80 };
