@@ -101,6 +101,19 @@ impl Capturer {
         self.options.smaps
     }
 
+    /// Checks that not all selected processes have exited.
+    ///
+    /// # Errors
+    /// [`CaptureError::NoSuchProcess`]
+    pub fn check_selected(&self) -> Result<(), CaptureError> {
+        match self.selected.first_key_value() {
+            Some((pid, _)) if pids::remaining(&self.selected).is_empty() => {
+                Err(CaptureError::NoSuchProcess(*pid, self.options.roots.procfs.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Forgets the cgroups that captures have seen. The kernel knows them by addresses, which it uses again after a
     /// while: of captures that are far from each other, none may learn from the others.
     pub fn forget_cgroups(&mut self) {

@@ -95,8 +95,9 @@ impl Recorder {
     /// Takes the earlier capture of a window.
     ///
     /// # Errors
-    /// [`CaptureError`] if nothing useful can be read.
+    /// [`CaptureError`] if nothing useful can be read, or all selected processes have exited.
     pub fn open(&mut self) -> Result<OpenWindow<'_>, CaptureError> {
+        self.capturer.check_selected()?;
         let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);

@@ -118,6 +118,21 @@ fn runs_of_a_time_need_no_command() {
 }
 
 #[test]
+fn runs_end_when_the_selected_processes_have_exited() {
+    let lab = Lab::new();
+    let mut sleep = Command::new("sleep").arg("2").spawn().unwrap();
+    let pid = sleep.id().to_string();
+    let reaper = thread::spawn(move || sleep.wait());
+    let recorded = lab.run(&["record", "--runs", "99", "-o", "runs", "-d", "800ms", "-p", &pid]);
+    reaper.join().unwrap().unwrap();
+    let error = text(&recorded.stderr);
+    assert_eq!(code(&recorded), Some(125));
+    assert!(error.contains(&format!("no such process: {pid} (")), "{error}");
+    let runs = lab.files("runs").len();
+    assert!((1..4).contains(&runs), "{runs} runs");
+}
+
+#[test]
 fn a_failed_run_is_kept_and_decides_the_exit_status() {
     let lab = Lab::new();
     let fails_second = "echo run >> log; [ $(wc -l < log) != 2 ] || exit 3";

@@ -391,7 +391,7 @@ fn every_json_output_is_as_its_published_schema_says() {
     }
     let runs = runs.path().to_str().unwrap();
     let baseline = &format!("{runs}/baseline");
-    let outputs: [(&str, &[&str]); 12] = [
+    let outputs: [(&str, &[&str]); 13] = [
         ("show", &["show", a, "-g", "cgroup"]),
         ("show", &["show", "tests/fixtures/v1-linux-7.3.ctprof.zst", "-g", "all"]),
         ("show", &["show", "tests/fixtures/v2-window-linux-6.18.ctprof.zst", "-g", "pid"]),
@@ -403,6 +403,7 @@ fn every_json_output_is_as_its_published_schema_says() {
         ("compare", &["compare", runs, "--fail-on", "elapsed>900%"]),
         ("compare", &["compare", runs, "--sections", "primary"]),
         ("metrics", &["metrics"]),
+        ("doctor", &["doctor"]),
         ("row", &["compare", runs, "--format", "jsonl"]),
     ];
     for (name, args) in outputs {
