@@ -1,6 +1,6 @@
 //! Promises to users about tables, CSV and JSON.
 
-use crate::program::printed;
+use crate::program::{self, printed};
 use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -408,7 +408,8 @@ fn every_json_output_is_as_its_published_schema_says() {
     ];
     for (name, args) in outputs {
         let json = if args.contains(&"--format") { vec![] } else { vec!["--format", "json"] };
-        let printed = printed(&[args, &json].concat());
+        // Findings decide the status of doctor.
+        let printed = String::from_utf8(program::run(&[args, &json].concat()).stdout).unwrap();
         let schema: Value = serde_json::from_str(&printed_schema(name)).unwrap();
         assert!(printed.lines().count() == 1 || name == "row", "an object on one line");
         for line in printed.lines() {
