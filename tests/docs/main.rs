@@ -10,3 +10,4 @@ mod names;
 mod security;
 #[path = "../support/skip.rs"]
 mod skip;
+mod words;
