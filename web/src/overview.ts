@@ -182,7 +182,7 @@ export class Overview {
     const parts = [
       cut > 0 && `${counted(cut, "more group")} (--limit 0)`,
       hidden.idle &&
-        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} hidden hidden (--unchanged)`,
+        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} hidden (--unchanged)`,
       zero && `zero everywhere: ${zero}`,
       none && `not available: ${none} (ctprof doctor)`,
       ...notes,
