@@ -143,8 +143,14 @@ impl<'r> ShownSection<'r> {
         let has_verdict = rows.iter().any(|row| row.verdict().is_some());
         let turnover = self.group(rows[0]).turnover();
         let has_turnover = turnover.iter().flatten().any(|turnover| *turnover != Turnover::default());
-        // Time asleep is not what a group did, and switches without run time are those of idle kernel threads.
-        let mut rows = rows.iter().filter(|row| !matches!(&*row.name, "sleep" | "csw"));
+        let has_run_time = rows.iter().any(|row| row.name == "run");
+        // Time asleep is not what a group did, and switches without run time are those of idle kernel threads. Memory that a group
+        // has counts if it changed, or if groups are sorted by it.
+        let mut rows = rows.iter().filter(|row| match &*row.name {
+            "sleep" | "csw" => false,
+            "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
+            _ => true,
+        });
         self.unchanged == Unchanged::Hidden
             && (has_verdict || !has_turnover)
             && rows.all(|row| row.is_next_to_nothing())

@@ -784,3 +784,19 @@ fn a_tree_keeps_the_scripts_of_one_interpreter_apart() {
     let has = |name: &str| lines.iter().any(|line| line.starts_with(name));
     assert!(has("/app 2") && has("python3 manage.py 1") && has("python3 train.py 1"), "{lines:?}");
 }
+
+#[test]
+fn a_group_that_has_memory_and_does_nothing_is_idle_unless_groups_are_sorted_by_memory() {
+    let files = Files::new();
+    let memory = json!({"rss_anon_bytes": 5 << 20, "rss_file_bytes": 0, "rss_shmem_bytes": 0});
+    let at = |run: u64| {
+        let process = |pid, name, run| process(pid, name, 1, &with(ran(run, 0), &memory));
+        [process(5, "busy", 1 + run), process(6, "waits", 1)]
+    };
+    let [before, after] = files.pair(&at(0), &at(20));
+    let shown = |args: &[&str]| {
+        let lines = table(&[&["show", &before, &after], args].concat());
+        lines.iter().filter(|line| line.contains("5.00MiB")).count()
+    };
+    assert_eq!([&[][..], &["-s", "rss"], &["-m", "rss,sleep"], &["-u"]].map(shown), [1, 2, 2, 2]);
+}
