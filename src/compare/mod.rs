@@ -78,6 +78,7 @@ pub use self::select::{Order, SelectError, SortKey, parse_metric};
 pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
 pub use self::sides::Sides;
 pub use self::smaps::collect_smaps_rollup;
+pub(crate) use self::trend::GroupTrend;
 pub use self::trend::{Trend, trends};
 pub use self::until::StepGate;
 pub(crate) use self::why::Why;

@@ -618,6 +618,9 @@ fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let series = crate::over_time::series(files.0.path(), 10);
+    let page = files.report("series.html", &["show", &series, "-g", "all"]);
+    browser.open(&format!("{page}#view=time"));
+    assert_eq!(browser.value("document.querySelectorAll('.areas path').length"), 1, "what is below a group is in it");
     let page = files.report("series.html", &["show", &series]);
     browser.open(&format!("{page}#view=time"));
     let rows =

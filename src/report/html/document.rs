@@ -15,7 +15,8 @@ use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
 use crate::compare::{
-    Delta, GateResult, GroupBy, GroupReason, OverviewColumn, Quantity, Renamed, Report, Row, Trend, Turnover,
+    Delta, GateResult, GroupBy, GroupReason, GroupTrend, OverviewColumn, Quantity, Renamed, Report, Row, Trend,
+    Turnover,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
@@ -49,7 +50,7 @@ struct CourseData<'p> {
     columns: Vec<CourseColumn<'p>>,
 }
 
-/// The values of those groups of the overview that have some, by index of their path.
+/// The values of the groups that did most, by index of their path.
 #[derive(Serialize)]
 struct CourseColumn<'p> {
     name: &'p str,
@@ -166,7 +167,7 @@ impl<'p> PageData<'p> {
         let mut sections =
             |pages: Vec<PageSection<'p>>| pages.into_iter().map(|page| SectionData::new(page, &mut paths)).collect();
         let (groups, tree) = (sections(groups), tree.map(sections));
-        let course = CourseData::new(&report.trends, &paths.places);
+        let course = CourseData::new(&report.trends, &mut paths);
         let line =
             |line: &'p FactLine| LineData { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
         Self {
@@ -186,17 +187,25 @@ impl<'p> PageData<'p> {
     }
 }
 
+/// Groups of a column over time.
+const MOST_GROUPS: usize = 200;
+
 impl<'p> CourseData<'p> {
-    fn new(trends: &'p [Trend], places: &HashMap<&[String], usize>) -> Option<Self> {
+    fn new(trends: &'p [Trend], paths: &mut Paths<'p>) -> Option<Self> {
         let Trend { started_at_unix_ns, duration_ns, .. } = trends.first()?;
-        let column = |trend: &'p Trend| {
-            let known = trend.groups.iter().filter(|group| group.values.iter().any(|value| *value > 0.0));
-            let known = known.filter_map(|group| Some((*places.get(&group.path[..])?, &group.values)));
-            let rounded = |values: &Vec<f64>| values.iter().map(|value| number(significant(*value, 3))).collect();
-            let (groups, values) = known.map(|(place, values)| (place, rounded(values))).unzip();
+        let mut column = |trend: &'p Trend| {
+            // Groups of parts need not be those of the whole: a process can become another program. What is below a group is in it.
+            let total = |group: &GroupTrend| group.values.iter().filter(|value| **value > 0.0).sum::<f64>();
+            let groups = trend.groups.iter().filter(|group| group.path.len() == 1);
+            let mut groups: Vec<_> = groups.map(|group| (total(group), group)).filter(|(all, _)| *all > 0.0).collect();
+            groups.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            let groups = groups.into_iter().take(MOST_GROUPS);
+            let rounded = |values: &[f64]| values.iter().map(|value| number(significant(*value, 3))).collect();
+            let known = groups.filter_map(|(_, group)| Some((paths.place(&group.path)?, rounded(&group.values))));
+            let (groups, values) = known.unzip();
             CourseColumn { name: trend.column, unit: trend.unit, groups, values }
         };
-        Some(Self { started_at_unix_ns, duration_ns, columns: trends.iter().map(column).collect() })
+        Some(Self { started_at_unix_ns, duration_ns, columns: trends.iter().map(&mut column).collect() })
     }
 }
 
