@@ -1,6 +1,7 @@
 //! CPU sets of a thread, and of a group of threads.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +9,11 @@ use super::reduce::{Cell, CpuSetSizes, Reduce, Reduction};
 use super::unit::{Reading, Shape};
 use super::value::{Mismatch, Value};
 
-/// The CPUs a thread may run on, ascending.
+/// The CPUs a thread may run on, ascending. Threads can share it: hosts have up to thousands of CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(transparent)]
 #[serde(transparent)]
-pub struct CpuSet(pub Vec<u32>);
+pub struct CpuSet(pub Arc<[u32]>);
 
 /// Sizes of CPU sets, and the set itself if all are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Reading for CpuSet {
 
     fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
         match value {
-            Value::Cpus(cpus) => Ok(Some(Self(cpus.into_owned()))),
+            Value::Cpus(cpus) => Ok(Some(Self(cpus.into()))),
             other => Err(other.mismatch("a list of CPU numbers")),
         }
     }
@@ -61,7 +62,7 @@ impl Reduce<CpuSet> for CpuSets {
 
     fn cell(&self) -> Cell {
         let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
-        let cpus = self.common.as_ref().map(|common| common.0.clone());
+        let cpus = self.common.as_ref().map(|common| common.0.to_vec());
         Cell::Cpus(Box::new(CpuSetSizes { fewest: size(self.fewest), most: size(self.most), cpus }))
     }
 }
@@ -96,7 +97,7 @@ mod tests {
 
     fn total(sets: &[&[u32]]) -> Cell {
         let (first, rest) = sets.split_first().unwrap();
-        let set = |cpus: &[u32]| CpuSet(cpus.to_vec());
+        let set = |cpus: &[u32]| CpuSet(cpus.into());
         let mut added = CpuSets::single(&set(first));
         let mut merged = added.clone();
         for cpus in rest {

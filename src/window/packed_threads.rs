@@ -338,7 +338,7 @@ mod tests {
         (metrics.run_time_ns, metrics.nice) = (Some(u64::MAX.into()), Some((-20).into()));
         (metrics.minflt, metrics.majflt) = (Some(u64::from(tid).into()), None);
         metrics.policy = Some(CategoricalString(policy.into()));
-        metrics.cpu_affinity = Some(CpuSet(cpus.to_vec()));
+        metrics.cpu_affinity = Some(CpuSet(cpus.into()));
         thread
     }
 

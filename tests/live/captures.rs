@@ -110,7 +110,7 @@ fn affinity_is_the_threads_own() {
         nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &one).unwrap();
     };
     let metrics = Worker::after("pinned", pin).state().metrics;
-    assert_eq!((metrics.cpu_affinity.unwrap().0, metrics.processor), (vec![0], Some(0.into())));
+    assert_eq!((&*metrics.cpu_affinity.unwrap().0, metrics.processor), (&[0][..], Some(0.into())));
 }
 
 #[test]

@@ -298,7 +298,7 @@ mod tests {
         let path = "cpus_mask.bits | cpus_allowed.bits";
         let cpus = |facts, mask: [u64; 2]| {
             let thread = read_by(facts, &leader().set(path, &mask)).unwrap();
-            thread.state.metrics.cpu_affinity.map(|cpus| cpus.0)
+            thread.state.metrics.cpu_affinity.map(|cpus| cpus.0.to_vec())
         };
         assert_eq!(cpus(facts(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
         assert_eq!(cpus(facts(), [0b1010, 1]), Some(vec![1, 64]));

@@ -94,7 +94,7 @@ impl Reader {
     /// Stores the values of all files but `stat` and `io`.
     fn fill(&mut self, tree: Tree, id: ThreadId, files: &mut Numbered<'_>, metrics: &mut Metrics) {
         if tree == Tree::Live {
-            metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(CpuSet);
+            metrics.cpu_affinity = affinity::cpus(id.tid, &mut self.cpu_mask).ok().map(|cpus| CpuSet(cpus.into()));
         }
         for file in [SourceFile::Status, SourceFile::Schedstat, SourceFile::Sched] {
             if let Some(text) = self.input.read(files, file.clone()) {
