@@ -128,7 +128,7 @@ impl Layout {
 }
 
 /// Whether an instruction can load the field: offsets have 16 bits. Arrays are loaded word by word.
-fn is_addressable(place: &FieldLocation) -> bool {
+pub(super) fn is_addressable(place: &FieldLocation) -> bool {
     let is_near = |offset: u32| i16::try_from(offset).is_ok();
     let has_width = matches!(place.size, 1 | 2 | 4) || (place.size > 0 && place.size.is_multiple_of(8));
     has_width && place.hops.iter().all(|&hop| is_near(hop)) && is_near(place.offset.saturating_add(place.size))

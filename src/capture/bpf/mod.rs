@@ -28,7 +28,7 @@ mod value;
 mod verifier_log;
 pub(in crate::capture) mod walk;
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(in crate::capture) mod fuzz;
 
 #[cfg(test)]

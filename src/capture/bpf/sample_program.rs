@@ -8,7 +8,7 @@ use super::super::thread_flags::PF_KTHREAD;
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, kind};
 use super::columns;
-use super::layout::RecordScope;
+use super::layout::{RecordScope, is_addressable};
 use super::path::{self, FieldLocation};
 use super::program::{CONTEXT_TASK, Emitter, byte, first_element, near};
 
@@ -95,14 +95,15 @@ impl TaskWalk {
 
 impl SampledKernel {
     pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Self {
-        let of_structure = |name, path| path::resolve(btf, btf.find(kind::STRUCT, name)?, path);
+        let field = |of, path| path::resolve(btf, of, path).filter(is_addressable);
+        let of_structure = |name, path| field(btf.find(kind::STRUCT, name)?, path);
         let owner = |lock| i32::try_from(of_structure(lock, "owner")?.offset).ok();
         Self {
-            filter: FILTER.map(|path| path::resolve(btf, task, path)),
+            filter: FILTER.map(|path| field(task, path)),
             registers: btf
                 .find(kind::FUNC, "bpf_task_pt_regs")
                 .map(|_| REGISTERS.map(|path| of_structure("pt_regs", path))),
-            blocker: path::resolve(btf, task, columns::BLOCKER),
+            blocker: field(task, columns::BLOCKER),
             owners: owner("mutex").and_then(|mutex| Some([mutex, owner("rw_semaphore")?])),
         }
     }

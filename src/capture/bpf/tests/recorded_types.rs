@@ -125,3 +125,15 @@ fn places_are_those_of_the_compiler() {
         }
     });
 }
+
+#[test]
+fn no_program_is_emitted_for_a_place_that_no_instruction_can_address() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
+    let types = fs::read(folder.join("6.16.btf")).unwrap();
+    for at in (0..types.len() - 4).step_by(4) {
+        // Places of fields are in bits.
+        let mut types = types.clone();
+        types[at..at + 4].copy_from_slice(&(1_u32 << 19).to_le_bytes());
+        super::super::fuzz::types(&types);
+    }
+}
