@@ -1,6 +1,7 @@
 //! Why the threads of a window waited, and who ran meanwhile: shares by samples of all threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,37 +23,72 @@ pub struct Reasons {
     pub times: Vec<ReasonTime>,
 }
 
-impl Reasons {
+/// The reasons of windows that follow each other, together.
+#[derive(Debug, Default)]
+pub struct ReasonSums {
+    sampling: Sampling,
+    threads: Places<SampledThreads>,
+    reasons: Places<Reason>,
+    /// Time and samples by the places of threads and reason.
+    times: BTreeMap<(u64, u64), (u64, u64)>,
+}
+
+impl ReasonSums {
     /// Adds those of a later window.
-    pub fn merge(&mut self, later: Self) {
-        let Self { sampling, threads, reasons, times } = later;
+    pub fn add(&mut self, later: Reasons) {
+        let Reasons { sampling, threads, reasons, times } = later;
         self.sampling.merge(sampling);
-        let threads = places(&mut self.threads, threads);
-        let reasons = places(&mut self.reasons, reasons);
+        let threads: Vec<_> = threads.into_iter().map(|threads| self.place_of(threads)).collect();
+        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.reasons.of(reason)).collect();
         let place = |places: &[u64], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
-        let mut all: BTreeMap<_, _> = self.times.drain(..).map(|time| ((time.threads, time.reason), time)).collect();
-        for time in times {
-            let (Some(of), Some(reason)) = (place(&threads, time.threads), place(&reasons, time.reason)) else {
-                continue;
-            };
-            let sum = all.entry((of, reason)).or_insert(ReasonTime { threads: of, reason, ns: 0, samples: 0 });
-            sum.ns = sum.ns.saturating_add(time.ns);
-            sum.samples = sum.samples.saturating_add(time.samples);
+        for ReasonTime { threads: of, reason, ns, samples } in times {
+            if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
+                let sum = self.times.entry((of, reason)).or_default();
+                *sum = (sum.0.saturating_add(ns), sum.1.saturating_add(samples));
+            }
         }
-        self.times.extend(all.into_values());
+    }
+
+    fn place_of(&mut self, threads: SampledThreads) -> u64 {
+        let are_many = self.threads.0.len() >= MOST_PROCESSES && !self.threads.0.contains_key(&threads);
+        let tgid = threads.tgid.filter(|_| !are_many);
+        self.threads.of(SampledThreads { tgid, ..threads })
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn finish(self) -> Reasons {
+        let Self { sampling, threads, reasons, times } = self;
+        let time = |((threads, reason), (ns, samples))| ReasonTime { threads, reason, ns, samples };
+        let times = times.into_iter().map(time).collect();
+        Reasons { sampling, threads: threads.into_list(), reasons: reasons.into_list(), times }
     }
 }
 
-/// Adds what is new to a list, and returns the places of all.
-fn places<T: Ord + Clone>(list: &mut Vec<T>, more: Vec<T>) -> Vec<u64> {
-    let mut known: BTreeMap<T, u64> = (0..).zip(list.iter()).map(|(place, item)| (item.clone(), place)).collect();
-    let place = |item: T| {
-        *known.entry(item).or_insert_with_key(|item| {
-            list.push(item.clone());
-            u64::try_from(list.len() - 1).unwrap_or(u64::MAX)
-        })
-    };
-    more.into_iter().map(place).collect()
+/// Threads of more processes are not told apart by process.
+const MOST_PROCESSES: usize = 1 << 16;
+
+/// The items of a list, each with its place in it.
+#[derive(Debug)]
+struct Places<T>(HashMap<T, u64>);
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T: Eq + Hash> Places<T> {
+    fn of(&mut self, item: T) -> u64 {
+        let next = u64::try_from(self.0.len()).unwrap_or(u64::MAX);
+        *self.0.entry(item).or_insert(next)
+    }
+
+    fn into_list(self) -> Vec<T> {
+        let mut items: Vec<_> = self.0.into_iter().collect();
+        items.sort_unstable_by_key(|(_, place)| *place);
+        items.into_iter().map(|(item, _)| item).collect()
+    }
 }
 
 /// How the threads of a window were sampled.
@@ -211,5 +247,32 @@ impl ReasonClass {
     /// Whether a thread with this reason is neither on a CPU nor ready to run.
     pub fn is_sleep(self) -> bool {
         matches!(self, Self::Block | Self::Sleep | Self::Idle | Self::Stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window with three passes, in which a process waited for 2 ns.
+    fn window(tgid: u32) -> Reasons {
+        let threads = vec![SampledThreads { tgid: Some(tgid), ..SampledThreads::default() }];
+        let times = vec![ReasonTime { threads: 0, reason: 0, ns: 2, samples: 1 }];
+        let sampling = Sampling { passes: 3, ..Sampling::default() };
+        Reasons { sampling, threads, reasons: vec![Reason::default()], times }
+    }
+
+    #[test]
+    fn reasons_of_windows_add_up_and_those_of_very_many_processes_are_one() {
+        let mut sums = ReasonSums::default();
+        let processes = u32::try_from(MOST_PROCESSES).unwrap();
+        for tgid in (0..processes + 5).chain([7]) {
+            sums.add(window(tgid));
+        }
+        let all = sums.finish();
+        assert_eq!((all.sampling.passes, all.reasons.len()), (u64::from(3 * (processes + 6)), 1));
+        let [seventh, others] = [all.times[7], *all.times.last().unwrap()].map(|time| (time.ns, time.samples));
+        assert_eq!((all.threads.len(), seventh, others), (MOST_PROCESSES + 1, (4, 2), (10, 5)));
+        assert_eq!(all.threads.last().unwrap().tgid, None);
     }
 }

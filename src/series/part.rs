@@ -3,7 +3,9 @@
 use super::error::SeriesError;
 use super::moment::Moment;
 use super::step::StepExits;
-use crate::model::{CtprofSnapshot, ExitRecords, ExitedThread, Reasons, RecordedCommand, SnapshotHead, ThreadState};
+use crate::model::{
+    CtprofSnapshot, ExitRecords, ExitedThread, ReasonSums, Reasons, RecordedCommand, SnapshotHead, ThreadState,
+};
 use crate::window::{self, Exits, FoldedExits, NoWindow, PackedThreads, Recording};
 
 /// A part of a series that has begun.
@@ -14,7 +16,7 @@ pub struct Part {
     folded: FoldedExits,
     /// Threads that were there when it began.
     each: Vec<ExitedThread>,
-    reasons: Option<Reasons>,
+    reasons: Option<ReasonSums>,
 }
 
 impl Part {
@@ -67,7 +69,7 @@ impl Part {
             }
         }
         if let Some(reasons) = reasons {
-            self.reasons.get_or_insert_default().merge(reasons);
+            self.reasons.get_or_insert_default().add(reasons);
         }
     }
 
@@ -88,7 +90,7 @@ impl Part {
         let mut window =
             window::recorded(&earlier, threads, later, Recording { exits, recorder, command, requested_ns })?;
         window.head.series = None;
-        window.head.reasons = reasons.map(Box::new);
+        window.head.reasons = reasons.map(|sums| Box::new(sums.finish()));
         Ok(window)
     }
 }
