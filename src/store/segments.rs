@@ -29,8 +29,10 @@ pub enum Keep {
     Bytes(u64),
 }
 
-/// A series is divided into so many segments, of which one more is kept while it is written.
+/// A series is divided into at least so many segments, of which one more is kept while it is written.
 const SEGMENTS: u32 = 12;
+/// A part of a series is read from the start of its segment.
+const LONGEST: Duration = Duration::from_mins(10);
 /// Names of segments sort like the times at which they begin.
 const NAME: &str = "%Y%m%dT%H%M%S%.3fZ";
 /// What distinguishes segments from runs.
@@ -136,13 +138,12 @@ impl SegmentWriter {
     }
 
     fn is_full(&self, moment: &Moment) -> bool {
-        match self.keep {
-            Keep::Time(time) => {
-                let age = self.segments.back().and_then(|segment| segment.age(moment.boottime_ns()));
-                age.is_some_and(|age| age >= time / SEGMENTS)
-            }
-            Keep::Bytes(bytes) => self.writer.bytes() >= bytes / u64::from(SEGMENTS),
-        }
+        let (longest, most) = match self.keep {
+            Keep::Time(time) => (LONGEST.min(time / SEGMENTS), u64::MAX),
+            Keep::Bytes(bytes) => (LONGEST, bytes / u64::from(SEGMENTS)),
+        };
+        let age = self.segments.back().and_then(|segment| segment.age(moment.boottime_ns()));
+        self.writer.bytes() >= most || age.is_some_and(|age| age >= longest)
     }
 
     /// Removes the segments before those that are kept. A segment ends where the next one begins.

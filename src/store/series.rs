@@ -427,6 +427,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_day_is_read_from_ten_minutes_before_it_at_most() {
+        for keep in [Keep::Time(std::time::Duration::from_hours(24)), Keep::Bytes(1 << 24)] {
+            let dir = tempfile::tempdir().unwrap();
+            record_with(dir.path(), keep, (0..=2 * 360).map(|at| capture(10 * at)));
+            assert_eq!(segments_in(dir.path()).unwrap().len(), 13, "of two hours, and one that begins");
+        }
+    }
+
+    #[test]
     fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
         for clock in [START_OF_BOOT + 86_400 * SECOND, START_OF_BOOT - 86_400 * SECOND] {
             let dir = tempfile::tempdir().unwrap();
