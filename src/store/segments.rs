@@ -32,7 +32,7 @@ pub enum Keep {
 /// A series is divided into at least so many segments, of which one more is kept while it is written.
 const SEGMENTS: u32 = 12;
 /// A part of a series is read from the start of its segment.
-const LONGEST: Duration = Duration::from_mins(10);
+const LONGEST: Duration = Duration::from_secs(600);
 /// Names of segments sort like the times at which they begin.
 const NAME: &str = "%Y%m%dT%H%M%S%.3fZ";
 /// What distinguishes segments from runs.

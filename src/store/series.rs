@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(runs.len(), gap + 10);
     }
 
-    const HOUR: Keep = Keep::Time(std::time::Duration::from_hours(1));
+    const HOUR: Keep = Keep::Time(std::time::Duration::from_secs(3600));
 
     #[test]
     fn of_24_hours_the_last_one_is_kept() {
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_day_is_read_from_ten_minutes_before_it_at_most() {
-        for keep in [Keep::Time(std::time::Duration::from_hours(24)), Keep::Bytes(1 << 24)] {
+        for keep in [Keep::Time(std::time::Duration::from_secs(24 * 3600)), Keep::Bytes(1 << 24)] {
             let dir = tempfile::tempdir().unwrap();
             record_with(dir.path(), keep, (0..=2 * 360).map(|at| capture(10 * at)));
             assert_eq!(segments_in(dir.path()).unwrap().len(), 13, "of two hours, and one that begins");
