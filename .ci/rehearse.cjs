@@ -40,17 +40,17 @@ async function runAction(action, inputs) {
 
 /** Commands that a runner has: `gh` makes the page of the release. */
 function tools() {
-  const folder = path.join(HERE, "bin");
+  const directory = path.join(HERE, "bin");
   const page = path.join(HERE, "page");
   const commands = {
     sudo: 'exec "$@"',
     gh: `mkdir -p ${page}; for argument in "$@"; do case $argument in packages/*) cp "$argument" ${page} ;; esac; done`,
   };
-  fs.mkdirSync(folder, { recursive: true });
+  fs.mkdirSync(directory, { recursive: true });
   for (const [name, script] of Object.entries(commands)) {
-    fs.writeFileSync(path.join(folder, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    fs.writeFileSync(path.join(directory, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   }
-  return folder;
+  return directory;
 }
 
 async function runJob(name, job, matrix, skip) {

@@ -18,7 +18,7 @@ pub use self::limit::MemoryBudget;
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]
 pub(crate) use self::place::OutputPlace;
-pub(crate) use self::place::{create_folder, names_in};
+pub(crate) use self::place::{create_directory, names_in};
 pub use self::segments::{Keep, SegmentWriter, SeriesSegment, segments_in};
 pub use self::series::StoredSeries;
 pub use self::series_writer::SeriesWriter;

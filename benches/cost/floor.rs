@@ -33,8 +33,8 @@ pub(crate) fn run(jobs: usize, procfs: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn numeric(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+fn numeric(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
     Ok(paths.filter(|path| tid(path).is_some()).collect())
 }
 
@@ -59,11 +59,11 @@ impl Worker {
             PROCESS_FILES.iter().for_each(|name| self.file(&fs::File::open(process).expect("a process"), name));
         }
         let tasks = process.join("task");
-        let Ok(folder) = open(&tasks, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return };
+        let Ok(directory) = open(&tasks, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return };
         for thread in numeric(&tasks).unwrap_or_default() {
             let Some(tid) = tid(&thread) else { continue };
             for name in THREAD_FILES {
-                self.file(&folder, &format!("{tid}/{name}"));
+                self.file(&directory, &format!("{tid}/{name}"));
             }
             if self.live {
                 let _ = sched_getaffinity(Pid::from_raw(tid));
@@ -74,8 +74,8 @@ impl Worker {
         }
     }
 
-    fn file(&mut self, folder: &impl std::os::fd::AsFd, name: &str) {
-        if let Ok(file) = openat(folder, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
+    fn file(&mut self, directory: &impl std::os::fd::AsFd, name: &str) {
+        if let Ok(file) = openat(directory, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
             let _ = read(&file, &mut self.buffer);
         }
     }

@@ -21,7 +21,7 @@ use super::host::files::HostFiles;
 use super::host::mounts::Mounts;
 use super::host::{self, cgroup, cpu_time, psi, sched_ext};
 use super::options::{Options, Tree, Use};
-use super::procfs::folder::Folder;
+use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
 use super::procfs::whole_process;
 use super::read_threads::ReadThreads;
@@ -36,7 +36,7 @@ use crate::process::{held, with_file_capabilities, without_stops, workers};
 /// then needs no capability to load programs.
 pub struct Capturer {
     options: Options,
-    procfs: Arc<Folder>,
+    procfs: Arc<ProcDirectory>,
     selected: SelectedProcesses,
     /// Whether there was a capture: selected processes may have exited since.
     has_captured: bool,
@@ -67,7 +67,7 @@ impl Capturer {
     fn prepare(options: Options, captures: usize) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
-        let procfs = Arc::new(Folder::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
+        let procfs = Arc::new(ProcDirectory::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
         let selected = pids::selected(root, &procfs, &options.pids)?;
         let capabilities = held();
         let files = HostFiles::new(&options.roots);

@@ -12,7 +12,7 @@ pub(crate) use self::tests::in_context;
 use super::css_sets::CssSets;
 use super::enrich::{jemalloc, taskstats::CountedFamilies};
 use super::options::Tree;
-use super::procfs::folder::Folder;
+use super::procfs::directory::ProcDirectory;
 use super::tally::Tally;
 use super::thread_flags::WholeNames;
 use crate::process::Progress;
@@ -20,7 +20,7 @@ use crate::process::Progress;
 /// Constants of a capture, and its counts, shared by the workers.
 #[derive(Clone)]
 pub(crate) struct CaptureContext {
-    pub(crate) procfs: Arc<Folder>,
+    pub(crate) procfs: Arc<ProcDirectory>,
     pub(crate) tree: Tree,
     pub(crate) whole_names: WholeNames,
     /// The families that taskstats provides; `None` to disable taskstats.
@@ -68,7 +68,7 @@ mod tests {
     /// Calls `body` with the context of a capture of a recorded tree, without other sources.
     pub(crate) fn in_context<T>(procfs: &Path, body: impl FnOnce(&CaptureContext) -> T) -> T {
         body(&CaptureContext {
-            procfs: Folder::open(procfs).unwrap().into(),
+            procfs: ProcDirectory::open(procfs).unwrap().into(),
             tree: Tree::Elsewhere,
             whole_names: WholeNames::default(),
             taskstats: None,

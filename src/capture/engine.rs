@@ -7,7 +7,7 @@ use super::bpf::setup::BpfEngine;
 use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
-use super::procfs::folder::Folder;
+use super::procfs::directory::ProcDirectory;
 use super::procfs::{pids, walk};
 use super::read_threads::ReadThreads;
 use super::start::{Start, nanoseconds};
@@ -23,7 +23,7 @@ pub(super) enum SelectedEngine {
 
 impl SelectedEngine {
     /// BPF if it is wanted and available, for so many captures.
-    pub(super) fn select(options: &Options, procfs: &Folder, captures: usize) -> Result<Self, CaptureError> {
+    pub(super) fn select(options: &Options, procfs: &ProcDirectory, captures: usize) -> Result<Self, CaptureError> {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
@@ -88,7 +88,7 @@ mod tests {
     fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
-        SelectedEngine::select(&options, &Folder::open(procfs).unwrap(), 1)
+        SelectedEngine::select(&options, &ProcDirectory::open(procfs).unwrap(), 1)
     }
 
     #[test]
@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn selected_processes_are_read_by_procfs() {
         let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
-        let by = |options: &Options| SelectedEngine::select(options, &Folder::open("/proc".as_ref()).unwrap(), 1);
+        let by =
+            |options: &Options| SelectedEngine::select(options, &ProcDirectory::open("/proc".as_ref()).unwrap(), 1);
         let Ok(SelectedEngine::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
         assert_eq!(no_bpf, BpfObstacle::SelectedProcesses.into());
         options.engine = Engine::Bpf;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 
 use super::context::CaptureContext;
-use super::procfs::folder::{Folder, Numbered, is_gone};
+use super::procfs::directory::{Numbered, ProcDirectory, is_gone};
 use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
 use super::procfs::text;
 use super::tally::Tally;
@@ -14,15 +14,15 @@ use crate::model::{Name, SourceFile, printable};
 /// One process, shared by the workers that read parts of it.
 pub(super) struct Process {
     pub(super) id: u32,
-    pub(super) folder: Folder,
+    pub(super) directory: ProcDirectory,
     name: OnceLock<Name>,
 }
 
 impl Process {
     /// Opens the directory of process `id`; `None` if it has exited. Another error is counted as one of `file`.
     pub(super) fn open(context: &CaptureContext, id: u32, file: SourceFile) -> Option<Self> {
-        match context.procfs.folder(&id.to_string()) {
-            Ok(folder) => return Some(Self::new(id, folder)),
+        match context.procfs.directory(&id.to_string()) {
+            Ok(directory) => return Some(Self::new(id, directory)),
             Err(errno) if is_gone(errno) => {}
             Err(errno) => {
                 tracing::debug!(pid = id, ?errno, "cannot open the process's directory");
@@ -32,15 +32,15 @@ impl Process {
         None
     }
 
-    pub(super) fn new(id: u32, folder: Folder) -> Self {
-        Self { id, folder, name: OnceLock::new() }
+    pub(super) fn new(id: u32, directory: ProcDirectory) -> Self {
+        Self { id, directory, name: OnceLock::new() }
     }
 
     /// The process's name; empty if it cannot be read.
     pub(super) fn name(&self) -> &Name {
         self.name.get_or_init(|| {
             let mut buffer = Vec::new();
-            let comm = self.folder.read("comm", &mut buffer).unwrap_or_default();
+            let comm = self.directory.read("comm", &mut buffer).unwrap_or_default();
             printable(comm.strip_suffix(b"\n").unwrap_or(comm)).into()
         })
     }
@@ -51,7 +51,7 @@ impl Process {
 
     /// Whether the process has not exited. A zombie has.
     pub(super) fn is_alive(&self) -> bool {
-        alive(self.folder.read("stat", &mut Vec::new()))
+        alive(self.directory.read("stat", &mut Vec::new()))
     }
 
     /// When it started, in ticks.
@@ -66,14 +66,14 @@ impl Process {
 
     fn stat(&self, wanted: u8) -> Option<u64> {
         let mut buffer = Vec::new();
-        let (_, mut fields) = text::stat(self.folder.read("stat", &mut buffer).ok()?)?;
+        let (_, mut fields) = text::stat(self.directory.read("stat", &mut buffer).ok()?)?;
         fields.find(|(number, _)| *number == wanted).and_then(|(_, value)| text::unsigned(value))
     }
 
     /// Whether its thread `tid` has not exited.
     pub(super) fn has_thread(&self, tid: u32) -> bool {
         let mut stat = Vec::new();
-        match self.folder.folder("task") {
+        match self.directory.directory("task") {
             Ok(tasks) => alive(Numbered::new(&tasks, tid).read("stat", &mut stat)),
             Err(errno) => alive(Err(errno)),
         }
@@ -115,7 +115,7 @@ mod tests {
     fn process(dir: &tempfile::TempDir, name: &str, state: char) -> Process {
         std::fs::write(dir.path().join("comm"), format!("{name}\n")).unwrap();
         std::fs::write(dir.path().join("stat"), format!("900 ({name}) {state} 1")).unwrap();
-        Process::new(900, Folder::open(dir.path()).unwrap())
+        Process::new(900, ProcDirectory::open(dir.path()).unwrap())
     }
 
     #[test]

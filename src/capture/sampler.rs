@@ -9,7 +9,7 @@ use super::error::finding_without_bpf;
 use super::kernel_symbols::KernelSymbols;
 use super::mutex_owners::MutexOwners;
 use super::options::{Engine, Options, Tree};
-use super::procfs::folder::Folder;
+use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
 use super::sampled_files::add_files;
 use crate::model::{BpfObstacle, KernelEntry, Name, ThreadEnd, ThreadSample};
@@ -47,7 +47,7 @@ impl ThreadSampler {
             Engine::Procfs => None,
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
-        let procfs = Folder::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
+        let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
         let bpf = bpf.map(|bpf| (Box::new(bpf), KernelSymbols::open().ok()));
         Ok(Self { bpf, procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::default() })
     }

@@ -192,8 +192,8 @@ impl DigestReader {
 }
 
 /// Whether a directory has segments of a series.
-fn is_series(folder: &Path) -> Result<bool> {
-    let segments = segments_in(folder).with_context(|| format!("cannot read directory {}", folder.display()))?;
+fn is_series(directory: &Path) -> Result<bool> {
+    let segments = segments_in(directory).with_context(|| format!("cannot read directory {}", directory.display()))?;
     Ok(!segments.is_empty())
 }
 
@@ -218,7 +218,9 @@ pub(super) fn series(
     let series = match file {
         // It can be read only once, and is opened elsewhere.
         _ if file == Path::new("-") => None,
-        _ if file.is_dir() => StoredSeries::in_folder(file, range.unwrap_or(&SeriesRange::default()), limit, progress)?,
+        _ if file.is_dir() => {
+            StoredSeries::in_directory(file, range.unwrap_or(&SeriesRange::default()), limit, progress)?
+        }
         _ => Stored::open(file, limit, progress)?.series()?,
     };
     if series.is_none() && range.is_some() {

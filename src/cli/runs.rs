@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, OutputTarget, StoreError, create_folder, is_snapshot_name, names_in};
+use crate::store::{EXTENSION, OutputTarget, StoreError, create_directory, is_snapshot_name, names_in};
 
 /// Records runs into files.
 pub(super) struct RunWriter<'s> {
@@ -69,24 +69,25 @@ fn uninterrupted(end: WindowEnd) -> anyhow::Result<WindowEnd> {
 /// The directory of a series of runs.
 pub(super) struct RunDirectory {
     pub(super) path: PathBuf,
-    folder: OwnedFd,
+    directory: OwnedFd,
     runs: u32,
 }
 
 impl RunDirectory {
     /// Creates the directory if needed. It must not have runs, which would be compared together with the new ones.
     pub(super) fn create(path: &Path, runs: u32) -> anyhow::Result<Self> {
-        let folder = create_folder(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
-        let names = names_in(&folder).with_context(|| format!("cannot read the directory {}", path.display()))?;
+        let directory =
+            create_directory(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
+        let names = names_in(&directory).with_context(|| format!("cannot read the directory {}", path.display()))?;
         if let Some(run) = names.into_iter().filter(|name| is_snapshot_name(name)).min() {
             bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
         }
-        Ok(Self { path: path.to_owned(), folder, runs })
+        Ok(Self { path: path.to_owned(), directory, runs })
     }
 
     /// Opens the file of a run, counted from 1.
     pub(super) fn target(&self, number: u32) -> Result<OutputTarget, StoreError> {
-        OutputTarget::create_in(&self.folder, &self.file(number))
+        OutputTarget::create_in(&self.directory, &self.file(number))
     }
 
     /// Names sort like numbers.

@@ -501,15 +501,15 @@ fn denied_names_of_containers_need_the_capability_for_their_path() {
         };
         finding(&holding(CtprofSnapshot { head, ..CtprofSnapshot::default() }, capabilities), DataSource::Containers)
     };
-    let folder = "/var/lib/docker/containers";
-    assert_eq!(denied(folder, &[]).fix, setcap(&[Capability::DacReadSearch]));
+    let directory = "/var/lib/docker/containers";
+    assert_eq!(denied(directory, &[]).fix, setcap(&[Capability::DacReadSearch]));
     assert_eq!(
-        denied(folder, &[]).reason().unwrap(),
+        denied(directory, &[]).reason().unwrap(),
         "no names for 1 of 1 container (/var/lib/docker/containers): permission denied (EACCES): requires cap_dac_read_search"
     );
     assert_eq!(
         denied("/proc/1/root", &[Capability::DacReadSearch]).fix,
         setcap(&[Capability::SysPtrace, Capability::DacReadSearch])
     );
-    assert_eq!(denied(folder, &[Capability::DacReadSearch]).code(), Some("permission-denied-despite-capability"));
+    assert_eq!(denied(directory, &[Capability::DacReadSearch]).code(), Some("permission-denied-despite-capability"));
 }

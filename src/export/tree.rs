@@ -11,7 +11,7 @@ use parquet::file::metadata::ParquetMetaDataReader;
 
 use super::dataset::CAPTURES;
 use super::error::ExportError;
-use crate::store::{create_folder, names_in};
+use crate::store::{create_directory, names_in};
 
 /// An open directory: it stays the same if its name is replaced by a link.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ impl Directory {
     /// Opens the directory that the user named, and creates it if necessary.
     pub(super) fn create(path: &Path) -> Result<Self, ExportError> {
         let failed = |source| ExportError::output(path, source);
-        let folder = create_folder(path).map_err(failed)?;
-        let fd = openat(folder, ".", DIRECTORY, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let directory = create_directory(path).map_err(failed)?;
+        let fd = openat(directory, ".", DIRECTORY, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         Ok(Self { fd, path: path.to_owned() })
     }
 

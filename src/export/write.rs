@@ -65,7 +65,7 @@ pub fn export(
         Output::Threads(path) => {
             let target = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
             let name = |_: &[&str]| target.name.clone();
-            export.write(&captures, &Destination { folders: vec![(&target.folder, path)], name: &name }, 1)?;
+            export.write(&captures, &Destination { directories: vec![(&target.directory, path)], name: &name }, 1)?;
         }
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
@@ -90,7 +90,7 @@ const AHEAD: usize = 8;
 /// Where the rows of some captures go.
 struct Destination<'d> {
     /// The directory of each file, and the path for messages.
-    folders: Vec<(&'d OwnedFd, &'d Path)>,
+    directories: Vec<(&'d OwnedFd, &'d Path)>,
     /// The name of the files with these captures.
     name: &'d dyn Fn(&[&str]) -> OsString,
 }
@@ -107,8 +107,8 @@ impl DatasetExport<'_> {
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
         let name = |captures: &[&str]| part_name(captures).into();
-        let folders = directories.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
-        let destination = Destination { folders, name: &name };
+        let directories = directories.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
+        let destination = Destination { directories, name: &name };
         let (again, new) = partition::parts(captures, &existing);
         again.iter().try_for_each(|captures| self.write(captures, &destination, captures.len()))?;
         self.write(&new, &destination, 1)
@@ -117,10 +117,10 @@ impl DatasetExport<'_> {
     /// Writes the files of the captures that can be read, if there are at least so many. An existing file is replaced with
     /// all of its captures only: new ones get a file of their own, and the old one would keep those left out.
     fn write(&mut self, captures: &[CaptureFile], to: &Destination<'_>, at_least: usize) -> Result<(), ExportError> {
-        let shown = to.folders[0].1;
+        let shown = to.directories[0].1;
         let failed = |source| ExportError::output(shown, source);
         // Files get their names when they are whole, because these depend on the captures.
-        let pending = to.folders.iter().map(|(folder, _)| PendingFile::within(folder.try_clone()?));
+        let pending = to.directories.iter().map(|(directory, _)| PendingFile::within(directory.try_clone()?));
         let pending = pending.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         let Schemas { threads, cgroups, captures: of_captures, reasons } = &self.schemas;
         let columns = [threads.docs(), cgroups.docs(), of_captures.docs(), reasons.docs()];
@@ -137,7 +137,7 @@ impl DatasetExport<'_> {
             self.exported.bytes += bytes;
         }
         let name = (to.name)(&written);
-        for (file, (_, shown)) in pending.into_iter().zip(&to.folders) {
+        for (file, (_, shown)) in pending.into_iter().zip(&to.directories) {
             file.publish(&name).map_err(|source| ExportError::output(shown, source))?;
             self.exported.files += 1;
         }

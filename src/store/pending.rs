@@ -19,30 +19,30 @@ use crate::sys::rename_new;
 #[derive(Debug)]
 pub(crate) struct PendingFile {
     file: File,
-    folder: OwnedFd,
+    directory: OwnedFd,
     temporary: Option<OsString>,
 }
 
 impl PendingFile {
     /// Starts a file in this directory, unnamed if possible. Names of threads can be private: files written by root have
     /// mode 0600.
-    pub(crate) fn within(folder: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn within(directory: OwnedFd) -> io::Result<Self> {
         let mode = Mode::from_bits_truncate(if nix::unistd::geteuid().is_root() { 0o600 } else { 0o666 });
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        match openat(&folder, ".", flags, mode) {
+        match openat(&directory, ".", flags, mode) {
             // It is given a name through procfs.
             Ok(file) if access(&through(&file), AccessFlags::F_OK).is_ok() => {
-                Ok(Self { file: file.into(), folder, temporary: None })
+                Ok(Self { file: file.into(), directory, temporary: None })
             }
-            Ok(_) | Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => Self::named(folder, mode),
+            Ok(_) | Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => Self::named(directory, mode),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    fn named(folder: OwnedFd, mode: Mode) -> io::Result<Self> {
+    fn named(directory: OwnedFd, mode: Mode) -> io::Result<Self> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        let (name, file) = temporarily(|name| openat(&folder, name, flags, mode))?;
-        Ok(Self { file: file.into(), folder, temporary: Some(name) })
+        let (name, file) = temporarily(|name| openat(&directory, name, flags, mode))?;
+        Ok(Self { file: file.into(), directory, temporary: Some(name) })
     }
 
     /// The file, to write to.
@@ -62,7 +62,8 @@ impl PendingFile {
             self.temporary = Some(temporarily(|temporary| self.link(temporary))?.0);
         }
         let temporary = self.temporary.take().unwrap_or_default();
-        renameat(&self.folder, &*temporary, &self.folder, name).inspect_err(|_| self.temporary = Some(temporary))?;
+        renameat(&self.directory, &*temporary, &self.directory, name)
+            .inspect_err(|_| self.temporary = Some(temporary))?;
         Ok(())
     }
 
@@ -81,23 +82,23 @@ impl PendingFile {
     /// Gives the file a name that no file has.
     fn take_name(&mut self, name: &OsStr) -> Result<(), Errno> {
         let Some(temporary) = &self.temporary else { return self.link(name) };
-        match rename_new(&self.folder, temporary, name) {
+        match rename_new(&self.directory, temporary, name) {
             // NFS cannot do that. The file gets a second name there, and loses the first one when this is dropped.
-            Err(Errno::EINVAL) => linkat(&self.folder, &**temporary, &self.folder, name, AtFlags::empty()),
+            Err(Errno::EINVAL) => linkat(&self.directory, &**temporary, &self.directory, name, AtFlags::empty()),
             renamed => renamed.map(|()| self.temporary = None),
         }
     }
 
     /// Gives an unnamed file a name that no file has.
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        linkat(AT_FDCWD, &through(&self.file), &self.folder, name, AtFlags::AT_SYMLINK_FOLLOW)
+        linkat(AT_FDCWD, &through(&self.file), &self.directory, name, AtFlags::AT_SYMLINK_FOLLOW)
     }
 }
 
 impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(name) = &self.temporary
-            && let Err(errno) = unlinkat(&self.folder, &**name, UnlinkatFlags::NoRemoveDir)
+            && let Err(errno) = unlinkat(&self.directory, &**name, UnlinkatFlags::NoRemoveDir)
         {
             tracing::warn!("cannot remove the temporary file {}: {errno}", name.display());
         }

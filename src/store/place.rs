@@ -44,7 +44,7 @@ impl From<RefusedOutput> for io::Error {
 /// A name in an open directory.
 #[derive(Debug)]
 pub(crate) struct OutputPlace {
-    pub(crate) folder: OwnedFd,
+    pub(crate) directory: OwnedFd,
     pub(crate) name: OsString,
 }
 
@@ -52,21 +52,21 @@ pub(crate) struct OutputPlace {
 pub(crate) enum FoundOutput {
     /// A file, or nothing yet.
     File(OutputPlace),
-    Folder(OwnedFd),
+    Directory(OwnedFd),
     /// A descriptor of this process, a FIFO or a character device: written to directly.
     Stream(File),
 }
 
 impl OutputPlace {
-    pub(crate) fn within(folder: &OwnedFd, name: &OsStr) -> io::Result<Self> {
-        Ok(Self { folder: folder.try_clone()?, name: name.to_owned() })
+    pub(crate) fn within(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+        Ok(Self { directory: directory.try_clone()?, name: name.to_owned() })
     }
 
     /// The place of a file that replaces whatever has its name.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(Errno::EISDIR)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
-        Ok(Self { folder: folder(parent, WalkPurpose::Folder)?, name: name.to_owned() })
+        Ok(Self { directory: directory(parent, WalkPurpose::Directory)?, name: name.to_owned() })
     }
 }
 
@@ -85,20 +85,20 @@ pub(crate) fn find(path: &Path) -> io::Result<FoundOutput> {
 }
 
 /// Opens a directory, and creates what is missing of it.
-pub(crate) fn create_folder(path: &Path) -> io::Result<OwnedFd> {
-    folder(path, WalkPurpose::NewFolder)
+pub(crate) fn create_directory(path: &Path) -> io::Result<OwnedFd> {
+    directory(path, WalkPurpose::NewDirectory)
 }
 
-fn folder(path: &Path, purpose: WalkPurpose) -> io::Result<OwnedFd> {
+fn directory(path: &Path, purpose: WalkPurpose) -> io::Result<OwnedFd> {
     match (OutputWalk { links: 0, purpose }).find(path)? {
-        FoundOutput::Folder(folder) => Ok(folder),
+        FoundOutput::Directory(directory) => Ok(directory),
         FoundOutput::File(_) | FoundOutput::Stream(_) => Err(ErrorKind::NotADirectory.into()),
     }
 }
 
 /// The names in an open directory that are text.
-pub(crate) fn names_in(folder: &OwnedFd) -> io::Result<Vec<String>> {
-    let listed = Dir::openat(folder, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+pub(crate) fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let listed = Dir::openat(directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let names = listed.into_iter().map(|entry| Ok(entry?.file_name().to_str().ok().map(str::to_owned)));
     names.filter_map(Result::transpose).collect()
 }
@@ -106,9 +106,9 @@ pub(crate) fn names_in(folder: &OwnedFd) -> io::Result<Vec<String>> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WalkPurpose {
     File,
-    Folder,
+    Directory,
     /// Missing directories are created.
-    NewFolder,
+    NewDirectory,
 }
 
 struct OutputWalk {
@@ -122,11 +122,11 @@ impl OutputWalk {
             return stream(number);
         }
         let start = if path.is_absolute() { "/" } else { "." };
-        let folder = open(start, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-        self.below(folder, path)
+        let directory = open(start, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        self.below(directory, path)
     }
 
-    fn below(&mut self, mut folder: OwnedFd, path: &Path) -> io::Result<FoundOutput> {
+    fn below(&mut self, mut directory: OwnedFd, path: &Path) -> io::Result<FoundOutput> {
         let mut rest = path.components();
         while let Some(component) = rest.next() {
             let name = match component {
@@ -135,28 +135,28 @@ impl OutputWalk {
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => continue,
             };
             let is_last = rest.as_path().as_os_str().is_empty();
-            let handle = match openat(&folder, name, HANDLE, Mode::empty()) {
-                Err(Errno::ENOENT) if self.purpose == WalkPurpose::NewFolder => made(&folder, name)?,
+            let handle = match openat(&directory, name, HANDLE, Mode::empty()) {
+                Err(Errno::ENOENT) if self.purpose == WalkPurpose::NewDirectory => made(&directory, name)?,
                 Err(Errno::ENOENT) if is_last && self.purpose == WalkPurpose::File => {
-                    return Ok(FoundOutput::File(OutputPlace { folder, name: name.to_owned() }));
+                    return Ok(FoundOutput::File(OutputPlace { directory, name: name.to_owned() }));
                 }
                 handle => handle?,
             };
             let there = fstat(&handle)?;
             let kind = kind(&there);
             if kind == SFlag::S_IFLNK && is_last && self.purpose == WalkPurpose::File {
-                return self.replaced(OutputPlace { folder, name: name.to_owned() }, &handle, &there);
+                return self.replaced(OutputPlace { directory, name: name.to_owned() }, &handle, &there);
             }
             if kind == SFlag::S_IFLNK {
-                return self.follow(folder, &handle, &there, rest.as_path());
+                return self.follow(directory, &handle, &there, rest.as_path());
             }
             match (kind == SFlag::S_IFDIR, is_last) {
-                (true, _) => folder = handle,
-                (false, true) => return last(OutputPlace { folder, name: name.to_owned() }, &handle, &there),
+                (true, _) => directory = handle,
+                (false, true) => return last(OutputPlace { directory, name: name.to_owned() }, &handle, &there),
                 (false, false) => return Err(ErrorKind::NotADirectory.into()),
             }
         }
-        Ok(FoundOutput::Folder(folder))
+        Ok(FoundOutput::Directory(directory))
     }
 
     /// A link in the place of a file.
@@ -164,14 +164,14 @@ impl OutputWalk {
         if !is_trusted(there) {
             return Ok(FoundOutput::File(place));
         }
-        match self.follow(place.folder.try_clone()?, link, there, Path::new("")) {
+        match self.follow(place.directory.try_clone()?, link, there, Path::new("")) {
             Ok(FoundOutput::File(_)) => Ok(FoundOutput::File(place)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(FoundOutput::File(place)),
             found => found,
         }
     }
 
-    fn follow(&mut self, folder: OwnedFd, link: &OwnedFd, there: &FileStat, rest: &Path) -> io::Result<FoundOutput> {
+    fn follow(&mut self, directory: OwnedFd, link: &OwnedFd, there: &FileStat, rest: &Path) -> io::Result<FoundOutput> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::ELOOP.into());
@@ -184,7 +184,7 @@ impl OutputWalk {
         }
         let to = PathBuf::from(readlinkat(link, "")?);
         let path = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
-        if path.is_absolute() { self.find(&path) } else { self.below(folder, &path) }
+        if path.is_absolute() { self.find(&path) } else { self.below(directory, &path) }
     }
 }
 
@@ -198,9 +198,9 @@ fn is_trusted(there: &FileStat) -> bool {
 }
 
 /// A new directory. Another user may replace it before it is opened: then it is not used.
-fn made(folder: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    mkdirat(folder, name, Mode::from_bits_truncate(0o777))?;
-    let handle = openat(folder, name, HANDLE | OFlag::O_DIRECTORY, Mode::empty())?;
+fn made(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    mkdirat(directory, name, Mode::from_bits_truncate(0o777))?;
+    let handle = openat(directory, name, HANDLE | OFlag::O_DIRECTORY, Mode::empty())?;
     let is_own = fstat(&handle)?.st_uid == nix::unistd::geteuid().as_raw();
     if is_own { Ok(handle) } else { Err(Errno::EEXIST.into()) }
 }
@@ -237,6 +237,6 @@ fn own_descriptor(path: &Path) -> Option<i32> {
         "/dev/stderr" => return Some(2),
         _ => {}
     }
-    let folders = ["/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"];
-    folders.iter().find_map(|folder| path.strip_prefix(folder))?.parse().ok()
+    let directories = ["/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"];
+    directories.iter().find_map(|directory| path.strip_prefix(directory))?.parse().ok()
 }

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::error::StoreError;
-use super::place::{create_folder, names_in};
+use super::place::{create_directory, names_in};
 use super::series_writer::SeriesWriter;
 use super::target::{EXTENSION, OutputTarget, Written};
 use crate::model::CtprofSnapshot;
@@ -41,7 +41,7 @@ const ENDING: &str = ".segment";
 /// Writes a series into a directory.
 pub struct SegmentWriter {
     path: PathBuf,
-    folder: OwnedFd,
+    directory: OwnedFd,
     keep: Keep,
     limit: u64,
     writer: SeriesWriter,
@@ -81,8 +81,8 @@ impl SeriesSegment {
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub fn segments_in(folder: &Path) -> io::Result<Vec<SeriesSegment>> {
-    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let mut segments = sorted(names.collect::<io::Result<_>>()?);
     let boot = segments.last().map(|last| last.boot.clone());
     segments.retain(|segment| Some(&segment.boot) == boot.as_ref());
@@ -102,15 +102,15 @@ impl SegmentWriter {
     /// [`StoreError::Write`] if another process writes there, or the first segment cannot be written.
     pub fn create(path: &Path, keep: Keep, limit: u64, first: &CtprofSnapshot) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Write(path.to_owned(), error);
-        let folder = create_folder(path).map_err(failed)?;
+        let directory = create_directory(path).map_err(failed)?;
         let lock = File::open(path).map_err(failed)?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             Errno::EWOULDBLOCK => failed(io::Error::other("another ctprof records there; name another directory")),
             errno => failed(errno.into()),
         })?;
-        let mut segments = sorted(names_in(&folder).map_err(failed)?).into();
-        let writer = begin(&folder, path, limit, (first, &mut segments))?;
-        Ok(Self { path: path.to_owned(), folder, keep, limit, writer, segments, _lock: lock })
+        let mut segments = sorted(names_in(&directory).map_err(failed)?).into();
+        let writer = begin(&directory, path, limit, (first, &mut segments))?;
+        Ok(Self { path: path.to_owned(), directory, keep, limit, writer, segments, _lock: lock })
     }
 
     /// Adds a step, after which the host is as at this moment.
@@ -122,7 +122,7 @@ impl SegmentWriter {
         let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
         if self.is_full(moment) {
             let first = moment.capture().map_err(failed)?;
-            let next = begin(&self.folder, &self.path, self.limit, (&first, &mut self.segments))?;
+            let next = begin(&self.directory, &self.path, self.limit, (&first, &mut self.segments))?;
             std::mem::replace(&mut self.writer, next).finish()?;
             self.remove_old(&first).map_err(|error| StoreError::Write(self.path.clone(), error))?;
         }
@@ -182,7 +182,7 @@ fn time_of(capture: &CtprofSnapshot) -> Timestamp {
 
 /// Begins a segment with this capture.
 fn begin(
-    folder: &OwnedFd,
+    directory: &OwnedFd,
     path: &Path,
     limit: u64,
     (first, segments): (&CtprofSnapshot, &mut VecDeque<SeriesSegment>),
@@ -193,7 +193,7 @@ fn begin(
     let boot = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref()).unwrap_or("unknown");
     let boot: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
-    let writer = SeriesWriter::create(OutputTarget::create_in(folder, &path.join(&name))?, first, limit)?;
+    let writer = SeriesWriter::create(OutputTarget::create_in(directory, &path.join(&name))?, first, limit)?;
     let boottime_ns = first.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
     segments.push_back(SeriesSegment { time, name, boot, boottime_ns });
     Ok(writer)

@@ -88,18 +88,18 @@ impl StoredSeries {
     ///
     /// # Errors
     /// As [`Stored::open`] and [`Stored::head`].
-    pub fn in_folder(
-        folder: &Path,
+    pub fn in_directory(
+        directory: &Path,
         range: &SeriesRange,
         limit: u64,
         progress: &Arc<Progress>,
     ) -> Result<Option<Self>, StoreError> {
-        let segments = segments_in(folder).map_err(|error| StoreError::Read(folder.to_owned(), error))?;
+        let segments = segments_in(directory).map_err(|error| StoreError::Read(directory.to_owned(), error))?;
         let unix_ns = |segment: &SeriesSegment| u64::try_from(segment.time.as_nanosecond()).unwrap_or(0);
         let Some(start_unix_ns) = segments.first().map(unix_ns) else { return Ok(None) };
         let [from_ns, _] = range.since(start_unix_ns);
         let before = segments.partition_point(|segment| unix_ns(segment) - start_unix_ns <= from_ns);
-        let mut paths = segments[before.saturating_sub(1)..].iter().map(|segment| folder.join(&segment.name));
+        let mut paths = segments[before.saturating_sub(1)..].iter().map(|segment| directory.join(&segment.name));
         let Some(first) = paths.next() else { return Ok(None) };
         let series = Stored::open(&first, limit, progress)?.series()?;
         Ok(series.map(|series| Self { later: paths.collect(), start_unix_ns, ..series }))
@@ -363,19 +363,19 @@ mod tests {
 
     /// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
     /// and bytes that there were.
-    fn record(folder: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
-        record_with(folder, keep, seconds.map(capture))
+    fn record(directory: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
+        record_with(directory, keep, seconds.map(capture))
     }
 
-    fn record_with(folder: &Path, keep: Keep, mut captures: impl Iterator<Item = CtprofSnapshot>) -> (usize, u64) {
+    fn record_with(directory: &Path, keep: Keep, mut captures: impl Iterator<Item = CtprofSnapshot>) -> (usize, u64) {
         let first = captures.next().unwrap();
         let mut moment = Moment::new(first.clone());
-        let mut segments = SegmentWriter::create(folder, keep, 1 << 24, &first).unwrap();
+        let mut segments = SegmentWriter::create(directory, keep, 1 << 24, &first).unwrap();
         let mut most = (0, 0);
         for capture in captures {
             let step = moment.advance(capture, &StepExits::default()).0;
             segments.add(&step, &moment).unwrap();
-            let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+            let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
             let files: Vec<_> = files.collect();
             most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
         }
@@ -383,9 +383,9 @@ mod tests {
         most
     }
 
-    fn runs_in(folder: &Path, range: &str) -> Vec<u64> {
+    fn runs_in(directory: &Path, range: &str) -> Vec<u64> {
         let range = range.parse().unwrap();
-        let mut series = StoredSeries::in_folder(folder, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+        let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
         let mut runs = Vec::new();
         let run = |window: &CtprofSnapshot| {
             window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum()

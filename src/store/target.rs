@@ -75,8 +75,8 @@ impl OutputTarget {
     }
 
     /// Opens a file in a directory that is open; `path` is for messages.
-    pub(crate) fn create_in(folder: &OwnedFd, path: &Path) -> Result<Self, StoreError> {
-        let place = OutputPlace::within(folder, path.file_name().unwrap_or_default());
+    pub(crate) fn create_in(directory: &OwnedFd, path: &Path) -> Result<Self, StoreError> {
+        let place = OutputPlace::within(directory, path.file_name().unwrap_or_default());
         Self::opened(path, place.and_then(OutputFile::replacing))
     }
 
@@ -88,7 +88,7 @@ impl OutputTarget {
     pub fn create_new(path: &Path) -> Result<Self, StoreError> {
         Self::opened(
             path,
-            OutputPlace::of(path).and_then(|place| PendingFile::within(place.folder)).map(OutputFile::New),
+            OutputPlace::of(path).and_then(|place| PendingFile::within(place.directory)).map(OutputFile::New),
         )
     }
 
@@ -130,13 +130,13 @@ impl OutputFile {
         }
         match place::find(path)? {
             FoundOutput::File(place) => Self::replacing(place),
-            FoundOutput::Folder(_) => Err(ErrorKind::IsADirectory.into()),
+            FoundOutput::Directory(_) => Err(ErrorKind::IsADirectory.into()),
             FoundOutput::Stream(file) => Ok(Self::Stream(file)),
         }
     }
 
     fn replacing(place: OutputPlace) -> io::Result<Self> {
-        Ok(Self::Replacing(PendingFile::within(place.folder)?, place.name))
+        Ok(Self::Replacing(PendingFile::within(place.directory)?, place.name))
     }
 
     fn write(self, path: &Path, snapshot: &SnapshotWriter<'_>, limit: u64) -> io::Result<Written> {

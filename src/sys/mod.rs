@@ -50,12 +50,12 @@ pub(crate) fn duplicate(number: i32) -> Result<OwnedFd, Errno> {
 }
 
 /// Renames a file in this directory to a name that no file has; `EEXIST` if one has it.
-pub(crate) fn rename_new(folder: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+pub(crate) fn rename_new(directory: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     let [from, to] = [from, to].map(|name| CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL));
     let (from, to) = (from?, to?);
-    let folder = c_long::from(folder.as_raw_fd());
+    let directory = c_long::from(directory.as_raw_fd());
     let arguments =
-        [folder, address(from.as_ptr()), folder, address(to.as_ptr()), c_long::from(libc::RENAME_NOREPLACE)];
+        [directory, address(from.as_ptr()), directory, address(to.as_ptr()), c_long::from(libc::RENAME_NOREPLACE)];
     // SAFETY: both names are C strings, and the kernel only reads them.
     unsafe { call(libc::SYS_renameat2, arguments) }.map(drop)
 }
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn arguments_of_system_calls_fill_their_registers() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sys");
-        let files = ["", "bpf", "taskstats"].into_iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sys");
+        let files = ["", "bpf", "taskstats"].into_iter().flat_map(|name| fs::read_dir(directory.join(name)).unwrap());
         let texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
         let wrapped = concat!("libc::", "syscall(");
         assert_eq!(texts.map(|text| text.matches(wrapped).count()).sum::<usize>(), 1, "use `call`");

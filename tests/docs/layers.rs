@@ -64,20 +64,20 @@ type Modules = BTreeMap<Segments, Module>;
 
 fn modules() -> Modules {
     let mut modules = Modules::new();
-    read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut modules);
+    read_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut modules);
     modules
 }
 
-fn read_folder(folder: &Path, parents: &[String], modules: &mut Modules) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn read_directory(directory: &Path, parents: &[String], modules: &mut Modules) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let child = [parents, std::slice::from_ref(&name)].concat();
         if path.is_dir() {
-            read_folder(&path, &child, modules);
+            read_directory(&path, &child, modules);
         } else if name != "main" {
-            let of_folder = matches!(name.as_str(), "mod" | "lib");
-            let module = if of_folder { parents.to_vec() } else { child.clone() };
+            let of_directory = matches!(name.as_str(), "mod" | "lib");
+            let module = if of_directory { parents.to_vec() } else { child.clone() };
             let file = [&child.join("/"), ".rs"].concat();
             modules.insert(module, Module::parse(file, &fs::read_to_string(&path).unwrap()));
         }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["", "docs", "tests", "tests/kernels", "tests/kernels/btf"].map(|folder| root.join(folder));
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    let directories = ["", "docs", "tests", "tests/kernels", "tests/kernels/btf"].map(|directory| root.join(directory));
+    let files =
+        directories.iter().flat_map(|directory| fs::read_dir(directory).unwrap()).map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 

@@ -71,11 +71,11 @@ fn escaped(text: &str) -> String {
 
 #[test]
 fn man_pages_are_up_to_date() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/man");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/man");
     for (name, page) in pages() {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if std::env::var_os("UPDATE_MAN").is_some() {
-            fs::create_dir_all(&folder).unwrap();
+            fs::create_dir_all(&directory).unwrap();
             fs::write(&path, &page).unwrap();
         }
         assert!(

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if path.is_dir() {
             files(&path, found);
@@ -27,14 +27,14 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A file that only tests use has `#[cfg(test)]` before its `mod`, or is in a folder `tests`.
+/// A file that only tests use has `#[cfg(test)]` before its `mod`, or is in a directory `tests`.
 fn is_of_tests(path: &Path) -> bool {
-    if path.parent().is_some_and(|folder| folder.ends_with("tests")) {
+    if path.parent().is_some_and(|directory| directory.ends_with("tests")) {
         return true;
     }
     let name = path.file_stem().unwrap().to_str().unwrap();
-    let folder = path.parent().unwrap();
-    let parents = [folder.join("mod.rs"), folder.join("lib.rs"), folder.with_extension("rs")];
+    let directory = path.parent().unwrap();
+    let parents = [directory.join("mod.rs"), directory.join("lib.rs"), directory.with_extension("rs")];
     let declared = format!("#[cfg(test)]\nmod {name};");
     parents.iter().filter_map(|parent| fs::read_to_string(parent).ok()).any(|text| text.contains(&declared))
 }

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Words with what to write instead.
-const INSTEAD: [(&str, &str); 10] = [
+const INSTEAD: [(&str, &str); 11] = [
     ("artefact", "artifact"),
     ("behaviour", "behavior"),
     ("colour", "color"),
     ("favour", "favor"),
+    ("folder", "directory"),
     ("licence", "license"),
     ("neighbour", "neighbor"),
     ("in spite of", "despite"),

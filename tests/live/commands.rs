@@ -109,8 +109,8 @@ fn the_exit_status_of_the_command_is_kept() {
 
 #[test]
 fn a_very_long_argument_reaches_the_command_whole_and_the_file_cut() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("window");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("window");
     let count = "printf %s \"$0\" | wc -c";
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     recorder.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", count, &"ä".repeat(50_000)]);
@@ -130,8 +130,8 @@ fn a_killed_command_is_reported_as_by_a_shell() {
 
 #[test]
 fn a_command_that_does_not_start_is_reported_as_by_env() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("from-windows");
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("from-windows");
     fs::write(&script, "#!/bin/sh\r\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     for (command, status, message) in [
@@ -141,7 +141,7 @@ fn a_command_that_does_not_start_is_reported_as_by_env() {
         ("/etc/passwd", 126, "cannot execute `/etc/passwd`"),
         ("/", 126, "cannot execute `/`"),
     ] {
-        // A folder in PATH that cannot be searched is another error.
+        // A directory in PATH that cannot be searched is another error.
         let path = "/usr/bin:/bin";
         let run = Run::of(prepared(&[], "command", &[command]).env("PATH", path));
         assert_eq!((run.code(), run.stderr.trim_end().ends_with(message)), (status, true), "{}", run.stderr);
@@ -150,15 +150,15 @@ fn a_command_that_does_not_start_is_reported_as_by_env() {
 }
 
 #[test]
-fn the_command_keeps_streams_folder_environment_and_group() {
+fn the_command_keeps_streams_directory_environment_and_group() {
     let script = "cat; pwd; echo $VARIABLE; cut -d' ' -f5 /proc/self/stat; echo error >&2";
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut command = prepared(&[], "command", &["sh", "-c", script]);
-    let mut process = command.process_group(0).current_dir(&folder).env("VARIABLE", "a value").spawn().unwrap();
+    let mut process = command.process_group(0).current_dir(&directory).env("VARIABLE", "a value").spawn().unwrap();
     process.stdin.take().unwrap().write_all(b"input\n").unwrap();
     let group = process.id();
     let output = process.wait_with_output().unwrap();
-    let expected = format!("input\n{}\na value\n{group}\n", folder.path().display());
+    let expected = format!("input\n{}\na value\n{group}\n", directory.path().display());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     assert!(String::from_utf8(output.stderr).unwrap().starts_with("error\n"));
     assert_unchanged(&["env"], &["ls", "/proc/self/fd"]);

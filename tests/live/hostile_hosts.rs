@@ -125,7 +125,7 @@ const NO_DESCRIPTORS: &str = "Too many open files";
 const TOO_LARGE: &str = "File too large";
 const NO_SPACE: &str = "No space left on device";
 
-/// Runs ctprof after a change of its shell, with files in a folder that must have whole snapshots only, and one of the
+/// Runs ctprof after a change of its shell, with files in a directory that must have whole snapshots only, and one of the
 /// causes in the message if it fails. Returns whether it succeeded.
 fn ends_well(change: &str, line: &str, causes: &[&str]) -> bool {
     let dir = tempfile::tempdir().unwrap();

@@ -25,11 +25,11 @@ fn reasons_of(arguments: &[&str], script: &str) -> Option<Reasons> {
 }
 
 fn reasons_of_one(arguments: &[&str], script: &str) -> Option<Reasons> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("w");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("w");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     command.args(["-q", "record", "-o"]).arg(&file).args(arguments);
-    let status = command.args(["--", "sh", "-c", script]).current_dir(folder.path()).status().unwrap();
+    let status = command.args(["--", "sh", "-c", script]).current_dir(directory.path()).status().unwrap();
     assert!(status.success(), "{status}");
     let reasons = *CtprofSnapshot::load(&file).unwrap().head.reasons.expect("a window has reasons");
     if reasons.sampling.source == "procfs" && arguments.is_empty() {
@@ -161,8 +161,8 @@ fn two_programs_on_one_cpu_wait_for_each_other() {
 
 #[test]
 fn a_window_without_samples_has_no_reasons() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("w");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("w");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     assert!(command.args(["-q", "record", "--no-why", "-d", "50ms", "-o"]).arg(&file).status().unwrap().success());
     assert_eq!(CtprofSnapshot::load(&file).unwrap().head.reasons, None);

@@ -64,22 +64,23 @@ fn has_exit_records(file: &str) -> bool {
 const NAMES: &[&str] = &["step-sh", "step-head", "step-sum"];
 
 /// Records processes that live for shorter and for longer than a step.
-fn recorded(folder: &Path, options: &[&str]) -> String {
-    let file = folder.join("s.ctprof.zst").to_str().unwrap().to_owned();
+fn recorded(directory: &Path, options: &[&str]) -> String {
+    let file = directory.join("s.ctprof.zst").to_str().unwrap().to_owned();
     for (program, name) in ["/bin/sh", "/usr/bin/head", "/usr/bin/sha256sum"].into_iter().zip(NAMES) {
-        copy_program(program, folder.join(name));
+        copy_program(program, directory.join(name));
     }
     let script = "cd $0; ./step-sum /dev/zero & for i in 1 2 3 4 5 6 7 8 9 10 11 12; do ./step-head -c 9000000 /dev/zero | ./step-sum; done; kill $!";
-    let [shell, folder] = [folder.join("step-sh"), folder.to_owned()].map(|path| path.to_str().unwrap().to_owned());
-    let command = ["--", &shell, "-c", script, &folder];
+    let [shell, directory] =
+        [directory.join("step-sh"), directory.to_owned()].map(|path| path.to_str().unwrap().to_owned());
+    let command = ["--", &shell, "-c", script, &directory];
     run(&[&["record", "--every", "100ms", "-q", "-o", &file], options, &command].concat());
     file
 }
 
 #[test]
 fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = recorded(folder.path(), &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = recorded(directory.path(), &[]);
     if !has_exit_records(&file) {
         return skipped(Missing::Privilege("records of exits need BPF"));
     }
@@ -94,16 +95,16 @@ fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
 
 #[test]
 fn steps_without_bpf_have_the_same_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = recorded(folder.path(), &["--engine", "procfs", "--no-why"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = recorded(directory.path(), &["--engine", "procfs", "--no-why"]);
     assert!(steps(&file, NAMES).1.len() > 1);
     assert!(whole(&file, NAMES) > 0);
 }
 
 #[test]
 fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.ctprof.zst");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.ctprof.zst");
     let file = file.to_str().unwrap();
     let mut recorder = ctprof(&["record", "--every", "50ms", "--format", "json", "-o", file]);
     let mut recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -119,8 +120,8 @@ fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
 
 #[test]
 fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("last").to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("last").to_str().unwrap().to_owned();
     let options = ["record", "--every", "100ms", "--keep", "1h", "-q", "-d", "60s", "-o", &directory, "--until"];
     let mut busy = Command::new("sha256sum").arg("/dev/zero").spawn().unwrap();
     let ended = ctprof(&options).args(["sha256sum:run>5%", "--after", "200ms"]).output();
@@ -137,8 +138,8 @@ fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before()
 
 #[test]
 fn a_file_whose_name_looks_like_a_part_is_that_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let [file, named] = ["s", "s@1s.."].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let directory = tempfile::tempdir().unwrap();
+    let [file, named] = ["s", "s@1s.."].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
     run(&["record", "-q", "-d", "50ms", "-o", &named]);
     text(&["show", &named]);
     std::fs::rename(&named, &file).unwrap();
@@ -149,8 +150,8 @@ fn a_file_whose_name_looks_like_a_part_is_that_file() {
 
 #[test]
 fn names_in_a_redacted_series_are_hashes() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.ctprof.zst");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.ctprof.zst");
     let mut recorder = ctprof(&["record", "--every", "50ms", "-q", "--redact", "-o", file.to_str().unwrap(), "--"]);
     run_with_key(recorder.args(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do basename hardly-hidden; sleep 0.02; done"]));
     let json = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
@@ -183,9 +184,9 @@ fn send(recorder: &Child, signal: Signal) {
 
 #[test]
 fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        let file = folder.path().join(signal.as_str()).to_str().unwrap().to_owned();
+        let file = directory.path().join(signal.as_str()).to_str().unwrap().to_owned();
         let recorder = recorder(&file);
         send(&recorder, signal);
         assert_eq!(recorder.wait_with_output().unwrap().status.code(), Some(0), "{signal}");
@@ -197,8 +198,8 @@ fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
 
 #[test]
 fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_invented() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s").to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s").to_str().unwrap().to_owned();
     let recorder = recorder(&file);
     send(&recorder, Signal::SIGSTOP);
     thread::sleep(Duration::from_secs(1));
@@ -213,17 +214,17 @@ fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_
 
 #[test]
 fn a_full_disk_ends_a_series_with_its_cause_and_keeps_what_was_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];
     let mounted =
-        nix::unistd::geteuid().is_root().then(|| Command::new("mount").args(mount).arg(folder.path()).status());
+        nix::unistd::geteuid().is_root().then(|| Command::new("mount").args(mount).arg(directory.path()).status());
     if !mounted.is_some_and(|mounted| mounted.is_ok_and(|status| status.success())) {
         return skipped(Missing::Privilege("only root may mount a small file system"));
     }
-    let file = folder.path().join("s").to_str().unwrap().to_owned();
+    let file = directory.path().join("s").to_str().unwrap().to_owned();
     let ended = ctprof(&["record", "--every", "20ms", "-q", "-d", "60s", "-o", &file]).output();
     let shown = ctprof(&["show", &file]).output();
-    assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
+    assert!(Command::new("umount").arg(directory.path()).status().unwrap().success());
     let (ended, shown) = (ended.unwrap(), shown.unwrap());
     assert_eq!(ended.status.code(), Some(125));
     let error = String::from_utf8(ended.stderr).unwrap();

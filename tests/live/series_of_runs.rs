@@ -14,20 +14,20 @@ use serde_json::Value;
 
 /// A directory in which commands run, and one for temporary files.
 struct Lab {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     temporary: tempfile::TempDir,
 }
 
 impl Lab {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         // A shell that starts the tests in the background ignores SIGINT for them.
         let mut command = Command::new("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_ctprof")]).args(arguments);
-        command.current_dir(&self.folder).env("TMPDIR", self.temporary.path()).env_remove("RUST_LOG");
+        command.current_dir(&self.directory).env("TMPDIR", self.temporary.path()).env_remove("RUST_LOG");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -43,7 +43,7 @@ impl Lab {
 
     /// What commands appended to `log`, as one line.
     fn log(&self) -> String {
-        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
         log.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
@@ -58,7 +58,7 @@ impl Lab {
 
     /// Files of a directory, sorted.
     fn files(&self, directory: &str) -> Vec<String> {
-        names(&self.folder.path().join(directory))
+        names(&self.directory.path().join(directory))
     }
 
     fn assert_no_temporary_files(&self) {
@@ -151,8 +151,8 @@ fn runs_do_not_mix_with_those_of_another_time() {
     let again = lab.run(&arguments);
     assert_eq!((code(&again), lab.log().as_str()), (Some(125), "run"));
     assert!(text(&again.stderr).contains("runs already has runs (run-01.ctprof.zst): name another directory"));
-    fs::create_dir_all(lab.folder.path().join("ab")).unwrap();
-    fs::rename(lab.folder.path().join("runs"), lab.folder.path().join("ab/candidate")).unwrap();
+    fs::create_dir_all(lab.directory.path().join("ab")).unwrap();
+    fs::rename(lab.directory.path().join("runs"), lab.directory.path().join("ab/candidate")).unwrap();
     assert_eq!(code(&lab.ab(&["-o", "ab"], "echo run >> log", "true")), Some(1));
     assert_eq!(lab.log(), "run");
 }
@@ -160,7 +160,7 @@ fn runs_do_not_mix_with_those_of_another_time() {
 #[test]
 fn runs_need_a_directory_and_an_end() {
     let lab = Lab::new();
-    fs::write(lab.folder.path().join("file"), "").unwrap();
+    fs::write(lab.directory.path().join("file"), "").unwrap();
     for (arguments, message) in [
         (&["record", "--runs", "2", "--", "true"][..], "--output <PATH>"),
         (&["record", "--runs", "0", "-o", "runs", "--", "true"], "'0' for '--runs <N>'"),
@@ -196,7 +196,7 @@ fn a_terminal_shows_which_run_is_next_and_the_time_left() {
         let mut script = Command::new("script");
         // Bars are drawn only for a terminal that is known.
         script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
-        script.current_dir(&lab.folder).stdin(Stdio::null()).output()
+        script.current_dir(&lab.directory).stdin(Stdio::null()).output()
     };
     let Ok(recorded) = show("record --runs 2 -o runs -- true") else { return skipped(Missing::Tool("script")) };
     let shown = text(&recorded.stdout);
@@ -349,7 +349,7 @@ fn a_signal_before_both_commands_have_run_leaves_nothing_to_compare() {
 fn commands_run_on_their_cpus_and_ctprof_on_others() {
     let lab = Lab::new();
     let allowed = |process: &str| format!("grep ^Cpus_allowed_list: /proc/{process}/status | cut -f2 >> log");
-    assert!(Command::new("sh").args(["-c", &allowed("self")]).current_dir(&lab.folder).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &allowed("self")]).current_dir(&lab.directory).status().unwrap().success());
     let all = lab.log();
     let last = all.rsplit([',', '-']).next().unwrap().to_owned();
     let script = format!("{}; {}", allowed("self"), allowed("$PPID"));

@@ -40,16 +40,16 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// A folder with the programs under names that no other process has.
+/// A directory with the programs under names that no other process has.
 struct Lab {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     user: User,
 }
 
 impl Lab {
     fn new(user: User) -> Self {
-        let lab = Self { folder: tempfile::tempdir().unwrap(), user };
-        fs::set_permissions(lab.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let lab = Self { directory: tempfile::tempdir().unwrap(), user };
+        fs::set_permissions(lab.directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let churn = crate::example::example("churn");
         let programs = [Path::new(env!("CARGO_BIN_EXE_ctprof")), Path::new("/bin/sh"), Path::new("/bin/dd"), &churn];
         for (program, name) in programs.into_iter().zip(["ctprof", "lab-sh", "lab-dd", "lab-churn"]) {
@@ -61,20 +61,20 @@ impl Lab {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// A program of the folder or of the system, run by the user in the folder.
+    /// A program of the directory or of the system, run by the user in the directory.
     fn command(&self, program: &str) -> Command {
         let own = self.path(program);
         let mut command = Command::new(if own.exists() { own.as_os_str() } else { program.as_ref() });
-        command.current_dir(self.folder.path()).stdin(Stdio::null());
-        // Nobody may not search all folders of the current user.
+        command.current_dir(self.directory.path()).stdin(Stdio::null());
+        // Nobody may not search all directories of the current user.
         let path = match self.user {
             User::Current => std::env::var("PATH").unwrap(),
             User::Nobody => "/usr/local/bin:/usr/bin:/bin".to_owned(),
         };
-        command.env("PATH", format!("{}:{path}", self.folder.path().display()));
+        command.env("PATH", format!("{}:{path}", self.directory.path().display()));
         if self.user == User::Nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -330,7 +330,7 @@ fn a_loop_of_dd_has_every_byte_that_it_writes() {
         lab-dd if=/dev/zero of=written bs=64k count=4 conv=fsync 2>/dev/null; i=$((i+1)); done";
     for user in users() {
         let lab = Lab::new(*user);
-        if nix::sys::statfs::statfs(lab.folder.path()).unwrap().filesystem_type() == nix::sys::statfs::TMPFS_MAGIC {
+        if nix::sys::statfs::statfs(lab.directory.path()).unwrap().filesystem_type() == nix::sys::statfs::TMPFS_MAGIC {
             return skipped(Missing::Kernel("a temporary directory on a disk"));
         }
         children_are_counted(&lab, work, |report| {
@@ -521,7 +521,7 @@ fn ctrl_c_ends_a_recording_at_any_moment() {
                 fs::remove_file(file).unwrap();
             }
             let left: Vec<_> =
-                fs::read_dir(lab.folder.path()).unwrap().flatten().map(|file| file.file_name()).collect();
+                fs::read_dir(lab.directory.path()).unwrap().flatten().map(|file| file.file_name()).collect();
             assert_eq!(left.len(), 4, "{left:?}");
         }
     }

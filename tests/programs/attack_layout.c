@@ -26,10 +26,10 @@ static int copy(int from, int to) {
 
 /* A tmpfs numbers its inodes one after the other. */
 static int replace(const char *path, ino_t number, int other) {
-    char folder[4096];
+    char directory[4096];
     struct stat made;
-    snprintf(folder, sizeof folder, "%s", path);
-    if (mount("tmpfs", dirname(folder), "tmpfs", 0, "mode=755")) return 77;
+    snprintf(directory, sizeof directory, "%s", path);
+    if (mount("tmpfs", dirname(directory), "tmpfs", 0, "mode=755")) return 77;
     for (;;) {
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0755);
         if (fd < 0 || fstat(fd, &made) || made.st_ino > number) return 77;

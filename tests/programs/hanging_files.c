@@ -41,7 +41,7 @@ struct tsd_s {
 
 static __thread struct tsd_s tsd_tls __attribute__((used, aligned(4096), tls_model("initial-exec")));
 
-static const char *folder;
+static const char *directory;
 /* The server reads from here that a page is in its place. */
 static int said_to;
 
@@ -60,7 +60,7 @@ static void fail(const char *what) {
 
 static int open_file(const char *name, int flags) {
     char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     int file = open(path, flags | O_CLOEXEC);
     if (file < 0) fail(path);
     return file;
@@ -92,7 +92,7 @@ static void behave(const char *mode) {
         if (write(said_to, "x", 1) != 1) fail("write");
     } else if (!strcmp(mode, "execute")) {
         char path[256];
-        snprintf(path, sizeof path, "%s/program", folder);
+        snprintf(path, sizeof path, "%s/program", directory);
         execl(path, path, NULL);
         fail(path);
     } else if (!strcmp(mode, "leave")) {
@@ -181,18 +181,18 @@ static void serve(int fuse, const char *mode, pid_t process) {
     }
 }
 
-/* The folder of the file system, in a mount namespace of this process. */
+/* The directory of the file system, in a mount namespace of this process. */
 static int mounted(void) {
     char options[128];
     int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     if (fuse < 0) skip("/dev/fuse");
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) skip("unshare");
-    /* A folder of the namespace alone: nothing is left to remove. */
+    /* A directory of the namespace alone: nothing is left to remove. */
     if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755")) skip("tmpfs");
-    folder = "/mnt/files";
-    if (mkdir(folder, 0755)) fail(folder);
+    directory = "/mnt/files";
+    if (mkdir(directory, 0755)) fail(directory);
     snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse);
-    if (mount("fuse", folder, "fuse", MS_NOSUID | MS_NODEV, options)) skip("mount of fuse");
+    if (mount("fuse", directory, "fuse", MS_NOSUID | MS_NODEV, options)) skip("mount of fuse");
     return fuse;
 }
 

@@ -292,7 +292,7 @@ fn json((_, snapshot): Kind, bytes: usize, side: u8) -> String {
 
 /// What measures ctprof, and where.
 struct Bench {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     measure: PathBuf,
 }
 
@@ -307,14 +307,14 @@ struct Cost {
 
 /// Files of one kind.
 struct Files {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Bench {
     /// `None` without a C compiler.
     fn new() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let measure = folder.path().join("measure");
+        let directory = tempfile::tempdir().unwrap();
+        let measure = directory.path().join("measure");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/measure.c");
         match Command::new("cc").arg("-o").arg(&measure).arg(source).status() {
             Ok(status) => assert!(status.success()),
@@ -323,32 +323,32 @@ impl Bench {
                 return None;
             }
         }
-        Some(Self { folder, measure })
+        Some(Self { directory, measure })
     }
 
     /// Two snapshots of a kind, and a directory with both.
     fn files(&self, kind: Kind, bytes: usize) -> Files {
-        let folder = self.folder.path().join(format!("{} {bytes}", kind.0));
-        fs::create_dir_all(folder.join("runs")).unwrap();
+        let directory = self.directory.path().join(format!("{} {bytes}", kind.0));
+        fs::create_dir_all(directory.join("runs")).unwrap();
         for side in [1, 2] {
             let json = json(kind, bytes, side);
             assert!(json.len() <= bytes, "{}: {}", kind.0, json.len());
             let compressed = zstd::encode_all(json.as_bytes(), 1).unwrap();
-            fs::write(folder.join(format!("{side}.zst")), &compressed).unwrap();
-            fs::write(folder.join(format!("runs/{side}.ctprof.zst")), compressed).unwrap();
+            fs::write(directory.join(format!("{side}.zst")), &compressed).unwrap();
+            fs::write(directory.join(format!("runs/{side}.ctprof.zst")), compressed).unwrap();
         }
-        Files { folder }
+        Files { directory }
     }
 
     fn run(&self, files: &Files, command: &str) -> Cost {
         let place = |word: &str| match word {
-            "A" => files.folder.join("1.zst"),
-            "B" => files.folder.join("2.zst"),
-            "RUNS" => files.folder.join("runs"),
-            "OUT" => files.folder.join("out"),
+            "A" => files.directory.join("1.zst"),
+            "B" => files.directory.join("2.zst"),
+            "RUNS" => files.directory.join("runs"),
+            "OUT" => files.directory.join("out"),
             _ => word.into(),
         };
-        let _ = fs::remove_dir_all(files.folder.join("out"));
+        let _ = fs::remove_dir_all(files.directory.join("out"));
         let ctprof = std::env::var_os("CTPROF_ATTACKED").unwrap_or(env!("CARGO_BIN_EXE_ctprof").into());
         let mut measured = Command::new(&self.measure);
         measured.arg("10").arg(ctprof).args(command.split(' ').map(place));

@@ -166,8 +166,8 @@ const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-
 
 #[test]
 fn files_of_every_format_that_ever_was_are_shown_and_compared() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().display().to_string());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path().display().to_string());
     let files: Vec<String> = entries.filter(|path| path.ends_with(".ctprof.zst")).collect();
     // A file of ktstr, version 1 on one line, version 1 with one line per thread, version 2.
     assert!(

@@ -222,8 +222,8 @@ fn snapshot(containers: &[(&str, Value, u64)]) -> CtprofSnapshot {
 
 /// The groups of a report, with their run time.
 fn groups(snapshot: &CtprofSnapshot, arguments: &[&str]) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     snapshot.write(&file).unwrap();
     let all = [
         &["show", file.to_str().unwrap(), "--format", "json", "--sections", "primary", "--metrics", "run_time_ns"],

@@ -37,8 +37,8 @@ fn capture(second: u64) -> CtprofSnapshot {
 }
 
 /// Writes a series of so many steps of a second.
-pub(crate) fn series(folder: &Path, steps: u64) -> String {
-    let path = folder.join("s.ctprof.zst");
+pub(crate) fn series(directory: &Path, steps: u64) -> String {
+    let path = directory.join("s.ctprof.zst");
     let mut moment = Moment::new(capture(0));
     let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(0), 1 << 24).unwrap();
     for second in 1..=steps {
@@ -50,9 +50,9 @@ pub(crate) fn series(folder: &Path, steps: u64) -> String {
 
 #[test]
 fn values_over_time_have_the_times_of_their_parts() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let json: Value =
-        serde_json::from_str(&printed(&["show", &series(folder.path(), 10), "--format", "json"])).unwrap();
+        serde_json::from_str(&printed(&["show", &series(directory.path(), 10), "--format", "json"])).unwrap();
     let trend = &json["trend"];
     let starts: Vec<u64> = (0..10).map(|second| START + second * SECOND).collect();
     assert_eq!(trend["started_at_unix_ns"], serde_json::json!(starts));
@@ -63,16 +63,16 @@ fn values_over_time_have_the_times_of_their_parts() {
 
 #[test]
 fn a_page_of_an_hour_of_steps_is_less_than_a_mebibyte() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = printed(&["show", &series(folder.path(), 3600), "--format", "html"]);
+    let directory = tempfile::tempdir().unwrap();
+    let page = printed(&["show", &series(directory.path(), 3600), "--format", "html"]);
     assert!(page.len() < 1 << 20, "{}", page.len());
     assert!(page.contains(r#""duration_ns":[15000000000,"#), "steps are merged");
 }
 
 #[test]
 fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = series(folder.path(), 10);
+    let directory = tempfile::tempdir().unwrap();
+    let file = series(directory.path(), 10);
     let events: Vec<Value> = serde_json::from_str(&printed(&["show", &file, "--format", "perfetto"])).unwrap();
     let early = events.iter().find(|event| event["args"]["name"] == "early").unwrap();
     assert_eq!((&early["ph"], &early["name"]), (&"M".into(), &"process_name".into()));

@@ -100,10 +100,10 @@ fn a_redacted_snapshot_has_no_argument_of_the_init_process() {
     let process = root.join("proc/7");
     fs::create_dir_all(process.join("task/7")).unwrap();
     let stat = format!("7 (a) S 1 7 7 0 -1 0 {}", "0 ".repeat(43));
-    for folder in [process.clone(), process.join("task/7")] {
-        fs::write(folder.join("stat"), &stat).unwrap();
-        fs::write(folder.join("comm"), "a\n").unwrap();
-        fs::write(folder.join("status"), "Name:\ta\nState:\tS (sleeping)\nTgid:\t7\n").unwrap();
+    for directory in [process.clone(), process.join("task/7")] {
+        fs::write(directory.join("stat"), &stat).unwrap();
+        fs::write(directory.join("comm"), "a\n").unwrap();
+        fs::write(directory.join("status"), "Name:\ta\nState:\tS (sleeping)\nTgid:\t7\n").unwrap();
     }
     fs::write(root.join("proc/cmdline"), "quiet psi=1 -- --token secret --user=somebody 'a b'\n").unwrap();
     fs::write(root.join("proc/uptime"), "100.0 100.0\n").unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use ctprof::CtprofSnapshot;
 
-use crate::attacks_support::{Granted, as_nobody, finished, folder, said, set_mode};
+use crate::attacks_support::{Granted, as_nobody, directory, finished, said, set_mode};
 use crate::host::Killed;
 use crate::support::{Missing, copy_program, skipped};
 
@@ -33,7 +33,7 @@ enum Moment {
 impl Attack {
     fn prepare() -> Option<Self> {
         let granted = Granted::new()?;
-        let [plain, attacker, victim] = ["plain", "attacker", "victim"].map(|name| granted.folder().join(name));
+        let [plain, attacker, victim] = ["plain", "attacker", "victim"].map(|name| granted.directory().join(name));
         compile(&plain, &[]);
         // Fixed addresses, which an attacker knows from the program's file.
         compile(&victim, &["-no-pie", "-DVICTIM"]);
@@ -56,7 +56,7 @@ impl Attack {
 
     /// Whether a capture has words of the victim. The attack must have happened.
     fn reveals(&self, engine: &str, pointer: u64, moment: Moment) -> bool {
-        let snapshot = self.granted.folder().join("out/snapshot");
+        let snapshot = self.granted.directory().join("out/snapshot");
         let _ = std::fs::remove_file(&snapshot);
         let mut attack = as_nobody(&self.attacker);
         attack.args(["run".as_ref(), self.granted.program.as_os_str(), engine.as_ref(), snapshot.as_os_str()]);
@@ -133,7 +133,7 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     fn at(path: PathBuf) -> Option<Self> {
-        folder(&path, 0o755);
+        directory(&path, 0o755);
         let done = Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(&path).status();
         done.is_ok_and(|status| status.success()).then_some(Self(path))
     }
@@ -161,7 +161,7 @@ fn waiting(command: &mut Command) -> Option<Killed> {
 /// Captures the attacker and then a program of root's.
 fn check_layout(attack: &Attack, program: &Path, shown: &[&Path]) {
     let snapshot = attack.granted.writable("out").join("snapshot");
-    let attacker = attack.granted.folder().join("attack_layout");
+    let attacker = attack.granted.directory().join("attack_layout");
     compile_source("attack_layout.c", &attacker, &[]);
     let Some(attacker) = waiting(as_nobody(&attacker).arg(program).args(shown)) else {
         return skipped(Missing::Privilege("namespaces of ordinary users"));
@@ -177,20 +177,20 @@ fn check_layout(attack: &Attack, program: &Path, shown: &[&Path]) {
 #[test]
 fn a_file_with_the_number_of_another_does_not_say_where_the_others_counters_are() {
     let Some(attack) = Attack::prepare() else { return };
-    let Some(low) = Mounted::at(attack.granted.folder().join("low")) else {
+    let Some(low) = Mounted::at(attack.granted.directory().join("low")) else {
         return skipped(Missing::Privilege("mount"));
     };
     (0..8).for_each(|number| std::fs::write(low.0.join(number.to_string()), "").unwrap());
     let program = low.0.join("victim");
     copy_program(&attack.victim, &program);
     set_mode(&program, 0o755);
-    check_layout(&attack, &program, &[&attack.granted.folder().join("plain")]);
+    check_layout(&attack, &program, &[&attack.granted.directory().join("plain")]);
 }
 
 #[test]
 fn debug_information_in_the_root_of_one_process_does_not_say_where_anothers_counters_are() {
     let Some(attack) = Attack::prepare() else { return };
-    let [program, forged] = ["stripped", "forged"].map(|name| attack.granted.folder().join(name));
+    let [program, forged] = ["stripped", "forged"].map(|name| attack.granted.directory().join(name));
     let id = "-Wl,--build-id=0xc0ffee0123456789";
     compile(&program, &["-no-pie", "-DVICTIM", "-s", id]);
     compile(&forged, &[id]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::attacks_support::{Granted, folder, said};
+use crate::attacks_support::{Granted, directory, said};
 
 const DENIED: &str = "Permission denied";
 
@@ -14,9 +14,9 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn names_in_a_folder_that_the_caller_cannot_read_are_not_said() {
+fn names_in_a_directory_that_the_caller_cannot_read_are_not_said() {
     let Some(granted) = Granted::new() else { return };
-    let private = folder(&granted.folder().join("private"), 0o700);
+    let private = directory(&granted.directory().join("private"), 0o700);
     fs::write(private.join("unguessable.ctprof.zst"), "").unwrap();
     let output = granted.run(["record", "--runs", "2", "-d", "10ms", "-o", text(&private)]);
     assert!(!said(&output).contains("unguessable"), "{}", said(&output));
@@ -24,10 +24,10 @@ fn names_in_a_folder_that_the_caller_cannot_read_are_not_said() {
 }
 
 #[test]
-fn an_output_does_not_tell_what_is_in_a_folder_that_the_caller_cannot_enter() {
+fn an_output_does_not_tell_what_is_in_a_directory_that_the_caller_cannot_enter() {
     let Some(granted) = Granted::new() else { return };
-    let private = folder(&granted.folder().join("private"), 0o700);
-    folder(&private.join("there"), 0o700);
+    let private = directory(&granted.directory().join("private"), 0o700);
+    directory(&private.join("there"), 0o700);
     for command in [&["capture"][..], &["record", "-d", "10ms"], &AB[..]] {
         let message = |name| {
             let output = granted.run([command, &["-o", text(&private.join(name))]].concat());
@@ -40,10 +40,10 @@ fn an_output_does_not_tell_what_is_in_a_folder_that_the_caller_cannot_enter() {
 }
 
 #[test]
-fn nothing_is_written_below_a_folder_that_the_caller_cannot_enter() {
+fn nothing_is_written_below_a_directory_that_the_caller_cannot_enter() {
     let Some(granted) = Granted::new() else { return };
-    let private = folder(&granted.folder().join("private"), 0o700);
-    let open = folder(&private.join("open"), 0o777);
+    let private = directory(&granted.directory().join("private"), 0o700);
+    let open = directory(&private.join("open"), 0o777);
     let file = open.join("file");
     for command in [
         &["capture", "-o", text(&file)][..],
@@ -60,7 +60,7 @@ fn nothing_is_written_below_a_folder_that_the_caller_cannot_enter() {
 #[test]
 fn a_command_that_the_caller_cannot_execute_is_not_executed() {
     let Some(granted) = Granted::new() else { return };
-    let private = folder(&granted.folder().join("private"), 0o700);
+    let private = directory(&granted.directory().join("private"), 0o700);
     let program = private.join("program");
     crate::support::copy_program("/bin/echo", &program);
     let output = granted.run(["record", "--", text(&program), "was executed"]);

@@ -8,8 +8,8 @@ use crate::attacks_support::{Granted, as_nobody, attacked, finished, said, set_m
 use crate::support::{Missing, skipped};
 
 /// Runs programs under a filter with which capset(2) fails.
-fn launcher(folder: &Path) -> Option<PathBuf> {
-    let program = folder.join("attack_capset");
+fn launcher(directory: &Path) -> Option<PathBuf> {
+    let program = directory.join("attack_capset");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/attack_capset.c");
     let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).output();
     assert!(compiled.as_ref().is_ok_and(|compiled| compiled.status.success()), "{compiled:?}");
@@ -23,9 +23,9 @@ fn launcher(folder: &Path) -> Option<PathBuf> {
 
 #[test]
 fn a_ctprof_that_cannot_drop_capabilities_ends_before_it_reads_anything() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(launcher) = launcher(folder.path()) else { return };
-    let [seen, file, executed] = ["seen", "file", "executed"].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().unwrap();
+    let Some(launcher) = launcher(directory.path()) else { return };
+    let [seen, file, executed] = ["seen", "file", "executed"].map(|name| directory.path().join(name));
     let [seen_text, file_text, executed_text] = [&seen, &file, &executed].map(|path| path.to_str().unwrap());
     let own = std::process::id().to_string();
     let quick = ["capture", "-q", "--no-jemalloc", "--smaps", "never", "--pid", &own, "-o", seen_text];

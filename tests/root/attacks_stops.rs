@@ -80,8 +80,8 @@ fn in_state(process: u32, state: char) -> Vec<u32> {
         .collect()
 }
 
-fn compile(folder: &Path) -> std::path::PathBuf {
-    let program = folder.join("attack_threads");
+fn compile(directory: &Path) -> std::path::PathBuf {
+    let program = directory.join("attack_threads");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/attack_threads.c");
     let compiled = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source).output();
     assert!(compiled.as_ref().is_ok_and(|compiled| compiled.status.success()), "{compiled:?}");
@@ -113,7 +113,7 @@ fn file_capabilities_stop_no_thread_of_another_user() {
     let _alone = alone();
     let Some(granted) = Granted::new() else { return };
     let snapshot = granted.writable("out").join("snapshot");
-    let program = compile(granted.folder());
+    let program = compile(granted.directory());
     for kind in ["bare", "pthread"] {
         let mut waiting = Waiting::start(&program, kind, 50, as_root);
         let mut command = as_nobody(&granted.program);
@@ -130,7 +130,7 @@ fn file_capabilities_read_the_threads_of_the_caller() {
     let _alone = alone();
     let Some(granted) = Granted::new() else { return };
     let snapshot = granted.writable("out").join("snapshot");
-    let program = compile(granted.folder());
+    let program = compile(granted.directory());
     let waiting = Waiting::start(&program, "pthread", 50, as_user);
     let mut command = as_nobody(&granted.program);
     capture(&mut command, &waiting.id(), &snapshot);
@@ -145,9 +145,9 @@ fn waits_for_events_of_the_librarys_threads_are_not_interrupted() {
     if cfg!(not(target_env = "gnu")) {
         return skipped(Missing::Kernel("glibc, which tells where its threads are"));
     }
-    let folder = tempfile::tempdir().unwrap();
-    let snapshot = folder.path().join("snapshot");
-    let mut waiting = Waiting::start(&compile(folder.path()), "pthread", 50, as_root);
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = directory.path().join("snapshot");
+    let mut waiting = Waiting::start(&compile(directory.path()), "pthread", 50, as_root);
     for _ in 0..10 {
         let mut command = Command::new(attacked());
         capture(&mut command, &waiting.id(), &snapshot);
@@ -164,9 +164,9 @@ fn waits_for_events_of_the_librarys_threads_are_not_interrupted() {
 #[test]
 fn a_thread_that_the_library_has_not_started_is_paused_and_read() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let snapshot = folder.path().join("snapshot");
-    let mut waiting = Waiting::start(&compile(folder.path()), "bare", 50, as_root);
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = directory.path().join("snapshot");
+    let mut waiting = Waiting::start(&compile(directory.path()), "bare", 50, as_root);
     // On a busy host, some may not stop in time.
     for attempt in 1.. {
         let mut command = Command::new(attacked());
@@ -185,8 +185,8 @@ fn a_thread_that_the_library_has_not_started_is_paused_and_read() {
 #[test]
 fn memory_that_a_program_withholds_is_not_waited_for() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let (program, snapshot) = (compile(folder.path()), folder.path().join("snapshot"));
+    let directory = tempfile::tempdir().unwrap();
+    let (program, snapshot) = (compile(directory.path()), directory.path().join("snapshot"));
     if !Command::new(&program).args(["absent", "0"]).stdin(Stdio::null()).status().unwrap().success() {
         return skipped(Missing::Privilege("userfaultfd"));
     }
@@ -255,7 +255,7 @@ fn a_stopped_ctprof_with_file_capabilities_leaves_no_thread_of_another_user_stop
     let _alone = alone();
     let Some(granted) = Granted::new() else { return };
     let snapshot = granted.writable("out").join("snapshot");
-    let mut waiting = Waiting::start(&compile(granted.folder()), "bare", 500, as_root);
+    let mut waiting = Waiting::start(&compile(granted.directory()), "bare", 500, as_root);
     check_stops(&mut waiting, Signal::SIGSTOP, |process| {
         let mut command = as_nobody(&granted.program);
         capture(&mut command, process, &snapshot);
@@ -266,9 +266,9 @@ fn a_stopped_ctprof_with_file_capabilities_leaves_no_thread_of_another_user_stop
 #[test]
 fn a_stop_by_the_terminal_resumes_every_thread_first() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let snapshot = folder.path().join("snapshot");
-    let mut waiting = Waiting::start(&compile(folder.path()), "bare", 500, as_root);
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = directory.path().join("snapshot");
+    let mut waiting = Waiting::start(&compile(directory.path()), "bare", 500, as_root);
     check_stops(&mut waiting, Signal::SIGTSTP, |process| {
         let mut command = Command::new(attacked());
         capture(&mut command, process, &snapshot);

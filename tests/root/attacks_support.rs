@@ -32,49 +32,49 @@ pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A copy of the binary with file capabilities, in a folder that all may enter.
+/// A copy of the binary with file capabilities, in a directory that all may enter.
 pub(crate) struct Granted {
-    folder: TempDir,
+    directory: TempDir,
     pub(crate) program: PathBuf,
 }
 
 impl Granted {
     /// `None` prints why it is skipped.
     pub(crate) fn new() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("ctprof");
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("ctprof");
         copy_program(attacked(), &program);
-        set_mode(folder.path(), 0o755);
-        let ignored = statvfs(folder.path()).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID));
+        set_mode(directory.path(), 0o755);
+        let ignored = statvfs(directory.path()).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID));
         let granted = Command::new("setcap").arg(GRANT).arg(&program).status().is_ok_and(|status| status.success());
         let changes_user = as_nobody("true").status().is_ok_and(|status| status.success());
         if ignored || !granted || !changes_user {
             skipped(Missing::Privilege(
-                "root, with setpriv, setcap, and a temporary folder where file capabilities count",
+                "root, with setpriv, setcap, and a temporary directory where file capabilities count",
             ));
             return None;
         }
-        Some(Self { folder, program })
+        Some(Self { directory, program })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
-    /// A folder in which the ordinary user may write.
+    /// A directory in which the ordinary user may write.
     pub(crate) fn writable(&self, name: &str) -> PathBuf {
-        folder(&self.folder().join(name), 0o777)
+        directory(&self.directory().join(name), 0o777)
     }
 
     /// The copy, run by an ordinary user. Bounded, so that a hang fails the test.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         let mut command = as_nobody(&self.program);
-        finished(command.args(arguments).current_dir(self.folder())).expect("ctprof hangs")
+        finished(command.args(arguments).current_dir(self.directory())).expect("ctprof hangs")
     }
 }
 
-/// A new folder of this mode.
-pub(crate) fn folder(path: &Path, mode: u32) -> PathBuf {
+/// A new directory of this mode.
+pub(crate) fn directory(path: &Path, mode: u32) -> PathBuf {
     fs::create_dir(path).unwrap();
     set_mode(path, mode);
     path.to_owned()

@@ -1,4 +1,4 @@
-//! A user makes root's ctprof write elsewhere than where root said: links in a folder of the user.
+//! A user makes root's ctprof write elsewhere than where root said: links in a directory of the user.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -10,24 +10,24 @@ use std::process::{Command, Stdio};
 use nix::sys::stat::Mode;
 use tempfile::TempDir;
 
-use crate::attacks_support::{attacked, finished, folder, set_mode};
+use crate::attacks_support::{attacked, directory, finished, set_mode};
 use crate::support::{Missing, skipped};
 
 const NOBODY: Option<u32> = Some(65534);
 
-/// A folder of another user, and one of root's that only root can enter.
-struct Folders {
+/// A directory of another user, and one of root's that only root can enter.
+struct Directories {
     theirs: PathBuf,
     private: PathBuf,
     _parent: TempDir,
 }
 
-impl Folders {
+impl Directories {
     fn create() -> Option<Self> {
         let parent = tempfile::tempdir().unwrap();
         set_mode(parent.path(), 0o755);
-        let theirs = folder(&parent.path().join("theirs"), 0o755);
-        let private = folder(&parent.path().join("private"), 0o700);
+        let theirs = directory(&parent.path().join("theirs"), 0o755);
+        let private = directory(&parent.path().join("private"), 0o700);
         if chown(&theirs, NOBODY, NOBODY).is_err() {
             skipped(Missing::Privilege("root"));
             return None;
@@ -55,29 +55,29 @@ fn capture_to(path: &Path) {
 
 #[test]
 fn a_link_of_another_user_to_a_descriptor_is_not_followed() {
-    let Some(folders) = Folders::create() else { return };
-    let secret = folders.private.join("log");
+    let Some(directories) = Directories::create() else { return };
+    let secret = directories.private.join("log");
     let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&secret).unwrap();
     let descriptor = format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd());
-    capture_to(&folders.link("direct", Path::new(&descriptor)));
-    let inner = folders.link("inner", Path::new(&descriptor));
-    capture_to(&folders.link("outer", &inner));
+    capture_to(&directories.link("direct", Path::new(&descriptor)));
+    let inner = directories.link("inner", Path::new(&descriptor));
+    capture_to(&directories.link("outer", &inner));
     assert_eq!(fs::read(&secret).unwrap(), b"");
 }
 
 #[test]
 fn a_link_of_another_user_to_a_fifo_is_not_waited_for() {
-    let Some(folders) = Folders::create() else { return };
-    let fifo = folders.theirs.join("fifo");
+    let Some(directories) = Directories::create() else { return };
+    let fifo = directories.theirs.join("fifo");
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     chown(&fifo, NOBODY, NOBODY).unwrap();
-    capture_to(&folders.link("link", &fifo));
+    capture_to(&directories.link("link", &fifo));
 }
 
 #[test]
 fn a_fifo_of_another_user_is_not_waited_for() {
-    let Some(folders) = Folders::create() else { return };
-    let fifo = folders.theirs.join("snapshot");
+    let Some(directories) = Directories::create() else { return };
+    let fifo = directories.theirs.join("snapshot");
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     chown(&fifo, NOBODY, NOBODY).unwrap();
     capture_to(&fifo);
@@ -102,37 +102,37 @@ impl Drop for Loop {
 
 #[test]
 fn a_link_of_another_user_to_a_device_is_not_followed() {
-    let Some(folders) = Folders::create() else { return };
-    let disk = folders.private.join("disk");
+    let Some(directories) = Directories::create() else { return };
+    let disk = directories.private.join("disk");
     let content = vec![7; 1 << 20];
     fs::write(&disk, &content).unwrap();
     let Some(device) = Loop::over(&disk) else { return skipped(Missing::Kernel("loop devices")) };
-    capture_to(&folders.link("link", Path::new(&device.0)));
+    capture_to(&directories.link("link", Path::new(&device.0)));
     let mut read = Vec::new();
     File::open(&device.0).unwrap().read_to_end(&mut read).unwrap();
     assert!(read == content, "the device was written to");
 }
 
 #[test]
-fn a_link_of_another_user_to_a_folder_is_not_followed() {
-    let Some(folders) = Folders::create() else { return };
-    let link = folders.link("folder", &folders.private);
+fn a_link_of_another_user_to_a_directory_is_not_followed() {
+    let Some(directories) = Directories::create() else { return };
+    let link = directories.link("directory", &directories.private);
     capture_to(&link.join("snapshot"));
     for series in [link.clone(), link.join("runs")] {
         let mut record = Command::new(attacked());
         record.args(["record", "-q", "--no-jemalloc", "--runs", "1", "-d", "10ms", "-o"]).arg(series);
         finished(record.stdin(Stdio::null())).expect("ctprof hangs");
     }
-    assert_eq!(fs::read_dir(&folders.private).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&directories.private).unwrap().count(), 0);
 }
 
 #[test]
 fn standard_output_pipes_and_own_links_are_written_to_because_they_were_named() {
-    let Some(folders) = Folders::create() else { return };
-    let own = folders.private.join("own");
-    symlink(&folders.private, &own).unwrap();
+    let Some(directories) = Directories::create() else { return };
+    let own = directories.private.join("own");
+    symlink(&directories.private, &own).unwrap();
     let file = own.join("file").display().to_string();
-    let fifo = folders.private.join("fifo").display().to_string();
+    let fifo = directories.private.join("fifo").display().to_string();
     let script = r#"set -e
         capture() { "$CTPROF" capture -q --no-jemalloc --smaps never --pid $$ "$@"; }
         test $(capture -o - | wc -c) -gt 100

@@ -70,8 +70,8 @@ fn the_end_of_a_recording_takes_no_longer_after_many_exits() {
     if !has_bpf() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (program, file) = (compile("exits", folder.path()), folder.path().join("window"));
+    let directory = tempfile::tempdir().unwrap();
+    let (program, file) = (compile("exits", directory.path()), directory.path().join("window"));
     let [few, many] = [10_000, 100_000].map(|exits| ticks_after_the_end(&program, exits, &file));
     eprintln!("{few} ticks after 10,000 exits, {many} after 100,000");
     assert!(many <= 2 * few + 20, "{few} ticks after 10,000 exits, {many} after 100,000");

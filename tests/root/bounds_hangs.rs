@@ -36,8 +36,8 @@ struct Hanging {
 
 impl Hanging {
     /// `None` if there can be no such file system here.
-    fn start(folder: &Path, mode: &str) -> Option<Self> {
-        let program = compiled(folder)?;
+    fn start(directory: &Path, mode: &str) -> Option<Self> {
+        let program = compiled(directory)?;
         let mut server = Command::new(program).args([mode, "65534"]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(server.stdout.take().unwrap());
         let first = lines.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -71,9 +71,9 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
 }
 
 /// With the debug information that the search for jemalloc needs.
-fn compiled(folder: &Path) -> Option<PathBuf> {
+fn compiled(directory: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hanging_files.c");
-    let program = folder.join("hanging_files");
+    let program = directory.join("hanging_files");
     let compiled = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).args([&program, &source]).status();
     match compiled {
         Ok(status) => assert!(status.success()),
@@ -114,10 +114,10 @@ fn load(file: &Path) -> serde_json::Value {
 /// What all captures with these options do beside a process of that kind.
 fn captures_beside(mode: &str, options: &[&[&str]]) {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("snapshot");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("snapshot");
     for options in options {
-        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "-o"]).arg(&file).args(*options).stdin(Stdio::null());
         let mut capture = capture.spawn().unwrap();
@@ -169,10 +169,10 @@ fn a_process_that_waits_in_execve_delays_no_capture() {
 #[test]
 fn a_process_that_cannot_be_read_is_counted() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("snapshot");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("snapshot");
     for mode in ["unmap", "leave"] {
-        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "--pid", &hanging.pid.to_string(), "-o"]).arg(&file).stdin(Stdio::null());
         let mut capture = capture.spawn().unwrap();
@@ -192,12 +192,12 @@ fn a_process_that_cannot_be_read_is_counted() {
 #[test]
 fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         for command in
             [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]]
         {
-            let Some(hanging) = Hanging::start(folder.path(), "heap") else { return };
+            let Some(hanging) = Hanging::start(directory.path(), "heap") else { return };
             // A shell that starts the tests in the background ignores SIGINT for them.
             let mut recording = Command::new("env");
             recording
@@ -223,17 +223,17 @@ fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
 #[test]
 fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_threads() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let busy = || Killed(Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap());
     let _busy = Vec::from_iter((0..thread::available_parallelism().unwrap().get()).map(|_| busy()));
     let capture = |name: &str| {
-        let capture = Command::new(ctprof()).args(["-q", "capture", "-o", name]).current_dir(folder.path()).status();
+        let capture = Command::new(ctprof()).args(["-q", "capture", "-o", name]).current_dir(directory.path()).status();
         assert!(capture.unwrap().success());
-        CtprofSnapshot::load(&folder.path().join(name)).unwrap()
+        CtprofSnapshot::load(&directory.path().join(name)).unwrap()
     };
     let earlier = capture("earlier");
     thread::sleep(Duration::from_millis(500));
-    let Some(_hanging) = Hanging::start(folder.path(), "unmap") else { return };
+    let Some(_hanging) = Hanging::start(directory.path(), "unmap") else { return };
     let window = ctprof::window::between(earlier, capture("later")).unwrap().head;
     let root = window.cgroup_stats.get("/").and_then(|root| root.cpu.usage_usec);
     let (Some(root), Some(cpu)) = (root, window.window.unwrap().cpu) else {
@@ -247,10 +247,10 @@ fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_
 #[test]
 fn a_window_beside_a_process_that_cannot_be_read_has_the_reasons_of_all_of_it_or_says_that_it_has_none() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("window");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("window");
     for (mode, engine) in [("unmap", "auto"), ("leave", "procfs")] {
-        let Some(hanging) = Hanging::start(folder.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
         let mut record = Command::new(ctprof());
         record.args(["record", "-d", "1s", "--engine", engine, "-o"]).arg(&file);
         let mut record = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

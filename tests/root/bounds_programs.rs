@@ -137,12 +137,12 @@ fn cost(measure: &Path, options: &[&str], processes: &[Mapped], file: &Path) -> 
 /// What examining these files costs, in processes that have one each.
 fn examined(write: fn(&Path, u64), bytes: u64, count: usize) -> Option<(u64, u64)> {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let (measure, maps) = (compile("measure", folder.path())?, compile("maps", folder.path())?);
-    let files: Vec<_> = (0..count).map(|number| folder.path().join(format!("{number}.so"))).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let (measure, maps) = (compile("measure", directory.path())?, compile("maps", directory.path())?);
+    let files: Vec<_> = (0..count).map(|number| directory.path().join(format!("{number}.so"))).collect();
     files.iter().for_each(|file| write(file, bytes));
     let processes: Vec<_> = files.chunks(1).map(|file| Mapped::new(&maps, file)).collect();
-    let snapshot = folder.path().join("snapshot");
+    let snapshot = directory.path().join("snapshot");
     let (least, least_us) = cost(&measure, &["--no-jemalloc"], &processes, &snapshot);
     let (peak, cpu_us) = cost(&measure, &[], &processes, &snapshot);
     Some((peak.saturating_sub(least), cpu_us.saturating_sub(least_us)))

@@ -194,8 +194,8 @@ fn sum(times: &Times, name: &str) -> BTreeMap<String, f64> {
 #[test]
 fn shares_of_samples_are_those_of_an_exact_trace() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let pair = folder.path().join("pair");
+    let directory = tempfile::tempdir().unwrap();
+    let pair = directory.path().join("pair");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pair.c");
     assert!(Command::new("cc").args(["-O1", "-o"]).args([&pair, &source]).status().unwrap().success());
     let convoy = example("convoy");
@@ -205,10 +205,10 @@ fn shares_of_samples_are_those_of_an_exact_trace() {
         ("dd", "timeout 4 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),
     ];
     for (name, load) in loads {
-        let file = folder.path().join("w");
+        let file = directory.path().join("w");
         let Some(tracer) = Tracer::start(name) else { return };
         let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        record.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", &load]).current_dir(folder.path());
+        record.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", &load]).current_dir(directory.path());
         assert!(record.output().unwrap().status.success());
         let window = CtprofSnapshot::load(&file).unwrap();
         let (mut exact, sampled) = (tracer.times(), sampled(&window));

@@ -13,7 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::alone::{Alone, alone};
 use crate::example::example;
 use crate::histories::cgroup_roots;
-use crate::host::CgroupFolder;
+use crate::host::CgroupDirectory;
 use crate::support::{Missing, skipped};
 
 /// A listener; `None` with the reason printed if this user or this host cannot have one.
@@ -189,8 +189,8 @@ fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
     let mut tried = 0;
     for root in cgroup_roots().into_iter().filter(|root| has_values(root)) {
         let name = format!("ctprof-job-{}-{tried}", std::process::id());
-        let Some(job) = CgroupFolder::create(&root, &name) else { continue };
-        let Some(deep) = CgroupFolder::create(&job.0, "step") else { continue };
+        let Some(job) = CgroupDirectory::create(&root, &name) else { continue };
+        let Some(deep) = CgroupDirectory::create(&job.0, "step") else { continue };
         let script = "echo 0 >\"$1/cgroup.procs\"; true & wait; exec true";
         let mut shell = Command::new("bash").args(["-c", script, "bash"]).arg(&deep.0).spawn().unwrap();
         assert!(shell.wait().unwrap().success());

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::engine_captures::Threads;
-use crate::host::{CgroupFolder, Killed, Sysctl};
+use crate::host::{CgroupDirectory, Killed, Sysctl};
 
 /// The name of a thread, a field that shows what it did, its value, and what has to be enabled for that.
 const TRACES: &str = include_str!("traces.tsv");
@@ -26,7 +26,7 @@ fn is_expected(value: &Value, expected: &str) -> bool {
     }
 }
 
-/// Compiles a program of this folder.
+/// Compiles a program of this directory.
 pub(crate) fn compile(name: &str, to: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
     let program = to.join(name);
@@ -57,8 +57,8 @@ pub(crate) struct Histories {
     /// Why threads of a name did not do what it says.
     absent: BTreeMap<String, String>,
     delays: Option<Sysctl>,
-    _cgroups: Vec<CgroupFolder>,
-    _folder: tempfile::TempDir,
+    _cgroups: Vec<CgroupDirectory>,
+    _directory: tempfile::TempDir,
 }
 
 impl Histories {
@@ -66,17 +66,22 @@ impl Histories {
     pub(crate) fn start(processes: usize, copies: usize) -> Self {
         let delays = Sysctl::set(DELAYS, "1");
         // Temporary files may be in memory.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let program = compile("history", folder.path());
-        let mut histories =
-            Self { processes: Vec::new(), absent: BTreeMap::new(), delays, _cgroups: Vec::new(), _folder: folder };
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let program = compile("history", directory.path());
+        let mut histories = Self {
+            processes: Vec::new(),
+            absent: BTreeMap::new(),
+            delays,
+            _cgroups: Vec::new(),
+            _directory: directory,
+        };
         let mut commands = Vec::new();
         for number in 0..processes {
             let mut command = Command::new(&program);
             command.arg(copies.to_string()).arg(program.with_extension(number.to_string()));
             if number % 2 == 1 {
                 let name = format!("ctprof-history-{}-{number}", std::process::id());
-                let cgroups = cgroup_roots().into_iter().filter_map(|root| CgroupFolder::create(&root, &name));
+                let cgroups = cgroup_roots().into_iter().filter_map(|root| CgroupDirectory::create(&root, &name));
                 let cgroups: Vec<_> = cgroups.collect();
                 command.args(cgroups.iter().map(|cgroup| &cgroup.0));
                 histories._cgroups.extend(cgroups);

@@ -7,14 +7,15 @@ use ctprof::capture::Engine;
 use crate::alone;
 use crate::engine_captures::{captured, has_bpf};
 use crate::histories::cgroup_roots;
-use crate::host::{CgroupFolder, Killed};
+use crate::host::{CgroupDirectory, Killed};
 use crate::support::{Missing, skipped};
 
 /// A shell that enters cgroups, and then runs a script.
-fn start(script: &str, folders: &[CgroupFolder]) -> Killed {
+fn start(script: &str, directories: &[CgroupDirectory]) -> Killed {
     let enter = "for to; do echo 0 >\"$to/cgroup.procs\"; done; ";
     let mut command = Command::new("sh");
-    let command = command.args(["-c", &format!("{enter}{script}"), "sh"]).args(folders.iter().map(|folder| &folder.0));
+    let command =
+        command.args(["-c", &format!("{enter}{script}"), "sh"]).args(directories.iter().map(|directory| &directory.0));
     Killed(command.stdin(Stdio::null()).spawn().unwrap())
 }
 
@@ -28,15 +29,16 @@ fn a_process_that_moves_takes_no_thread_of_its_old_cgroup_with_it() {
     // Of hierarchies of version 1, that of memory is looked at first.
     roots.sort_by_key(|root| !root.ends_with("memory"));
     let name = format!("ctprof-stays-{}", std::process::id());
-    let folders: Vec<_> = roots.iter().filter_map(|root| CgroupFolder::create(root, &name)).collect();
-    let other = folders
+    let directories: Vec<_> = roots.iter().filter_map(|root| CgroupDirectory::create(root, &name)).collect();
+    let other = directories
         .first()
-        .and_then(|first| CgroupFolder::create(first.0.parent()?, &format!("ctprof-other-{}", std::process::id())));
+        .and_then(|first| CgroupDirectory::create(first.0.parent()?, &format!("ctprof-other-{}", std::process::id())));
     let Some(other) = other else { return skipped(Missing::Privilege("to create cgroups")) };
     let other = other.0.display();
     // It has the lowest id of the two.
-    let _mover = start(&format!("while :; do for to in {other} $1; do echo 0 >$to/cgroup.procs; done; done"), &folders);
-    let sleeper = start("exec sleep 1000", &folders);
+    let _mover =
+        start(&format!("while :; do for to in {other} $1; do echo 0 >$to/cgroup.procs; done; done"), &directories);
+    let sleeper = start("exec sleep 1000", &directories);
     for number in 0..60 {
         let snapshot = captured(Engine::Bpf).unwrap();
         let thread = snapshot.threads.iter().find(|thread| thread.tid == sleeper.0.id()).unwrap();

@@ -9,7 +9,7 @@ use ctprof::model::BpfObstacle;
 
 use crate::engine_captures::has_bpf;
 use crate::histories::cgroup_roots;
-use crate::host::CgroupFolder;
+use crate::host::CgroupDirectory;
 use crate::support::{Missing, skipped};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
@@ -36,20 +36,20 @@ fn runs(starter: &[&str], prepare: &str, script: &str) -> bool {
     true
 }
 
-/// Commands that capture into a folder, and ask for BPF.
-fn capture_script(folder: &Path) -> String {
-    let folder = folder.display();
+/// Commands that capture into a directory, and ask for BPF.
+fn capture_script(directory: &Path) -> String {
+    let directory = directory.display();
     format!(
-        "{SLEEPERS}\n{CTPROF} -q capture -o {folder}/auto\n! {CTPROF} -q capture --engine bpf -o {folder}/bpf 2>{folder}/refused"
+        "{SLEEPERS}\n{CTPROF} -q capture -o {directory}/auto\n! {CTPROF} -q capture --engine bpf -o {directory}/bpf 2>{directory}/refused"
     )
 }
 
-/// The capture in a folder, by procfs for this cause. The request of BPF failed with a message that has this text.
-fn capture_in(folder: &Path, cause: &BpfObstacle, message: &str) -> CtprofSnapshot {
-    let snapshot = CtprofSnapshot::load(&folder.join("auto")).unwrap();
+/// The capture in a directory, by procfs for this cause. The request of BPF failed with a message that has this text.
+fn capture_in(directory: &Path, cause: &BpfObstacle, message: &str) -> CtprofSnapshot {
+    let snapshot = CtprofSnapshot::load(&directory.join("auto")).unwrap();
     let capture = snapshot.head.capture.as_ref().unwrap();
     assert_eq!((&*capture.engine, capture.no_bpf.as_ref().map(|why| &why.cause)), ("procfs", Some(cause)));
-    let refused = std::fs::read_to_string(folder.join("refused")).unwrap();
+    let refused = std::fs::read_to_string(directory.join("refused")).unwrap();
     assert!(refused.contains(message), "{refused}");
     snapshot
 }
@@ -74,9 +74,9 @@ fn in_a_pid_or_time_namespace_procfs_reads_the_threads_and_says_why() {
     let pid = &["unshare", "--pid", "--fork", "--mount-proc"][..];
     let time = &["unshare", "--time", "--boottime", "1000", "--monotonic", "-100", "--fork"];
     for starter in [pid, time] {
-        let folder = tempfile::tempdir().unwrap();
-        if runs(starter, "true", &capture_script(folder.path())) {
-            let snapshot = capture_in(folder.path(), &BpfObstacle::PidNamespace, INITIAL_NAMESPACES);
+        let directory = tempfile::tempdir().unwrap();
+        if runs(starter, "true", &capture_script(directory.path())) {
+            let snapshot = capture_in(directory.path(), &BpfObstacle::PidNamespace, INITIAL_NAMESPACES);
             if starter == pid {
                 check_ids(&snapshot);
             }
@@ -90,9 +90,9 @@ const ENTER_ROOT: &str = r#"
     cd "$ROOT"
     mkdir -p proc tmp dev usr "./$OUT" "./$(dirname "$CTPROF")" old
     touch dev/null && mount --bind /dev/null dev/null
-    for folder in usr bin sbin lib lib64; do
-        if [ -L "/$folder" ]; then cp -P "/$folder" .; elif [ -d "/$folder" ]; then
-            mkdir -p $folder; mount --bind "/$folder" $folder; mount -o remount,bind,ro $folder; fi
+    for directory in usr bin sbin lib lib64; do
+        if [ -L "/$directory" ]; then cp -P "/$directory" .; elif [ -d "/$directory" ]; then
+            mkdir -p $directory; mount --bind "/$directory" $directory; mount -o remount,bind,ro $directory; fi
     done
     mount --bind "$(dirname "$CTPROF")" "./$(dirname "$CTPROF")"
     mount --bind "$OUT" "./$OUT"
@@ -111,7 +111,7 @@ fn runs_without_sys(script: &str) -> bool {
 fn runs_in_a_container(out: &Path, script: &str) -> bool {
     let root = tempfile::tempdir().unwrap();
     let name = format!("ctprof-container-{}", std::process::id());
-    let cgroups: Vec<_> = cgroup_roots().iter().filter_map(|parent| CgroupFolder::create(parent, &name)).collect();
+    let cgroups: Vec<_> = cgroup_roots().iter().filter_map(|parent| CgroupDirectory::create(parent, &name)).collect();
     let enter = cgroups.iter().map(|cgroup| format!("echo 0 >{}/cgroup.procs; ", cgroup.0.display()));
     let (root_path, out) = (root.path().display(), out.display());
     let enter_root = format!("ROOT={root_path} OUT={out} CTPROF={CTPROF}\n{ENTER_ROOT}");
@@ -144,18 +144,18 @@ fn without_sys_procfs_reads_the_threads() {
 
 #[test]
 fn files_are_read_and_written_without_procfs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().display();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
     let json = r#"{"format_version":2,"captured_at_unix_ns":1,"host":{"hostname":"h"},"threads":[
 {"tid":1,"tgid":1,"comm":"a"}
 ]}"#;
-    std::fs::write(folder.path().join("snapshot"), json).unwrap();
+    std::fs::write(directory.path().join("snapshot"), json).unwrap();
     let twice = format!("{CTPROF} -q export {path}/snapshot -o {path}/");
     let script =
         format!("for name in set set file.parquet file.parquet; do {twice}$name; done; {CTPROF} show {path}/snapshot");
     if runs(&["unshare", "--mount"], "mount -t tmpfs none /proc", &script) {
-        assert!(folder.path().join("file.parquet").is_file() && folder.path().join("set/threads").is_dir());
-        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(directory.path().join("file.parquet").is_file() && directory.path().join("set/threads").is_dir());
+        let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
         assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "nothing temporary is left");
     }
 }
@@ -167,13 +167,13 @@ fn an_earlier_capture_is_kept_where_files_cannot_be_renamed_without_replacing() 
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         return skipped(Missing::Tool("strace"));
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/6.12/proc");
     let as_on_nfs = "strace -f -qq -o /dev/null -e trace=renameat2 -e inject=renameat2:error=EINVAL";
     let capture = format!("{as_on_nfs} {CTPROF} -q capture --procfs {}", tree.display());
-    let script = format!("cd {}; for _ in 1 2 3; do {capture}; done", folder.path().display());
+    let script = format!("cd {}; for _ in 1 2 3; do {capture}; done", directory.path().display());
     if runs(&["unshare", "--mount"], "mount -t tmpfs none /proc", &script) {
-        let files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
         let loaded: Vec<_> = files.map(|file| CtprofSnapshot::load(&file).is_ok()).collect();
         assert_eq!(loaded, [true; 3], "three whole files, and nothing temporary");
     }

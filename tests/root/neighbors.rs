@@ -18,8 +18,8 @@ use crate::histories::{Histories, compile};
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
 
 /// So many captures by BPF that are started at once.
-fn captures_at_once(count: usize, folder: &Path) -> Vec<CtprofSnapshot> {
-    let files: Vec<_> = (0..count).map(|number| folder.join(number.to_string())).collect();
+fn captures_at_once(count: usize, directory: &Path) -> Vec<CtprofSnapshot> {
+    let files: Vec<_> = (0..count).map(|number| directory.join(number.to_string())).collect();
     let start = |file| Command::new(CTPROF).args(["-q", "capture", "--engine", "bpf", "-o"]).arg(file).spawn().unwrap();
     for mut capture in files.iter().map(start).collect::<Vec<_>>() {
         assert!(capture.wait().unwrap().success());
@@ -46,8 +46,8 @@ fn objects(program: &Path) -> Option<BTreeSet<String>> {
 fn is_held(object: &str) -> bool {
     let [kind, id] = object.split(' ').take(2).collect::<Vec<_>>().try_into().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let folders = processes.filter_map(|process| fs::read_dir(process.path().join("fdinfo")).ok());
-    let mut infos = folders.flatten().flatten().filter_map(|info| fs::read_to_string(info.path()).ok());
+    let directories = processes.filter_map(|process| fs::read_dir(process.path().join("fdinfo")).ok());
+    let mut infos = directories.flatten().flatten().filter_map(|info| fs::read_to_string(info.path()).ok());
     infos.any(|info| {
         info.lines().any(|line| line.split_once(':').is_some_and(|(key, value)| (key, value.trim()) == (kind, id)))
     })
@@ -59,16 +59,16 @@ fn captures_at_the_same_time_have_equal_values_and_leave_no_object() {
     if !has_bpf() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let lister = compile("bpf_objects", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let lister = compile("bpf_objects", directory.path());
     let histories = Histories::start(2, 2);
     let own = |snapshot: &CtprofSnapshot| comparable(histories.own(threads(snapshot, "bpf")));
-    let first = captures_at_once(1, folder.path()).remove(0);
+    let first = captures_at_once(1, directory.path()).remove(0);
     let (before, expected) = (objects(&lister), own(&first));
     assert!(expected.len() >= 100, "{} threads", expected.len());
     let mut overlapping = 0;
     for _ in 0..5 {
-        let snapshots = captures_at_once(4, folder.path());
+        let snapshots = captures_at_once(4, directory.path());
         for snapshot in &snapshots {
             let capture = |of: &CtprofSnapshot| of.head.capture.as_ref().unwrap().bpf.clone().unwrap();
             assert_eq!(capture(snapshot).dropped, capture(&first).dropped);
@@ -139,8 +139,8 @@ fn two_recordings_at_the_same_time_each_have_all_exits() {
     if !has_bpf() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let [outer, inner, program] = ["outer", "inner", NAME].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().unwrap();
+    let [outer, inner, program] = ["outer", "inner", NAME].map(|name| directory.path().join(name));
     crate::support::copy_program("/bin/true", &program);
     let record = |file| [CTPROF, "-q", "record", "--engine", "bpf", "-o", file, "--"];
     let script = format!("i=0; while [ $i -lt {EXITS} ]; do {}; i=$((i + 1)); done", program.display());
@@ -164,12 +164,12 @@ fn no_bpf_object_outlives_a_killed_recording() {
     if !has_bpf() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let lister = compile("bpf_objects", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let lister = compile("bpf_objects", directory.path());
     let Some(before) = objects(&lister) else {
         return skipped(Missing::Privilege("lists of BPF objects"));
     };
-    let window = folder.path().join("window");
+    let window = directory.path().join("window");
     let mut recording = Command::new(CTPROF);
     // The command runs once all programs are attached.
     recording.args(["-q", "record", "--engine", "bpf", "-o"]).arg(&window).args(["--", "sh", "-c", "kill -KILL $PPID"]);

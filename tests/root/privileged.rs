@@ -19,7 +19,7 @@ use nix::unistd::{Pid, gettid};
 
 use crate::alone::alone;
 use crate::example::example;
-use crate::host::{CgroupFolder, Killed, Sysctl};
+use crate::host::{CgroupDirectory, Killed, Sysctl};
 
 /// The values of a thread of this process after it has done `work`, from procfs and taskstats.
 fn metrics_after(work: impl FnOnce() + Send) -> (CtprofSnapshot, Metrics) {
@@ -255,7 +255,7 @@ fn read_past_the_cache(path: &Path) {
 /// A cgroup in every hierarchy that the test needs, removed at the end.
 struct Cgroup {
     name: String,
-    folders: Vec<CgroupFolder>,
+    directories: Vec<CgroupDirectory>,
 }
 
 impl Cgroup {
@@ -274,22 +274,24 @@ impl Cgroup {
                 .filter(|p| p.is_dir())
                 .collect()
         };
-        let folders = parents.iter().map(|parent| CgroupFolder::create(parent, &name));
-        let folders = folders.collect::<Option<Vec<_>>>()?;
-        (!folders.is_empty()).then_some(Self { name, folders })
+        let directories = parents.iter().map(|parent| CgroupDirectory::create(parent, &name));
+        let directories = directories.collect::<Option<Vec<_>>>()?;
+        (!directories.is_empty()).then_some(Self { name, directories })
     }
 
     /// Writes to the first of the given files that exists.
     fn set(&self, files: &[(&str, &str)]) {
         let written = files.iter().any(|(file, value)| {
-            let paths = self.folders.iter().map(|folder| folder.0.join(file));
+            let paths = self.directories.iter().map(|directory| directory.0.join(file));
             paths.filter(|path| path.exists()).any(|path| fs::write(path, value).is_ok())
         });
         assert!(written, "{files:?}");
     }
 
     fn take(&self, pid: u32) {
-        self.folders.iter().for_each(|folder| fs::write(folder.0.join("cgroup.procs"), pid.to_string()).unwrap());
+        self.directories
+            .iter()
+            .for_each(|directory| fs::write(directory.0.join("cgroup.procs"), pid.to_string()).unwrap());
     }
 }
 
@@ -333,11 +335,11 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
 fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     let _alone = alone();
     let name = format!("ctprof-test-quota-{}", std::process::id());
-    let folder = CgroupFolder::create(Path::new("/sys/fs/cgroup/cpu"), &name);
-    let Some(folder) = folder.filter(|folder| folder.0.join("cpu.cfs_quota_us").exists()) else {
+    let directory = CgroupDirectory::create(Path::new("/sys/fs/cgroup/cpu"), &name);
+    let Some(directory) = directory.filter(|directory| directory.0.join("cpu.cfs_quota_us").exists()) else {
         return skipped(Missing::Kernel("a CPU hierarchy of cgroup version 1"));
     };
-    let cgroup = Cgroup { name, folders: vec![folder] };
+    let cgroup = Cgroup { name, directories: vec![directory] };
     cgroup.set(&[("cpu.cfs_quota_us", "20000")]);
     let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let child = Killed(child);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 /// A program of `examples/`. Cargo builds it in each `cargo test` of everything, but not for a single test program.
 pub(crate) fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().expect("the path of this program");
-    let program = tests.ancestors().nth(2).expect("a folder of programs").join("examples").join(name);
+    let program = tests.ancestors().nth(2).expect("a directory of programs").join("examples").join(name);
     let built = modified(&program).unwrap_or_else(|| panic!("no {}: cargo build --examples", program.display()));
     // Cargo writes `PROGRAM: SOURCE SOURCE...` beside it.
     let sources = fs::read_to_string(program.with_extension("d")).expect("the sources of an example");

@@ -34,25 +34,25 @@ impl Drop for Sysctl {
     }
 }
 
-/// The folder of a cgroup. Its processes must have exited at the end, or be about to.
-pub(crate) struct CgroupFolder(pub(crate) PathBuf);
+/// The directory of a cgroup. Its processes must have exited at the end, or be about to.
+pub(crate) struct CgroupDirectory(pub(crate) PathBuf);
 
-impl CgroupFolder {
+impl CgroupDirectory {
     /// A new cgroup that processes can enter; `None` if there can be none.
     pub(crate) fn create(parent: &Path, name: &str) -> Option<Self> {
-        let folder = Self(parent.join(name));
-        fs::create_dir(&folder.0).ok()?;
+        let directory = Self(parent.join(name));
+        fs::create_dir(&directory.0).ok()?;
         // Before a cgroup of version 1 has CPUs and memory nodes, no process can enter it.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if let Ok(value) = fs::read(parent.join(file)) {
-                let _ = fs::write(folder.0.join(file), value);
+                let _ = fs::write(directory.0.join(file), value);
             }
         }
-        Some(folder)
+        Some(directory)
     }
 }
 
-impl Drop for CgroupFolder {
+impl Drop for CgroupDirectory {
     fn drop(&mut self) {
         while self.0.exists() && fs::remove_dir(&self.0).is_err() {
             thread::sleep(Duration::from_millis(10));

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 pub(crate) const LIMIT: u64 = 16 << 20;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-static FOLDER: LazyLock<TempDir> =
+static DIRECTORY: LazyLock<TempDir> =
     LazyLock::new(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory"));
 
 fn file() -> PathBuf {
-    FOLDER.path().join("snapshot")
+    DIRECTORY.path().join("snapshot")
 }
 
 /// Reads bytes as a file, compressed first if they are not yet.

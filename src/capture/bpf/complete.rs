@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::super::context::CaptureContext;
 use super::super::procfs::cgroup_paths::CgroupPaths;
-use super::super::procfs::folder::Numbered;
+use super::super::procfs::directory::Numbered;
 use super::super::procfs::parsers::Parsers;
 use super::super::thread_flags::{PF_EXITING, PF_WQ_WORKER};
 use super::read::ThreadFacts;

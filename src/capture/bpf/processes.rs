@@ -4,7 +4,7 @@ use rayon::ThreadPool;
 
 use super::super::context::{CaptureContext, in_all_workers};
 use super::super::process::Process;
-use super::super::procfs::folder::is_gone;
+use super::super::procfs::directory::is_gone;
 use super::super::procfs::parsers::Parsers;
 use super::read::ThreadFacts;
 use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile, ThreadState};
@@ -47,14 +47,14 @@ impl ResidentMemory {
             return;
         }
         // A process that has exited meanwhile has no memory left.
-        let process = context.procfs.folder(&leader.tgid.to_string()).ok();
-        let process = process.map(|folder| Process::new(leader.tgid, folder));
+        let process = context.procfs.directory(&leader.tgid.to_string()).ok();
+        let process = process.map(|directory| Process::new(leader.tgid, directory));
         // Below Linux 6.2, a lockdown keeps the counters from BPF.
         let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
         resident_bytes.get_or_insert_with(|| pages().saturating_mul(context.page_size));
         let Some(process) = process else { return };
         let mut read = Metrics::default();
-        match process.folder.read("status", &mut self.buffer) {
+        match process.directory.read("status", &mut self.buffer) {
             Ok(text) => self.parsers.put_all(&SourceFile::Status, text, &mut read),
             Err(errno) if is_gone(errno) => {}
             Err(errno) => process.unread(process.id, SourceFile::Status, errno, &context.tally),

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::super::context::CaptureContext;
-use super::super::procfs::folder::Folder;
+use super::super::procfs::directory::ProcDirectory;
 use super::super::procfs::{self, text};
 use super::super::read_threads::ReadThreads;
 use super::super::tally::Tally;
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The number of threads on this host, from `/proc/loadavg`: the last of `runnable/all`.
-fn number_of_threads(procfs: &Folder) -> usize {
+fn number_of_threads(procfs: &ProcDirectory) -> usize {
     let mut buffer = Vec::new();
     let text = procfs.read("loadavg", &mut buffer).unwrap_or_default();
     let all = text.split(|&byte| byte == b' ').nth(3).and_then(|field| field.split(|&byte| byte == b'/').nth(1));

@@ -36,9 +36,9 @@ pub(super) struct HostTree {
 }
 
 /// A directory of it, whose files are read without following links.
-pub(super) struct HostFolder<'t> {
+pub(super) struct HostDirectory<'t> {
     tree: &'t HostTree,
-    folder: OwnedFd,
+    directory: OwnedFd,
     /// As findings name it.
     name: String,
     /// Files of others are not read.
@@ -61,20 +61,20 @@ impl HostTree {
     }
 
     /// A directory by its path from the root. The administrator may have moved it, so links are followed within the tree.
-    pub(super) fn folder(&self, path: &str) -> Option<HostFolder<'_>> {
-        self.folder_named(path, path.to_owned(), None)
+    pub(super) fn directory(&self, path: &str) -> Option<HostDirectory<'_>> {
+        self.directory_named(path, path.to_owned(), None)
     }
 
     /// The home directory of a user, with files of that user only. Findings do not have its path, which can be a name.
-    pub(super) fn home(&self, path: &str, user: u32) -> Option<HostFolder<'_>> {
-        self.folder_named(path, format!("home of user {user}"), Some(user))
+    pub(super) fn home(&self, path: &str, user: u32) -> Option<HostDirectory<'_>> {
+        self.directory_named(path, format!("home of user {user}"), Some(user))
     }
 
-    fn folder_named(&self, path: &str, name: String, owner: Option<u32>) -> Option<HostFolder<'_>> {
+    fn directory_named(&self, path: &str, name: String, owner: Option<u32>) -> Option<HostDirectory<'_>> {
         let inside = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        let folder = open_below(&self.root, Path::new(path), OFlag::O_PATH | OFlag::O_DIRECTORY, inside);
-        let folder = folder.map_err(|errno| self.failed(&name, errno)).ok()?;
-        Some(HostFolder { tree: self, folder, name, owner })
+        let directory = open_below(&self.root, Path::new(path), OFlag::O_PATH | OFlag::O_DIRECTORY, inside);
+        let directory = directory.map_err(|errno| self.failed(&name, errno)).ok()?;
+        Some(HostDirectory { tree: self, directory, name, owner })
     }
 
     pub(super) fn failed(&self, name: &str, errno: Errno) {
@@ -97,19 +97,19 @@ fn has_own_mounts() -> Option<bool> {
     Some(namespace("self")? != namespace("1")?)
 }
 
-impl HostFolder<'_> {
+impl HostDirectory<'_> {
     /// The names of its entries.
     pub(super) fn entries(&self) -> Vec<String> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let folder = open_below(&self.folder, Path::new("."), flags, ResolveFlag::RESOLVE_BENEATH);
-        let folder = folder.and_then(Dir::from_fd).map_err(|errno| self.tree.failed(&self.name, errno));
-        let Ok(folder) = folder else { return Vec::new() };
-        let names = folder.into_iter().map_while(Result::ok).take(MAX_ENTRIES);
+        let directory = open_below(&self.directory, Path::new("."), flags, ResolveFlag::RESOLVE_BENEATH);
+        let directory = directory.and_then(Dir::from_fd).map_err(|errno| self.tree.failed(&self.name, errno));
+        let Ok(directory) = directory else { return Vec::new() };
+        let names = directory.into_iter().map_while(Result::ok).take(MAX_ENTRIES);
         let names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
         names.filter(|name| !matches!(&**name, "." | "..")).collect()
     }
 
-    /// The JSON in a file below it, as [`HostFolder::read`] reads it.
+    /// The JSON in a file below it, as [`HostDirectory::read`] reads it.
     pub(super) fn json<T: DeserializeOwned>(&self, path: &str, limit: u64) -> Option<T> {
         let parsed = serde_json::from_slice(&self.read(path, limit)?);
         parsed.map_err(|_| self.tree.failed(&self.name, Errno::EBADMSG)).ok()
@@ -126,7 +126,7 @@ impl HostFolder<'_> {
             ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         // A FIFO without a writer would block.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = open_below(&self.folder, Path::new(path), flags, beneath)?;
+        let file = open_below(&self.directory, Path::new(path), flags, beneath)?;
         let status = fstat(&file)?;
         let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
         if !is_file || self.owner.is_some_and(|owner| owner != status.st_uid) {
@@ -140,6 +140,6 @@ impl HostFolder<'_> {
     }
 }
 
-fn open_below(folder: &OwnedFd, path: &Path, flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, Errno> {
-    openat2(folder, path, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve))
+fn open_below(directory: &OwnedFd, path: &Path, flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, Errno> {
+    openat2(directory, path, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve))
 }

@@ -9,7 +9,7 @@ pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
 const POD_LOGS: &str = "/var/log/pods";
 
 pub(super) fn read(tree: &HostTree) -> Vec<Container> {
-    let names = |folder| tree.folder(folder).map(|folder| folder.entries()).unwrap_or_default();
+    let names = |directory| tree.directory(directory).map(|directory| directory.entries()).unwrap_or_default();
     let containers = names(CONTAINER_LOGS).into_iter().filter_map(|name| container(&name));
     containers.chain(names(POD_LOGS).into_iter().filter_map(|name| pod(&name))).collect()
 }
@@ -22,8 +22,8 @@ fn container(log: &str) -> Option<Container> {
 }
 
 /// The pod of a directory `<namespace>_<pod>_<uid>` (`BuildPodLogsDirectory` of pkg/kubelet/kuberuntime/helpers.go).
-fn pod(folder: &str) -> Option<Container> {
-    let [namespace, pod, pod_uid] = three_parts(folder)?;
+fn pod(directory: &str) -> Option<Container> {
+    let [namespace, pod, pod_uid] = three_parts(directory)?;
     Some(Container { pod_uid, pod, namespace, ..Container::default() })
 }
 

@@ -37,7 +37,7 @@ enum NameSource {
 
 impl NameSource {
     /// Where it is, as findings name it.
-    fn folder(&self) -> &'static str {
+    fn directory(&self) -> &'static str {
         match self {
             Self::Kubernetes => kubernetes::CONTAINER_LOGS,
             Self::Docker(_) => runtimes::DOCKER,
@@ -153,7 +153,7 @@ impl KnownNames {
 
     /// Reads sources that may be on a file system that does not answer.
     fn read(&mut self, tree: &Arc<HostTree>, sources: Vec<NameSource>) {
-        let folders: Vec<_> = sources.iter().map(NameSource::folder).collect();
+        let directories: Vec<_> = sources.iter().map(NameSource::directory).collect();
         let own = Arc::clone(tree);
         let read = map_patiently(MAX_WORKERS, sources, move |(), source: &NameSource| match source {
             NameSource::Kubernetes => kubernetes::read(&own),
@@ -161,9 +161,9 @@ impl KnownNames {
             NameSource::Containerd(ids) => runtimes::containerd(&own, ids),
             NameSource::Storage(user) => runtimes::storage(&own, *user),
         });
-        for (folder, containers) in folders.into_iter().zip(read) {
+        for (directory, containers) in directories.into_iter().zip(read) {
             let containers = containers.unwrap_or_else(|| {
-                tree.failed(folder, nix::errno::Errno::ETIMEDOUT);
+                tree.failed(directory, nix::errno::Errno::ETIMEDOUT);
                 Vec::new()
             });
             containers.into_iter().for_each(|container| self.add(bounded(container)));

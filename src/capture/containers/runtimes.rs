@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::host_tree::{HostFolder, HostTree};
+use super::host_tree::{HostDirectory, HostTree};
 use crate::model::Container;
 
 /// The bundles of containerd, by namespace and id.
@@ -47,9 +47,10 @@ struct DockerLabels {
 
 /// Containers of Docker with these ids.
 pub(super) fn docker(tree: &HostTree, ids: &[String]) -> Vec<Container> {
-    let Some(folder) = tree.folder(DOCKER) else { return Vec::new() };
+    let Some(directory) = tree.directory(DOCKER) else { return Vec::new() };
     let container = |id: &String| {
-        let DockerConfiguration { name, config } = folder.json(&format!("{id}/config.v2.json"), MAX_CONFIGURATION)?;
+        let DockerConfiguration { name, config } =
+            directory.json(&format!("{id}/config.v2.json"), MAX_CONFIGURATION)?;
         let DockerLabels { name: in_pod, pod, namespace } = config.labels.unwrap_or_default();
         let name = in_pod.or_else(|| Some(name?.trim_start_matches('/').to_owned()));
         let runtime = Some("docker".to_owned());
@@ -82,11 +83,11 @@ struct BundleAnnotations {
 
 /// Containers of containerd with these ids, in any of its namespaces.
 pub(super) fn containerd(tree: &HostTree, ids: &[String]) -> Vec<Container> {
-    let Some(folder) = tree.folder(CONTAINERD) else { return Vec::new() };
-    let namespaces = folder.entries();
+    let Some(directory) = tree.directory(CONTAINERD) else { return Vec::new() };
+    let namespaces = directory.entries();
     let container = |id: &String| {
         namespaces.iter().find_map(|of| {
-            let OciBundle { annotations } = folder.json(&format!("{of}/{id}/config.json"), MAX_CONFIGURATION)?;
+            let OciBundle { annotations } = directory.json(&format!("{of}/{id}/config.json"), MAX_CONFIGURATION)?;
             let BundleAnnotations { container, pod, namespace, image, of_nerdctl } = annotations;
             let (name, namespace) = (container.or(of_nerdctl), namespace.or_else(|| Some(of.clone())));
             let runtime = Some("containerd".to_owned());
@@ -115,14 +116,14 @@ struct StoredMetadata {
 
 /// All containers of Podman and CRI-O of the host, or those of Podman of a user.
 pub(super) fn storage(tree: &HostTree, user: Option<u32>) -> Vec<Container> {
-    let (folder, path) = match user {
-        None => (tree.folder(STORAGE), "overlay-containers"),
+    let (directory, path) = match user {
+        None => (tree.directory(STORAGE), "overlay-containers"),
         Some(user) => (home(tree, user), ".local/share/containers/storage/overlay-containers"),
     };
-    let Some(folder) = folder else { return Vec::new() };
+    let Some(directory) = directory else { return Vec::new() };
     // Those that do not outlive a boot, started with `--rm`, have a list of their own.
     let lists = ["containers.json", "volatile-containers.json"].into_iter();
-    let stored = lists.filter_map(|list| folder.json::<Vec<StoredContainer>>(&format!("{path}/{list}"), MAX_LIST));
+    let stored = lists.filter_map(|list| directory.json::<Vec<StoredContainer>>(&format!("{path}/{list}"), MAX_LIST));
     stored.flatten().filter_map(container_of_storage).collect()
 }
 
@@ -146,8 +147,8 @@ fn container_of_storage(stored: StoredContainer) -> Option<Container> {
 }
 
 /// The home directory of a user, by the tree's `/etc/passwd`.
-fn home(tree: &HostTree, user: u32) -> Option<HostFolder<'_>> {
-    let users = tree.folder("/etc")?.read("passwd", MAX_LIST)?;
+fn home(tree: &HostTree, user: u32) -> Option<HostDirectory<'_>> {
+    let users = tree.directory("/etc")?.read("passwd", MAX_LIST)?;
     let users = String::from_utf8_lossy(&users);
     let home = users.lines().find_map(|line| {
         let fields: Vec<_> = line.split(':').collect();

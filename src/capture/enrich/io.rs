@@ -4,7 +4,7 @@
 use nix::errno::Errno;
 
 use super::super::process::Process;
-use super::super::procfs::folder::{Numbered, is_gone};
+use super::super::procfs::directory::{Numbered, is_gone};
 use super::super::procfs::parsers::Parsers;
 use super::super::procfs::whole_process;
 use super::super::tally::Tally;
@@ -21,8 +21,8 @@ impl IoTexts {
     /// The process comes first: later counters would include work that is not yet in those of the threads.
     pub(super) fn read(process: &Process, tids: impl Iterator<Item = u32>, tally: &Tally) -> Self {
         let mut buffer = Vec::new();
-        let of_process = process.folder.read("io", &mut buffer).ok().map(<[u8]>::to_vec);
-        let Ok(tasks) = process.folder.folder("task") else { return Self::default() };
+        let of_process = process.directory.read("io", &mut buffer).ok().map(<[u8]>::to_vec);
+        let Ok(tasks) = process.directory.directory("task") else { return Self::default() };
         let mut threads = Vec::new();
         for tid in tids {
             let mut files = Numbered::new(&tasks, tid);
@@ -53,7 +53,7 @@ impl IoTexts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::procfs::folder::Folder;
+    use super::super::super::procfs::directory::ProcDirectory;
     use super::*;
     use crate::model::ProcessState;
 
@@ -68,7 +68,7 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
             std::fs::write(dir.path().join(path), text).unwrap();
         }
-        let (process, tally) = (Process::new(7, Folder::open(dir.path()).unwrap()), Tally::default());
+        let (process, tally) = (Process::new(7, ProcDirectory::open(dir.path()).unwrap()), Tally::default());
         let thread = |tid| ThreadState { tgid: 7, tid, ..ThreadState::default() };
         let mut threads = [7, 8, 9].map(thread);
         threads[0].process = Some(Box::new(ProcessState::default()));

@@ -118,7 +118,8 @@ impl ProcessValues {
         process.panic_in("sources");
         // Of the directory itself, whether it is dumpable or not (`task_dump_owner` of fs/proc/base.c). The owner of a copy
         // is that of the copy.
-        self.euid = process.folder.stat(".").ok().filter(|_| context.tree == Tree::Live).map(|folder| folder.st_uid);
+        self.euid =
+            process.directory.stat(".").ok().filter(|_| context.tree == Tree::Live).map(|directory| directory.st_uid);
         if let Some(name) = &request.leader {
             process.learn_name(name);
             self.whole_name = names::is_whole(&process, name);

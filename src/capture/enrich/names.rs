@@ -13,8 +13,8 @@ pub(super) fn is_whole(process: &Process, name: &Name) -> bool {
     let is_the_name = |path: &[u8]| printable(base_name(path)) == **name;
     // The kernel marks the link if the file was replaced or removed.
     let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
-    process.folder.link("exe").is_ok_and(|exe| program(&exe))
-        || process.folder.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)))
+    process.directory.link("exe").is_ok_and(|exe| program(&exe))
+        || process.directory.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)))
 }
 
 /// The first of the NUL-terminated strings of `cmdline`.
@@ -28,7 +28,7 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::procfs::folder::Folder;
+    use super::super::super::procfs::directory::ProcDirectory;
     use super::*;
 
     #[test]
@@ -46,7 +46,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             std::os::unix::fs::symlink(exe, dir.path().join("exe")).unwrap();
             std::fs::write(dir.path().join("cmdline"), cmdline).unwrap();
-            let process = Process::new(7, Folder::open(dir.path()).unwrap());
+            let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());
             assert_eq!(is_whole(&process, &comm.into()), whole, "{comm} {exe}");
         }
     }

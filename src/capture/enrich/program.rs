@@ -127,7 +127,7 @@ const LONGEST: usize = 128;
 pub(super) fn of(process: &Process, name: &str) -> Option<Name> {
     let interpreter = interpreter(name)?;
     let mut arguments = Vec::new();
-    process.folder.file("cmdline").ok()?.take(MOST_BYTES).read_to_end(&mut arguments).ok()?;
+    process.directory.file("cmdline").ok()?.take(MOST_BYTES).read_to_end(&mut arguments).ok()?;
     // What is cut has no end.
     let whole = arguments.strip_suffix(b"\0")?;
     let mut arguments = whole.split(|&b| b == 0).skip(1);
@@ -196,13 +196,13 @@ impl Interpreter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::procfs::folder::Folder;
+    use super::super::super::procfs::directory::ProcDirectory;
     use super::*;
 
     fn program(name: &str, arguments: &[u8]) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("cmdline"), arguments).unwrap();
-        let process = Process::new(7, Folder::open(dir.path()).unwrap());
+        let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());
         of(&process, name).map(|name| name.to_string())
     }
 

@@ -110,10 +110,10 @@ fn rollup(context: &CaptureContext, sized: &SizedProcess) -> Option<BTreeMap<Str
     if started.is_some_and(|(walked, now)| walked != now) {
         return None;
     }
-    match process.folder.read("smaps_rollup", &mut Vec::new()) {
+    match process.directory.read("smaps_rollup", &mut Vec::new()) {
         // It has exited, or has freed its memory while exiting.
         Err(Errno::ESRCH) => None,
-        Err(Errno::ENOENT) if !process.folder.has("stat") => None,
+        Err(Errno::ENOENT) if !process.directory.has("stat") => None,
         Err(errno) => {
             process.unread(process.id, SourceFile::SmapsRollup, errno, &context.tally);
             None

@@ -1,7 +1,7 @@
 //! The procfs engine: the walk over processes and threads, and readers of their files.
 
 pub(super) mod cgroup_paths;
-pub(super) mod folder;
+pub(super) mod directory;
 pub(super) mod parsers;
 pub(super) mod pids;
 pub(in crate::capture) mod samples;

@@ -4,33 +4,33 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::CaptureError;
-use super::folder::{Folder, is_gone};
+use super::directory::{ProcDirectory, is_gone};
 use super::text;
 use crate::model::ThreadId;
 
 /// All processes that `procfs`, opened at `path`, lists, ascending.
-pub(in crate::capture) fn all(path: &Path, procfs: &Folder) -> Result<Vec<u32>, CaptureError> {
+pub(in crate::capture) fn all(path: &Path, procfs: &ProcDirectory) -> Result<Vec<u32>, CaptureError> {
     let pids = procfs.ids().map_err(|errno| CaptureError::no_procfs(path, errno))?;
     if pids.is_empty() { Err(CaptureError::NoProcesses(path.to_owned())) } else { Ok(pids) }
 }
 
 /// The selected processes, ascending, each with a handle that no later process with its id has.
-pub(in crate::capture) type SelectedProcesses = BTreeMap<u32, Folder>;
+pub(in crate::capture) type SelectedProcesses = BTreeMap<u32, ProcDirectory>;
 
 /// Finds the processes with these ids, which must exist.
 pub(in crate::capture) fn selected(
     path: &Path,
-    procfs: &Folder,
+    procfs: &ProcDirectory,
     pids: &[u32],
 ) -> Result<SelectedProcesses, CaptureError> {
     let process = |&pid: &u32| {
-        let folder = procfs.folder(&pid.to_string()).map_err(|errno| match is_gone(errno) {
+        let directory = procfs.directory(&pid.to_string()).map_err(|errno| match is_gone(errno) {
             true => CaptureError::NoSuchProcess(pid, path.to_owned()),
             false => CaptureError::NoAccess(pid, path.to_owned(), errno),
         })?;
-        match process_of(&folder).filter(|&tgid| tgid != pid) {
+        match process_of(&directory).filter(|&tgid| tgid != pid) {
             Some(tgid) => Err(CaptureError::NotAProcess(ThreadId { tgid, tid: pid })),
-            None => Ok((pid, folder)),
+            None => Ok((pid, directory)),
         }
     };
     pids.iter().map(process).collect()
@@ -38,19 +38,19 @@ pub(in crate::capture) fn selected(
 
 /// The ids of those that have not exited.
 pub(in crate::capture) fn remaining(selected: &SelectedProcesses) -> Vec<u32> {
-    selected.iter().filter(|(_, folder)| folder.has("status")).map(|(pid, _)| *pid).collect()
+    selected.iter().filter(|(_, directory)| directory.has("status")).map(|(pid, _)| *pid).collect()
 }
 
 /// The process of a procfs directory. Threads also have directories there, which are not listed.
-fn process_of(folder: &Folder) -> Option<u32> {
+fn process_of(directory: &ProcDirectory) -> Option<u32> {
     let mut buffer = Vec::new();
-    let status = folder.read("status", &mut buffer).ok()?;
+    let status = directory.read("status", &mut buffer).ok()?;
     let tgid = text::lines(status).find_map(|line| line.strip_prefix(b"Tgid:"))?;
     u32::try_from(text::unsigned(tgid.trim_ascii())?).ok()
 }
 
 /// The id of the calling process in `procfs`, which may be of another pid namespace than its system calls.
-pub(in crate::capture) fn own(procfs: &Folder) -> Option<u32> {
+pub(in crate::capture) fn own(procfs: &ProcDirectory) -> Option<u32> {
     u32::try_from(text::unsigned(&procfs.link("self").ok()?)?).ok()
 }
 
@@ -67,7 +67,7 @@ mod tests {
             std::fs::write(dir.path().join(id).join("status"), status).unwrap();
         }
         std::os::unix::fs::symlink("77", dir.path().join("self")).unwrap();
-        let procfs = Folder::open(dir.path()).unwrap();
+        let procfs = ProcDirectory::open(dir.path()).unwrap();
         let chosen = |ids: &[u32]| selected(dir.path(), &procfs, ids);
         assert_eq!(all(dir.path(), &procfs).unwrap(), [5, 6, 8]);
         let two = chosen(&[8, 5, 8]).unwrap();

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use nix::errno::Errno;
 
 use super::super::thread_flags::PF_KTHREAD;
-use super::folder::{Folder, Numbered};
+use super::directory::{Numbered, ProcDirectory};
 use super::text;
 use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
@@ -19,7 +19,7 @@ const MAX_FUNCTIONS: usize = 1 << 14;
 
 /// Reads the files of threads, one pass at a time.
 pub(in crate::capture) struct ProcfsSampler {
-    procfs: Folder,
+    procfs: ProcDirectory,
     passes: u64,
     threads: HashMap<u32, SeenThread>,
     /// Names of processes.
@@ -41,7 +41,7 @@ struct SeenThread {
 }
 
 impl ProcfsSampler {
-    pub(in crate::capture) fn new(procfs: Folder) -> Self {
+    pub(in crate::capture) fn new(procfs: ProcDirectory) -> Self {
         Self {
             procfs,
             passes: 0,
@@ -65,7 +65,7 @@ impl ProcfsSampler {
                 continue;
             }
             // A process that has exited meanwhile has no threads.
-            let Ok(tasks) = self.procfs.folder(&format!("{tgid}/task")) else { continue };
+            let Ok(tasks) = self.procfs.directory(&format!("{tgid}/task")) else { continue };
             for tid in tasks.ids().unwrap_or_default() {
                 match self.thread(&tasks, [tgid, tid]) {
                     Err(Errno::EPERM | Errno::EACCES) => {
@@ -96,7 +96,7 @@ impl ProcfsSampler {
     }
 
     /// The sample of a thread; `None` if it is in the same sleep as before.
-    fn thread(&mut self, tasks: &Folder, [tgid, tid]: [u32; 2]) -> Result<Option<ThreadSample>, Errno> {
+    fn thread(&mut self, tasks: &ProcDirectory, [tgid, tid]: [u32; 2]) -> Result<Option<ThreadSample>, Errno> {
         let mut files = Numbered::new(tasks, tid);
         let schedstat = schedstat(files.read("schedstat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
         let pass = self.passes;
@@ -261,7 +261,7 @@ mod tests {
     fn an_ordinary_user_samples_processes_of_their_own() {
         let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(100));
-        let mut sampler = ProcfsSampler::new(Folder::open(Path::new("/proc")).unwrap());
+        let mut sampler = ProcfsSampler::new(ProcDirectory::open(Path::new("/proc")).unwrap());
         let id = sleep.id();
         let mut pass = || {
             let mut samples = Vec::new();

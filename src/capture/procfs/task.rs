@@ -8,7 +8,7 @@ use super::super::context::CaptureContext;
 use super::super::options::{Tree, Use};
 use super::super::process::Process;
 use super::super::thread_flags::PF_KTHREAD;
-use super::folder::{Folder, Numbered, is_gone};
+use super::directory::{Numbered, ProcDirectory, is_gone};
 use super::parsers::Parsers;
 use crate::model::{CpuSet, METRICS, Metrics, Name, SourceFile, ThreadId, ThreadState};
 use crate::sys::affinity;
@@ -42,7 +42,7 @@ impl Reader {
     pub(crate) fn thread(
         &mut self,
         context: &CaptureContext,
-        (process, tasks): (&Process, &Folder),
+        (process, tasks): (&Process, &ProcDirectory),
         tid: u32,
         stat: Use,
     ) -> Option<(ThreadState, Option<u64>)> {
@@ -149,8 +149,8 @@ mod tests {
         for (name, content) in files {
             std::fs::write(thread.join(name), content).unwrap();
         }
-        let tasks = Folder::open(dir.path()).unwrap();
-        let process = Process::new(7, Folder::open(&thread).unwrap());
+        let tasks = ProcDirectory::open(dir.path()).unwrap();
+        let process = Process::new(7, ProcDirectory::open(&thread).unwrap());
         in_context(dir.path(), |context| {
             let context = CaptureContext { whole_names, ..context.clone() };
             let read = Reader::default().thread(&context, (&process, &tasks), tid, Use::Enabled);
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_thread_lost_to_a_limit_is_not_a_ghost() {
         let dir = tempfile::tempdir().unwrap();
-        let process = Process::new(7, Folder::open(dir.path()).unwrap());
+        let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());
         in_context(dir.path(), |context| {
             let mut reader = Reader::default();
             for errno in [Errno::ESRCH, Errno::EMFILE] {

@@ -11,7 +11,7 @@ use super::super::options::Use;
 use super::super::process::Process;
 use super::super::read_threads::ReadThreads;
 use super::super::start::nanoseconds;
-use super::folder::{Folder, is_gone};
+use super::directory::{ProcDirectory, is_gone};
 use super::task::Reader;
 use super::whole_process;
 use crate::model::{ProcessState, SourceFile, read_time};
@@ -98,7 +98,7 @@ impl ProcessPart {
 struct OpenedProcess {
     process: Process,
     counters: Option<ProcessState>,
-    tasks: Folder,
+    tasks: ProcDirectory,
 }
 
 impl OpenedProcess {
@@ -108,10 +108,10 @@ impl OpenedProcess {
         #[cfg(test)]
         process.panic_in("listing");
         let counters = match stat {
-            Use::Enabled => whole_process::read(&process.folder, &mut Vec::new()),
+            Use::Enabled => whole_process::read(&process.directory, &mut Vec::new()),
             Use::Disabled => None,
         };
-        match process.folder.folder("task").and_then(|tasks| Ok((tasks.ids()?, tasks))) {
+        match process.directory.directory("task").and_then(|tasks| Ok((tasks.ids()?, tasks))) {
             Ok((tids, tasks)) => Some((Self { process, counters, tasks }, tids)),
             Err(errno) if is_gone(errno) => None,
             // procfs mounted with hidepid=1 denies access to processes of other users.

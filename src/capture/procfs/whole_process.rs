@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::super::thread_flags::PF_KTHREAD;
-use super::folder::{Folder, is_gone};
+use super::directory::{ProcDirectory, is_gone};
 use super::parsers::{STAT_FLAGS, STAT_START_TIME};
 use super::text::{self, unsigned};
 use crate::model::{Includes, PROCESS, ProcessState, Source, ThreadState, Value};
@@ -17,14 +17,14 @@ const STAT_PPID: u8 = 4;
 /// one thread and, but for usermode helpers, without children, so its thread has the same values.
 ///
 /// Failures are not counted: they have the same reasons as those of the first thread's files, which are.
-pub(super) fn read(directory: &Folder, buffer: &mut Vec<u8>) -> Option<ProcessState> {
+pub(super) fn read(directory: &ProcDirectory, buffer: &mut Vec<u8>) -> Option<ProcessState> {
     let stat = stat(directory.read("stat", buffer).ok()?)?;
     (stat.flags & PF_KTHREAD == 0).then_some(stat.process)
 }
 
 /// The counters of the process `id` that started at this time, in ticks since boot.
-fn read_again(procfs: &Folder, (id, start): (u32, Option<u64>)) -> Option<ProcessState> {
-    let (directory, mut buffer) = (procfs.folder(&id.to_string()).ok()?, Vec::new());
+fn read_again(procfs: &ProcDirectory, (id, start): (u32, Option<u64>)) -> Option<ProcessState> {
+    let (directory, mut buffer) = (procfs.directory(&id.to_string()).ok()?, Vec::new());
     let Stat { mut process, flags, start: now } = stat(directory.read("stat", &mut buffer).ok()?)?;
     if flags & PF_KTHREAD != 0 || now != start {
         return None;
@@ -42,7 +42,7 @@ fn read_again(procfs: &Folder, (id, start): (u32, Option<u64>)) -> Option<Proces
 /// What it did since its start is then in the later counters of the parent. A window that starts with this
 /// capture takes these, so that it does not count the whole life of the child. The counters of such a child that was
 /// still read are dropped: the parent's include them.
-pub(in crate::capture) fn reread_parents(procfs: &Arc<Folder>, threads: &mut [ThreadState]) {
+pub(in crate::capture) fn reread_parents(procfs: &Arc<ProcDirectory>, threads: &mut [ThreadState]) {
     let leaders = || threads.iter().filter_map(|thread| thread.process.as_deref());
     let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
     let is_asked = |leader: &&mut ThreadState| {
@@ -61,7 +61,7 @@ pub(in crate::capture) fn reread_parents(procfs: &Arc<Folder>, threads: &mut [Th
     for leader in threads {
         let parent = leader.process.as_ref().and_then(|process| process.ppid);
         if parent.is_some_and(|parent| waited.contains(&parent))
-            && procfs.folder(&leader.tgid.to_string()).is_err_and(is_gone)
+            && procfs.directory(&leader.tgid.to_string()).is_err_and(is_gone)
         {
             leader.process = None;
         }
@@ -139,7 +139,7 @@ mod tests {
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        let directory = Folder::open(dir.path()).unwrap();
+        let directory = ProcDirectory::open(dir.path()).unwrap();
         let mut process = read(&directory, &mut Vec::new())?;
         if let Ok(text) = directory.read("io", &mut Vec::new()) {
             add_io(&mut process, text);
@@ -174,10 +174,10 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
         };
-        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
+        let procfs = Arc::new(ProcDirectory::open(dir.path()).unwrap());
         let leader = |pid: u32, text: &[u8]| {
             write(pid, text);
-            let process = read(&procfs.folder(&pid.to_string()).unwrap(), &mut Vec::new());
+            let process = read(&procfs.directory(&pid.to_string()).unwrap(), &mut Vec::new());
             ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
         };
         let waited = |cutime: u32| format!("7 (sh) S 1 7 7 0 -1 0 92 10 1 2 3 4 {cutime} 6 20").into_bytes();
@@ -211,14 +211,14 @@ mod tests {
     #[test]
     fn only_parents_and_processes_that_waited_for_children_are_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
+        let procfs = Arc::new(ProcDirectory::open(dir.path()).unwrap());
         let stat = |pid: u32, parent: u32, cutime: u32| {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             let text = format!("{pid} (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20");
             std::fs::write(dir.path().join(pid.to_string()).join("stat"), text).unwrap();
         };
         let leader = |pid: u32| {
-            let process = read(&procfs.folder(&pid.to_string()).unwrap(), &mut Vec::new());
+            let process = read(&procfs.directory(&pid.to_string()).unwrap(), &mut Vec::new());
             ThreadState { tid: pid, tgid: pid, process: process.map(Box::new), ..ThreadState::default() }
         };
         // 7 is the parent of 8, which has waited for a child, as has 10. 9 never had one.
@@ -243,10 +243,10 @@ mod tests {
             let text = format!("7 (x) S {parent} 7 7 0 -1 0 92 0 1 0 3 4 {cutime} 0 20 0 1 0 {start} 0 0");
             std::fs::write(dir.path().join("7/stat"), text).unwrap();
         };
-        let procfs = Arc::new(Folder::open(dir.path()).unwrap());
+        let procfs = Arc::new(ProcDirectory::open(dir.path()).unwrap());
         let is_same = |parent, start| {
             write(1, 5, 800);
-            let process = read(&procfs.folder("7").unwrap(), &mut Vec::new()).map(Box::new);
+            let process = read(&procfs.directory("7").unwrap(), &mut Vec::new()).map(Box::new);
             let leader =
                 ThreadState { tid: 7, tgid: 7, start_time_clock_ticks: Some(800), process, ..ThreadState::default() };
             let mut threads = [leader];

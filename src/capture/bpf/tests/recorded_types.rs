@@ -41,8 +41,8 @@ fn is_listed(table: &[(&str, &str)], path: &str, kernel: &str) -> bool {
 
 /// Calls `check` with each kernel's version and types.
 pub(crate) fn each_kernel(mut check: impl FnMut(&str, &Btf<'_>)) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let types: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "btf")).collect();
     assert_eq!(types.len(), DEBIAN.split(' ').count() + 1);
     for file in types {
@@ -128,8 +128,8 @@ fn places_are_those_of_the_compiler() {
 
 #[test]
 fn no_program_is_emitted_for_a_place_that_no_instruction_can_address() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
-    let types = fs::read(folder.join("6.16.btf")).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
+    let types = fs::read(directory.join("6.16.btf")).unwrap();
     for at in (0..types.len() - 4).step_by(4) {
         // Places of fields are in bits.
         let mut types = types.clone();

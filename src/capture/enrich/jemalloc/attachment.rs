@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::super::super::procfs::folder::{Folder, is_gone};
+use super::super::super::procfs::directory::{ProcDirectory, is_gone};
 use super::files::ExaminedFiles;
 use super::layout::TsdLayout;
 use super::machine::Machine;
@@ -37,21 +37,21 @@ impl Attachment {
     }
 
     /// Finds jemalloc in a process.
-    pub(super) fn find(folder: &Folder, files: &ExaminedFiles) -> Result<Self, ProbeFailure> {
+    pub(super) fn find(directory: &ProcDirectory, files: &ExaminedFiles) -> Result<Self, ProbeFailure> {
         // Most processes have none, and their memory is not opened.
-        search(folder, files)?;
-        let space = address_space(folder)?;
-        let (modules, found, layout) = search(folder, files)?;
-        let behind = pthread::pointer_behind_head(Machine::NATIVE, folder, &modules);
+        search(directory, files)?;
+        let space = address_space(directory)?;
+        let (modules, found, layout) = search(directory, files)?;
+        let behind = pthread::pointer_behind_head(Machine::NATIVE, directory, &modules);
         Ok(Self::new(target(&space, &modules[found], &layout)?, space, behind))
     }
 }
 
 /// The modules of a process, which of them has jemalloc, and its layout.
-fn search(folder: &Folder, files: &ExaminedFiles) -> Result<(Vec<Module>, usize, TsdLayout), ProbeFailure> {
-    let mappings = folder.file("maps").and_then(file_mappings);
+fn search(directory: &ProcDirectory, files: &ExaminedFiles) -> Result<(Vec<Module>, usize, TsdLayout), ProbeFailure> {
+    let mappings = directory.file("maps").and_then(file_mappings);
     let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
-    let program = folder.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
+    let program = directory.link("exe").map_err(|errno| failure(errno, ProbeFailure::ReadlinkFailure))?;
     let modules = modules(mappings, &program);
     let begin = Instant::now();
     let mut failure = ProbeFailure::JemallocNotFound;
@@ -59,7 +59,7 @@ fn search(folder: &Folder, files: &ExaminedFiles) -> Result<(Vec<Module>, usize,
         if begin.elapsed() > LONGEST_SEARCH {
             return Err(ProbeFailure::DwarfParseFailure);
         }
-        match files.layout(folder, module) {
+        match files.layout(directory, module) {
             Ok(layout) => return Ok((modules, number, layout)),
             Err(ProbeFailure::JemallocNotFound) => {}
             // A library for another machine is mapped as data.
@@ -72,8 +72,8 @@ fn search(folder: &Folder, files: &ExaminedFiles) -> Result<(Vec<Module>, usize,
 
 /// The memory of a process. It is opened before the search whose result is used: the process can execute another program at
 /// any time, whose memory is none of what is found out about this one.
-fn address_space(folder: &Folder) -> Result<AddressSpace, ProbeFailure> {
-    let open = |name| folder.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
+fn address_space(directory: &ProcDirectory) -> Result<AddressSpace, ProbeFailure> {
+    let open = |name| directory.file(name).map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure));
     Ok(AddressSpace { memory: open("mem")?, pages: open("pagemap")? })
 }
 
@@ -108,6 +108,6 @@ impl Attachment {
     /// Of this process, with counters at the thread pointer.
     pub(super) fn of_this_process() -> Self {
         let target = CounterLocation::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
-        Self::new(target, address_space(&Folder::open("/proc/self".as_ref()).unwrap()).unwrap(), None)
+        Self::new(target, address_space(&ProcDirectory::open("/proc/self".as_ref()).unwrap()).unwrap(), None)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use nix::sys::stat::{major, minor};
 use object::{Object, ReadRef};
 
-use super::super::super::procfs::folder::Folder;
+use super::super::super::procfs::directory::ProcDirectory;
 use super::elf;
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
@@ -75,17 +75,17 @@ impl ExaminedFiles {
 
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
-    pub(super) fn layout(&self, folder: &Folder, module: &Module) -> Examination {
+    pub(super) fn layout(&self, directory: &ProcDirectory, module: &Module) -> Examination {
         let Mapping { device, inode, path, .. } = &module.mapping;
         if let Some((_, Some(layout))) = self.known((*device, *inode, path.clone(), None)).get() {
             return layout.clone();
         }
-        let (file, metadata) = open(folder, module).ok_or(ProbeFailure::JemallocNotFound)?;
+        let (file, metadata) = open(directory, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
         let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
-        let of_all = self.examined(key(None), &metadata, |budget| look(folder, &file, budget, Option::is_none));
+        let of_all = self.examined(key(None), &metadata, |budget| look(directory, &file, budget, Option::is_none));
         let of_root =
-            || self.examined(key(Some(root(folder)?)), &metadata, |budget| look(folder, &file, budget, |_| true));
+            || self.examined(key(Some(root(directory)?)), &metadata, |budget| look(directory, &file, budget, |_| true));
         of_all.or_else(of_root).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
 
@@ -122,17 +122,17 @@ fn version(file: &Metadata) -> FileVersion {
     [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
 
-fn root(folder: &Folder) -> Option<RootKey> {
-    let [root, namespace] = ["root", "ns/mnt"].map(|name| folder.stat(name));
+fn root(directory: &ProcDirectory) -> Option<RootKey> {
+    let [root, namespace] = ["root", "ns/mnt"].map(|name| directory.stat(name));
     let root = root.ok()?;
     Some((root.st_dev, root.st_ino, namespace.ok()?.st_ino))
 }
 
 /// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
 /// its name in the process's own root.
-pub(super) fn open(folder: &Folder, module: &Module) -> Option<(File, Metadata)> {
+pub(super) fn open(directory: &ProcDirectory, module: &Module) -> Option<(File, Metadata)> {
     let open = |path: &PathBuf| {
-        let file = open_regular(folder, path)?;
+        let file = open_regular(directory, path)?;
         let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
         Some((file, metadata))
     };
@@ -157,7 +157,7 @@ fn rooted(path: &Path) -> PathBuf {
 
 /// Examines a file, if its separate debug file is as wanted.
 fn look(
-    folder: &Folder,
+    directory: &ProcDirectory,
     file: &File,
     budget: &ExamineBudget,
     is_wanted: fn(&Option<File>) -> bool,
@@ -167,17 +167,21 @@ fn look(
         Ok(opened) => opened,
         Err(tag) => return Some(Err(tag)),
     };
-    let debug = Some(debug_file(folder, &program, budget)).filter(is_wanted)?;
+    let debug = Some(debug_file(directory, &program, budget)).filter(is_wanted)?;
     let debug = debug.as_ref().map(|file| LimitedFile::new(file, budget));
     let debug = debug.as_ref().and_then(|file| elf::File::parse(file).ok());
     Some(layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget))
 }
 
 /// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file<'d>(folder: &Folder, program: &elf::File<'d, impl ReadRef<'d>>, budget: &ExamineBudget) -> Option<File> {
+fn debug_file<'d>(
+    directory: &ProcDirectory,
+    program: &elf::File<'d, impl ReadRef<'d>>,
+    budget: &ExamineBudget,
+) -> Option<File> {
     let id = program.build_id().ok().flatten()?;
     let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
-    let file = open_regular(folder, &rooted(&path))?;
+    let file = open_regular(directory, &rooted(&path))?;
     let belongs = {
         let limited = LimitedFile::new(&file, budget);
         let debug = elf::File::parse(&limited).ok()?;
@@ -197,8 +201,8 @@ fn id_path(id: &[u8]) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn this_process() -> Folder {
-        Folder::open("/proc/self".as_ref()).unwrap()
+    fn this_process() -> ProcDirectory {
+        ProcDirectory::open("/proc/self".as_ref()).unwrap()
     }
 
     /// A module of this process: the file, mapped from a device.

@@ -69,7 +69,7 @@ impl<'f> Probe<'f> {
     fn find(&mut self, process: &Process) -> Option<Attachment> {
         self.summary.tgids_walked += 1;
         // The process chooses what is in its files.
-        let found = catch_unwind(AssertUnwindSafe(|| Attachment::find(&process.folder, self.files)));
+        let found = catch_unwind(AssertUnwindSafe(|| Attachment::find(&process.directory, self.files)));
         match found.unwrap_or(Err(ProbeFailure::WorkerPanic)) {
             Ok(attachment) => {
                 self.summary.jemalloc_detected += 1;
@@ -92,7 +92,7 @@ impl<'f> Probe<'f> {
         thread: &ProbedThread,
     ) -> Option<HeapCounters> {
         let behind = attachment.pointer_behind_head;
-        let in_library = || pthread::thread_pointer(&attachment.space, behind?, &process.folder, thread.tid);
+        let in_library = || pthread::thread_pointer(&attachment.space, behind?, &process.directory, thread.tid);
         let known = usable(thread.pointer).or_else(in_library);
         let pointer = known.map_or_else(|| stop(attachment, thread), Ok);
         match pointer.and_then(|pointer| attachment.target.read(&attachment.space, pointer)) {
@@ -189,13 +189,13 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
-    use super::super::super::super::procfs::folder::Folder;
+    use super::super::super::super::procfs::directory::ProcDirectory;
     use super::*;
 
     /// What the probe counts for a process with these threads.
     fn summary(id: u32, threads: &[ProbedThread]) -> CtprofProbeSummary {
         let dir = tempfile::tempdir().unwrap();
-        let process = Process::new(id, Folder::open(dir.path()).unwrap());
+        let process = Process::new(id, ProcDirectory::open(dir.path()).unwrap());
         let files = ExaminedFiles::default();
         let mut probe = Probe::new(&files);
         assert!(probe.process(&process, threads).is_empty());
@@ -289,7 +289,7 @@ mod tests {
             return skipped(Missing::Tool("examples/heap (cargo build --example heap)"));
         };
         let id = heap.program.id();
-        let process = Process::new(id, Folder::open(format!("/proc/{id}").as_ref()).unwrap());
+        let process = Process::new(id, ProcDirectory::open(format!("/proc/{id}").as_ref()).unwrap());
         // A thread that has not stopped in time is attached to until this one exits, so that `heap` cannot be reaped.
         let timeout = Duration::from_secs(60);
         let thread = |tid: u32, pointer| ProbedThread { tid, pointer, ..ProbedThread::default() };

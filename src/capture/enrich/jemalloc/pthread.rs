@@ -7,7 +7,7 @@ use std::fs::File;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-use super::super::super::procfs::folder::{Folder, Numbered};
+use super::super::super::procfs::directory::{Numbered, ProcDirectory};
 use super::super::super::procfs::text;
 use super::elf;
 use super::files;
@@ -21,7 +21,7 @@ use crate::sys::robust;
 const HEAD_BEHIND_ID: u64 = 16;
 
 /// How far the thread pointer is behind the head of the list, in threads of this program; `None` if it has no glibc.
-pub(super) fn pointer_behind_head(machine: Machine, folder: &Folder, modules: &[Module]) -> Option<i64> {
+pub(super) fn pointer_behind_head(machine: Machine, directory: &ProcDirectory, modules: &[Module]) -> Option<i64> {
     match machine {
         // It is at the start of the structure, which all versions have the same before the list.
         Machine::X86_64 => Some(-0x2e0),
@@ -30,7 +30,7 @@ pub(super) fn pointer_behind_head(machine: Machine, folder: &Folder, modules: &[
             let Described { size, id } = modules.iter().find_map(|module| {
                 let names = [&b"/libc.so"[..], b"/libc-", b"/libpthread"];
                 let is_library = names.iter().any(|name| memchr::memmem::find(&module.mapping.path, name).is_some());
-                let (file, _) = files::open(folder, module).filter(|_| is_library || module.is_program)?;
+                let (file, _) = files::open(directory, module).filter(|_| is_library || module.is_program)?;
                 described(&file)
             })?;
             Some(i64::from(size) - i64::from(id) - i64::try_from(HEAD_BEHIND_ID).ok()?)
@@ -60,18 +60,18 @@ fn described(library: &File) -> Option<Described> {
 }
 
 /// The thread pointer of thread `tid`, so far `behind` the head of its list; `None` if glibc has not started it.
-pub(super) fn thread_pointer(space: &AddressSpace, behind: i64, folder: &Folder, tid: u32) -> Option<u64> {
+pub(super) fn thread_pointer(space: &AddressSpace, behind: i64, directory: &ProcDirectory, tid: u32) -> Option<u64> {
     let head = robust::list(tid).ok()?;
     let mut id = [0; 4];
     space.read(head.checked_sub(HEAD_BEHIND_ID)?, &mut id).ok()?;
     let id = u32::from_ne_bytes(id);
-    let is_its_id = id == tid || innermost_id(folder, tid) == Some(id);
+    let is_its_id = id == tid || innermost_id(directory, tid) == Some(id);
     head.checked_add_signed(behind).filter(|_| is_its_id)
 }
 
 /// The id of a thread in the PID namespace that its process is in.
-fn innermost_id(folder: &Folder, tid: u32) -> Option<u32> {
-    let (tasks, mut status) = (folder.folder("task").ok()?, Vec::new());
+fn innermost_id(directory: &ProcDirectory, tid: u32) -> Option<u32> {
+    let (tasks, mut status) = (directory.directory("task").ok()?, Vec::new());
     let status = Numbered::new(&tasks, tid).read("status", &mut status).ok()?;
     let ids = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
     let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(text::unsigned);

@@ -16,7 +16,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use object::{ReadCache, ReadRef};
 
-use super::super::super::procfs::folder::Folder;
+use super::super::super::procfs::directory::ProcDirectory;
 
 /// How much memory the contents of all files that are examined at a time may take, in bytes.
 const MAX_READ: u64 = 64 << 20;
@@ -114,9 +114,9 @@ impl Drop for ExamineBudget {
 }
 
 /// Opens a regular file for reading, and nothing else.
-pub(super) fn open_regular(folder: &Folder, path: &Path) -> Option<File> {
+pub(super) fn open_regular(directory: &ProcDirectory, path: &Path) -> Option<File> {
     // `O_PATH` opens nothing: opening a FIFO waits for a writer, and opening a device can have an effect.
-    let place = File::from(folder.open_at(path, OFlag::O_PATH).ok()?);
+    let place = File::from(directory.open_at(path, OFlag::O_PATH).ok()?);
     if !place.metadata().ok()?.is_file() {
         return None;
     }
@@ -187,11 +187,11 @@ mod tests {
         nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
         std::os::unix::fs::symlink(&fifo, &link).unwrap();
         std::fs::write(&file, "content").unwrap();
-        let folder = Folder::open("/".as_ref()).unwrap();
+        let directory = ProcDirectory::open("/".as_ref()).unwrap();
         for refused in [&*fifo, &*link, dir.path(), Path::new("/dev/zero"), &dir.path().join("none")] {
-            assert!(open_regular(&folder, refused).is_none(), "{}", refused.display());
+            assert!(open_regular(&directory, refused).is_none(), "{}", refused.display());
         }
-        assert_eq!(std::io::read_to_string(open_regular(&folder, &file).unwrap()).unwrap(), "content");
+        assert_eq!(std::io::read_to_string(open_regular(&directory, &file).unwrap()).unwrap(), "content");
     }
 
     /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.

@@ -20,30 +20,30 @@ const BUFFER: usize = 16 * 1024;
 /// Longer files are cut at this size.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-pub(crate) struct Folder(OwnedFd);
+pub(crate) struct ProcDirectory(OwnedFd);
 
 /// Files of a numbered directory in an open one, by relative paths: a handle per thread would cost as much
 /// as reading a file. Only another thread of the same process could get the same id meanwhile, and only
 /// after all other ids were used.
 pub(crate) struct Numbered<'f> {
-    folder: &'f Folder,
+    directory: &'f ProcDirectory,
     path: String,
     start: usize,
 }
 
 impl<'f> Numbered<'f> {
-    pub(crate) fn new(folder: &'f Folder, id: u32) -> Self {
+    pub(crate) fn new(directory: &'f ProcDirectory, id: u32) -> Self {
         let path = format!("{id}/");
-        Self { folder, start: path.len(), path }
+        Self { directory, start: path.len(), path }
     }
 
     /// The content of a file, in `buffer`.
     pub(crate) fn read<'b>(&mut self, name: &str, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Errno> {
-        self.folder.read(self.path_to(name), buffer)
+        self.directory.read(self.path_to(name), buffer)
     }
 
     pub(crate) fn has(&mut self, name: &str) -> bool {
-        self.folder.has(self.path_to(name))
+        self.directory.has(self.path_to(name))
     }
 
     fn path_to(&mut self, name: &str) -> &str {
@@ -53,14 +53,14 @@ impl<'f> Numbered<'f> {
     }
 }
 
-impl Folder {
+impl ProcDirectory {
     /// Opens `path`, for files below it.
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map(Self)
     }
 
     /// Opens a directory of this one, for files below it.
-    pub(crate) fn folder(&self, name: &str) -> Result<Self, Errno> {
+    pub(crate) fn directory(&self, name: &str) -> Result<Self, Errno> {
         self.open_at(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Self)
     }
 
@@ -140,7 +140,7 @@ mod tests {
         for name in ["31337", "7", "self", "12a", "+5", "4294967296"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        assert_eq!(Folder::open(dir.path()).unwrap().ids(), Ok(vec![7, 31337]));
+        assert_eq!(ProcDirectory::open(dir.path()).unwrap().ids(), Ok(vec![7, 31337]));
     }
 
     #[test]
@@ -150,8 +150,8 @@ mod tests {
         for name in ["smaps_rollup", "io"] {
             std::fs::write(dir.path().join("4294967295").join(name), name).unwrap();
         }
-        let folder = Folder::open(dir.path()).unwrap();
-        let mut files = Numbered::new(&folder, u32::MAX);
+        let directory = ProcDirectory::open(dir.path()).unwrap();
+        let mut files = Numbered::new(&directory, u32::MAX);
         assert_eq!(files.read("smaps_rollup", &mut Vec::new()), Ok(&b"smaps_rollup"[..]));
         assert_eq!(files.read("io", &mut Vec::new()), Ok(&b"io"[..]));
         assert!(files.has("io") && !files.has("stat"));
@@ -162,11 +162,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let content: Vec<u8> = (0..=255).cycle().take(3 * BUFFER + 7).collect();
         std::fs::write(dir.path().join("large"), &content).unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
+        let directory = ProcDirectory::open(dir.path()).unwrap();
         let mut buffer = Vec::new();
-        assert_eq!(folder.read("large", &mut buffer).unwrap(), content);
+        assert_eq!(directory.read("large", &mut buffer).unwrap(), content);
         std::fs::write(dir.path().join("small"), b"x").unwrap();
-        assert_eq!(folder.read("small", &mut buffer).unwrap(), b"x");
+        assert_eq!(directory.read("small", &mut buffer).unwrap(), b"x");
     }
 
     #[test]
@@ -175,8 +175,8 @@ mod tests {
         let (old, new) = (dir.path().join("1"), dir.path().join("2"));
         std::fs::create_dir(&old).unwrap();
         std::fs::write(old.join("stat"), b"first").unwrap();
-        let root = Folder::open(dir.path()).unwrap();
-        let handle = root.folder("1").unwrap();
+        let root = ProcDirectory::open(dir.path()).unwrap();
+        let handle = root.directory("1").unwrap();
         std::fs::rename(&old, &new).unwrap();
         std::fs::create_dir(&old).unwrap();
         std::fs::write(old.join("stat"), b"second").unwrap();
