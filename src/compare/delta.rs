@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::sides::Sides;
-use crate::model::{Cell, Unit};
+use crate::model::{Cell, Unit, named};
 
 /// The difference between the values of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,37 +41,27 @@ pub enum Delta {
     },
 }
 
-/// How the sides of a row differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Both sides have a value, and they differ.
-    Changed,
-    /// The group exists in the baseline only.
-    BaselineOnly,
-    /// The group exists in the candidate only.
-    CandidateOnly,
-    /// The group exists on both sides, and one side has no value.
-    Incomparable,
-    /// Both sides have the same value.
-    Unchanged,
-    /// No side has a value.
-    Absent,
+named! {
+    /// How the sides of a row differ.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Change {
+        /// Both sides have a value, and they differ.
+        Changed = "changed",
+        /// The group exists in the baseline only.
+        BaselineOnly = "baseline_only",
+        /// The group exists in the candidate only.
+        CandidateOnly = "candidate_only",
+        /// The group exists on both sides, and one side has no value.
+        Incomparable = "incomparable",
+        /// Both sides have the same value.
+        Unchanged = "unchanged",
+        /// No side has a value.
+        Absent = "absent",
+    }
 }
 
 impl Change {
-    /// The name in CSV, as in JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::BaselineOnly => "baseline_only",
-            Self::CandidateOnly => "candidate_only",
-            Self::Incomparable => "incomparable",
-            Self::Unchanged => "unchanged",
-            Self::Absent => "absent",
-        }
-    }
-
     pub(super) fn new(values: &Sides<Option<Cell>>, delta: Option<&Delta>, exists: (bool, bool)) -> Self {
         match (delta, exists) {
             _ if values.iter().all(Option::is_none) => Self::Absent,

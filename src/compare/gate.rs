@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::gate_metric::{GateMetric, Measure, NoMetric, is_typo};
-use super::group_glob::GroupGlob;
+use super::globs::GroupGlob;
 use super::options::{GroupBy, Per};
 use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn};
 use super::select::unknown_metric;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::gate::{Gate, WORSE};
 use super::gate_metric::GateMetric;
-use super::group_glob::{GroupGlob, NoSuchGroup};
+use super::globs::{GroupGlob, NoSuchGroup};
 use super::judge::{RowRuns, known};
 use super::merge::of_kind;
 use super::rows::{Group, ReportSection, Row};

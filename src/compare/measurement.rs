@@ -35,6 +35,14 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
+    /// A counter's rise as a rate, of a window of so many seconds.
+    pub(super) fn per_second(&mut self, seconds: f64) {
+        let Some((unit, scale)) = rate_unit(self.unit).filter(|_| self.is_increase) else { return };
+        let rate = |amount: f64| amount / scale / seconds;
+        self.cell = self.cell.as_ref().and_then(number).map(|amount| Cell::Ratio(rate(amount)));
+        (self.unit, self.quantum) = (unit, rate(self.quantum));
+    }
+
     /// A value that every one of `members` has.
     pub(super) fn whole(name: impl Into<Cow<'static, str>>, unit: Unit, cell: Cell, members: u64) -> Self {
         let quantum = if unit == Unit::Ticks { 1.0 } else { 0.0 };
@@ -66,36 +74,26 @@ pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
     })
 }
 
-impl Measurement {
-    /// A counter's rise as a rate, of a window of so many seconds.
-    pub(super) fn per_second(&mut self, seconds: f64) {
-        let Some((unit, scale)) = rate_unit(self.unit).filter(|_| self.is_increase) else { return };
-        let rate = |amount: f64| amount / scale / seconds;
-        self.cell = self.cell.as_ref().and_then(number).map(|amount| Cell::Ratio(rate(amount)));
-        (self.unit, self.quantum) = (unit, rate(self.quantum));
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Population {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
-    pub(super) members: u64,
+    pub(crate) members: u64,
     /// In a window, how many threads started and exited.
-    pub(super) turnover: Turnover,
+    pub(crate) turnover: Turnover,
     /// The average share of the time since boot that its threads have existed, 0 to 1.
-    pub(super) uptime: Option<f64>,
+    pub(crate) uptime: Option<f64>,
     /// Whether all are threads of the capturing process.
-    pub(super) own: bool,
+    pub(crate) own: bool,
     /// The process id, if all are threads of one process.
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// The effective user id of its processes, if all have the same.
-    pub(super) euid: Option<u32>,
+    pub(crate) euid: Option<u32>,
     /// In a window, how often their cgroups had used their CPU quotas, if they had.
-    pub(super) throttled: Option<Throttled>,
+    pub(crate) throttled: Option<Throttled>,
     /// The share of their run time that one of several threads took, 0 to 1, if that ran for much of its time.
-    pub(super) hottest: Option<f64>,
+    pub(crate) hottest: Option<f64>,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
-    pub(super) exited_work: Option<ExitedWork>,
+    pub(crate) exited_work: Option<ExitedWork>,
 }
 
 impl Population {

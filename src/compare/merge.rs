@@ -113,12 +113,10 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
             exited: counts(|population| population.turnover.exited),
         },
         uptime: median(&uptimes),
-        pid: None,
-        euid: None,
-        throttled: None,
-        hottest: None,
         own: populations.iter().all(|(_, population)| population.own),
         exited_work: populations.iter().find_map(|(_, population)| population.exited_work),
+        // What is known of single processes and threads is not of several runs.
+        ..Population::default()
     }
 }
 

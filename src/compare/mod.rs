@@ -5,13 +5,12 @@ mod captures;
 mod cgroup_keys;
 mod delta;
 mod digest;
-mod flatten;
 mod gaps;
 mod gate;
 mod gate_metric;
 mod gate_outcome;
+mod globs;
 mod group;
-mod group_glob;
 mod headline;
 mod host;
 mod judge;
@@ -48,11 +47,10 @@ use crate::statistics::Design;
 pub use self::cgroup_keys::renamed::Renamed;
 pub use self::delta::{Change, Delta};
 pub use self::digest::{Digest, ThreadTotals};
-pub use self::flatten::Flatten;
 pub use self::gate::{Gate, GateError};
 pub(crate) use self::gate_outcome::GateChange;
 pub use self::gate_outcome::{GateOutcome, GateResult};
-pub use self::group_glob::{GroupGlob, NoSuchGroup};
+pub use self::globs::{Flatten, GroupGlob, NoSuchGroup};
 pub(crate) use self::host::{CommandTotals, WindowSide};
 pub use self::host::{Difference, Header, SideSummary};
 use self::judge::Judged;
@@ -141,7 +139,7 @@ impl Report {
     /// The effective user ids of groups.
     pub(crate) fn euids(&self) -> BTreeSet<u32> {
         let groups = self.sections.iter().flat_map(|section| &section.groups);
-        groups.flat_map(|group| group.euid().into_iter().flatten()).collect()
+        groups.flat_map(|group| group.of_members(|members| members.euid).into_iter().flatten()).collect()
     }
 
     /// Whether there are enough runs for verdicts.

@@ -3,8 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::flatten::Flatten;
-use super::group_glob::GroupGlob;
+use super::globs::{Flatten, GroupGlob};
 use super::overview_columns::GroupValue;
 use super::quantity::Quantity;
 use super::reason::ReasonName;

@@ -17,7 +17,7 @@ use crate::statistics::Verdict;
 
 /// What the values of a group are made from beside its totals, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
+pub(super) struct Times {
     /// Seconds that amounts are divided by, 0 if they are unknown; `None` if amounts are not divided.
     seconds: Option<f64>,
     /// How long the threads were alive, in nanoseconds. Exited work was alive while it ran: it is no part of the sleep.
@@ -120,25 +120,6 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Sid
     section
 }
 
-/// The values of columns, as the overview of one capture shows them.
-pub(super) struct Shown<'s> {
-    snapshot: &'s SnapshotHead,
-    per: Per,
-    /// Of all groups, in nanoseconds.
-    cpu_time: u64,
-}
-
-impl<'s> Shown<'s> {
-    pub(super) fn new(snapshot: &'s SnapshotHead, groups: &Groups, per: Per) -> Self {
-        Self { snapshot, per, cpu_time: cpu_time(groups) }
-    }
-
-    pub(super) fn value(&self, column: &OverviewColumn, members: &GroupTotals) -> Option<Cell> {
-        let times = Times::new(self.snapshot, members, self.per, self.cpu_time);
-        times.value(column, column.amount(&members.totals, times)).1
-    }
-}
-
 /// The seconds that rises of counters are divided by; `None` if they are not.
 pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Option<f64> {
     let seconds = match per {
@@ -150,7 +131,7 @@ pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Opt
 }
 
 /// The run time of all groups, in nanoseconds.
-fn cpu_time(groups: &Groups) -> u64 {
+pub(super) fn cpu_time(groups: &Groups) -> u64 {
     let tops = groups.iter().filter(|(path, _)| path.len() == 1);
     tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add)
 }
@@ -181,7 +162,7 @@ fn exited(path: &[String], members: &GroupTotals, times: Times) -> impl Iterator
 
 impl Times {
     /// `cpu_time` is that of all groups, in nanoseconds.
-    fn new(snapshot: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
+    pub(super) fn new(snapshot: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
         let lived = members.lifetimes.lived(snapshot);
         let seconds = match (per, &snapshot.window) {
             (Per::Run, _) => None,
@@ -196,6 +177,11 @@ impl Times {
         let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
         let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
         Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed: None }
+    }
+
+    /// The value of a column, as the overview shows it.
+    pub(super) fn shown(self, column: &OverviewColumn, totals: &Totals) -> Option<Cell> {
+        self.value(column, column.amount(totals, self)).1
     }
 
     fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {

@@ -1,8 +1,10 @@
 //! The columns of the overview: their names, meanings and inputs.
 
+use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Sum};
 use super::quantity::Quantity;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
-use crate::model::{Metric, MetricId as M, Section, Unit};
+use crate::model::Unit::{self, Bytes, Count, Ns};
+use crate::model::{Metric, MetricId as M, Section};
 
 /// What the values of a column are made from.
 #[derive(Clone, Copy, Debug)]
@@ -38,20 +40,20 @@ pub struct OverviewColumn {
 impl OverviewColumn {
     /// Whether each group has a value, not only all together.
     pub(crate) fn is_of_groups(&self) -> bool {
-        !matches!(self.amount, ColumnInput::Elapsed)
+        !matches!(self.amount, Elapsed)
     }
 
     /// Whether its values are amounts of work, which are divided by time.
     pub(super) fn is_divided(&self) -> bool {
-        !matches!(self.amount, ColumnInput::Elapsed | ColumnInput::Gauges(_))
+        !matches!(self.amount, Elapsed | Gauges(_))
     }
 
     /// How much a share of the host's total says, where there is no room for all columns.
     pub(super) fn worth(&self) -> f64 {
         match self.amount {
-            ColumnInput::PartOfRun(_) => 0.9,
-            ColumnInput::Sleep => 0.02,
-            ColumnInput::Gauges(_) => 0.3,
+            PartOfRun(_) => 0.9,
+            Sleep => 0.02,
+            Gauges(_) => 0.3,
             _ => self.weight,
         }
     }
@@ -68,11 +70,11 @@ impl OverviewColumn {
     /// The metrics that it shows.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'static Metric> {
         let inputs: &[M] = match &self.amount {
-            ColumnInput::PartOfRun(metric) => std::slice::from_ref(metric),
-            ColumnInput::Elapsed | ColumnInput::Sleep => &[],
-            ColumnInput::Run => &[M::run_time_ns],
-            ColumnInput::Block => BLOCKED,
-            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => metrics,
+            PartOfRun(metric) => std::slice::from_ref(metric),
+            Elapsed | Sleep => &[],
+            Run => &[M::run_time_ns],
+            Block => BLOCKED,
+            Sum(metrics) | Gauges(metrics) => metrics,
         };
         inputs.iter().map(|id| id.metric())
     }
@@ -166,54 +168,19 @@ const fn column(
 }
 
 pub(crate) static OVERVIEW: &[OverviewColumn] = &[
-    column(ELAPSED, MoreIsWorse, Unit::Ns, SHOWN, ColumnInput::Elapsed, "Time that the command took."),
-    column(RUN, MoreIsWorse, Unit::Ns, (1.0, 0.0), ColumnInput::Run, "Time on a CPU."),
-    column("usr", Neither, Unit::Ns, SHOWN, ColumnInput::PartOfRun(M::utime_clock_ticks), "Part of run in user mode."),
-    column("sys", Neither, Unit::Ns, SHOWN, ColumnInput::PartOfRun(M::stime_clock_ticks), "Part of run in the kernel."),
-    column(
-        WAIT,
-        MoreIsWorse,
-        Unit::Ns,
-        (1.0, 0.0),
-        ColumnInput::Sum(&[M::wait_time_ns]),
-        "Time runnable but waiting for a CPU.",
-    ),
-    column(
-        BLOCK,
-        MoreIsWorse,
-        Unit::Ns,
-        (1.0, 0.0),
-        ColumnInput::Block,
-        "Time blocked on I/O, memory or kernel locks.",
-    ),
-    column(SLEEP, Neither, Unit::Ns, SHOWN, ColumnInput::Sleep, "The rest of the time."),
-    column("csw", Neither, Unit::Count, (0.1, 2e3), ColumnInput::Sum(SWITCHES), "Context switches."),
-    column("faults", MoreIsWorse, Unit::Count, (0.1, 2e4), ColumnInput::Sum(&[M::minflt, M::majflt]), "Page faults."),
-    column(
-        "read",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.3, 1e7),
-        ColumnInput::Sum(&[M::read_bytes]),
-        "Bytes fetched from storage.",
-    ),
-    column(
-        "write",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.3, 1e7),
-        ColumnInput::Sum(&[M::write_bytes]),
-        "Bytes sent to storage.",
-    ),
-    column(
-        "alloc",
-        MoreIsWorse,
-        Unit::Bytes,
-        (0.05, 1e8),
-        ColumnInput::Sum(&[M::allocated_bytes]),
-        "Bytes allocated through jemalloc.",
-    ),
-    column("rss", Neither, Unit::Bytes, SHOWN, ColumnInput::Gauges(RESIDENT), "Resident memory at the end."),
+    column(ELAPSED, MoreIsWorse, Ns, SHOWN, Elapsed, "Time that the command took."),
+    column(RUN, MoreIsWorse, Ns, (1.0, 0.0), Run, "Time on a CPU."),
+    column("usr", Neither, Ns, SHOWN, PartOfRun(M::utime_clock_ticks), "Part of run in user mode."),
+    column("sys", Neither, Ns, SHOWN, PartOfRun(M::stime_clock_ticks), "Part of run in the kernel."),
+    column(WAIT, MoreIsWorse, Ns, (1.0, 0.0), Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
+    column(BLOCK, MoreIsWorse, Ns, (1.0, 0.0), Block, "Time blocked on I/O, memory or kernel locks."),
+    column(SLEEP, Neither, Ns, SHOWN, Sleep, "The rest of the time."),
+    column("csw", Neither, Count, (0.1, 2e3), Sum(SWITCHES), "Context switches."),
+    column("faults", MoreIsWorse, Count, (0.1, 2e4), Sum(&[M::minflt, M::majflt]), "Page faults."),
+    column("read", MoreIsWorse, Bytes, (0.3, 1e7), Sum(&[M::read_bytes]), "Bytes fetched from storage."),
+    column("write", MoreIsWorse, Bytes, (0.3, 1e7), Sum(&[M::write_bytes]), "Bytes sent to storage."),
+    column("alloc", MoreIsWorse, Bytes, (0.05, 1e8), Sum(&[M::allocated_bytes]), "Bytes allocated through jemalloc."),
+    column("rss", Neither, Bytes, SHOWN, Gauges(RESIDENT), "Resident memory at the end."),
 ];
 
 /// The weights of values that say nothing on their own of how much a group changed.

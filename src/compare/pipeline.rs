@@ -7,12 +7,13 @@ use super::cgroup_keys::CgroupKeys;
 use super::cgroup_keys::renamed::Renamed;
 use super::delta::number;
 use super::digest::{Digest, GroupTotals, ThreadNames};
+use super::globs::{GroupGlob, NoSuchGroup};
 use super::group::{self, Groups, Naming};
-use super::group_glob::{GroupGlob, NoSuchGroup};
 use super::judge::{Judge, Judged, KnownValues, RowRuns};
 use super::measurement::SideSection;
 use super::merge::SectionRuns;
 use super::options::{CompareOptions, GroupBy, Per};
+use super::overview::Times;
 use super::overview_columns::{GroupValue, OVERVIEW};
 use super::reasons::{GroupedReasons, ReasonRows, Wanted};
 use super::rows::{ReportSection, Row};
@@ -61,8 +62,8 @@ impl Captures {
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
         let sampled = || digests.iter().flatten().filter_map(|digest| digest.head.reasons.as_deref());
-        let processes = names().map(|names| &*names.process).chain(sampled().flat_map(reasons::processes));
-        let threads = names().map(|names| &*names.thread).chain(sampled().flat_map(reasons::threads));
+        let named = || names().map(|names| (&*names.process, &*names.thread)).chain(sampled().flat_map(reasons::names));
+        let (processes, threads) = (named().map(|(process, _)| process), named().map(|(_, thread)| thread));
         let (process, thread) = (&group::keys(processes, options), &group::keys(threads, options));
         let programs = names().filter_map(|names| names.program.as_deref());
         let program = &group::keys(programs, options);
@@ -280,11 +281,11 @@ impl GroupedSide {
         options: &CompareOptions,
     ) {
         let (head, groups) = (&self.digests[run].head, &self.groups[run]);
+        let cpu_time = overview::cpu_time(groups);
         for key in &options.sort_by {
             let by = if which == Section::Overview { key.by.in_overview() } else { key.by };
-            let shown = overview::Shown::new(head, groups, per);
             let value = |members: &GroupTotals| match by {
-                GroupValue::Column(column) => shown.value(column, members),
+                GroupValue::Column(column) => Times::new(head, members, per, cpu_time).shown(column, &members.totals),
                 GroupValue::Quantity(quantity) => {
                     let cell = group::cell(quantity, members, group::context(head));
                     let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));

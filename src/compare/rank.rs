@@ -15,7 +15,7 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
         }
         (Some(a @ (Cell::Word(_) | Cell::Settings(_) | Cell::Cpus(_))), Some(b))
         | (Some(a), Some(b @ (Cell::Word(_) | Cell::Settings(_)))) => f64::from(u8::from(a != b)) * CATEGORY,
-        (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) if !is_rate(unit) => (a - b).abs() * RATIO,
+        (Some(Cell::Ratio(a)), Some(Cell::Ratio(b))) if !unit.is_rate() => (a - b).abs() * RATIO,
         (a, b) => ratio(unit, signed(a), signed(b)),
     }
 }
@@ -67,10 +67,6 @@ fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
         (0.0, (candidate - baseline).abs())
     };
     ((large + floor) / (small + floor)).ln()
-}
-
-fn is_rate(unit: Unit) -> bool {
-    matches!(unit, Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond)
 }
 
 /// A small value in each unit: 1 ms, 64 KiB, 100 events, 10 ticks, also per second.

@@ -35,16 +35,11 @@ impl Weight {
 /// The reasons of the groups of a capture, by key. All groups together have an empty key.
 pub(super) type GroupedReasons = BTreeMap<Vec<String>, BTreeMap<GroupReason, Weight>>;
 
-/// The names of the processes that a capture's reasons name.
-pub(super) fn processes(reasons: &Reasons) -> impl Iterator<Item = &str> {
+/// The names of the processes and threads that a capture's reasons name.
+pub(super) fn names(reasons: &Reasons) -> impl Iterator<Item = (&str, &str)> {
     let culprits = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref());
-    reasons.threads.iter().map(|threads| &*threads.pcomm).chain(culprits.map(|other| &*other.pcomm))
-}
-
-/// The names of the threads that a capture's reasons name.
-pub(super) fn threads(reasons: &Reasons) -> impl Iterator<Item = &str> {
-    let culprits = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref());
-    reasons.threads.iter().map(|threads| &*threads.comm).chain(culprits.map(|other| &*other.comm))
+    let victims = reasons.threads.iter().map(|threads| (&*threads.pcomm, &*threads.comm));
+    victims.chain(culprits.map(|other| (&*other.pcomm, &*other.comm)))
 }
 
 /// Groups the reasons of a capture, and those of groups above others in a tree. Places that do not exist are left out.

@@ -114,7 +114,7 @@ fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::super::delta::Delta;
-    use super::super::flatten::Flatten;
+    use super::super::globs::Flatten;
     use super::super::options::{CompareOptions, GroupBy};
     use super::super::{compare, show};
     use super::*;

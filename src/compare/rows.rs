@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::delta::{self, Change, Delta};
 use super::judge::{Judge, KnownValues, RowRuns};
-use super::measurement::{Measurement, Population, SideGroup, SideSection, Throttled, Turnover};
+use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
 use super::quantity::Quantity;
 use super::rank;
 use super::reason::GroupReason;
 use super::select::SortKey;
 use super::sides::{Sides, joined};
 use crate::diagnose::Note;
-use crate::model::{Cell, ExitedWork, Name, Section, Unit};
+use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
 use crate::statistics::Verdict;
 
 /// One section of a report.
@@ -74,37 +74,17 @@ impl Group {
 
     /// The number of members; `None` on a side where the group does not exist.
     pub fn members(&self) -> Sides<Option<u64>> {
-        self.population.map(|side| side.map(|population| population.members))
+        self.of_members(|population| Some(population.members))
     }
 
     /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
     pub(crate) fn turnover(&self) -> Sides<Option<Turnover>> {
-        self.population.map(|side| side.map(|population| population.turnover))
+        self.of_members(|population| Some(population.turnover))
     }
 
-    /// The process id, if it is one process.
-    pub(crate) fn pid(&self) -> Sides<Option<u32>> {
-        self.population.map(|side| side.and_then(|population| population.pid))
-    }
-
-    /// The effective user id of its processes, if it is one.
-    pub(crate) fn euid(&self) -> Sides<Option<u32>> {
-        self.population.map(|side| side.and_then(|population| population.euid))
-    }
-
-    /// In a window, how often its cgroups had used their CPU quotas, if they had.
-    pub(crate) fn throttled(&self) -> Sides<Option<Throttled>> {
-        self.population.map(|side| side.and_then(|population| population.throttled))
-    }
-
-    /// The share of its run time that one of several threads took, if that ran for much of its time.
-    pub(crate) fn hottest(&self) -> Sides<Option<f64>> {
-        self.population.map(|side| side.and_then(|population| population.hottest))
-    }
-
-    /// The average share of the time since boot that its threads have existed.
-    pub(crate) fn uptime(&self) -> Sides<Option<f64>> {
-        self.population.map(|side| side.and_then(|population| population.uptime))
+    /// What is known of the members; `None` on a side where it is not, or where the group does not exist.
+    pub(crate) fn of_members<T>(&self, known: impl Fn(Population) -> Option<T>) -> Sides<Option<T>> {
+        self.population.map(|side| side.and_then(&known))
     }
 
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
@@ -162,28 +142,17 @@ pub enum Headline {
     OtherLoad,
 }
 
-/// Why tables hide a row, in display order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HiddenReason {
-    /// Both sides have the same value.
-    Unchanged,
-    /// In several runs, both sides have the same value up to the threshold.
-    Same,
-    /// The value is 0.
-    Zero,
-    /// There is no value.
-    Absent,
-}
-
-impl HiddenReason {
-    /// The word after a count: "12 unchanged".
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Unchanged => "unchanged",
-            Self::Same => "same",
-            Self::Zero => "zero",
-            Self::Absent => "without data",
-        }
+named! {
+    /// Why tables hide a row, in display order.
+    pub enum HiddenReason {
+        /// Both sides have the same value.
+        Unchanged = "unchanged",
+        /// In several runs, both sides have the same value up to the threshold.
+        Same = "same",
+        /// The value is 0.
+        Zero = "zero",
+        /// There is no value.
+        Absent = "without data",
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::group_glob::{GroupGlob, NoSuchGroup};
+use super::globs::{GroupGlob, NoSuchGroup};
 use crate::model::{Container, Owner, SnapshotHead};
 use crate::names::workload;
 

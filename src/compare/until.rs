@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::group_glob::GroupGlob;
+use super::globs::GroupGlob;
 use super::options::{CompareOptions, Form};
 use super::overview_columns::{GroupValue, OVERVIEW, OverviewColumn};
 use super::{ALL_GROUPS, show};

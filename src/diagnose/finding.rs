@@ -7,35 +7,25 @@ use serde::ser::{SerializeStruct, Serializer};
 
 use super::evidence::Evidence;
 use super::{Affected, Capability, Cause, DataSource, Fix, engine, facilities, files, host};
-use crate::model::{Census, CtprofSnapshot, SnapshotHead};
+use crate::model::{Census, CtprofSnapshot, SnapshotHead, named};
 
-/// How much of a source a snapshot has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Coverage {
-    Complete,
-    /// Some threads or processes lack it.
-    Partial,
-    /// Nothing: disabled or denied.
-    Missing,
-    /// Nothing: the kernel has no such source.
-    Unavailable,
-    /// The capture did not read it.
-    NotRead,
-    /// Another source with the same values was used instead.
-    NotUsed,
-}
-
-impl Coverage {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "ok",
-            Self::Partial => "partial",
-            Self::Missing => "missing",
-            Self::Unavailable => "unavailable",
-            Self::NotRead => "not read",
-            Self::NotUsed => "not used",
-        }
+named! {
+    /// How much of a source a snapshot has.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Coverage {
+        /// All that it has.
+        Complete = "ok",
+        /// Some threads or processes lack it.
+        Partial = "partial",
+        /// Nothing: disabled or denied.
+        Missing = "missing",
+        /// Nothing: the kernel has no such source.
+        Unavailable = "unavailable",
+        /// The capture did not read it.
+        NotRead = "not read",
+        /// Another source with the same values was used instead.
+        NotUsed = "not used",
     }
 }
 

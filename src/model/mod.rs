@@ -36,6 +36,7 @@ macro_rules! named {
         }
     };
 }
+pub(crate) use named;
 
 mod census;
 mod cgroup;

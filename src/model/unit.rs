@@ -40,6 +40,13 @@ named! {
     }
 }
 
+impl Unit {
+    /// Whether it is an amount per second.
+    pub(crate) fn is_rate(self) -> bool {
+        matches!(self, Self::Percent | Self::CountPerSecond | Self::BytesPerSecond)
+    }
+}
+
 /// Nanoseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
 pub(crate) const NS_PER_TICK: u64 = 10_000_000;
 

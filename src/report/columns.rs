@@ -3,70 +3,39 @@
 use super::scale::{cell_text, delta_text, percent_text};
 use super::verdict::{interval_text, verdict_text};
 use crate::compare::{Delta, Group, Quantity, Report, Row, Sides};
-use crate::model::{Cell, Section, Unit};
+use crate::model::{Cell, Section, named};
 
-macro_rules! columns {
-    ($($(#[doc = $doc:literal])+ $column:ident = $name:literal;)+) => {
-        /// A column of a table.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Column { $($(#[doc = $doc])+ $column,)+ }
-
-        impl Column {
-            /// Every column.
-            pub const ALL: &'static [Self] = &[$(Self::$column,)+];
-
-            /// The column's name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$column => $name,)+ }
-            }
-        }
-    };
-}
-
-columns! {
-    /// The group's name.
-    Group = "group";
-    /// How many members the group has.
-    Threads = "threads";
-    /// The process id, of groups of one process.
-    Pid = "pid";
-    /// Name of the value.
-    Metric = "metric";
-    /// The baseline's value.
-    Baseline = "baseline";
-    /// The candidate's value.
-    Candidate = "candidate";
-    /// The difference.
-    Delta = "delta";
-    /// The difference in percent of the baseline.
-    Percent = "%";
-    /// The 95 % interval of the change of several runs, in percent.
-    Interval = "interval";
-    /// What the interval says of the threshold.
-    Verdict = "verdict";
-    /// The value, in reports of one snapshot.
-    Value = "value";
-    /// Kernel options and scheduling class that the value depends on.
-    Tags = "tags";
-    /// How many members have a value, if not all have one.
-    Coverage = "coverage";
-    /// The share of the time since boot that the group's threads have existed.
-    Uptime = "uptime";
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ColumnCell {
-    /// The digits of the number, not scaled, if the cell is one.
-    pub(super) digits: Option<String>,
-    /// The text in tables.
-    pub(super) text: String,
-}
-
-impl ColumnCell {
-    fn text(text: String) -> Self {
-        Self { digits: None, text }
+named! {
+    /// A column of a table.
+    pub enum Column {
+        /// The group's name.
+        Group = "group",
+        /// How many members the group has.
+        Threads = "threads",
+        /// The process id, of groups of one process.
+        Pid = "pid",
+        /// Name of the value.
+        Metric = "metric",
+        /// The baseline's value.
+        Baseline = "baseline",
+        /// The candidate's value.
+        Candidate = "candidate",
+        /// The difference.
+        Delta = "delta",
+        /// The difference in percent of the baseline.
+        Percent = "%",
+        /// The 95 % interval of the change of several runs, in percent.
+        Interval = "interval",
+        /// What the interval says of the threshold.
+        Verdict = "verdict",
+        /// The value, in reports of one snapshot.
+        Value = "value",
+        /// Kernel options and scheduling class that the value depends on.
+        Tags = "tags",
+        /// How many members have a value, if not all have one.
+        Coverage = "coverage",
+        /// The share of the time since boot that the group's threads have existed.
+        Uptime = "uptime",
     }
 }
 
@@ -118,39 +87,35 @@ impl Column {
         !matches!(self, Self::Group | Self::Metric | Self::Verdict | Self::Tags)
     }
 
-    pub(super) fn cell(self, group: &Group, row: &Row) -> ColumnCell {
+    /// The text in tables.
+    pub(super) fn text(self, group: &Group, row: &Row) -> String {
         match self {
-            Self::Group => ColumnCell::text(label(group)),
-            Self::Threads if !has_members(row.section) => ColumnCell::text(String::new()),
-            Self::Threads => ColumnCell::text(sided_text(&group.members(), ToString::to_string)),
-            Self::Pid => ColumnCell::text(pid(group)),
-            Self::Metric => ColumnCell::text(format!("{}{}", row.name, if row.partial { "*" } else { "" })),
-            Self::Baseline | Self::Value => value_cell(row.values.baseline.as_ref(), row.unit),
-            Self::Candidate => value_cell(row.values.of_candidate(), row.unit),
-            Self::Delta => delta_cell(row.delta().as_ref(), row.unit),
-            Self::Percent => ColumnCell { digits: row.percent().map(decimals), text: percent_text(row.percent()) },
-            Self::Interval => ColumnCell::text(interval_text(row.runs.as_deref())),
-            Self::Verdict => ColumnCell::text(verdict_text(row)),
-            Self::Tags => ColumnCell::text(row.quantity.map(Quantity::tags).unwrap_or_default().join(" ")),
-            Self::Coverage => ColumnCell::text(coverage(group, row)),
-            Self::Uptime => ColumnCell::text(sided_text(&group.uptime(), |share| format!("{:.1}%", share * 100.0))),
+            Self::Group => label(group),
+            Self::Threads if !has_members(row.section) => String::new(),
+            Self::Threads => sided_text(&group.members(), ToString::to_string),
+            Self::Pid => pid(group),
+            Self::Metric => format!("{}{}", row.name, if row.partial { "*" } else { "" }),
+            Self::Baseline | Self::Value => cell_text(row.values.baseline.as_ref(), row.unit),
+            Self::Candidate => cell_text(row.values.of_candidate(), row.unit),
+            Self::Delta => delta_text(row.delta().as_ref(), row.unit),
+            Self::Percent => percent_text(row.percent()),
+            Self::Interval => interval_text(row.runs.as_deref()),
+            Self::Verdict => verdict_text(row),
+            Self::Tags => row.quantity.map(Quantity::tags).unwrap_or_default().join(" "),
+            Self::Coverage => coverage(group, row),
+            Self::Uptime => {
+                sided_text(&group.of_members(|members| members.uptime), |share| format!("{:.1}%", share * 100.0))
+            }
         }
     }
 }
 
-fn value_cell(cell: Option<&Cell>, unit: Unit) -> ColumnCell {
-    ColumnCell { digits: cell.and_then(cell_digits), text: cell_text(cell, unit) }
-}
-
-fn delta_cell(delta: Option<&Delta>, unit: Unit) -> ColumnCell {
-    ColumnCell { digits: delta.and_then(delta_digits), text: delta_text(delta, unit) }
-}
-
-fn decimals(number: f64) -> String {
+pub(super) fn decimals(number: f64) -> String {
     format!("{number:.6}")
 }
 
-fn cell_digits(cell: &Cell) -> Option<String> {
+/// The digits of a number, not scaled, if the cell is one.
+pub(super) fn cell_digits(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Number(number) => Some(number.to_string()),
         Cell::Signed(number) => Some(number.to_string()),
@@ -159,7 +124,8 @@ fn cell_digits(cell: &Cell) -> Option<String> {
     }
 }
 
-fn delta_digits(delta: &Delta) -> Option<String> {
+/// The digits of a difference, not scaled, if it is one of numbers.
+pub(super) fn delta_digits(delta: &Delta) -> Option<String> {
     match delta {
         Delta::Number(number) => Some(number.to_string()),
         Delta::Points(points) => Some(decimals(*points)),
@@ -169,7 +135,7 @@ fn delta_digits(delta: &Delta) -> Option<String> {
 
 /// The process id, if the group is one process, and the same on both sides.
 pub(super) fn pid(group: &Group) -> String {
-    let mut pids: Vec<_> = group.pid().into_iter().flatten().collect();
+    let mut pids: Vec<_> = group.of_members(|members| members.pid).into_iter().flatten().collect();
     pids.dedup();
     match pids[..] {
         [pid] => pid.to_string(),

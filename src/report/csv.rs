@@ -5,20 +5,18 @@ use std::io::{self, Write};
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-use super::columns::{Column, ColumnCell};
+use super::columns::{cell_digits, decimals, delta_digits};
 use super::escape::escaped;
+use super::scale::{cell_text, delta_text};
 use super::selection::{Selection, ShownSection};
 use crate::compare::{Group, Report, Row};
+use crate::model::Unit;
 use crate::statistics::Estimate;
 
 /// Writes a report as CSV. Errors are those of `out`.
 pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
-    let sides: &[(&str, Column)] = if report.is_comparison() {
-        &[("baseline", Column::Baseline), ("candidate", Column::Candidate)]
-    } else {
-        &[("value", Column::Value)]
-    };
+    let sides: &[&str] = if report.is_comparison() { &["baseline", "candidate"] } else { &["value"] };
     let runs: &[&str] = match report.is_repeated() {
         false => &[],
         true if report.is_comparison() => RUNS,
@@ -29,7 +27,7 @@ pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) ->
     for section in &report.sections {
         let shown = ShownSection::new(section, selection);
         for row in &shown.rows {
-            let mut fields = fields(shown.group(row), row, sides);
+            let mut fields = fields(shown.group(row), row);
             fields.extend(fields_of_runs(row).into_iter().take(runs.len()));
             record(&mut csv, fields)?;
         }
@@ -37,40 +35,30 @@ pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) ->
     csv.flush()
 }
 
-fn heading(sides: &[(&str, Column)]) -> Vec<String> {
+fn heading(sides: &[&str]) -> Vec<String> {
     let one = sides.len() == 1;
     let of_side = |what: &str| -> Vec<String> {
-        sides.iter().map(|(side, _)| if one { what.to_owned() } else { format!("{side}_{what}") }).collect()
+        sides.iter().map(|side| if one { what.to_owned() } else { format!("{side}_{what}") }).collect()
     };
-    let mut names: Vec<String> = ["section", "group", "metric", "unit"].map(str::to_owned).into();
-    names.extend(of_side("members"));
-    names.extend(of_side("covered"));
-    names.extend(sides.iter().map(|(side, _)| (*side).to_owned()));
-    names.extend(sides.iter().map(|(side, _)| format!("{side}_text")));
-    if !one {
-        names.extend(["change", "delta", "delta_text", "percent"].map(str::to_owned));
-    }
-    names
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let texts = sides.iter().map(|side| format!("{side}_text")).collect();
+    let change = if one { Vec::new() } else { owned(&["change", "delta", "delta_text", "percent"]) };
+    let about = owned(&["section", "group", "metric", "unit"]);
+    [about, of_side("members"), of_side("covered"), owned(sides), texts, change].concat()
 }
 
-fn fields(group: &Group, row: &Row, sides: &[(&str, Column)]) -> Vec<String> {
+fn fields(group: &Group, row: &Row) -> Vec<String> {
     let path = harmless(escaped(&group.full_label()).into_owned());
-    let mut fields = vec![
-        row.section.name().to_owned(),
-        path,
-        harmless(escaped(&row.name).into_owned()),
-        row.unit.name().to_owned(),
-    ];
+    let name = harmless(escaped(&row.name).into_owned());
+    let mut fields = vec![row.section.name().to_owned(), path, name, row.unit.name().to_owned()];
     fields.extend(group.members().iter().map(count));
     fields.extend(row.covered.iter().map(count));
-    let values = sides.iter().zip(row.values.iter());
-    let cells = values.map(|((_, column), value)| number_and_text(column.cell(group, row), value.is_some()));
-    let (numbers, texts): (Vec<_>, Vec<_>) = cells.map(|[number, text]| (number, text)).unzip();
+    let cells = row.values.iter().map(|cell| number_or_text(cell.as_ref(), row.unit, cell_digits, cell_text));
+    let (numbers, texts): (Vec<_>, Vec<_>) = cells.unzip();
     fields.extend(numbers.into_iter().chain(texts));
     if let Some(change) = row.change {
-        let [delta, word] = number_and_text(Column::Delta.cell(group, row), row.delta().is_some());
-        let percent = Column::Percent.cell(group, row).digits.unwrap_or_default();
-        fields.extend([change.name().to_owned(), delta, word, percent]);
+        let (number, text) = number_or_text(row.delta().as_ref(), row.unit, delta_digits, delta_text);
+        fields.extend([change.name().to_owned(), number, text, row.percent().map(decimals).unwrap_or_default()]);
     }
     fields
 }
@@ -110,10 +98,16 @@ fn count(count: &Option<u64>) -> String {
     count.map(|count| count.to_string()).unwrap_or_default()
 }
 
-/// The number of a cell, or its text if it is not one.
-fn number_and_text(cell: ColumnCell, has_value: bool) -> [String; 2] {
-    let text = if has_value && cell.digits.is_none() { escaped(&cell.text).into_owned() } else { String::new() };
-    [cell.digits.unwrap_or_default(), text]
+/// The number of a value, or its text if it is not one.
+fn number_or_text<T>(
+    value: Option<&T>,
+    unit: Unit,
+    digits: fn(&T) -> Option<String>,
+    text: fn(Option<&T>, Unit) -> String,
+) -> (String, String) {
+    let number = value.and_then(digits);
+    let text = value.filter(|_| number.is_none()).map(|value| escaped(&text(Some(value), unit)).into_owned());
+    (number.unwrap_or_default(), text.unwrap_or_default())
 }
 
 /// Writes a line. Only the underlying writer can fail.

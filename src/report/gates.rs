@@ -1,4 +1,4 @@
-//! The results of gates as lines, as a Markdown table and as JSON.
+//! The results of gates as lines, as cells of tables and as JSON.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,9 +12,6 @@ use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
 use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
 use crate::statistics::{Interval, Scale};
-
-/// Rows of a Markdown table of gates. Lines on standard error have no limit.
-const MOST_ROWS: usize = 20;
 
 /// The outcomes of gates, worst first.
 const OUTCOMES: [&str; 4] = ["failed", "could not be evaluated", "unclear", "passed"];
@@ -30,6 +27,7 @@ fn rank(result: &GateResult) -> usize {
     }
 }
 
+/// The results, those of gates that did not pass first.
 pub(super) fn worst_first(results: &[GateResult]) -> Vec<&GateResult> {
     let mut ordered: Vec<_> = results.iter().collect();
     ordered.sort_by_key(|result| rank(result));
@@ -41,7 +39,7 @@ pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Resu
     if !results.is_empty() {
         writeln!(out, "{}", counts(results))?;
     }
-    let mut others: Vec<_> = results.iter().filter(|result| rank(result) < PASSED).collect();
+    let mut others: Vec<_> = results.iter().filter(|result| is_told(result)).collect();
     others.sort_by_key(|result| Reverse(rank(result)));
     others
         .into_iter()
@@ -87,43 +85,21 @@ fn change(result: &GateResult) -> [String; 2] {
 }
 
 fn difference_text(difference: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Ratio | Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond => {
-            delta_text(Some(&Delta::Points(difference)), unit)
-        }
-        _ => {
-            #[expect(clippy::cast_possible_truncation, reason = "differences of 64-bit numbers")]
-            let whole = difference.round() as i128;
-            signed(whole, unit)
-        }
+    if unit.is_rate() || unit == Unit::Ratio {
+        return delta_text(Some(&Delta::Points(difference)), unit);
     }
-}
-
-/// Writes how many gates passed, and a table of the others. Returns how many others there are.
-pub(super) fn write_gate_table(
-    out: &mut dyn Write,
-    results: &[GateResult],
-    inline: fn(&str) -> String,
-) -> io::Result<usize> {
-    let others: Vec<_> = worst_first(results).into_iter().filter(|result| rank(result) < PASSED).collect();
-    writeln!(out, "**{}**\n", inline(&counts(results)))?;
-    if others.is_empty() {
-        return Ok(0);
-    }
-    writeln!(out, "| {} |", HEADINGS.join(" | "))?;
-    writeln!(out, "|---|---|---|---:|---:|---:|---:|---|")?;
-    for result in others.iter().take(MOST_ROWS) {
-        writeln!(out, "| {} |", cells(result).map(|cell| inline(&cell)).join(" | "))?;
-    }
-    if others.len() > MOST_ROWS {
-        writeln!(out, "\n{} more", others.len() - MOST_ROWS)?;
-    }
-    writeln!(out)?;
-    Ok(others.len())
+    #[expect(clippy::cast_possible_truncation, reason = "differences of 64-bit numbers")]
+    let whole = difference.round() as i128;
+    signed(whole, unit)
 }
 
 pub(super) const HEADINGS: [&str; 8] =
     ["result", "group", "metric", "baseline", "candidate", "change", "95% interval", "bound"];
+
+/// Whether it is something else than that a gate passed.
+pub(super) fn is_told(result: &GateResult) -> bool {
+    rank(result) < PASSED
+}
 
 /// The line of a result in a table of gates.
 pub(super) fn cells(result: &GateResult) -> [String; 8] {

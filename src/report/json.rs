@@ -120,12 +120,12 @@ impl Serialize for RowJson<'_> {
             map.serialize_entry("reason", &**reason)?;
         }
         map.serialize_entry("members", &group.members())?;
-        map.serialize_entry("uptime", &group.uptime())?;
+        map.serialize_entry("uptime", &group.of_members(|members| members.uptime))?;
         if row.section == Section::Overview {
             map.serialize_entry("turnover", &group.turnover())?;
-            map.serialize_entry("pid", &group.pid())?;
-            map.serialize_entry("euid", &group.euid())?;
-            map.serialize_entry("throttled", &group.throttled())?;
+            map.serialize_entry("pid", &group.of_members(|members| members.pid))?;
+            map.serialize_entry("euid", &group.of_members(|members| members.euid))?;
+            map.serialize_entry("throttled", &group.of_members(|members| members.throttled))?;
             map.serialize_entry(
                 "parents",
                 &group
@@ -133,7 +133,7 @@ impl Serialize for RowJson<'_> {
                     .as_ref()
                     .map(|parents| parents.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>()),
             )?;
-            map.serialize_entry("hottest", &group.hottest())?;
+            map.serialize_entry("hottest", &group.of_members(|members| members.hottest))?;
         }
         map.serialize_entry("coverage", &row.covered)?;
         match &row.values.candidate {

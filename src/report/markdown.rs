@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::columns::Column;
 use super::escape::escaped;
 use super::facts::facts;
-use super::gates::write_gate_table;
+use super::gates::{self, HEADINGS, counts, is_told, worst_first};
 use super::overview::{self, CHANGE, USER, VERDICT};
 use super::selection::{Selection, ShownSection};
 use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
@@ -13,20 +13,31 @@ use super::why;
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
 
+/// Gates that are listed. Lines on standard error have no limit.
+const MOST_GATES: usize = 20;
 /// Renamed cgroups that are listed.
 const MOST_RENAMED: usize = 20;
 
 /// Writes a report as Markdown. Errors are those of `out`.
 pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
-    let others = if report.gates.is_empty() { 0 } else { write_gate_table(out, &report.gates, inline)? };
-    if others > 0 {
-        writeln!(out, "<details><summary>Comparison</summary>\n")?;
+    if !report.gates.is_empty() {
+        writeln!(out, "**{}**\n", inline(&counts(&report.gates)))?;
     }
+    let gates: Vec<_> = worst_first(&report.gates).into_iter().filter(|result| is_told(result)).collect();
+    if gates.is_empty() {
+        return write_report(out, report, selection);
+    }
+    let is_text = |place, _: &str| !(3..7).contains(&place);
+    table(out, &HEADINGS, is_text, gates.iter().take(MOST_GATES).map(|result| gates::cells(result).to_vec()))?;
+    more(out, gates.len(), MOST_GATES)?;
+    writeln!(out, "\n<details><summary>Comparison</summary>\n")?;
     write_report(out, report, selection)?;
-    if others > 0 {
-        writeln!(out, "\n</details>")?;
-    }
-    Ok(())
+    writeln!(out, "\n</details>")
+}
+
+/// Says how many are beyond the most that are listed.
+fn more(out: &mut dyn Write, all: usize, most: usize) -> io::Result<()> {
+    if all > most { writeln!(out, "\n{} more", all - most) } else { Ok(()) }
 }
 
 fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
@@ -66,10 +77,7 @@ fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
         let (baseline, candidate) = (inline(&pair.baseline), inline(&pair.candidate));
         writeln!(out, "- **{:.0}%** {baseline} → {candidate}", pair.similarity * 100.0)?;
     }
-    if renamed.len() > MOST_RENAMED {
-        writeln!(out, "\n{} more", renamed.len() - MOST_RENAMED)?;
-    }
-    Ok(())
+    more(out, renamed.len(), MOST_RENAMED)
 }
 
 fn write_overview(
@@ -78,14 +86,10 @@ fn write_overview(
     (section, selection): (&ShownSection<'_>, &Selection),
 ) -> io::Result<()> {
     let pivot = overview::pivot(section, selection.users_of(report));
-    writeln!(out, "\n{}", line(pivot.heads.iter().map(|head| inline(head)).collect()))?;
-    let is_text = |place, head| place == 0 || matches!(head, VERDICT | CHANGE | USER);
-    let heads = pivot.heads.iter().map(String::as_str).enumerate();
-    let rules = heads.map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
-    writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
-    for cells in &pivot.lines {
-        writeln!(out, "{}", line(cells.iter().map(|text| inline(text)).collect()))?;
-    }
+    let is_text = |place, head: &str| place == 0 || matches!(head, VERDICT | CHANGE | USER);
+    let heads: Vec<_> = pivot.heads.iter().map(String::as_str).collect();
+    writeln!(out)?;
+    table(out, &heads, is_text, pivot.lines.iter().cloned())?;
     let why = why::lines(report, section);
     if !why.is_empty() {
         writeln!(out)?;
@@ -108,13 +112,9 @@ fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Col
             writeln!(out, "\n### {title}\n")?;
         }
         let columns = list_columns(section, list, columns);
-        let headings = columns.iter().map(|column| column.heading(section.section.section).to_owned());
-        writeln!(out, "{}", line(headings.collect()))?;
-        let rules = columns.iter().map(|column| if column.is_numeric() { "---:" } else { "---" });
-        writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
-        list.lines
-            .iter()
-            .try_for_each(|row| writeln!(out, "{}", line(cells(section, row, &columns, |text| inline(&text)))))?;
+        let heads: Vec<_> = columns.iter().map(|column| column.heading(section.section.section)).collect();
+        let rows = list.lines.iter().map(|row| cells(section, row, &columns));
+        table(out, &heads, |place, _| !columns[place].is_numeric(), rows)?;
     }
     if section.cut > 0 {
         writeln!(out, "\n{}", cut(section))?;
@@ -126,8 +126,18 @@ fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Col
     writeln!(out, "{gap}hidden: {} (show with --unchanged)", hidden(section))
 }
 
-fn line(cells: Vec<String>) -> String {
-    format!("| {} |", cells.join(" | "))
+/// Writes a table, with numbers at the right of their columns.
+fn table(
+    out: &mut dyn Write,
+    heads: &[&str],
+    is_text: impl Fn(usize, &str) -> bool,
+    mut rows: impl Iterator<Item = Vec<String>>,
+) -> io::Result<()> {
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    writeln!(out, "{}", line(heads.iter().map(|head| inline(head)).collect()))?;
+    let rules = heads.iter().enumerate().map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
+    writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
+    rows.try_for_each(|row| writeln!(out, "{}", line(row.iter().map(|cell| inline(cell)).collect())))
 }
 
 /// The text, escaped for Markdown.

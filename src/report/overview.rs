@@ -139,7 +139,7 @@ fn user(group: &Group, names: Option<&UserNames>) -> String {
         let euid = euid?;
         Some(names.and_then(|names| names.get(&euid).cloned()).unwrap_or_else(|| euid.to_string()))
     };
-    sides(group.euid().into_iter().map(|euid| name(euid).unwrap_or_else(|| "-".to_owned())))
+    sides(group.of_members(|members| members.euid).into_iter().map(|euid| name(euid).unwrap_or_else(|| "-".to_owned())))
 }
 
 pub(super) const VERDICT: &str = "verdict";
@@ -176,7 +176,8 @@ const HOT: f64 = 0.8;
 fn threads(group: &Group) -> String {
     let members =
         sides(group.members().iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
-    let is_hot = group.hottest().into_iter().last().flatten().is_some_and(|share| share >= HOT);
+    let is_hot =
+        group.of_members(|members| members.hottest).into_iter().last().flatten().is_some_and(|share| share >= HOT);
     let members = format!("{members}{}", if is_hot { ", 1 hot" } else { "" });
     let Some(Turnover { started, exited }) = group.turnover().into_iter().last().flatten() else { return members };
     let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));

@@ -89,7 +89,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
         Some(Cell::Word(word)) => word.to_string(),
-        Some(Cell::Ratio(rate)) if is_rate(unit) => rate_text(*rate, unit),
+        Some(Cell::Ratio(rate)) if unit.is_rate() => rate_text(*rate, unit),
         Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
         Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
@@ -106,10 +106,6 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
             CpuSetSizes { fewest, most, .. } => format!("{fewest}-{most} cpus (mixed)"),
         },
     }
-}
-
-fn is_rate(unit: Unit) -> bool {
-    matches!(unit, Unit::Percent | Unit::CountPerSecond | Unit::BytesPerSecond)
 }
 
 /// A rate, without its "per second". Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
@@ -133,7 +129,7 @@ pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
         Some(Delta::Points(points)) => {
             let sign = if *points < 0.0 { "−" } else { "+" };
             let size = points.abs();
-            if is_rate(unit) { format!("{sign}{}", rate_text(size, unit)) } else { format!("{sign}{size:.3}") }
+            if unit.is_rate() { format!("{sign}{}", rate_text(size, unit)) } else { format!("{sign}{size:.3}") }
         }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),

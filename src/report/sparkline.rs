@@ -17,15 +17,10 @@ pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let last = values.iter().rposition(is_something).filter(|_| members == 0).unwrap_or(values.len());
     let bar = |(place, value): (usize, &f64)| match value {
         _ if place < first || place > last => ' ',
-        value => BARS
-            .iter()
-            .rev()
-            .zip((1..=BARS.len()).rev())
-            .find_map(|(bar, eighth)| {
-                let is_reached = *value > most * (eighth - 1) as f64 / BARS.len() as f64;
-                is_reached.then_some(*bar)
-            })
-            .unwrap_or(BARS[0]),
+        value => {
+            let is_above = |eighth: &usize| *value > most * *eighth as f64 / BARS.len() as f64;
+            BARS[(1..BARS.len()).filter(is_above).count()]
+        }
     };
     values.iter().enumerate().map(bar).collect()
 }

@@ -6,7 +6,7 @@ use csv::WriterBuilder;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::columns::Column;
+use super::columns::cell_digits;
 use super::csv::{harmless, record};
 use super::escape::escaped;
 use super::layout::{self, ColumnShape, Head};
@@ -69,7 +69,7 @@ pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &Selectio
         let group = &section.groups[rows[0].group];
         let value = |column: &&OverviewColumn| {
             let row = rows.iter().find(|row| row.name == column.name);
-            row.and_then(|row| Column::Value.cell(group, row).digits).unwrap_or_default()
+            row.and_then(|row| cell_digits(row.values.baseline.as_ref()?)).unwrap_or_default()
         };
         let threads = group.members().baseline.map_or_else(String::new, |members| members.to_string());
         let name = harmless(escaped(&group.full_label()).into_owned());

@@ -215,8 +215,8 @@ fn write_list(
     }
     let columns = list_columns(section, list, columns);
     let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
-    let plain = |text: String| escaped(&text).into_owned();
-    let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns, plain)).collect();
+    let plain = |cells: Vec<String>| cells.iter().map(|text| escaped(text).into_owned()).collect::<Vec<_>>();
+    let rows: Vec<_> = list.lines.iter().map(|line| plain(cells(section, line, &columns))).collect();
     let tone = |line: &ListLine<'_>| match line {
         ListLine::Row(row) if row.verdict().is_some() => terminal.tone(outcome(row, Headline::Change)),
         _ => None,
@@ -262,18 +262,13 @@ pub(super) fn list_columns(section: &ShownSection<'_>, list: &List<'_>, columns:
     columns.iter().copied().filter(|column| has(*column)).collect()
 }
 
-pub(super) fn cells(
-    section: &ShownSection<'_>,
-    line: &ListLine<'_>,
-    columns: &[Column],
-    plain: impl Fn(String) -> String,
-) -> Vec<String> {
+pub(super) fn cells(section: &ShownSection<'_>, line: &ListLine<'_>, columns: &[Column]) -> Vec<String> {
     let text = |column: &Column| match line {
-        ListLine::Row(row) => column.cell(section.group(row), row).text,
+        ListLine::Row(row) => column.text(section.group(row), row),
         ListLine::Ancestor { name, depth } if *column == Column::Group => format!("{}{name}", indent(*depth)),
         ListLine::Ancestor { .. } => String::new(),
     };
-    columns.iter().map(|column| plain(text(column))).collect()
+    columns.iter().map(text).collect()
 }
 
 fn footer(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -> io::Result<()> {
@@ -293,7 +288,7 @@ pub(super) fn cut(section: &ShownSection<'_>) -> String {
 
 /// How many rows are hidden, by reason.
 pub(super) fn hidden(section: &ShownSection<'_>) -> String {
-    let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.word()));
+    let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.name()));
     counts.collect::<Vec<_>>().join(", ")
 }
 

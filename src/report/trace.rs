@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
-use super::columns::Column;
+use super::columns::cell_digits;
 use super::escape::escaped;
 use crate::compare::{OverviewColumn, Report, ReportSection};
 use crate::model::{Section, Unit};
@@ -82,7 +82,7 @@ impl TraceWriter {
 fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (&[String], String, f64)> {
     section.rows.iter().filter_map(move |row| {
         let group = &section.groups[row.group];
-        let value: f64 = Column::Value.cell(group, row).digits?.parse().ok()?;
+        let value: f64 = cell_digits(row.values.baseline.as_ref()?)?.parse().ok()?;
         match section.section {
             // Only threads that changed are known of a step, which is too little for what they have.
             Section::Overview => OverviewColumn::named(&row.name).filter(|column| column.is_ranked()).map(|column| {

@@ -28,7 +28,7 @@ fn quota(group: &Group, overview: &[&Row]) -> Option<String> {
         Some(Throttled { periods, throttled }) => format!("{throttled} of {periods}"),
         None => "0".to_owned(),
     };
-    let sides: Vec<_> = group.throttled().into_iter().collect();
+    let sides: Vec<_> = group.of_members(|members| members.throttled).into_iter().collect();
     let texts = sides.iter().copied().map(of_side).collect::<Vec<_>>().join(" → ");
     let text = format!("wait {}: CPU quota (throttled in {texts} periods)", amount(wait));
     sides.iter().any(Option::is_some).then_some(text)

@@ -9,9 +9,8 @@ use super::accounting::account;
 use super::boot::Clocks;
 use super::cpu_time::{self, CpuReadings};
 use super::exit_records::PlacedRecords;
-use super::exited::Exits;
 use super::fold::Fold;
-use super::folded_exits::FoldedPart;
+use super::folded_exits::{Exits, FoldedPart};
 use super::is_of_selected;
 use super::join::{Join, Joined, WindowStart};
 use super::packed_threads::PackedThread;
@@ -92,31 +91,24 @@ impl<T: Threads> Join<T> {
     /// Adds the exited threads that were folded while the window was open.
     fn add_folded(&mut self, records: &mut PlacedRecords<'_>, exits: &Exits<'_>, fold: &mut Fold) {
         records.impossible_delays += exits.folded.impossible_delays;
-        for (tgid, exited) in &exits.folded.processes {
-            for (part, rows) in exited.parts() {
-                let owner = match (part, &mut self.lineage) {
-                    (FoldedPart::Threads, lineage) => {
-                        self.processes.owner(*tgid).or_else(|| lineage.as_mut()?.owner(*tgid, u64::MAX))
-                    }
-                    (_, lineage) => lineage.as_mut().and_then(|lineage| lineage.owner_of_child(*tgid)),
-                };
-                let parent =
-                    if part == FoldedPart::Threads { None } else { records.starter(&self.processes, *tgid, u64::MAX) };
-                for mut row in rows.clone().into_rows() {
-                    let cgroup = row.cgroups.take().and_then(|cgroups| exits.cgroup?(cgroups));
-                    row.state.cgroup = row.state.cgroup.or(cgroup);
-                    row.state.owner = owner;
-                    row.state.parent.clone_from(&parent);
-                    row.state.program = Some(part)
-                        .filter(|part| *part == FoldedPart::Threads)
-                        .and_then(|_| self.processes.program(*tgid));
-                    let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
-                    records.place_folded((*tgid, part), work);
-                    self.explain(work, owner);
-                    self.sums.started_and_exited += row.state.span.map_or(0, |span| span.count);
-                    fold.add(row);
+        for (tgid, part, mut row) in exits.folded.rows(|cgroups| exits.cgroup?(cgroups)) {
+            let lineage = self.lineage.as_mut();
+            let (owner, parent, program) = match part {
+                FoldedPart::Threads => {
+                    let owner = self.processes.owner(tgid).or_else(|| lineage?.owner(tgid, u64::MAX));
+                    (owner, None, self.processes.program(tgid))
                 }
-            }
+                _ => {
+                    let owner = lineage.and_then(|lineage| lineage.owner_of_child(tgid));
+                    (owner, records.starter(&self.processes, tgid, u64::MAX), None)
+                }
+            };
+            (row.state.owner, row.state.parent, row.state.program) = (owner, parent, program);
+            let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
+            records.place_folded((tgid, part), work);
+            self.explain(work, owner);
+            self.sums.started_and_exited += row.state.span.map_or(0, |span| span.count);
+            fold.add(row);
         }
     }
 

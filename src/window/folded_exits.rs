@@ -1,11 +1,39 @@
-//! Threads that started and exited in a window, folded while their records arrive: at its end, only their names are left.
+//! Records of exited threads, as a recorder passes them. Threads that started and exited in a window are folded while their
+//! records arrive: at its end, only their names are left.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
 use super::fold::Fold;
-use crate::model::{ExitedThread, Name, ThreadSpan};
+use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan};
+
+/// Calls its argument for each record, in the order of the exits.
+pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
+
+#[derive(Default)]
+pub struct Exits<'r> {
+    /// Where they came from, and how many there are; `None` without records.
+    pub summary: Option<ExitRecords>,
+    /// Those that were kept.
+    pub each: Option<EachExit<'r>>,
+    /// The others.
+    pub folded: FoldedExits,
+    /// The name of the cgroup of folded threads.
+    pub cgroup: Option<&'r dyn Fn(u64) -> Option<Name>>,
+}
+
+impl Exits<'_> {
+    /// Calls `found` for each record that was kept. Its parent is the nearest ancestor that was not folded.
+    pub(super) fn for_each(&self, mut found: impl FnMut(ExitedThread)) {
+        if let Some(each) = self.each {
+            each(&mut |exited| {
+                let ppid = self.folded.counting(exited.ppid, exited.started_monotonic_ns);
+                found(ExitedThread { ppid, ..exited });
+            });
+        }
+    }
+}
 
 /// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
 pub(super) const MOST_ANCESTORS: usize = 64;
@@ -19,7 +47,7 @@ const REMEMBERED: usize = 1 << 16;
 /// ancestor of their process.
 #[derive(Debug, Default)]
 pub struct FoldedExits {
-    pub(super) processes: BTreeMap<u32, ExitedOf>,
+    folds: BTreeMap<(u32, FoldedPart), Fold>,
     gone: HashMap<u32, Gone>,
     rows: usize,
     /// Number of threads with delays that are longer than they lived.
@@ -27,7 +55,7 @@ pub struct FoldedExits {
 }
 
 /// Which exited threads of a process were folded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldedPart {
     /// Its own.
@@ -36,29 +64,6 @@ pub enum FoldedPart {
     Children,
     /// Those of processes below its children, whose parents have exited too.
     Descendants,
-}
-
-/// What exited of one process.
-#[derive(Debug, Default)]
-pub(super) struct ExitedOf {
-    threads: Fold,
-    children: Fold,
-    descendants: Fold,
-}
-
-impl ExitedOf {
-    pub(super) fn parts(&self) -> [(FoldedPart, &Fold); 3] {
-        let Self { threads, children, descendants } = self;
-        [(FoldedPart::Threads, threads), (FoldedPart::Children, children), (FoldedPart::Descendants, descendants)]
-    }
-
-    fn part(&mut self, part: FoldedPart) -> &mut Fold {
-        match part {
-            FoldedPart::Threads => &mut self.threads,
-            FoldedPart::Children => &mut self.children,
-            FoldedPart::Descendants => &mut self.descendants,
-        }
-    }
 }
 
 /// A process that was freed.
@@ -80,29 +85,25 @@ impl FoldedExits {
         exited.state.span = Some(span);
         let tgid = exited.state.tgid;
         // The first thread is freed when the whole process has exited.
-        let is_new = if exited.state.is_leader() && exited.replaced_by.is_none() {
+        if exited.state.is_leader() && exited.replaced_by.is_none() {
             let parent = self.counting(ppid, started_monotonic_ns);
-            let exited_monotonic_ns = started_monotonic_ns.saturating_add(elapsed_ns);
-            self.end(tgid, parent, exited_monotonic_ns);
-            self.processes.entry(parent).or_default().children.add(exited)
+            self.end(tgid, parent, started_monotonic_ns.saturating_add(elapsed_ns));
+            self.add_row(parent, FoldedPart::Children, exited);
         } else {
-            match self.counting(tgid, started_monotonic_ns) {
-                process if process == tgid => self.processes.entry(tgid).or_default().threads.add(exited),
-                ancestor => self.processes.entry(ancestor).or_default().children.add(exited),
-            }
-        };
-        self.rows += usize::from(is_new);
+            let counting = self.counting(tgid, started_monotonic_ns);
+            let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Children };
+            self.add_row(counting, part, exited);
+        }
         true
     }
 
     /// The threads with equal names as one each, with the process that counts them. `cgroup` knows cgroups by their number.
     pub fn rows(&self, cgroup: impl Fn(u64) -> Option<Name>) -> impl Iterator<Item = (u32, FoldedPart, ExitedThread)> {
-        let parts = self.processes.iter().flat_map(|(tgid, of)| of.parts().map(|(part, fold)| (*tgid, part, fold)));
-        parts.flat_map(move |(tgid, part, fold)| {
+        self.folds.iter().flat_map(move |((tgid, part), fold)| {
             let rows = fold.clone().into_rows().map(|mut row| {
                 let known = row.cgroups.take().and_then(&cgroup);
                 row.state.cgroup = row.state.cgroup.or(known);
-                (tgid, part, row)
+                (*tgid, *part, row)
             });
             rows.collect::<Vec<_>>()
         })
@@ -110,7 +111,7 @@ impl FoldedExits {
 
     /// Adds threads that were folded before, of an earlier time than all others.
     pub fn add_row(&mut self, tgid: u32, part: FoldedPart, row: ExitedThread) {
-        self.rows += usize::from(self.processes.entry(tgid).or_default().part(part).add(row));
+        self.rows += usize::from(self.folds.entry((tgid, part)).or_default().add(row));
     }
 
     /// The process with this id, or its nearest ancestor that has not exited.
@@ -130,12 +131,11 @@ impl FoldedExits {
             self.gone.clear();
         }
         self.gone.insert(tgid, Gone { exited_monotonic_ns, ppid });
-        let Some(ExitedOf { threads, children, descendants }) = self.processes.remove(&tgid) else { return };
+        let parts = [FoldedPart::Threads, FoldedPart::Children, FoldedPart::Descendants];
+        let [threads, children, descendants] = parts.map(|part| self.folds.remove(&(tgid, part)).unwrap_or_default());
         self.rows = self.rows.saturating_sub(threads.len() + children.len() + descendants.len());
-        let parent = self.processes.entry(ppid).or_default();
-        let new_children = threads.into_rows().map(|row| parent.children.add(row)).filter(|is_new| *is_new).count();
+        threads.into_rows().for_each(|row| self.add_row(ppid, FoldedPart::Children, row));
         let below = children.into_rows().chain(descendants.into_rows());
-        let new_descendants = below.map(|row| parent.descendants.add(row)).filter(|is_new| *is_new).count();
-        self.rows += new_children + new_descendants;
+        below.for_each(|row| self.add_row(ppid, FoldedPart::Descendants, row));
     }
 }

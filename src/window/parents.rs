@@ -2,7 +2,7 @@
 //! by its id and its start.
 
 use super::boot::Clocks;
-use super::exited::Exits;
+use super::folded_exits::Exits;
 use super::packed_threads::{PackedThread, PackedThreads};
 use crate::model::ExitedThread;
 

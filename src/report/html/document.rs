@@ -76,7 +76,7 @@ struct LineData<'p> {
 }
 
 /// A section, with lists that have an element per group.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct SectionData<'p> {
     section: &'static str,
     doc: &'static str,
@@ -117,7 +117,7 @@ impl<'p> RunDots<'p> {
 }
 
 /// A value of the groups of a section, with lists that have an element per row.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ValueData<'p> {
     name: &'p str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,15 +245,9 @@ impl<'p> SectionData<'p> {
             notes: &section.section.notes,
             cut,
             hidden,
-            groups: Vec::new(),
-            members: Vec::new(),
-            name_cut: Vec::new(),
-            renamed: Vec::new(),
-            exited_work: Vec::new(),
-            turnover: Vec::new(),
             dots: dots(&rows),
             verdicts: verdicts(&rows),
-            values: Vec::new(),
+            ..Self::default()
         };
         let mut places = HashMap::new();
         let mut values = HashMap::new();
@@ -298,13 +292,7 @@ impl<'p> ValueData<'p> {
                 .unwrap_or_default(),
             tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
             places: Some(Vec::new()),
-            baseline: Vec::new(),
-            candidate: Vec::new(),
-            delta: Vec::new(),
-            percent: Vec::new(),
-            interval: Vec::new(),
-            verdict: Vec::new(),
-            partial: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -124,6 +124,6 @@ fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
         Some(_) => is_of_limits(section.section.section) || section.has_unchanged(),
     };
     let hidden = section.hidden().into_iter().filter(|(reason, _)| !is_shown(Some(*reason)));
-    let hidden = hidden.map(|(reason, count)| (reason.word(), count)).collect();
+    let hidden = hidden.map(|(reason, count)| (reason.name(), count)).collect();
     (section.rows.iter().copied().filter(|row| is_shown(row.hidden_reason())).collect(), hidden)
 }
