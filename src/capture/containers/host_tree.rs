@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::sync::{Mutex, PoisonError};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use serde::de::DeserializeOwned;
 
@@ -141,5 +141,46 @@ impl HostDirectory<'_> {
 }
 
 fn open_below(directory: &OwnedFd, path: &Path, flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, Errno> {
-    openat2(directory, path, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve))
+    match openat2(directory, path, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve)) {
+        // Linux before 5.6, and services of systemd with DynamicUser=, which filters this system call.
+        Err(Errno::ENOSYS) => open_without_links(directory, path, flags),
+        opened => opened,
+    }
+}
+
+/// Opens one part of the path after the other, and follows no link: what `openat2` would have looked up is refused.
+fn open_without_links(directory: &OwnedFd, path: &Path, last: OFlag) -> Result<OwnedFd, Errno> {
+    let mut parts = path.components().filter(|part| *part != Component::RootDir).peekable();
+    let mut opened = None;
+    while let Some(part) = parts.next() {
+        if part == Component::ParentDir {
+            return Err(Errno::EXDEV);
+        }
+        let flags = if parts.peek().is_some() { OFlag::O_PATH | OFlag::O_DIRECTORY } else { last };
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        opened = Some(openat(opened.as_ref().unwrap_or(directory), part.as_os_str(), flags, Mode::empty())?);
+    }
+    opened.ok_or(Errno::ENOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_openat2_files_are_found_and_no_link_is_followed() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir_all(tree.path().join("var/lib")).unwrap();
+        fs::write(tree.path().join("var/lib/file"), "text").unwrap();
+        std::os::unix::fs::symlink("var/lib", tree.path().join("parent")).unwrap();
+        std::os::unix::fs::symlink("file", tree.path().join("var/lib/link")).unwrap();
+        let root = open(tree.path(), OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let opened = |path: &str| open_without_links(&root, Path::new(path), OFlag::O_RDONLY);
+        assert_eq!(std::io::read_to_string(File::from(opened("/var/lib/file").unwrap())).unwrap(), "text");
+        assert!(Dir::from_fd(opened(".").unwrap()).is_ok());
+        assert_eq!(opened("parent/file").unwrap_err(), Errno::ENOTDIR);
+        assert_eq!(opened("var/lib/link").unwrap_err(), Errno::ELOOP);
+        assert_eq!(opened("var/../var/lib/file").unwrap_err(), Errno::EXDEV);
+        assert_eq!(opened("var/missing").unwrap_err(), Errno::ENOENT);
+    }
 }
