@@ -7,6 +7,7 @@ mod layers;
 mod links;
 mod man;
 mod names;
+mod packages;
 mod security;
 #[path = "../support/skip.rs"]
 mod skip;
