@@ -16,7 +16,6 @@ use crate::compare::{Sides, Threshold};
 use crate::diagnose::counted;
 use crate::model::cpu_ranges;
 use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
-use crate::record::Recorder;
 use crate::statistics::{MIN_RUNS, fewest_runs, least_found};
 
 /// Runs two commands in turn, and compares their windows.
@@ -91,12 +90,8 @@ fn labels(output: Option<&Path>) -> Sides<String> {
 }
 
 fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
-    let options = options(&args.sources);
-    let recorder = Recorder::new(options.clone(), usize::try_from(args.runs)?.saturating_mul(2), args.ring)?;
-    let recorder = args.sampling.sampled(recorder, &options);
-    Privileges::Record.keep_after_loading()?;
     let writer = RunWriter {
-        recorder,
+        recorder: args.recorder.recorder(&options(&args.sources), args.runs.saturating_mul(2))?,
         signals,
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,

@@ -45,17 +45,10 @@ impl AbSide {
     }
 }
 
-/// What runs next, and of which side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AbStep {
-    WarmUp(usize),
-    /// With the number of the run, from 1.
-    Run(usize, u32),
-}
-
-/// A B B A A B B A …: a host that becomes slower or faster meanwhile does so for both sides.
-fn turns(runs: u32) -> impl Iterator<Item = AbStep> {
-    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| AbStep::Run(side, number));
+/// The side and the number, from 1, of each run. A B B A A B B A …: a host that becomes slower or faster meanwhile does so for
+/// both sides.
+fn turns(runs: u32) -> impl Iterator<Item = (usize, u32)> {
+    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| (side, number));
     (1..=runs).flat_map(pair)
 }
 
@@ -68,29 +61,23 @@ pub(super) struct AbSeries<'a> {
 impl AbSeries<'_> {
     /// Runs all. The error of a signal is that of [`interruption`](super::runs::interruption).
     pub(super) fn run(mut self, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
-        let warm_ups: &[usize] = if self.args.no_warmup { &[] } else { &[0, 1] };
-        let steps = self.args.runs.saturating_mul(2).saturating_add(if self.args.no_warmup { 0 } else { 2 });
+        let AbArgs { runs, no_warmup, .. } = *self.args;
+        let warm_ups = if no_warmup { &[] } else { &sides[..] };
+        let steps = runs.saturating_mul(2).saturating_add(if no_warmup { 0 } else { 2 });
         let mut progress = RunProgress::new(steps, self.args.streams(), messages);
-        let warm_ups = warm_ups.iter().copied().map(AbStep::WarmUp);
-        warm_ups.chain(turns(self.args.runs)).try_for_each(|step| self.step(step, sides, &mut progress))
-    }
-
-    fn step(&mut self, step: AbStep, sides: &mut [AbSide; 2], progress: &mut RunProgress) -> anyhow::Result<()> {
-        match step {
-            AbStep::WarmUp(side) => {
-                let side = &sides[side];
-                progress.start(&format!("warm-up of the {}", side.name));
-                self.prepare()?;
-                self.writer.unrecorded(&side.until).map(drop)
-            }
-            AbStep::Run(side, number) => {
-                let side = &mut sides[side];
-                progress.start(&format!("run {number} of {} of the {}", self.args.runs, side.name));
-                self.prepare()?;
-                side.tally.add(number, self.writer.record(&side.until, side.directory.target(number)?)?);
-                self.check(side)
-            }
+        for side in warm_ups {
+            progress.start(&format!("warm-up of the {}", side.name));
+            self.prepare()?;
+            self.writer.unrecorded(&side.until)?;
         }
+        for (side, number) in turns(runs) {
+            let side = &mut sides[side];
+            progress.start(&format!("run {number} of {runs} of the {}", side.name));
+            self.prepare()?;
+            side.tally.add(number, self.writer.record(&side.until, side.directory.target(number)?)?);
+            self.check(side)?;
+        }
+        Ok(())
     }
 
     fn prepare(&self) -> anyhow::Result<()> {
@@ -128,8 +115,7 @@ mod tests {
 
     #[test]
     fn drift_of_the_host_is_the_same_for_both_sides() {
-        let order: Vec<_> =
-            turns(4).map(|step| if let AbStep::Run(side, _) = step { side } else { panic!() }).collect();
+        let order: Vec<_> = turns(4).map(|(side, _)| side).collect();
         assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
         let time =
             |side| order.iter().enumerate().filter(|(_, which)| **which == side).map(|(at, _)| at).sum::<usize>();

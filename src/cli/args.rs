@@ -12,8 +12,8 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::format::{Format, NO_STEPS};
 use super::values::{
-    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, flatten, group_glob, keep,
-    one_of_variants, overview_column, ring_size, share, size, smaps, threshold, why_rate,
+    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, keep, one_of_variants,
+    overview_column, ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
@@ -21,7 +21,7 @@ use crate::compare::{
     SortKey, StepGate, Threshold,
 };
 use crate::model::Section;
-use crate::process::Streams;
+use crate::process::{Privileges, Streams};
 use crate::record::Recorder;
 use crate::report::Column;
 use crate::store::{Keep, MAX_DECOMPRESSED_SNAPSHOT_BYTES};
@@ -227,8 +227,12 @@ pub(super) struct SourceArgs {
     pub(super) cgroupfs: Option<PathBuf>,
 }
 
+/// How windows are recorded.
 #[derive(Debug, ClapArgs)]
-pub(super) struct SamplingArgs {
+pub(super) struct RecorderArgs {
+    /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
+    ring: u32,
     /// Do not sample why threads wait
     #[arg(long)]
     no_why: bool,
@@ -237,10 +241,14 @@ pub(super) struct SamplingArgs {
     why_rate: f64,
 }
 
-impl SamplingArgs {
-    /// The recorder, with reasons unless they are not wanted.
-    pub(super) fn sampled(&self, recorder: Recorder, options: &Options) -> Recorder {
-        if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) }
+impl RecorderArgs {
+    /// A recorder of so many windows, with reasons unless they are not wanted. The capabilities for loading its programs are not
+    /// needed any more.
+    pub(super) fn recorder(&self, options: &Options, windows: u32) -> anyhow::Result<Recorder> {
+        let recorder = Recorder::new(options.clone(), usize::try_from(windows)?, self.ring)?;
+        let recorder = if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) };
+        Privileges::Record.keep_after_loading()?;
+        Ok(recorder)
     }
 }
 
@@ -268,14 +276,11 @@ pub(super) struct RecordArgs {
     /// Record N windows, one after another, into a directory (-o) that `compare` reads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output")]
     pub(super) runs: Option<u32>,
-    /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
-    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
-    pub(super) ring: u32,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids")]
     pub(super) command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) sampling: SamplingArgs,
+    pub(super) recorder: RecorderArgs,
     #[command(flatten)]
     pub(super) processes: ProcessChoice,
     #[command(flatten)]
@@ -323,11 +328,8 @@ pub(super) struct AbArgs {
     /// Show the output of the commands on stderr instead of discarding it
     #[arg(long)]
     show_output: bool,
-    /// Buffer for BPF records of exiting threads, 1.5K each; enlarge it if records are lost
-    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = ring_size)]
-    pub(super) ring: u32,
     #[command(flatten)]
-    pub(super) sampling: SamplingArgs,
+    pub(super) recorder: RecorderArgs,
     #[command(flatten)]
     pub(super) sources: SourceArgs,
     #[command(flatten)]
@@ -434,10 +436,10 @@ pub(super) struct ViewArgs {
     #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]
     pub(super) scope: Option<Scope>,
     /// Show only groups whose name matches GLOB: `*` matches any characters (repeatable)
-    #[arg(long, value_name = "GLOB", value_parser = group_glob)]
+    #[arg(long, value_name = "GLOB", value_parser = GroupGlob::new)]
     only: Vec<GroupGlob>,
     /// Show all reasons why threads waited, of all groups or of those whose name matches GROUP
-    #[arg(long, value_name = "GROUP", value_parser = group_glob, num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "GROUP", value_parser = GroupGlob::new, num_args = 0..=1, require_equals = true)]
     why: Option<Option<GroupGlob>>,
     /// Also show unchanged rows and rows without data
     #[arg(short, long)]
@@ -449,7 +451,7 @@ pub(super) struct ViewArgs {
     #[arg(long, help_heading = "Cgroups")]
     no_cgroup_normalize: bool,
     /// Merge all cgroups matching GLOB into one group: `*` within a segment, `**` across (repeatable)
-    #[arg(long, value_name = "GLOB", value_parser = flatten, help_heading = "Cgroups")]
+    #[arg(long, value_name = "GLOB", value_parser = Flatten::new, help_heading = "Cgroups")]
     cgroup_flatten: Vec<Flatten>,
     /// Do not match renamed cgroups
     #[arg(long, help_heading = "Cgroups")]
@@ -577,6 +579,6 @@ mod tests {
     fn a_ring_has_the_default_size_of_the_library() {
         use clap::Parser;
         let Command::Record(record) = Args::parse_from(["ctprof", "record"]).command else { panic!() };
-        assert_eq!(record.ring, crate::capture::DEFAULT_RING_BYTES);
+        assert_eq!(record.recorder.ring, crate::capture::DEFAULT_RING_BYTES);
     }
 }

@@ -18,7 +18,7 @@ use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
-use crate::process::{CommandEnd, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
+use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::OutputTarget;
@@ -93,13 +93,10 @@ pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
     end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
 }
 
-/// A recorder of so many windows, after which the capabilities for loading its programs are not needed.
+/// A recorder of so many windows.
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
-    let recorder = Recorder::new(options.clone(), usize::try_from(windows)?, args.ring)?;
-    let recorder = args.sampling.sampled(recorder, &options);
-    Privileges::Record.keep_after_loading()?;
-    Ok(recorder)
+    args.recorder.recorder(&options, windows)
 }
 
 /// Blocks signals, before other threads start.
@@ -166,11 +163,15 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Prints the window: beside a command's output to standard error, like perf stat.
+/// Prints the window.
 pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
     args.view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
     let report = show(window, &args.view.options(Sides::one("window".to_owned())));
     report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
-    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
-    write_report(stream, &report, &args.view)
+    write_report(stream(args), &report, &args.view)
+}
+
+/// Where reports go: beside a command's output to standard error, like those of perf stat.
+pub(super) fn stream(args: &RecordArgs) -> Stream {
+    if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr }
 }

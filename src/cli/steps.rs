@@ -11,7 +11,7 @@ use super::capture::redact_key;
 use super::errors::{is_broken_pipe, say};
 use super::format::Format;
 use super::output::{Stream, selection, write_to};
-use super::record::{check, exit_status, print, recorder, signals, until};
+use super::record::{check, exit_status, print, recorder, signals, stream, until};
 use crate::compare::{CompareOptions, Form, GroupValue, OVERVIEW, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
@@ -159,7 +159,7 @@ impl StepOutput<'_> {
 pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> anyhow::Result<ExitCode> {
     check(args)?;
     let is_stdout = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
-    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
+    let stream = stream(args);
     let prints = !is_stdout && (args.output.is_none() || messages == Messages::All);
     let printer = prints.then(|| StepPrinter::new(stream, &args.view)).transpose()?;
     if prints && stream == Stream::Stdout {
@@ -210,7 +210,7 @@ fn finish(
 ) -> anyhow::Result<()> {
     if let Some(whole) = output.whole.filter(|_| output.printer.is_some()) {
         let window = whole.end(series.moment().capture()?, command, None)?;
-        say_line(args)?;
+        write_to(stream(args), &args.view, |out, _| writeln!(out))?;
         print(args, &window)?;
     }
     output.printer.map_or(Ok(()), StepPrinter::finish)?;
@@ -222,12 +222,6 @@ fn finish(
         }
     }
     Ok(())
-}
-
-/// An empty line between the steps and the whole window.
-fn say_line(args: &RecordArgs) -> anyhow::Result<()> {
-    let stream = if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr };
-    write_to(stream, &args.view, |out, _| writeln!(out))
 }
 
 /// The next multiple of the length of a step. Steps that are late are longer, not more.

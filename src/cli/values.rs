@@ -9,20 +9,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    Flatten, GroupGlob, GroupValue, OVERVIEW, OverviewColumn, SelectError, SortKey, Threshold, parse_metric,
-    parse_section, parse_sort_key, unknown,
+    GroupValue, OVERVIEW, OverviewColumn, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
+    unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
 use crate::store::Keep;
-
-pub(super) fn group_glob(glob: &str) -> Result<GroupGlob, String> {
-    GroupGlob::new(glob).map_err(|error| error.msg.to_owned())
-}
-
-pub(super) fn flatten(glob: &str) -> Result<Flatten, String> {
-    Flatten::new(glob).map_err(|error| error.msg.to_owned())
-}
 
 /// One of some variants of an enum. The help of the option says what they mean, in one sentence.
 pub(super) fn one_of_variants<T: ValueEnum + Send + Sync + 'static>(

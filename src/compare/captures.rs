@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::sides::Sides;
+use super::{Measurement, Population, SideGroup, SideSection, Sides};
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
     BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, HostHeapState, SelfCost, SnapshotHead,

@@ -6,9 +6,7 @@ pub(super) mod renamed;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use self::renamed::{Kinds, Renamed, renamed};
-use super::digest::ThreadNames;
-use super::options::{CompareOptions, GroupBy, Names};
-use super::sides::Sides;
+use super::{CompareOptions, GroupBy, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
 use crate::model::Container;
 use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::sides::Sides;
+use super::Sides;
 use crate::model::{Cell, Unit, named};
 
 /// The difference between the values of both sides.

@@ -2,15 +2,12 @@
 //! names, not with threads.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::measurement::{Throttled, Turnover};
-use super::options::{CompareOptions, GroupBy, Names};
-use super::scope::ThreadFilter;
-use super::smaps::{self, Memory};
+use super::{CompareOptions, GroupBy, Names, ProcessMemory, ThreadFilter, Throttled, Turnover};
 use crate::model::{
     Census, CtprofSnapshot, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Threads, Totals,
     WindowInfo,
@@ -47,24 +44,13 @@ impl Digest {
 
     /// A digest made for [`GroupBy::All`], as it would be if it had been made for this axis.
     pub fn narrowed(&self, axis: GroupBy) -> Self {
-        let ThreadTotals {
-            group_by: _,
-            names,
-            filter,
-            command,
-            census,
-            by_names,
-            tasks: _,
-            programs,
-            memory,
-            memory_bytes,
-        } = &self.threads;
+        let ThreadTotals { group_by: _, names, filter, command, census, by_names, tasks: _, programs, memory } =
+            &self.threads;
         let mut threads = ThreadTotals {
             command: command.clone(),
             census: census.clone(),
             programs: programs.clone(),
             memory: memory.clone(),
-            memory_bytes: *memory_bytes,
             ..ThreadTotals::empty(axis, *names, filter.clone())
         };
         for (names, members) in by_names {
@@ -148,10 +134,7 @@ pub struct ThreadTotals {
     pub(super) tasks: HashSet<ThreadNames>,
     /// What interpreters run, by process id: reasons do not have it.
     pub(super) programs: HashMap<u32, Name>,
-    /// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
-    pub(super) memory: BTreeMap<String, Memory>,
-    /// Bytes that these take.
-    memory_bytes: usize,
+    pub(super) memory: ProcessMemory,
 }
 
 impl Threads for ThreadTotals {
@@ -164,8 +147,7 @@ impl Threads for ThreadTotals {
     }
 
     fn append(&mut self, later: Self) {
-        let Self { group_by: _, names: _, filter: _, command, census, by_names, tasks, programs, memory, memory_bytes } =
-            later;
+        let Self { group_by: _, names: _, filter: _, command, census, by_names, tasks, programs, memory } = later;
         self.command.merge(&command);
         self.census.append(census);
         self.tasks.extend(tasks);
@@ -176,17 +158,7 @@ impl Threads for ThreadTotals {
                 Entry::Vacant(new) => drop(new.insert(members)),
             }
         }
-        self.memory_bytes += memory_bytes;
-        for (name, more) in memory {
-            match self.memory.entry(name) {
-                btree_map::Entry::Vacant(new) => drop(new.insert(more)),
-                btree_map::Entry::Occupied(mut known) => {
-                    let both = known.get().bytes() + more.bytes();
-                    known.get_mut().merge(&more);
-                    self.memory_bytes -= both - known.get().bytes();
-                }
-            }
-        }
+        memory.by_name.into_iter().for_each(|(name, more)| self.memory.add(name, &more));
     }
 
     fn bytes(&self) -> usize {
@@ -194,7 +166,7 @@ impl Threads for ThreadTotals {
         let names = size_of::<ThreadNames>() + 3 * BYTES_PER_NAME;
         self.by_names.len() * (names + GROUP_BYTES)
             + (self.tasks.len() + self.programs.len()) * names
-            + self.memory_bytes
+            + self.memory.bytes()
     }
 }
 
@@ -224,7 +196,7 @@ impl ThreadTotals {
             self.tasks.insert(names.seen_by(GroupBy::All));
         }
         self.by_names.entry(seen).or_default().add(thread);
-        self.memory_bytes += smaps::add_leader(&mut self.memory, thread, self.names);
+        self.memory.add_leader(thread, self.names);
     }
 }
 

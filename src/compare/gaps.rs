@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Report;
-use super::overview_columns::OverviewColumn;
-use super::quantity::Quantity;
-use super::rows::{ReportSection, Row};
+use super::{OverviewColumn, Quantity, Report, ReportSection, Row};
 use crate::diagnose::{DataSource, Finding};
 use crate::model::{Metric, MetricId, Section};
 

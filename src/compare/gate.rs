@@ -2,11 +2,9 @@
 
 use std::str::FromStr;
 
-use super::gate_metric::{GateMetric, Measure, NoMetric, is_typo};
-use super::globs::GroupGlob;
-use super::options::{GroupBy, Per};
-use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn};
+use super::gate_metric::is_typo;
 use super::select::unknown_metric;
+use super::{ELAPSED, GateMetric, GroupBy, GroupGlob, Measure, NoMetric, OVERVIEW, OverviewColumn, Per};
 use crate::model::{Direction, Section, record_rows};
 use crate::statistics::{Beyond, Bound, Scale};
 
@@ -48,8 +46,7 @@ impl FromStr for Gate {
         let (glob, mut metrics) = glob_and_metrics(left.trim(), &bound[..1])?;
         let amount = BoundAmount::parse(bound[1..].trim())?;
         let limit = amount.limit(&metrics, bound)?;
-        let compiled =
-            |glob| GroupGlob::new(glob).map_err(|error| GateError(format!("bad glob `{glob}`: {}", error.msg)));
+        let compiled = |glob| GroupGlob::new(glob).map_err(|error| GateError(format!("bad glob `{glob}`: {error}")));
         let group = glob.map(compiled).transpose()?;
         metrics.iter_mut().try_for_each(|metric| fit(metric, group.as_ref()))?;
         Ok(Self { text: text.to_owned(), bound: bound.replace(' ', ""), group, metrics, limit, per: amount.unit.per() })

@@ -1,8 +1,6 @@
 //! The values that gates can look at, by name.
 
-use super::overview_columns::{ELAPSED, GroupValue, OverviewColumn};
-use super::quantity::Quantity;
-use super::reason::ReasonName;
+use super::{ELAPSED, GroupValue, OverviewColumn, Quantity, ReasonName};
 use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of

@@ -2,13 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gate::{Gate, WORSE};
-use super::gate_metric::GateMetric;
-use super::globs::{GroupGlob, NoSuchGroup};
-use super::judge::{RowRuns, known};
+use super::judge::known;
 use super::merge::of_kind;
-use super::rows::{Group, ReportSection, Row};
-use super::sides::Sides;
+use super::{Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE};
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Design, Interval, Margin, Sample, Scale, TAIL};
 
@@ -83,11 +79,10 @@ impl GateOutcome {
 const NO_DATA: &str = "no data";
 const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
+const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
 const ONLY_IN_BASELINE: &str = "the group is only in the baseline";
 const ONLY_IN_CANDIDATE: &str =
     "the group is only in the candidate: a percentage bound cannot apply to a baseline of 0; use an absolute bound";
-
-const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
 
 /// What gates are judged by.
 pub(super) struct GateJudge {

@@ -3,20 +3,27 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use glob::{MatchOptions, Pattern, PatternError};
+use glob::{MatchOptions, Pattern};
 
 use super::select::similar;
 
 const SUGGESTIONS: usize = 3;
+
+fn pattern(glob: &str) -> Result<Pattern, String> {
+    Pattern::new(glob).map_err(|error| error.msg.to_owned())
+}
 
 /// A glob over names of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupGlob(Pattern);
 
 impl GroupGlob {
-    /// A glob, if it is valid: `*` matches any characters, also `/`.
-    pub fn new(glob: &str) -> Result<Self, PatternError> {
-        Pattern::new(glob).map(Self)
+    /// A glob: `*` matches any characters, also `/`.
+    ///
+    /// # Errors
+    /// Why it is invalid.
+    pub fn new(glob: &str) -> Result<Self, String> {
+        pattern(glob).map(Self)
     }
 
     /// Whether it is a name: no character of it stands for others.
@@ -76,9 +83,12 @@ const SEGMENTS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl Flatten {
-    /// A glob over cgroup paths, if it is valid: `*` matches within a segment, `**` across segments.
-    pub fn new(glob: &str) -> Result<Self, PatternError> {
-        Pattern::new(glob).map(Self)
+    /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
+    ///
+    /// # Errors
+    /// Why it is invalid.
+    pub fn new(glob: &str) -> Result<Self, String> {
+        pattern(glob).map(Self)
     }
 
     /// The path, with the longest prefix that the glob matches replaced by the glob.

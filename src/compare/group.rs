@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
-use super::cgroup_keys::CgroupKeys;
-use super::digest::{GroupTotals, ThreadNames};
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{CompareOptions, GroupBy, Names};
-use super::quantity::Quantity;
+use super::{
+    CgroupKeys, CompareOptions, GroupBy, GroupTotals, Measurement, Names, Population, Quantity, SideGroup, SideSection,
+    ThreadNames,
+};
 use crate::diagnose::Side;
 use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
 use crate::names::{Keys, NameKind};

@@ -4,13 +4,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::delta::number;
-use super::options::{CompareOptions, Per};
-use super::overview_columns::{ELAPSED, OVERVIEW, OverviewColumn, RUN, WAIT};
 use super::rank::is_own_name;
-use super::rows::{Group, Headline, ReportSection, Row};
-use super::select::SortKey;
-use super::sides::Sides;
-use super::slowdown::{Explanation, GroupTimes, Slowdown, has_more_threads};
+use super::slowdown::has_more_threads;
+use super::{
+    CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, RUN,
+    ReportSection, Row, Sides, Slowdown, SortKey, WAIT,
+};
 use crate::diagnose::Note;
 use crate::model::{Cell, SnapshotHead, Unit};
 use crate::statistics::Verdict;

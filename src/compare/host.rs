@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::digest::Digest;
-use super::options::CompareOptions;
-use super::runs::RunCount;
-use super::sides::{Sides, joined};
+use super::sides::joined;
+use super::{CompareOptions, Digest, RunCount, Sides};
 use crate::diagnose::{Side, Warning};
 use crate::model::{HostContext, SnapshotHead, WindowInfo};
 

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::measurement::Measurement;
-use super::options::Threshold;
-use super::sides::Sides;
+use super::{Measurement, Sides, Threshold};
 use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, Verdict, estimate, runs_needed};
 
 /// The values of a row in several runs.

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::delta::number;
-use super::quantity::Quantity;
-use super::reason::GroupReason;
+use super::{GroupReason, Quantity};
 use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.

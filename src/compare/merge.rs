@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::delta::number;
-use super::judge::{KnownValues, are_half};
-use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
-use super::select::SortKey;
+use super::judge::are_half;
+use super::{KnownValues, Measurement, Population, SideGroup, SideSection, SortKey, Turnover};
 use crate::model::{Cell, Name};
 use crate::statistics::median;
 

@@ -39,7 +39,22 @@ mod why;
 
 use std::collections::BTreeSet;
 
+use self::cgroup_keys::CgroupKeys;
+use self::digest::{GroupTotals, ThreadNames};
+use self::gate::WORSE;
+use self::gate_metric::{GateMetric, Measure, NoMetric};
 use self::gate_outcome::GateJudge;
+use self::group::{Groups, Naming};
+use self::judge::{Judge, Judged, KnownValues};
+use self::measurement::{Measurement, Population, SideGroup, SideSection};
+use self::merge::SectionRuns;
+use self::overview::Times;
+use self::overview_columns::{BLOCK, ColumnInput, RUN, SLEEP, WAIT};
+use self::reason::{COARSEST, ITSELF};
+use self::reasons::{GroupedReasons, ReasonRows, Wanted};
+use self::scope::ThreadFilter;
+use self::slowdown::{Explanation, GroupTimes, Slowdown};
+use self::smaps::ProcessMemory;
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
 use crate::statistics::Design;
@@ -53,7 +68,6 @@ pub use self::gate_outcome::{GateOutcome, GateResult};
 pub use self::globs::{Flatten, GroupGlob, NoSuchGroup};
 pub(crate) use self::host::{CommandTotals, WindowSide};
 pub use self::host::{Difference, Header, SideSummary};
-use self::judge::Judged;
 pub use self::judge::RowRuns;
 pub(crate) use self::judge::RunsNeeded;
 pub(crate) use self::measurement::{Throttled, Turnover};
@@ -132,8 +146,12 @@ impl Report {
 
     /// How long the commands took, of a comparison of recorded commands.
     pub fn elapsed(&self) -> Option<&Row> {
-        let mut rows = self.sections.iter().flat_map(|section| &section.rows);
-        rows.find(|row| row.section == Section::Overview && row.name == ELAPSED)
+        self.rows().map(|(_, row)| row).find(|row| row.section == Section::Overview && row.name == ELAPSED)
+    }
+
+    /// The rows of all sections, with their groups.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&Group, &Row)> + Clone {
+        self.sections.iter().flat_map(|section| section.rows.iter().map(|row| (&section.groups[row.group], row)))
     }
 
     /// The effective user ids of groups.
@@ -144,7 +162,7 @@ impl Report {
 
     /// Whether there are enough runs for verdicts.
     pub(crate) fn has_verdicts(&self) -> bool {
-        self.is_repeated() && self.sections.iter().flat_map(|section| &section.rows).any(|row| row.verdict().is_some())
+        self.is_repeated() && self.rows().any(|(_, row)| row.verdict().is_some())
     }
 }
 

@@ -1,9 +1,6 @@
 //! Which sections are reported, and why a selected section has no data.
 
-use super::digest::Digest;
-use super::options::CompareOptions;
-use super::rows::{ReportSection, Row};
-use super::sides::Sides;
+use super::{CompareOptions, Digest, ReportSection, Row, Sides};
 use crate::diagnose::{Finding, Note, Side, why_empty};
 use crate::model::Section;
 

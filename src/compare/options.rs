@@ -3,13 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::globs::{Flatten, GroupGlob};
-use super::overview_columns::GroupValue;
-use super::quantity::Quantity;
-use super::reason::ReasonName;
-use super::scope::Scope;
-use super::select::SortKey;
-use super::sides::Sides;
+use super::{Flatten, GroupGlob, GroupValue, Quantity, ReasonName, Scope, Sides, SortKey};
 use crate::model::{Section, SnapshotHead};
 
 /// How threads are grouped. Never by process or thread id, because ids differ between captures.

@@ -1,16 +1,12 @@
 //! The overview: one line per group, with what matters most: where its time went, its switches, faults and I/O.
 
 use super::delta::number;
-use super::digest::{Digest, GroupTotals};
-use super::group::{Groups, side_group};
-use super::measurement::{Measurement, Population, SideGroup, SideSection, rate_unit};
-use super::options::Per;
-use super::overview_columns::{ColumnInput, OVERVIEW, OverviewColumn};
-use super::quantity::Quantity;
-use super::rows::{Group, Row};
-use super::runs::Runs;
-use super::scope::ThreadFilter;
-use super::sides::Sides;
+use super::group::side_group;
+use super::measurement::rate_unit;
+use super::{
+    ColumnInput, Digest, Group, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Population, Quantity,
+    Row, Runs, SideGroup, SideSection, Sides, ThreadFilter,
+};
 use crate::diagnose::Note;
 use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;

@@ -1,7 +1,7 @@
 //! The columns of the overview: their names, meanings and inputs.
 
 use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Sum};
-use super::quantity::Quantity;
+use super::Quantity;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::Unit::{self, Bytes, Count, Ns};
 use crate::model::{Metric, MetricId as M, Section};

@@ -3,21 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::cgroup_keys::CgroupKeys;
-use super::cgroup_keys::renamed::Renamed;
 use super::delta::number;
-use super::digest::{Digest, GroupTotals, ThreadNames};
-use super::globs::{GroupGlob, NoSuchGroup};
-use super::group::{self, Groups, Naming};
-use super::judge::{Judge, Judged, KnownValues, RowRuns};
-use super::measurement::SideSection;
-use super::merge::SectionRuns;
-use super::options::{CompareOptions, GroupBy, Per};
-use super::overview::Times;
-use super::overview_columns::{GroupValue, OVERVIEW};
-use super::reasons::{GroupedReasons, ReasonRows, Wanted};
-use super::rows::{ReportSection, Row};
-use super::sides::Sides;
+use super::{
+    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupTotals, GroupValue, GroupedReasons, Groups, Judge,
+    Judged, KnownValues, Naming, NoSuchGroup, OVERVIEW, Per, ReasonRows, Renamed, ReportSection, Row, RowRuns,
+    SectionRuns, SideSection, Sides, ThreadNames, Times, Wanted, group,
+};
 use super::{captures, overview, reasons, records, smaps};
 use crate::diagnose::Side;
 use crate::model::{Cell, Psi, Reasons, SchedExtSysfs, Section};

@@ -1,6 +1,6 @@
 //! How much a row changed: the default order of rows.
 
-use super::quantity::Quantity;
+use super::Quantity;
 use crate::model::{Cell, Unit};
 
 /// How much a value changed: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small

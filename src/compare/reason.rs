@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
+use super::{BLOCK, RUN, SLEEP, WAIT};
 use crate::model::{Name, Reason, ReasonClass};
 
 /// What the threads of a group did or waited for, as reports have it.

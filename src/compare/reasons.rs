@@ -4,14 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::delta::number;
-use super::digest::{ThreadNames, ThreadTotals};
-use super::group::Naming;
-use super::measurement::{Measurement, SideGroup, SideSection};
 use super::merge::of_kind;
-use super::options::{CompareOptions, GroupBy};
-use super::overview_columns::{BLOCK, OverviewColumn, SLEEP};
-use super::reason::{COARSEST, GroupReason, ITSELF, ReasonName};
-use super::sides::Sides;
+use super::{
+    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, OverviewColumn, ReasonName,
+    SLEEP, SideGroup, SideSection, Sides, ThreadNames, ThreadTotals,
+};
 use crate::diagnose::{Note, Side};
 use crate::model::{Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit};
 

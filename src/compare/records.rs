@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::CompareOptions;
-use super::sides::Sides;
+use super::{CompareOptions, Measurement, Population, SideGroup, SideSection, Sides};
 use crate::diagnose::Note;
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 

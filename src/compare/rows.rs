@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::delta::{self, Change, Delta};
-use super::judge::{Judge, KnownValues, RowRuns};
-use super::measurement::{Measurement, Population, SideGroup, SideSection, Turnover};
-use super::quantity::Quantity;
 use super::rank;
-use super::reason::GroupReason;
-use super::select::SortKey;
-use super::sides::{Sides, joined};
+use super::sides::joined;
+use super::{
+    Change, Delta, GroupReason, Judge, KnownValues, Measurement, Population, Quantity, RowRuns, SideGroup, SideSection,
+    Sides, SortKey, Turnover, delta,
+};
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
 use crate::statistics::Verdict;

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::digest::Digest;
-use super::options::GroupBy;
-use super::sides::Sides;
+use super::{Digest, GroupBy, Sides};
 use crate::statistics::{Design, MIN_PAIRS};
 
 /// The runs of one side.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::globs::{GroupGlob, NoSuchGroup};
+use super::{GroupGlob, NoSuchGroup};
 use crate::model::{Container, Owner, SnapshotHead};
 use crate::names::workload;
 
@@ -31,12 +31,11 @@ impl Scope {
     /// # Errors
     /// What scopes there are, or why the glob is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let glob = |glob: &str| GroupGlob::new(glob).map_err(|error| error.msg.to_owned());
         match text.split_once(':') {
             None if text == "host" => Ok(Self::Host),
             None if text == "command" => Ok(Self::Command),
-            Some(("container", name)) => glob(name).map(Self::Container),
-            Some(("pod", name)) => glob(name).map(Self::Pod),
+            Some(("container", name)) => GroupGlob::new(name).map(Self::Container),
+            Some(("pod", name)) => GroupGlob::new(name).map(Self::Pod),
             _ => Err("expected host, command, container:NAME or pod:NAME".to_owned()),
         }
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::overview_columns::GroupValue;
+use super::GroupValue;
 use crate::model::Section;
 
 /// Direction of a sort key.

@@ -2,8 +2,7 @@
 //!
 //! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
-use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
-use super::rows::Row;
+use super::{BLOCK, RUN, Row, SLEEP, WAIT};
 use crate::statistics::Verdict;
 
 /// The times of a group that can explain elapsed time, in the order in which they are preferred.

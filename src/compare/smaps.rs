@@ -1,10 +1,8 @@
 //! Memory of processes by kind, from `smaps_rollup`.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
-use super::measurement::{Measurement, Population, SideGroup, SideSection};
-use super::options::{CompareOptions, Names};
+use super::{CompareOptions, Measurement, Names, Population, SideGroup, SideSection};
 use crate::model::{Cell, CtprofSnapshot, ThreadState, Unit};
 use crate::names::pattern_key;
 
@@ -17,34 +15,59 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    fn add(&mut self, rollup_kib: &BTreeMap<String, u64>) {
-        self.processes += 1;
-        for (kind, kib) in rollup_kib {
-            self.add_kind(kind, kib.saturating_mul(1024), 1);
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.processes += other.processes;
+        for (kind, (bytes, processes)) in &other.kinds {
+            let (total, covered) = self.kinds.entry(kind.clone()).or_default();
+            *total = total.saturating_add(*bytes);
+            *covered += processes;
         }
+    }
+}
+
+/// Memory by process name, or with [`Names::Literal`] by `name[tgid]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcessMemory {
+    pub(super) by_name: BTreeMap<String, Memory>,
+    /// Number of names, and of kinds of each.
+    entries: usize,
+}
+
+impl ProcessMemory {
+    /// Adds the memory of a process, which its leader has.
+    pub(super) fn add_leader(&mut self, leader: &ThreadState, names: Names) {
+        let Some(rollup) = &leader.smaps_rollup_kib else { return };
+        let name = match names {
+            Names::Patterns => leader.pcomm.to_string(),
+            Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
+        };
+        let kinds = rollup.iter().map(|(kind, kib)| (kind.clone(), (kib.saturating_mul(1024), 1)));
+        self.add(name, &Memory { processes: 1, kinds: kinds.collect() });
+    }
+
+    pub(super) fn add(&mut self, name: String, more: &Memory) {
+        let names = self.by_name.len();
+        let memory = self.by_name.entry(name).or_default();
+        let kinds = memory.kinds.len();
+        memory.merge(more);
+        self.entries += memory.kinds.len() - kinds;
+        self.entries += self.by_name.len() - names;
     }
 
     /// About how much memory it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        const BYTES_PER_KIND: usize = 160;
-        (1 + self.kinds.len()) * BYTES_PER_KIND
+        const BYTES_PER_ENTRY: usize = 160;
+        self.entries * BYTES_PER_ENTRY
     }
 
-    fn add_kind(&mut self, kind: &str, bytes: u64, processes: u64) {
-        if !self.kinds.contains_key(kind) {
-            self.kinds.insert(kind.to_owned(), (0, 0));
+    /// With patterns in place of names, if these are not literal.
+    fn by_key(&self, names: Names) -> BTreeMap<String, Memory> {
+        if names == Names::Literal {
+            return self.by_name.clone();
         }
-        if let Some((total, covered)) = self.kinds.get_mut(kind) {
-            *total = total.saturating_add(bytes);
-            *covered += processes;
-        }
-    }
-
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.processes += other.processes;
-        for (kind, (bytes, processes)) in &other.kinds {
-            self.add_kind(kind, *bytes, *processes);
-        }
+        let mut keyed = Self::default();
+        self.by_name.iter().for_each(|(name, memory)| keyed.add(pattern_key(name), memory));
+        keyed.by_name
     }
 }
 
@@ -56,53 +79,17 @@ impl Memory {
 #[must_use]
 pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, BTreeMap<String, u64>> {
     let bytes = |memory: Memory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
-    let memory = by_key(&memory_of_processes(snapshot, names), names);
+    let memory = memory_of_processes(snapshot, names).by_key(names);
     memory.into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
 }
 
-pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap<String, Memory> {
-    let mut memory = BTreeMap::new();
-    for thread in &snapshot.threads {
-        add_leader(&mut memory, thread, names);
-    }
+pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> ProcessMemory {
+    let mut memory = ProcessMemory::default();
+    snapshot.threads.iter().for_each(|thread| memory.add_leader(thread, names));
     memory
 }
 
-/// Adds the memory of a process, which its leader has: by process name, or with [`Names::Literal`] by `name[tgid]`.
-/// Returns how many bytes that takes.
-pub(super) fn add_leader(memory: &mut BTreeMap<String, Memory>, leader: &ThreadState, names: Names) -> usize {
-    let Some(rollup) = &leader.smaps_rollup_kib else { return 0 };
-    let key = match names {
-        Names::Patterns => leader.pcomm.to_string(),
-        Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
-    };
-    match memory.entry(key) {
-        Entry::Vacant(new) => {
-            let new = new.insert(Memory::default());
-            new.add(rollup);
-            new.bytes()
-        }
-        Entry::Occupied(known) => {
-            let known = known.into_mut();
-            let before = known.bytes();
-            known.add(rollup);
-            known.bytes() - before
-        }
-    }
-}
-
-fn by_key(memory: &BTreeMap<String, Memory>, names: Names) -> BTreeMap<String, Memory> {
-    if names == Names::Literal {
-        return memory.clone();
-    }
-    let mut keyed: BTreeMap<String, Memory> = BTreeMap::new();
-    for (name, memory) in memory {
-        keyed.entry(pattern_key(name)).or_default().merge(memory);
-    }
-    keyed
-}
-
-pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &CompareOptions) -> SideSection {
+pub(super) fn section(memory: &ProcessMemory, options: &CompareOptions) -> SideSection {
     let group = |Memory { processes, kinds }: Memory| {
         let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Measurement {
             covered,
@@ -115,7 +102,7 @@ pub(super) fn section(memory: &BTreeMap<String, Memory>, options: &CompareOption
     };
     let mut all = Memory::default();
     let mut section = SideSection::new();
-    for (name, memory) in by_key(memory, options.names) {
+    for (name, memory) in memory.by_key(options.names) {
         let key = vec![name];
         if options.wants_group(&key) {
             all.merge(&memory);

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use super::options::{CompareOptions, Form, Per};
-use super::overview_columns::{GroupValue, OverviewColumn};
-use super::runs::Runs;
-use super::sides::Sides;
+use super::{CompareOptions, Form, GroupValue, OverviewColumn, Per, Runs, Sides};
 use crate::model::Section;
 
 /// The values of a column in parts of equal length, by group.
@@ -48,12 +45,11 @@ pub fn trends(parts: Runs, columns: &[&'static OverviewColumn], options: &Compar
     let duration_ns: Vec<_> = windows().map(|window| window.duration_ns).collect();
     let report = super::report(Sides::one(parts), &options, &[]);
     let trend = |column: &&'static OverviewColumn| {
-        let rows = report.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
-        let rows = rows.filter(|(_, row)| row.name == column.name);
+        let rows = report.rows().filter(|(_, row)| row.name == column.name);
         let unit = rows.clone().next().map_or("", |(_, row)| row.unit.name());
         let mut groups: Vec<_> = rows
-            .map(|(section, row)| GroupTrend {
-                path: section.groups[row.group].key.clone(),
+            .map(|(group, row)| GroupTrend {
+                path: group.key.clone(),
                 values: row.runs.as_ref().map(|runs| runs.values.baseline.to_vec()).unwrap_or_default(),
             })
             .collect();

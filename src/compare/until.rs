@@ -2,11 +2,9 @@
 
 use std::str::FromStr;
 
-use super::globs::GroupGlob;
-use super::options::{CompareOptions, Form};
-use super::overview_columns::{GroupValue, OVERVIEW, OverviewColumn};
-use super::{ALL_GROUPS, show};
-use crate::model::{Cell, CtprofSnapshot, Section};
+use super::delta::number;
+use super::{CompareOptions, Form, Group, GroupGlob, GroupValue, OVERVIEW, OverviewColumn, Row, show};
+use crate::model::{CtprofSnapshot, Section};
 
 /// A bound on a column of the overview, of any group that matches or of all together: `redis-server:wait>200%`.
 #[derive(Clone, Debug)]
@@ -29,7 +27,7 @@ impl FromStr for StepGate {
         let column = OverviewColumn::named(column).filter(|column| column.is_of_groups()).ok_or_else(|| {
             format!("`{column}` is no column of the overview: {}", names().collect::<Vec<_>>().join(", "))
         })?;
-        let group = group.map(|group| GroupGlob::new(group).map_err(|error| error.msg.to_owned())).transpose()?;
+        let group = group.map(GroupGlob::new).transpose()?;
         let number = bound.strip_suffix('%').unwrap_or(bound).parse::<f64>().ok().filter(|bound| *bound >= 0.0);
         let bound = number.ok_or_else(|| format!("expected a number or a percentage, found `{bound}`"))?;
         Ok(Self { group, column, is_above: text.as_bytes()[at] == b'>', bound })
@@ -46,28 +44,24 @@ impl StepGate {
             metrics: vec![GroupValue::Column(self.column)],
             ..options.clone()
         };
+        let is_of_gate = |group: &Group| match &self.group {
+            Some(glob) => !group.is_all() && glob.matches(&group.key),
+            None => group.is_all(),
+        };
+        let is_met = |row: &Row| {
+            let value = row.values.baseline.as_ref().and_then(number);
+            value.is_some_and(|value| if self.is_above { value > self.bound } else { value < self.bound })
+        };
         let report = show(window, &options);
-        let rows = report.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
-        let met = rows.filter(|(section, row)| {
-            let group = &section.groups[row.group];
-            let is_of_gate =
-                self.group.as_ref().map_or(group.is_all(), |glob| !group.is_all() && glob.matches(&group.key));
-            let value = match row.values.baseline {
-                Some(Cell::Number(number)) => number as f64,
-                Some(Cell::Ratio(ratio)) => ratio,
-                _ => return false,
-            };
-            is_of_gate
-                && row.name == self.column.name
-                && if self.is_above { value > self.bound } else { value < self.bound }
-        });
-        let name = |group: &super::Group| if group.is_all() { ALL_GROUPS.to_owned() } else { group.label.clone() };
-        met.map(|(section, row)| name(&section.groups[row.group])).next()
+        let mut met =
+            report.rows().filter(|(group, row)| row.name == self.column.name && is_of_gate(group) && is_met(row));
+        met.next().map(|(group, _)| group.label.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ALL_GROUPS;
     use super::*;
     use crate::model::{ThreadState, WindowInfo};
 

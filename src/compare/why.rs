@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::overview_columns::{BLOCK, RUN, SLEEP, WAIT};
-use super::rows::{ReportSection, Row};
+use super::{BLOCK, RUN, ReportSection, Row, SLEEP, WAIT};
 use crate::model::ReasonClass;
 use crate::statistics::Verdict;
 

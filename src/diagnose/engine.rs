@@ -1,7 +1,6 @@
 //! Findings on the engine that read the threads.
 
-use super::evidence::Evidence;
-use super::{Cause, Coverage, DataSource, Finding};
+use super::{Cause, Coverage, DataSource, Evidence, Finding};
 use crate::model::{BpfUse, CaptureInfo, Census, NoBpf, SnapshotHead};
 
 /// Whether BPF read the threads, and what it could not read. Nothing for captures that do not say.

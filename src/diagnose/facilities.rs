@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cause::LSM_OR_NAMESPACE;
-use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, DataSource, Finding, Fix, Namespace};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix, LSM_OR_NAMESPACE, Namespace};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {

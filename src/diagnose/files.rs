@@ -1,8 +1,6 @@
 //! Findings on the files of threads and processes.
 
-use super::cause::LSM_OR_NAMESPACE;
-use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, DataSource, Finding, Fix};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix, LSM_OR_NAMESPACE};
 use crate::model::{Errno, METRICS, SourceFile};
 
 /// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-use super::evidence::Evidence;
-use super::{Affected, Capability, Cause, DataSource, Fix, engine, facilities, files, host};
+use super::{Affected, Capability, Cause, DataSource, Evidence, Fix, engine, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead, named};
 
 named! {

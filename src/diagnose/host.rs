@@ -1,8 +1,6 @@
 //! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
-use super::cause::LSM_OR_NAMESPACE;
-use super::evidence::Evidence;
-use super::{Capability, Cause, Coverage, DataSource, Finding, Namespace};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, LSM_OR_NAMESPACE, Namespace};
 use crate::model::{CgroupLayout, CgroupStats, Errno, Switch};
 
 pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {

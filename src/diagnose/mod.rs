@@ -20,10 +20,12 @@ mod tests;
 mod warning;
 
 pub use self::affected::{Affected, counted, plural};
+use self::cause::LSM_OR_NAMESPACE;
 pub(crate) use self::cause::MORE_OPEN_FILES;
 pub use self::cause::{Cause, Namespace};
 pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
+use self::evidence::Evidence;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
 pub use self::fix::{Capability, Fix};
 pub use self::note::Note;

@@ -40,23 +40,13 @@ named! {
 }
 
 impl Column {
-    /// Default columns of a comparison.
-    pub const COMPARISON: &'static [Self] =
-        &[Self::Group, Self::Threads, Self::Metric, Self::Baseline, Self::Candidate, Self::Delta, Self::Percent];
-
-    /// Default columns of a comparison of several runs.
-    pub const VERDICTS: &'static [Self] =
-        &[Self::Group, Self::Metric, Self::Baseline, Self::Candidate, Self::Percent, Self::Interval, Self::Verdict];
-
-    /// Default columns of one snapshot.
-    pub const VIEW: &'static [Self] = &[Self::Group, Self::Threads, Self::Metric, Self::Value];
-
     /// The default columns of a report.
     pub(super) fn usual(report: &Report) -> &'static [Self] {
+        use Column::*;
         match report.is_comparison() {
-            false => Self::VIEW,
-            true if report.has_verdicts() => Self::VERDICTS,
-            true => Self::COMPARISON,
+            false => &[Group, Threads, Metric, Value],
+            true if report.has_verdicts() => &[Group, Metric, Baseline, Candidate, Percent, Interval, Verdict],
+            true => &[Group, Threads, Metric, Baseline, Candidate, Delta, Percent],
         }
     }
 

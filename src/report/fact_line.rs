@@ -15,6 +15,12 @@ pub(super) struct Fact<'r> {
     pub(super) lines: Vec<FactLine>,
 }
 
+impl<'r> Fact<'r> {
+    pub(super) fn new(key: &'static str, data: FactData<'r>, lines: Vec<FactLine>) -> Self {
+        Self { key, data, lines }
+    }
+}
+
 /// The data of a fact.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -32,26 +38,22 @@ pub(super) enum FactData<'r> {
     Design(&'static str),
 }
 
-#[derive(Debug)]
+/// A line of text; in HTML, it is data.
+#[derive(Debug, Serialize)]
 pub(super) struct FactLine {
     /// The label before the text; empty if it continues the line above.
     pub(super) label: &'static str,
     pub(super) text: String,
-    pub(super) tone: Tone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    Fact,
-    Warning,
+    #[serde(rename = "warning", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_warning: bool,
 }
 
 impl FactLine {
     pub(super) fn fact(label: &'static str, text: impl Into<String>) -> Self {
-        Self { label, text: text.into(), tone: Tone::Fact }
+        Self { label, text: text.into(), is_warning: false }
     }
 
     pub(super) fn warning(label: &'static str, text: impl Into<String>) -> Self {
-        Self { label, text: text.into(), tone: Tone::Warning }
+        Self { is_warning: true, ..Self::fact(label, text) }
     }
 }

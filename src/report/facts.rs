@@ -35,17 +35,15 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     });
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
+    let about = side.map(|side| about(label, side)).unwrap_or_default();
+    let per_lines = if report.threshold.is_some() { per(report).lines } else { Vec::new() };
     vec![
-        Fact {
-            key: "snapshot",
-            data: FactData::Side(side),
-            lines: side.map(|side| about(label, side)).unwrap_or_default(),
-        },
-        Fact { lines: if report.threshold.is_some() { per(report).lines } else { Vec::new() }, ..per(report) },
+        Fact::new("snapshot", FactData::Side(side), about),
+        Fact { lines: per_lines, ..per(report) },
         scope(report),
-        Fact { key: "host", data: FactData::Host(host.collect()), lines: Vec::new() },
-        Fact { key: "gaps", data: FactData::Gaps(&report.gaps), lines: gaps },
-        Fact { key: "warnings", data: FactData::Warnings(warnings), lines: warnings.iter().map(warning).collect() },
+        Fact::new("host", FactData::Host(host.collect()), Vec::new()),
+        Fact::new("gaps", FactData::Gaps(&report.gaps), gaps),
+        Fact::new("warnings", FactData::Warnings(warnings), warnings.iter().map(warning).collect()),
     ]
 }
 
@@ -74,14 +72,13 @@ fn of_sides<'r>(header: &'r Header, baseline: &'r SideSummary, candidate: &'r Si
     let since = since.map(|window| window::lines("activity", candidate, window));
     let is_repeated = header.sides.iter().any(|side| side.runs.is_some());
     let apart_lines = if is_repeated { Vec::new() } else { vec![apart(header.apart_ns)] };
-    let fact = |key, data, lines| Fact { key, data, lines };
     let found = header.differences.as_deref();
     vec![
-        fact("baseline", FactData::Side(Some(baseline)), about("baseline", baseline)),
-        fact("candidate", FactData::Side(Some(candidate)), about("candidate", candidate)),
-        fact("apart_ns", FactData::Apart(header.apart_ns), since.unwrap_or(apart_lines)),
-        fact("differences", FactData::Differences(found), differences(found)),
-        fact("warnings", FactData::Warnings(&header.warnings), header.warnings.iter().map(warning).collect()),
+        Fact::new("baseline", FactData::Side(Some(baseline)), about("baseline", baseline)),
+        Fact::new("candidate", FactData::Side(Some(candidate)), about("candidate", candidate)),
+        Fact::new("apart_ns", FactData::Apart(header.apart_ns), since.unwrap_or(apart_lines)),
+        Fact::new("differences", FactData::Differences(found), differences(found)),
+        Fact::new("warnings", FactData::Warnings(&header.warnings), header.warnings.iter().map(warning).collect()),
     ]
 }
 
@@ -101,7 +98,7 @@ fn elapsed(row: &Row) -> Fact<'_> {
     let interval = interval_text(row.runs.as_deref());
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
     let text = format!("{baseline} → {candidate} ({}{interval})  {}", percent_text(row.percent()), verdict_text(row));
-    Fact { key: ELAPSED, data: FactData::Elapsed(data), lines: vec![FactLine::fact(ELAPSED, text.trim_end())] }
+    Fact::new(ELAPSED, FactData::Elapsed(data), vec![FactLine::fact(ELAPSED, text.trim_end())])
 }
 
 /// What the overview's values are divided by. Two snapshots have totals.
@@ -122,7 +119,7 @@ fn per(report: &Report) -> Fact<'static> {
     };
     let is_told = has_overview || report.is_comparison();
     let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
-    Fact { key: "per", data: FactData::Per(report.per), lines: line.into_iter().collect() }
+    Fact::new("per", FactData::Per(report.per), line.into_iter().collect())
 }
 
 /// What verdicts are about, or why there are none.
@@ -138,18 +135,18 @@ fn threshold(report: &Report) -> Option<Fact<'static>> {
     } else {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
     };
-    Some(Fact { key: "threshold", data: FactData::Threshold(threshold), lines: vec![line] })
+    Some(Fact::new("threshold", FactData::Threshold(threshold), vec![line]))
 }
 
 /// The threads that are looked at, for programs; another line says it.
 fn scope(report: &Report) -> Fact<'_> {
-    Fact { key: "scope", data: FactData::Scope(&report.scope), lines: Vec::new() }
+    Fact::new("scope", FactData::Scope(&report.scope), Vec::new())
 }
 
 /// Whether the runs are paired, for programs; the verdicts' line says it.
 fn design(report: &Report) -> Option<Fact<'static>> {
     let name = report.threshold.map(|_| report.design.name())?;
-    Some(Fact { key: "design", data: FactData::Design(name), lines: Vec::new() })
+    Some(Fact::new("design", FactData::Design(name), Vec::new()))
 }
 
 fn apart(apart_ns: Option<i64>) -> FactLine {

@@ -8,7 +8,7 @@ use super::facts::facts;
 use super::gates::{self, HEADINGS, counts, is_told, worst_first};
 use super::overview::{self, CHANGE, USER, VERDICT};
 use super::selection::{Selection, ShownSection};
-use super::table::{RENAMED, cells, cut, hidden, list_columns, list_title};
+use super::table::{RENAMED, cells, cut, hidden_line, list_columns, list_title};
 use super::why;
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
@@ -119,11 +119,8 @@ fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Col
     if section.cut > 0 {
         writeln!(out, "\n{}", cut(section))?;
     }
-    if section.hidden().is_empty() {
-        return Ok(());
-    }
     let gap = if lists.is_empty() { "" } else { "\n" };
-    writeln!(out, "{gap}hidden: {} (show with --unchanged)", hidden(section))
+    hidden_line(section).map_or(Ok(()), |text| writeln!(out, "{gap}{text}"))
 }
 
 /// Writes a table, with numbers at the right of their columns.

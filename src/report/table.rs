@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::columns::{Column, indent};
 use super::escape::escaped;
-use super::fact_line::{Fact, Tone};
+use super::fact_line::Fact;
 use super::facts::facts;
 use super::layout::{self, ColumnShape, Head};
 use super::overview::{self, CHANGE, USER, VERDICT};
@@ -194,10 +194,10 @@ fn legend<'s>(
 fn lines(out: &mut dyn Write, fact: &Fact<'_>, terminal: Terminal) -> io::Result<()> {
     fact.lines.iter().try_for_each(|line| {
         let label = format!("{:<LABEL$}", line.label);
-        let label = match line.tone {
+        let label = match line.is_warning {
             _ if line.label.is_empty() => label,
-            Tone::Fact => terminal.strong(&label),
-            Tone::Warning => terminal.rendered("33", &label),
+            true => terminal.rendered("33", &label),
+            false => terminal.strong(&label),
         };
         writeln!(out, "{label} {}", layout::folded(&escaped(&line.text), LABEL + 1, terminal.width))
     })
@@ -275,11 +275,13 @@ fn footer(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -
     if section.cut > 0 {
         writeln!(out, "{}", layout::folded(&cut(section), 0, terminal.width))?;
     }
-    if section.hidden().is_empty() {
-        return Ok(());
-    }
-    let text = format!("hidden: {} (show with --unchanged)", hidden(section));
-    writeln!(out, "{}", layout::folded(&text, 0, terminal.width))
+    hidden_line(section).map_or(Ok(()), |text| writeln!(out, "{}", layout::folded(&text, 0, terminal.width)))
+}
+
+/// How many rows are hidden, and how to see them.
+pub(super) fn hidden_line(section: &ShownSection<'_>) -> Option<String> {
+    let hidden = hidden(section);
+    (!hidden.is_empty()).then(|| format!("hidden: {hidden} (show with --unchanged)"))
 }
 
 pub(super) fn cut(section: &ShownSection<'_>) -> String {
@@ -287,7 +289,7 @@ pub(super) fn cut(section: &ShownSection<'_>) -> String {
 }
 
 /// How many rows are hidden, by reason.
-pub(super) fn hidden(section: &ShownSection<'_>) -> String {
+fn hidden(section: &ShownSection<'_>) -> String {
     let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.name()));
     counts.collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! How much of the host's CPU time a window explains.
 
-use super::boot::Clocks;
+use super::Clocks;
 use crate::model::{Accounting, BusySource, HostCpuTime};
 
 /// Threads may have this many percent of the run time that the scheduler counts, as they are captured after it.

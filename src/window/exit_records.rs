@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::boot::Clocks;
-use super::folded_exits::{FoldedPart, MOST_ANCESTORS};
-use super::join::WindowStart;
-use super::packed_threads::PackedThread;
-use super::parents::{KnownProcess, Parents};
-use super::processes::{GoneProcess, PRECISION_TICKS, Processes, Unexplained};
-use super::work::Work;
+use super::{
+    Clocks, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, PackedThread, Parents, Processes,
+    Unexplained, WindowStart, Work,
+};
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
 
 /// Where records belong in a window.
@@ -85,7 +82,7 @@ impl<'s> PlacedRecords<'s> {
         let process = self.parents.get(state.tgid, start_ns).copied();
         match process.filter(|process| process.is_living) {
             Some(process) => self.unexplained.explain_thread(process.tgid, work),
-            None => self.unexplained.explain_record((ppid, start_ns), work, &self.parents),
+            None => self.unexplained.explain_record((ppid, start_ns), FoldedPart::Children, work, &self.parents),
         }
         state.owner = self.owner(processes, process, known);
         state.program = self.program(processes, process);
@@ -98,17 +95,11 @@ impl<'s> PlacedRecords<'s> {
     /// Takes out the work of folded threads of the process `tgid`, or of its children or their descendants.
     pub(super) fn place_folded(&mut self, (tgid, part): (u32, FoldedPart), work: Work) {
         let process = self.parents.get(tgid, u64::MAX);
-        match part {
-            FoldedPart::Threads if process.is_some_and(|process| process.is_living) => {
-                self.unexplained.explain_thread(tgid, work);
-            }
-            FoldedPart::Threads => {
-                let ppid = process.map_or(0, |process| process.ppid);
-                self.unexplained.explain_record((ppid, u64::MAX), work, &self.parents);
-            }
-            FoldedPart::Children => self.unexplained.explain_record((tgid, u64::MAX), work, &self.parents),
-            FoldedPart::Descendants => self.unexplained.explain_below((tgid, u64::MAX), work, &self.parents),
+        if part == FoldedPart::Threads && process.is_some_and(|process| process.is_living) {
+            return self.unexplained.explain_thread(tgid, work);
         }
+        let ppid = if part == FoldedPart::Threads { process.map_or(0, |process| process.ppid) } else { tgid };
+        self.unexplained.explain_record((ppid, u64::MAX), part, work, &self.parents);
     }
 
     /// The owner of an exited thread: that of its process in the later capture, else in the earlier one.

@@ -6,16 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::accounting::account;
-use super::boot::Clocks;
-use super::cpu_time::{self, CpuReadings};
-use super::exit_records::PlacedRecords;
-use super::fold::Fold;
-use super::folded_exits::{Exits, FoldedPart};
 use super::is_of_selected;
-use super::join::{Join, Joined, WindowStart};
-use super::packed_threads::PackedThread;
-use super::parents::Parents;
-use super::work::Work;
+use super::{
+    Clocks, CpuReadings, Exits, Fold, FoldedPart, Join, Joined, PackedThread, Parents, PlacedRecords, WindowStart,
+    Work, cpu_time,
+};
 use crate::model::{
     ExitRecords, ExitedThread, ExitedWork, HostCpuTime, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
     WindowInfo,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::fold::Fold;
+use super::Fold;
 use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan};
 
 /// Calls its argument for each record, in the order of the exits.

@@ -4,12 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::boot::Clocks;
-use super::cpu_time::CpuReadings;
-use super::lineage::Lineage;
-use super::packed_threads::PackedThreads;
-use super::processes::{PRECISION_TICKS, Processes, Seen};
-use super::work::Work;
+use super::{Clocks, CpuReadings, Lineage, PRECISION_TICKS, PackedThreads, Processes, Seen, Work};
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,

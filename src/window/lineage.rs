@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::parents::Parents;
+use super::Parents;
 use crate::model::Owner;
 
 /// The descendants of the recorder. Orphans of the command have the recorder as their parent, because it is their

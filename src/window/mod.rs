@@ -23,13 +23,20 @@ use std::sync::atomic::AtomicBool;
 
 use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
+use self::cpu_ticks::CPU_TICKS;
 use self::cpu_time::CpuReadings;
+use self::exit_records::PlacedRecords;
+use self::fold::Fold;
+use self::folded_exits::MOST_ANCESTORS;
 pub use self::folded_exits::{EachExit, Exits, FoldedExits, FoldedPart};
 use self::join::WindowStart;
 pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
+use self::packed_threads::PackedThread;
 pub use self::packed_threads::PackedThreads;
-use self::parents::{Living, Parents};
+use self::parents::{KnownProcess, Living, Parents};
+use self::processes::{GoneProcess, PRECISION_TICKS, Processes, Seen, Unexplained};
+use self::work::Work;
 pub use crate::model::ExitedThread;
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
 

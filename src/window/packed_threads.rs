@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::cpu_ticks::{self, CPU_TICKS};
+use super::{CPU_TICKS, cpu_ticks};
 use crate::model::{
     Census, InWindow, METRICS, Metric, MetricId, Metrics, Name, Owner, ProcessState, Reduction, Shape, ThreadId,
     ThreadState, Threads, Value, WindowRule,

@@ -1,9 +1,7 @@
 //! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
 //! by its id and its start.
 
-use super::boot::Clocks;
-use super::folded_exits::Exits;
-use super::packed_threads::{PackedThread, PackedThreads};
+use super::{Clocks, Exits, PackedThread, PackedThreads};
 use crate::model::ExitedThread;
 
 /// What is known of a process.

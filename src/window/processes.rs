@@ -3,10 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::folded_exits::MOST_ANCESTORS;
-use super::packed_threads::PackedThreads;
-use super::parents::{KnownProcess, Living, Parents};
-use super::work::Work;
+use super::{FoldedPart, KnownProcess, Living, MOST_ANCESTORS, PackedThreads, Parents, Work};
 use crate::model::{
     ExitedWork, Includes, MetricId, Name, Owner, PROCESS, ProcessSource, ProcessState, RecordField, ThreadId,
     ThreadState,
@@ -219,20 +216,19 @@ impl Unexplained {
         }
     }
 
-    /// Takes out the work of a record of an exited process. If the record of one of its ancestors was lost, some process
-    /// counts it all the same.
-    pub(super) fn explain_record(&mut self, (ppid, start_ns): (u32, u64), work: Work, parents: &Parents) {
+    /// Takes out the work of exited children of a process at that time, or of descendants of these. If the record of one of its
+    /// ancestors was lost, some process counts it all the same.
+    pub(super) fn explain_record(
+        &mut self,
+        (ppid, start_ns): (u32, u64),
+        of: FoldedPart,
+        work: Work,
+        parents: &Parents,
+    ) {
+        // One of the parents of descendants may have exited without waiting.
+        let waiting = if of == FoldedPart::Descendants { 0 } else { ppid };
         match self.nearest(ppid, start_ns, parents) {
-            Some(ancestor) => self.explain_descendant(ancestor, ppid, work),
-            None => self.without_ancestor += work,
-        }
-    }
-
-    /// As [`Unexplained::explain_record`], for descendants of `tgid` whose parents have exited too. One of them may have exited
-    /// without waiting.
-    pub(super) fn explain_below(&mut self, (tgid, start_ns): (u32, u64), work: Work, parents: &Parents) {
-        match self.nearest(tgid, start_ns, parents) {
-            Some(ancestor) => self.explain_descendant(ancestor, 0, work),
+            Some(ancestor) => self.explain_descendant(ancestor, waiting, work),
             None => self.without_ancestor += work,
         }
     }

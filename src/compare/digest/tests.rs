@@ -1,7 +1,7 @@
 //! Tests of digests.
 
 use super::*;
-use crate::compare::smaps::memory_of_processes;
+use crate::compare::smaps::{Memory, memory_of_processes};
 use crate::model::{HostContext, ThreadSpan};
 
 fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {
@@ -218,9 +218,9 @@ fn memory_is_summed_per_kind_with_the_number_of_processes_that_have_it() {
     let snapshot = CtprofSnapshot { threads: threads.to_vec(), ..CtprofSnapshot::default() };
     let memory = memory_of_processes(&snapshot, Names::Patterns);
     let kinds = BTreeMap::from([("Rss".to_owned(), (7 * 1024, 2)), ("Swap".to_owned(), (1024, 1))]);
-    assert_eq!(memory, BTreeMap::from([("app".to_owned(), Memory { processes: 2, kinds })]));
+    assert_eq!(memory.by_name, BTreeMap::from([("app".to_owned(), Memory { processes: 2, kinds })]));
     let mut merged = Memory::default();
-    memory_of_processes(&snapshot, Names::Literal).into_values().for_each(|memory| merged.merge(&memory));
-    assert_eq!(merged, memory["app"]);
-    assert_eq!(memory_of_processes(&snapshot, Names::Literal).len(), 2, "one entry per process");
+    memory_of_processes(&snapshot, Names::Literal).by_name.into_values().for_each(|memory| merged.merge(&memory));
+    assert_eq!(merged, memory.by_name["app"]);
+    assert_eq!(memory_of_processes(&snapshot, Names::Literal).by_name.len(), 2, "one entry per process");
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::super::REPORT_FORMAT_VERSION;
-use super::super::fact_line::{Fact, FactData, FactLine, Tone};
+use super::super::fact_line::{Fact, FactData, FactLine};
 use super::super::gates;
 use super::super::json::{RunNumber, number};
 use super::super::overview::{group_change, of_headline};
@@ -26,7 +26,7 @@ use crate::statistics::Interval;
 pub(super) struct PageData<'p> {
     format_version: u32,
     facts: BTreeMap<&'static str, &'p FactData<'p>>,
-    lines: Vec<LineData<'p>>,
+    lines: Vec<&'p FactLine>,
     group_by: GroupBy,
     /// The groups of all sections by path: the index of the parent, if there is one, and the name.
     paths: Vec<(Option<usize>, &'p str)>,
@@ -65,14 +65,6 @@ struct GateTable {
     summary: String,
     headings: &'static [&'static str],
     rows: Vec<[String; 8]>,
-}
-
-#[derive(Serialize)]
-struct LineData<'p> {
-    label: &'p str,
-    text: &'p str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    warning: bool,
 }
 
 /// A section, with lists that have an element per group.
@@ -168,12 +160,10 @@ impl<'p> PageData<'p> {
             |pages: Vec<PageSection<'p>>| pages.into_iter().map(|page| SectionData::new(page, &mut paths)).collect();
         let (groups, tree) = (sections(groups), tree.map(sections));
         let course = CourseData::new(&report.trends, &mut paths);
-        let line =
-            |line: &'p FactLine| LineData { label: line.label, text: &line.text, warning: line.tone == Tone::Warning };
         Self {
             format_version: REPORT_FORMAT_VERSION,
             facts: facts.iter().map(|fact| (fact.key, &fact.data)).collect(),
-            lines: facts.iter().flat_map(|fact| &fact.lines).map(line).collect(),
+            lines: facts.iter().flat_map(|fact| &fact.lines).collect(),
             group_by: report.group_by,
             paths: paths.list,
             sections: groups,
