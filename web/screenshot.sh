@@ -32,7 +32,8 @@ chromium=$(command -v chromium || command -v chromium-browser || command -v goog
 sandbox=()
 [ "$(id -u)" != 0 ] || sandbox=(--no-sandbox)
 "$chromium" --headless "${sandbox[@]}" --disable-gpu --disable-background-networking --no-first-run \
-    --user-data-dir="$work/profile" --hide-scrollbars --window-size=1280,560 \
+    --user-data-dir="$work/profile" --hide-scrollbars --window-size=1280,500 \
     --screenshot="$work/report.png" "file://$work/report.html#theme=light" 2>/dev/null
+! command -v pngquant >/dev/null || pngquant --force --output "$work/report.png" 64 "$work/report.png"
 cp "$work/report.png" "$OLDPWD/docs/report.png"
 cp "$work/report.html" "${1:-/dev/null}"
